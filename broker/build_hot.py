@@ -1,0 +1,76 @@
+"""Compile the hot modules (``*.pyx``) beside their sources, where a C compiler is found.
+
+Used twice: as hatchling's build hook (wheels and images) and as a script by ``make setup``.
+Without a compiler nothing is built and the plain Python twins serve: slower, never different.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ImportError:  # run as a script, in an environment without hatchling
+    BuildHookInterface = object
+
+SOURCES = Path(__file__).parent / "src"
+
+
+def compiler() -> str | None:
+    """Return the C compiler that would be used, or None."""
+    return shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
+
+
+def compile_hot(*, force: bool = False) -> list[Path]:
+    """Compile every ``*.pyx`` in place; return the modules that were built."""
+    from Cython.Build import cythonize
+    from setuptools import Distribution, Extension
+    from setuptools.command.build_ext import build_ext
+
+    pyx = sorted(SOURCES.rglob("*.pyx"))
+    extensions = [
+        Extension(
+            ".".join(path.relative_to(SOURCES).with_suffix("").parts),
+            [str(path)],
+            extra_compile_args=["-O2", "-fno-strict-aliasing"],
+        )
+        for path in pyx
+    ]
+    modules = cythonize(extensions, force=force, quiet=True, language_level=3)
+    command = build_ext(Distribution({"ext_modules": modules, "package_dir": {"": str(SOURCES)}}))
+    command.inplace = True
+    command.force = force
+    command.ensure_finalized()
+    command.run()
+    return pyx
+
+
+class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
+    """hatchling's door to :func:`compile_hot`."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable":
+            return  # `make setup` compiles on its own, where its messages are seen
+        if compiler() and compile_hot():
+            build_data["infer_tag"] = True
+            build_data["pure_python"] = False
+
+
+def main() -> int:
+    if os.environ.get("IMAGO_PURE") == "1":
+        print("hot modules: left uncompiled (IMAGO_PURE=1)")
+        return 0
+    if compiler() is None:
+        print("hot modules: no C compiler found, the plain Python twins serve (slower)")
+        return 0
+    built = compile_hot(force="--force" in sys.argv[1:])
+    print(f"hot modules: compiled {', '.join(path.stem for path in built) or 'nothing'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The broker: sessions, processors, services, cluster."""

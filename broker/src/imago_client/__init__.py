@@ -1,0 +1,1 @@
+"""Clients of both protocols: asyncio, with a blocking face."""

@@ -1,0 +1,1 @@
+"""The log store: one commit log and the views derived from it."""

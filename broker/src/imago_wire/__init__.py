@@ -1,0 +1,1 @@
+"""Both protocols and the record format as sans-IO codecs."""

@@ -1,0 +1,1 @@
+"""PySpark finds the data source here."""

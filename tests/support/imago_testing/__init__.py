@@ -1,0 +1,1 @@
+"""Builders, fakes and processes that several test folders share."""
