@@ -61,13 +61,20 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
 
 
 def main() -> int:
-    if os.environ.get("IMAGO_PURE") == "1":
+    required = os.environ.get("IMAGO_REQUIRE_COMPILED") == "1"
+    if os.environ.get("IMAGO_PURE") == "1" and not required:
         print("hot modules: left uncompiled (IMAGO_PURE=1)")
         return 0
     if compiler() is None:
         print("hot modules: no C compiler found, the plain Python twins serve (slower)")
+        return 2 if required else 0
+    try:
+        built = compile_hot(force="--force" in sys.argv[1:])
+    except Exception as error:  # a compiler without Python's headers, a full disk, …
+        if required:
+            raise
+        print(f"hot modules: not compiled ({error}); the plain Python twins serve (slower)")
         return 0
-    built = compile_hot(force="--force" in sys.argv[1:])
     print(f"hot modules: compiled {', '.join(path.stem for path in built) or 'nothing'}")
     return 0
 

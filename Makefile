@@ -1,0 +1,104 @@
+# Everything a person or CI runs. Each target prints what it does, may be run twice, and fails with cause and cure.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.ONESHELL:
+
+PYTHON ?= python3
+BIN := .venv/bin
+PY := $(BIN)/python
+PYTEST := $(BIN)/pytest
+HOT := $(wildcard broker/src/imago_wire/*.pyx) broker/build_hot.py
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
+
+# ---- environment -----------------------------------------------------------------------------
+$(BIN)/uv: requirements/uv.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name it: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 2; }
+	echo "making the environment in .venv"
+	$(PYTHON) -m venv .venv || { echo "the venv module is missing: apt-get install python3-venv"; exit 2; }
+	$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	touch $(BIN)/uv
+
+.venv/.run: $(BIN)/uv requirements/run.txt pyproject.toml
+	@echo "installing the packages of requirements/run.txt"
+	UV_LINK_MODE=copy $(BIN)/uv pip install -q --require-hashes -r requirements/run.txt
+	UV_LINK_MODE=copy $(BIN)/uv pip install -q --no-deps --no-build-isolation -e .
+	touch $@
+
+.venv/.dev: .venv/.run requirements/dev.txt
+	@echo "installing the packages of requirements/dev.txt"
+	UV_LINK_MODE=copy $(BIN)/uv pip install -q --require-hashes -r requirements/dev.txt
+	touch $@
+
+.venv/.hot: .venv/.run $(HOT)
+	@$(PY) broker/build_hot.py
+	touch $@
+
+.PHONY: setup setup-dev system
+setup: .venv/.run .venv/.hot ## environment and compiled modules
+setup-dev: setup .venv/.dev
+system: ## JDK, Maven and gcc for the tests: installed (root on Debian) or named
+	@bash tests/support/system.sh
+
+# ---- the two commands ------------------------------------------------------------------------
+.PHONY: run test test-fast check interop chaos simulate fuzz
+run: setup ## the demo: both protocols and Spark agree on real data
+	@$(BIN)/imago demo $(ARGS)
+
+test: setup-dev system ## everything that needs no Kubernetes
+	@IMAGO_REQUIRE_COMPILED=1 $(PY) broker/build_hot.py
+	$(PYTEST) -n 2 -m 'not processes and not interop and not spark and not zookeeper'
+	$(PYTEST) -m 'processes or interop or spark or zookeeper' --timeout 300
+
+test-fast: setup-dev ## the pure tests only
+	@$(PYTEST) -n 2 -m 'not processes and not interop and not spark and not zookeeper'
+
+check: setup-dev ## format, lint, types, imports, layout, spelling
+	@echo "ruff format"; $(BIN)/ruff format --check .
+	echo "ruff check"; $(BIN)/ruff check .
+	echo "mypy"; $(BIN)/mypy
+	echo "import-linter"; $(BIN)/lint-imports --no-cache > .venv/imports.log || { cat .venv/imports.log; exit 1; }
+	echo "layout"; $(PYTEST) -q tests/test_layout.py
+	echo "codespell"; $(BIN)/codespell
+
+interop: setup-dev system ## the original Java clients only (INTEROP_TARGET=imago|metaq-original|rocketmq-original)
+	@$(PYTEST) -m interop --timeout 300 tests/interop
+
+chaos: setup-dev ## kill brokers under load: make chaos MINUTES=10
+	@$(PY) -m imago_testing.chaos --minutes $(or $(MINUTES),5)
+
+simulate: ## seeded simulation of the cluster
+	@echo "the cluster simulation comes with replication; there is nothing to simulate yet"; exit 2
+
+fuzz: setup-dev ## fuzz every decoder: make fuzz SECONDS=60
+	@$(PY) -m tests.fuzz.driver --seconds $(or $(SECONDS),60)
+
+# ---- measurements ----------------------------------------------------------------------------
+.PHONY: bench bench-gate bench-peers bench-spark
+bench: setup-dev ## workloads against a broker pinned to one core; table and bench/results/*.json
+	@$(PY) -m bench.run $(ARGS)
+bench-gate: setup-dev system ## fail when the hot path needs 5 % more instructions than recorded
+	@$(PY) -m bench.gate $(ARGS)
+bench-peers: setup-dev system ## the same generator against the original MetaQ and RocketMQ
+	@$(PY) -m bench.peers $(ARGS)
+bench-spark: setup-dev ## rows per second of the Spark source
+	@$(PY) -m bench.spark $(ARGS)
+
+# ---- what comes later ------------------------------------------------------------------------
+.PHONY: images cluster-up cluster-down e2e docs clean lock
+images cluster-up cluster-down e2e:
+	@echo "$@: not there yet; see the README of operator/, charts/ and e2e/"; exit 2
+
+docs: setup-dev ## plots from bench/results
+	@$(PY) -m bench.plots
+
+lock: $(BIN)/uv ## renew requirements/*.txt from pyproject.toml
+	@bash requirements/lock.sh
+
+clean: ## remove everything that was made here
+	@rm -rf .venv build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache bench/build
+	find broker spark-apps tests bench -name __pycache__ -prune -exec rm -rf {} +
+	find broker/src \( -name '*.so' -o -name '*.c' \) -delete

@@ -1,0 +1,82 @@
+"""Guards of the repository's tree: what must be there, and what must never be."""
+
+from __future__ import annotations
+
+import operator
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CONTAINERS = ["broker", "operator", "spark-apps"]
+
+
+def tracked() -> list[str]:
+    """Files that git tracks, relative to the root."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    return [name for name in listing.stdout.split("\0") if name and (ROOT / name).exists()]
+
+
+def test_operator_is_the_standard_library_module() -> None:
+    assert operator.add(1, 1) == 2
+    assert not Path(str(operator.__file__)).is_relative_to(ROOT / "operator")
+
+
+def test_operator_folder_on_the_path_does_not_shadow_the_standard_library() -> None:
+    code = "import collections, operator; print(operator.__file__)"
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert not Path(found.stdout.strip()).is_relative_to(ROOT)
+
+
+def test_containers_are_neither_packages_nor_places_for_tests() -> None:
+    patterns = ["{}/__init__.py", "{}/**/conftest.py", "{}/**/test_*.py"]
+    strays = [
+        path for folder in CONTAINERS for p in patterns for path in ROOT.glob(p.format(folder))
+    ]
+    assert strays == []
+
+
+def test_no_module_is_named_like_the_standard_library() -> None:
+    sources = [ROOT / c / "src" for c in CONTAINERS]
+    tops = {path.name for source in sources if source.exists() for path in source.iterdir()}
+    assert not tops & set(sys.stdlib_module_names)
+    assert all(name.startswith(("imago_", "pyspark_imago")) for name in tops), tops
+
+
+def test_modules_stay_readable() -> None:
+    """A module is about one idea: 400 lines, with a little grace."""
+    long = {
+        name: lines
+        for name in tracked()
+        if name.endswith(".py") and (lines := len((ROOT / name).read_text().splitlines())) > 420
+    }
+    assert long == {}
+
+
+def test_nothing_speaks_of_a_machine_or_a_registry() -> None:
+    forbidden = re.compile(
+        r"/root/|/work/(?:main|shared|steering)|pypi\.org|pythonhosted|maven\.org|npmjs|"
+        r"proxy\.golang|crates\.io|deb\.debian"
+    )
+    own = "tests/test_layout.py"
+    found = [
+        f"{name}: {match.group()}"
+        for name in tracked()
+        if name != own
+        and not name.endswith((".png", ".bin", ".so"))
+        and (match := forbidden.search((ROOT / name).read_text(errors="replace")))
+    ]
+    assert found == []
+
+
+def test_requirements_are_exact_and_hashed() -> None:
+    for path in (ROOT / "requirements").glob("*.txt"):
+        pins = [line for line in path.read_text().splitlines() if re.match(r"[a-z0-9]", line)]
+        assert pins
+        assert all("==" in line and line.endswith("\\") for line in pins), path
+        assert "--hash=sha256:" in path.read_text()
