@@ -1,0 +1,186 @@
+"""What every measurement shares: the native tools, pinned processes, the state of the machine.
+
+The broker runs on one core and the generator on the other, so that the broker is what is measured.
+Rates on shared machines are noisy: each result carries the broker's CPU time a message (user and
+system, all threads), and the floor server, which answers without storing, is measured beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Path(__file__).parent
+BUILD = HERE / "build"
+RESULTS = HERE / "results"
+BROKER_CORE, LOAD_CORE = 0, 1
+IMAGO = str(Path(sys.executable).with_name("imago"))
+
+
+class BenchError(Exception):
+    """A measurement that cannot be made, with the cause and the cure."""
+
+
+def build_native() -> None:
+    """Compile the load generator and the floor server where their sources are newer."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        raise BenchError("no C compiler: install gcc, the load generator is written in C")
+    BUILD.mkdir(exist_ok=True)
+    header = HERE / "native/frames.h"
+    for name in ["load", "floor"]:
+        source, target = HERE / f"native/{name}.c", BUILD / name
+        newest = max(source.stat().st_mtime, header.stat().st_mtime)
+        if not target.exists() or target.stat().st_mtime < newest:
+            command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(target), str(source)]
+            subprocess.run(command, check=True)
+
+
+def pin(pid: int, core: int) -> None:
+    """Keep every thread of a process on one core (where the machine has more than one)."""
+    if (os.cpu_count() or 1) < 2:
+        return
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread.name), {core})
+
+
+def steal_share(before: list[int], after: list[int]) -> float:
+    """Share of the processors' time that the host took away between two `cpu_ticks()`."""
+    passed = [b - a for a, b in zip(before, after, strict=True)]
+    return passed[7] / max(1, sum(passed))
+
+
+def cpu_ticks() -> list[int]:
+    return [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+
+
+def load(work: str, port: int, *, pids: list[int], **keys: int | str) -> dict[str, Any]:
+    """Run the generator once; return its figures, with the host's share of stolen time."""
+    words = [f"{key}={value}" for key, value in keys.items()]
+    command = [str(BUILD / "load"), work, f"port={port}", f"pid={','.join(map(str, pids))}", *words]
+    before = cpu_ticks()
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        check=False,
+        preexec_fn=lambda: os.sched_setaffinity(0, {LOAD_CORE % (os.cpu_count() or 1)}),
+    )
+    if not done.stdout:
+        raise BenchError(f"{' '.join(command)}: {done.stderr.decode()[-300:]}")
+    figures: dict[str, Any] = orjson.loads(done.stdout)
+    if figures["errors"]:
+        raise BenchError(f"{work}: {figures['errors']} errors, the first: {figures['first_error']}")
+    return figures | {"steal": round(steal_share(before, cpu_ticks()), 3)}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server under measurement."""
+
+    pid: int
+    metaq: int
+    rocketmq: int
+    admin: str = ""
+    first_ack_seconds: float = 0.0
+
+    def create_topic(self, name: str, queues: int) -> None:
+        """Create a topic over the admin HTTP."""
+        request = urllib.request.Request(
+            f"{self.admin}/admin/v1/topics/{name}",
+            method="PUT",
+            data=orjson.dumps({"queues": queues}),
+            headers={"Content-Type": "application/json"},
+        )
+        urllib.request.urlopen(request, timeout=10).close()
+
+    def rss_bytes(self) -> int:
+        return int(psutil.Process(self.pid).memory_info().rss)
+
+
+@contextlib.contextmanager
+def floor(protocol: str, port: int) -> Iterator[Server]:
+    """The server that answers one protocol and stores nothing."""
+    process = subprocess.Popen([str(BUILD / "floor"), protocol, str(port)], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout
+        process.stdout.readline()
+        pin(process.pid, BROKER_CORE)
+        yield Server(process.pid, port, port)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextlib.contextmanager
+def broker(port_base: int, *settings: str) -> Iterator[Server]:
+    """One broker without ZooKeeper, started as a user would, pinned to its core."""
+    with tempfile.TemporaryDirectory(prefix="imago-bench-") as folder:
+        command = [IMAGO, "up", "--json", "--zookeeper", "none", "--no-restart"]
+        command += ["--data", folder, "--port-base", str(port_base)]
+        for setting in settings:
+            command += ["--set", setting]
+        began = time.monotonic()
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        try:
+            assert process.stdout
+            line = process.stdout.readline()
+            if not line:
+                raise BenchError(f"`{' '.join(command)}` did not start (exit {process.wait()})")
+            found = orjson.loads(line)["brokers"][0]
+            pin(found["pid"], BROKER_CORE)
+            yield Server(
+                found["pid"],
+                int(found["metaq"].rsplit(":", 1)[1]),
+                int(found["rocketmq"].rsplit(":", 1)[1]),
+                found["admin"],
+                time.monotonic() - began,
+            )
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    models = [
+        x for x in Path("/proc/cpuinfo").read_text().split("\n") if x.startswith("model name")
+    ]
+    head = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return {
+        "commit": head.stdout.strip(),
+        "processor": models[0].split(":", 1)[1].strip() if models else "unknown",
+        "cores": os.cpu_count(),
+        "python": sys.version.split()[0],
+        "kernel": os.uname().release,
+    }
+
+
+def write_results(name: str, rows: list[dict[str, Any]]) -> Path:
+    """Write one measurement as JSON under bench/results."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    document = {"machine": machine(), "rows": rows}
+    path.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+    return path

@@ -1,0 +1,326 @@
+/* The load generator: one thread, epoll, both protocols, closed or open loop; prints one JSON line.
+ *
+ * usage: load put|send|batch|get|pull port=N [key=value …]
+ *   put    MetaQ put              send   RocketMQ SEND_MESSAGE_V2      batch  SEND_BATCH_MESSAGE
+ *   get    MetaQ get, catching up and starting again at the end        pull   RocketMQ PULL_MESSAGE, likewise
+ * keys: conns=64 depth=1 size=1024 seconds=5 warmup=1 rate=0 (open loop, messages/s) topic=bench topics=1 queues=4
+ *       batch=16 fetch=1048576 (get) messages=32 (pull) imago=0 (1: ask for the big pulls) pid=N[,N…] (server: CPU time)
+ * Latency is taken from the intended send time. */
+#include "frames.h"
+
+enum { IN_MAX = 9 << 20, OUT_MAX = 4 << 20, BUCKETS = 64 * 40, WINDOWS_MAX = 1 << 16 };
+enum work { PUT, SEND, BATCH, GET, PULL };
+
+struct conn {
+    int fd, queue, in_flight;
+    unsigned seq;
+    size_t have, out_have, out_sent;
+    long offset;
+    int64_t *started;
+    unsigned char *in, *out;
+};
+
+static struct {
+    enum work work;
+    int port, conns, depth, size, seconds, warmup, topics, queues, batch, messages, imago;
+    long rate, fetch;
+    char topic[128], pid[256];
+} o = {.conns = 64, .depth = 1, .size = 1024, .seconds = 5, .warmup = 1, .topics = 1, .queues = 4,
+       .batch = 16, .messages = 32, .fetch = 1 << 20, .topic = "bench"};
+
+static unsigned char *body;
+static int body_size;
+static uint32_t body_crc;
+static long counter, done, bytes, errors, histogram[BUCKETS];
+static int64_t measure_from, measure_to;
+static long windows[WINDOWS_MAX];
+static char first_error[200];
+
+static void count(int64_t started, int64_t now, long messages, long size) {
+    if (now < measure_from || now >= measure_to) return;
+    done += messages, bytes += size;
+    long window = (now - measure_from) / 20000000;
+    if (window < WINDOWS_MAX) windows[window] += messages;
+    uint64_t ns = now > started ? now - started : 1;
+    int power = 63 - __builtin_clzll(ns);
+    int sub = power > 6 ? (ns >> (power - 6)) & 63 : 0;
+    int bucket = power * 64 + sub;
+    histogram[bucket < BUCKETS ? bucket : BUCKETS - 1]++;
+}
+
+static double percentile(double share) {
+    long total = 0, seen = 0;
+    for (int i = 0; i < BUCKETS; i++) total += histogram[i];
+    for (int i = 0; i < BUCKETS; i++) {
+        seen += histogram[i];
+        if (total && seen >= share * total) {
+            int power = i / 64;
+            double base = (double)(1ull << power);
+            return (base + (i % 64) * base / 64) / 1000.0;
+        }
+    }
+    return 0;
+}
+
+static void failed(const char *text, size_t size) {
+    if (!errors++) snprintf(first_error, sizeof first_error, "%.*s", (int)(size < 180 ? size : 180), text);
+}
+
+static int frame(unsigned char *p, const char *header, int header_size, const void *data, int size) {
+    put_be32(p, 4 + header_size + size);
+    put_be32(p + 4, header_size);
+    memcpy(p + 8, header, header_size);
+    memcpy(p + 8 + header_size, data, size);
+    return 8 + header_size + size;
+}
+
+/* Append one request to the connection's output. */
+static void request(struct conn *c, int64_t intended) {
+    unsigned char *p = c->out + c->out_have;
+    char header[1024], topic[160];
+    long k = counter++;
+    int queue = (k / o.topics) % o.queues, n, opaque = c->seq & 0x3fffffff;
+    if (o.topics > 1) snprintf(topic, sizeof topic, "%s-%ld", o.topic, k % o.topics);
+    else strcpy(topic, o.topic);
+    c->started[c->seq++ % o.depth] = intended;
+    c->in_flight++;
+    switch (o.work) {
+    case PUT:
+        n = sprintf((char *)p, "put %s %d %d 0 %u %d\r\n", topic, queue, body_size, body_crc, opaque);
+        memcpy(p + n, body, body_size);
+        c->out_have += n + body_size;
+        return;
+    case GET:
+        c->out_have += sprintf((char *)p, "get %s bench_group %d %ld %ld %d\r\n", topic, c->queue, c->offset, o.fetch, opaque);
+        return;
+    case SEND:
+    case BATCH:
+        n = sprintf(header,
+            "{\"code\":%d,\"extFields\":{\"a\":\"bench_producer\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"4\",\"e\":\"%d\",\"f\":\"0\","
+            "\"g\":\"1795258220883\",\"h\":\"0\",\"i\":\"UNIQ_KEY\\u0001%032lX\\u0002WAIT\\u0001true\\u0002\",\"j\":\"0\","
+            "\"k\":\"false\",\"m\":\"%s\",\"n\":\"shard-0\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%d,"
+            "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
+            o.work == SEND ? 310 : 320, topic, queue, k, o.work == SEND ? "false" : "true", opaque);
+        break;
+    default:
+        n = sprintf(header,
+            "{\"code\":11,\"extFields\":{\"queueId\":\"%d\",\"maxMsgBytes\":\"%ld\",\"maxMsgNums\":\"%d\",\"sysFlag\":\"2\","
+            "\"suspendTimeoutMillis\":\"0\",\"commitOffset\":\"0\",\"topic\":\"%s\",\"queueOffset\":\"%ld\",\"expressionType\":\"TAG\","
+            "\"subscription\":\"*\",\"subVersion\":\"0\",\"consumerGroup\":\"bench_group\"%s},\"flag\":0,\"language\":\"JAVA\","
+            "\"opaque\":%d,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
+            c->queue, o.fetch, o.messages, topic, c->offset, o.imago ? ",\"imagoBulk\":\"true\"" : "", opaque);
+    }
+    c->out_have += o.work == PULL ? frame(p, header, n, "", 0) : frame(p, header, n, body, body_size);
+}
+
+static void send_out(struct conn *c) {
+    while (c->out_sent < c->out_have) {
+        ssize_t n = write(c->fd, c->out + c->out_sent, c->out_have - c->out_sent);
+        if (n < 0 && errno == EAGAIN) return;
+        if (n < 0) die("write");
+        c->out_sent += n;
+    }
+    c->out_sent = c->out_have = 0;
+}
+
+/* Whole MetaQ messages in a fetched block: how many, and how many bytes they take. */
+static long walk(const unsigned char *p, size_t size, long *messages) {
+    size_t at = 0;
+    for (*messages = 0; at + 20 <= size && at + 20 + be32(p + at) <= size; (*messages)++) at += 20 + be32(p + at);
+    return at;
+}
+
+static size_t metaq_answer(struct conn *c, const unsigned char *p, size_t have, unsigned *opaque, long *messages, long *size) {
+    const unsigned char *end = memmem(p, have < 256 ? have : 256, "\r\n", 2);
+    if (!end) return 0;
+    size_t line = end - p + 2;
+    long code = 200, length;
+    int value = p[0] == 'v';
+    if (value ? sscanf((const char *)p, "value %ld %u", &length, opaque) != 2
+              : sscanf((const char *)p, "result %ld %ld %u", &code, &length, opaque) != 3) {
+        fprintf(stderr, "not an answer: %.60s\n", p);
+        exit(2);
+    }
+    if (have < line + length) return 0;
+    *messages = 1, *size = body_size;
+    if (value) c->offset += *size = walk(p + line, length, messages);
+    else if (o.work == GET) {
+        if (code == 404 || code == 301) c->offset = 0, *messages = 0;
+        else failed((const char *)p, line + length);
+    } else if (code != 200) failed((const char *)p, line + length);
+    return line + length;
+}
+
+static size_t rocketmq_answer(struct conn *c, const unsigned char *p, size_t have, unsigned *opaque, long *messages, long *size) {
+    if (have < 8) return 0;
+    size_t total = be32(p) + 4, header = be32(p + 4) & 0xffffff;
+    if (have < total) return 0;
+    const char *text = (const char *)p + 8;
+    long code = number_after(text, header, "\"code\":", -1);
+    *opaque = number_after(text, header, "\"opaque\":", 0);
+    *messages = o.work == BATCH ? o.batch : 1, *size = body_size;
+    if (o.work == PULL) {
+        long next = number_after(text, header, "\"nextBeginOffset\":\"", 0);
+        *messages = code == 0 ? next - c->offset : 0;
+        *size = total - header - 8;
+        c->offset = code == 0 ? next : 0;
+        if (code != 0 && code != 19 && code != 21) failed(text, header);
+    } else if (code != 0) failed(text, header);
+    return total;
+}
+
+static int receive(struct conn *c) {
+    ssize_t got = read(c->fd, c->in + c->have, IN_MAX - c->have);
+    if (got < 0 && errno == EAGAIN) return 0;
+    if (got <= 0) { fprintf(stderr, "the server closed a connection\n"); exit(2); }
+    c->have += got;
+    int64_t now = now_ns();
+    size_t at = 0, took;
+    int answers = 0;
+    unsigned opaque;
+    long messages, size;
+    int text = o.work == PUT || o.work == GET;
+    while ((took = (text ? metaq_answer : rocketmq_answer)(c, c->in + at, c->have - at, &opaque, &messages, &size))) {
+        at += took, answers++, c->in_flight--;
+        count(c->started[opaque % o.depth], now, messages, size);
+    }
+    memmove(c->in, c->in + at, c->have - at);
+    c->have -= at;
+    return answers;
+}
+
+static double server_cpu(void) {
+    double total = 0;
+    char pids[256];
+    strcpy(pids, o.pid);
+    for (char *pid = strtok(pids, ","); pid; pid = strtok(NULL, ",")) {
+        clockid_t clock;
+        struct timespec t;
+        if (clock_getcpuclockid(atoi(pid), &clock) || clock_gettime(clock, &t)) continue;
+        total += t.tv_sec + t.tv_nsec / 1e9;
+    }
+    return total;
+}
+
+static void make_body(void) {
+    int plain = o.size;
+    unsigned char *filler = malloc(plain);
+    for (int i = 0; i < plain; i++) filler[i] = 'a' + i % 23;
+    if (o.work != BATCH) {
+        body = filler, body_size = plain, body_crc = crc31(body, plain);
+        return;
+    }
+    char properties[80];
+    int p = sprintf(properties, "UNIQ_KEY\001%032X\002WAIT\001true\002", 7), one = 22 + plain + p;
+    body = calloc(o.batch, one), body_size = o.batch * one;
+    for (int i = 0; i < o.batch; i++) {
+        unsigned char *m = body + (size_t)i * one;
+        put_be32(m, one), put_be32(m + 16, plain);
+        memcpy(m + 20, filler, plain);
+        m[20 + plain] = p >> 8, m[21 + plain] = p;
+        memcpy(m + 22 + plain, properties, p);
+    }
+}
+
+static struct conn *open_conn(int index) {
+    struct conn *c = calloc(1, sizeof *c);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(o.port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    c->fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(c->fd, (void *)&address, sizeof address)) die("connect");
+    no_delay(c->fd);
+    fcntl(c->fd, F_SETFL, O_NONBLOCK);
+    c->queue = index % o.queues;
+    c->started = calloc(o.depth, sizeof *c->started);
+    c->in = malloc(IN_MAX);
+    size_t out = (size_t)o.depth * (body_size + 1200);
+    c->out = malloc(out < OUT_MAX ? OUT_MAX : out);
+    return c;
+}
+
+static void option(const char *text) {
+    char key[32];
+    const char *value = strchr(text, '=');
+    if (!value || value - text > 30) { fprintf(stderr, "not key=value: %s\n", text); exit(2); }
+    snprintf(key, sizeof key, "%.*s", (int)(value++ - text), text);
+    struct { const char *name; int *to; } ints[] = {
+        {"port", &o.port}, {"conns", &o.conns}, {"depth", &o.depth}, {"size", &o.size}, {"seconds", &o.seconds},
+        {"warmup", &o.warmup}, {"topics", &o.topics}, {"queues", &o.queues}, {"batch", &o.batch},
+        {"messages", &o.messages}, {"imago", &o.imago}};
+    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
+        if (!strcmp(key, ints[i].name)) { *ints[i].to = atoi(value); return; }
+    if (!strcmp(key, "rate")) o.rate = atol(value);
+    else if (!strcmp(key, "fetch")) o.fetch = atol(value);
+    else if (!strcmp(key, "topic")) snprintf(o.topic, sizeof o.topic, "%s", value);
+    else if (!strcmp(key, "pid")) snprintf(o.pid, sizeof o.pid, "%s", value);
+    else { fprintf(stderr, "unknown key: %s\n", key); exit(2); }
+}
+
+static int by_value(const void *a, const void *b) {
+    long x = *(const long *)a, y = *(const long *)b;
+    return (x > y) - (x < y);
+}
+
+static void report(double seconds, double cpu, double own) {
+    int used = (int)(seconds / 0.02);
+    if (used > WINDOWS_MAX) used = WINDOWS_MAX;
+    qsort(windows, used, sizeof *windows, by_value);
+    printf("{\"messages\":%ld,\"seconds\":%.3f,\"rate\":%.0f,\"bytes_per_second\":%.0f,\"errors\":%ld,\"first_error\":\"", done,
+           seconds, done / seconds, bytes / seconds, errors);
+    for (char *p = first_error; *p; p++) putchar(*p == '"' || *p == '\\' || *p < 32 ? ' ' : *p);
+    printf("\",\"p50_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,\"max_us\":%.1f,\"w50\":%ld,\"w95\":%ld,\"server_cpu_us\":%.3f,"
+           "\"client_cpu_share\":%.2f}\n",
+           percentile(.5), percentile(.99), percentile(.999), percentile(1), used ? windows[used / 2] * 50 : 0,
+           used ? windows[used * 95 / 100] * 50 : 0, done ? cpu * 1e6 / done : 0, own / seconds);
+}
+
+int main(int argc, char **argv) {
+    static const char *names[] = {"put", "send", "batch", "get", "pull"};
+    int work = 0;
+    if (argc < 3) return fprintf(stderr, "usage: load put|send|batch|get|pull port=N [key=value …]\n"), 2;
+    while (work < 5 && strcmp(argv[1], names[work])) work++;
+    if (work == 5) return fprintf(stderr, "unknown workload: %s\n", argv[1]), 2;
+    o.work = work;
+    for (int i = 2; i < argc; i++) option(argv[i]);
+    make_body();
+    int poll = epoll_create1(0);
+    struct conn **all = calloc(o.conns, sizeof *all);
+    for (int i = 0; i < o.conns; i++) {
+        all[i] = open_conn(i);
+        struct epoll_event e = {.events = EPOLLIN, .data.ptr = all[i]};
+        epoll_ctl(poll, EPOLL_CTL_ADD, all[i]->fd, &e);
+    }
+    int64_t start = now_ns();
+    measure_from = start + o.warmup * 1000000000ll, measure_to = measure_from + o.seconds * 1000000000ll;
+    double cpu_from = -1, own_from = 0, interval = o.rate ? 1e9 / o.rate : 0, due = start;
+    if (!o.rate)
+        for (int i = 0; i < o.conns; i++) {
+            for (int d = 0; d < o.depth; d++) request(all[i], start);
+            send_out(all[i]);
+        }
+    struct epoll_event ready[256];
+    int turn = 0;
+    for (;;) {
+        int64_t now = now_ns();
+        if (cpu_from < 0 && now >= measure_from) cpu_from = server_cpu(), own_from = (double)clock() / CLOCKS_PER_SEC;
+        if (now >= measure_to) break;
+        for (; o.rate && due <= now; due += interval) {
+            struct conn *c = all[turn++ % o.conns];
+            if (c->in_flight >= o.depth) { failed("open loop: too many in flight", 29); continue; }
+            request(c, (int64_t)due);
+            send_out(c);
+        }
+        int n = epoll_wait(poll, ready, 256, o.rate ? 0 : 100);
+        for (int i = 0; i < n; i++) {
+            struct conn *c = ready[i].data.ptr;
+            int answers = receive(c);
+            if (!o.rate && answers) {
+                int64_t at = now_ns();
+                while (answers--) request(c, at);
+            }
+            if (c->out_have) send_out(c);
+        }
+    }
+    report((now_ns() - measure_from) / 1e9, server_cpu() - cpu_from, (double)clock() / CLOCKS_PER_SEC - own_from);
+    return errors ? 1 : 0;
+}

@@ -1,0 +1,130 @@
+"""`make bench`: every workload against a broker pinned to one core; a table, and JSON beside it.
+
+python -m bench.run [--only TEXT] [--seconds N] [--repeats N] [--port-base N] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from bench import harness
+from bench.workloads import WORKLOADS, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+STEAL_MAX = 0.02
+
+
+def create_topics(server: harness.Server, workload: Workload) -> None:
+    """Make what the generator writes to: `bench`, or `bench-0` … one after another."""
+    topics, queues = int(workload.keys.get("topics", 1)), int(workload.keys.get("queues", 4))
+    names = ["bench"] if topics == 1 else [f"bench-{n}" for n in range(topics)]
+    for name in names:
+        server.create_topic(name, queues)
+
+
+def one_run(workload: Workload, server: harness.Server, seconds: int) -> dict[str, Any]:
+    keys = {"seconds": seconds, "warmup": 1} | workload.keys
+    port = server.metaq if workload.protocol == "metaq" else server.rocketmq
+    return harness.load(workload.work, port, pids=[server.pid], **keys)
+
+
+def fill(workload: Workload, server: harness.Server) -> None:
+    """Write the backlog that a catch-up workload reads."""
+    seconds = max(2, workload.fill_bytes // (256 << 20))
+    work, port = ("put", server.metaq) if workload.work == "get" else ("batch", server.rocketmq)
+    harness.load(work, port, pids=[], conns=16, depth=16, seconds=seconds, warmup=0)
+
+
+def median_run(runs: list[dict[str, Any]], key: str) -> dict[str, Any]:
+    """The run in the middle by `key`, calm runs (little stolen time) before all others."""
+    calm = [run for run in runs if run["steal"] <= STEAL_MAX] or runs
+    middle = statistics.median_low([run[key] for run in calm])
+    return next(run for run in calm if run[key] == middle)
+
+
+def measure(workload: Workload, *, seconds: int, repeats: int, port_base: int) -> dict[str, Any]:
+    """Run one workload; return its median run, beside the floor server's where that makes sense."""
+    with harness.broker(port_base, *workload.settings) as server:
+        idle = server.rss_bytes()
+        create_topics(server, workload)
+        if workload.fill_bytes:
+            fill(workload, server)
+        runs = [one_run(workload, server, seconds) for _ in range(repeats)]
+        row = median_run(runs, workload.aim_of) | {"idle_rss_bytes": idle}
+        row["start_seconds"] = round(server.first_ack_seconds, 2)
+    if workload.floor:
+        with harness.floor(workload.protocol, port_base) as floor:
+            runs = [one_run(workload, floor, seconds) for _ in range(repeats)]
+            row["floor"] = median_run(runs, workload.aim_of)
+    return {"name": workload.name, "aim": workload.aim, "aim_of": workload.aim_of} | row
+
+
+def table(rows: Sequence[dict[str, Any]]) -> Table:
+    shown = Table(title="Imago, one broker on one core (1 KiB unless named)")
+    for column in ["workload", "k msg/s", "MB/s", "CPU µs/msg", "floor", "p50 ms", "p99", "p99.9"]:
+        shown.add_column(column, justify="left" if column == "workload" else "right")
+    for row in rows:
+        floor = row.get("floor")
+        shown.add_row(
+            row["name"],
+            f"{row['rate'] / 1e3:,.1f}",
+            f"{row['bytes_per_second'] / 1e6:,.0f}",
+            f"{row['server_cpu_us']:.2f}",
+            f"{floor['server_cpu_us']:.2f} / {floor['p99_us'] / 1e3:.2f}" if floor else "",
+            f"{row['p50_us'] / 1e3:.2f}",
+            f"{row['p99_us'] / 1e3:.2f}",
+            f"{row['p999_us'] / 1e3:.2f}",
+        )
+    shown.caption = "floor: a C server that stores nothing, CPU µs a message / p99 ms, same run"
+    return shown
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
+    parser.add_argument("--only", default="", help="workloads whose name holds this text")
+    parser.add_argument("--seconds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--port-base", type=int, default=27000)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(sys.argv[1:] if arguments is None else arguments)
+    console = Console(stderr=options.json)
+    try:
+        harness.build_native()
+        rows = []
+        for workload in WORKLOADS:
+            if options.only in workload.name:
+                console.print(f"[dim]{workload.name} …")
+                rows.append(
+                    measure(
+                        workload,
+                        seconds=options.seconds,
+                        repeats=options.repeats,
+                        port_base=options.port_base,
+                    )
+                )
+    except harness.BenchError as error:
+        console.print(f"[red]{error}")
+        return 2
+    if options.json:
+        print(orjson.dumps(rows).decode())
+    else:
+        console.print(table(rows))
+    console.print(f"written to {harness.write_results('broker', rows)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
