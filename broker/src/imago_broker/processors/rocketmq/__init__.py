@@ -1,0 +1,1 @@
+"""RocketMQ's remoting protocol: requests in, calls to services, answers out."""
