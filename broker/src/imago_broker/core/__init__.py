@@ -1,0 +1,1 @@
+"""Decisions of the broker: pure values and rules, no clock, loop or socket."""

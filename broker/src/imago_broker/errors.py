@@ -1,0 +1,47 @@
+"""Errors of the broker, by what happens next."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """How a broker process ends, as a supervisor sees it."""
+
+    CLEAN = 0
+    UNEXPECTED = 1
+    USAGE = 2
+    DATA = 3
+    IO = 4
+    FENCED = 5
+
+
+class BrokerError(Exception):
+    """Any error that the broker raises on purpose."""
+
+
+class FatalError(BrokerError):
+    """The process cannot go on: it stops in order and ends with `exit_code`."""
+
+    def __init__(self, message: str, *, exit_code: ExitCode) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class ConfigError(FatalError):
+    """The configuration is wrong; the message names the key and the cure."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=ExitCode.USAGE)
+
+
+class RequestError(BrokerError):
+    """The client asked for something that it cannot have: answer it and go on."""
+
+
+class InvalidNameError(RequestError):
+    """A topic or group may not be called so."""
+
+
+class TopicExistsError(RequestError):
+    """The topic exists with settings that cannot be changed this way."""

@@ -1,0 +1,1 @@
+"""What the broker speaks of, as values."""

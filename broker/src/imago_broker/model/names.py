@@ -1,0 +1,100 @@
+"""Names of topics and groups: what is allowed, what is reserved.
+
+A topic's name becomes the name of a folder, so the rule is a list of allowed characters and
+never a list of forbidden ones. It is RocketMQ's (letters, digits, ``%|_-``) plus the dot,
+which MetaQ users have in their topics; a name never starts with a dot.
+"""
+
+from __future__ import annotations
+
+import re
+
+TOPIC_SIZE_MAX = 127
+PREFIXED_TOPIC_SIZE_MAX = 255
+"""Of retry and dead-letter topics, whose names hold the name of a group."""
+GROUP_SIZE_MAX = 255
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+DEFAULT_TOPIC = "TBW102"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+META_TOPIC = "IMAGO_META"
+
+_NAME = re.compile(r"[%|A-Za-z0-9_-][%|A-Za-z0-9_.-]*", re.ASCII)
+
+SYSTEM_TOPICS = frozenset(
+    {
+        META_TOPIC,
+        DEFAULT_TOPIC,
+        SCHEDULE_TOPIC,
+        "BenchmarkTest",
+        "OFFSET_MOVED_EVENT",
+        "SELF_TEST_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+    }
+)
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+
+CLOSED_TO_SENDERS = frozenset(
+    {
+        META_TOPIC,
+        SCHEDULE_TOPIC,
+        "OFFSET_MOVED_EVENT",
+        "SELF_TEST_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    }
+)
+"""System topics into which no client may put."""
+
+
+def topic_size_max(name: str) -> int:
+    """Return how many bytes a topic of this kind of name may have."""
+    prefixed = name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    return PREFIXED_TOPIC_SIZE_MAX if prefixed else TOPIC_SIZE_MAX
+
+
+def topic_problem(name: str) -> str | None:
+    """Return why a topic may not have this name, or None when it may."""
+    if not name:
+        return "the topic has no name"
+    if len(name) > topic_size_max(name):
+        return f"the topic's name has {len(name)} characters, at most {topic_size_max(name)}"
+    if not _NAME.fullmatch(name):
+        return "a topic's name consists of letters, digits and %|_-. and starts with no dot"
+    return None
+
+
+def group_problem(name: str) -> str | None:
+    """Return why a group may not have this name, or None when it may."""
+    if not name:
+        return "the group has no name"
+    if len(name) > GROUP_SIZE_MAX:
+        return f"the group's name has {len(name)} characters, at most {GROUP_SIZE_MAX}"
+    if not _NAME.fullmatch(name):
+        return "a group's name consists of letters, digits and %|_-. and starts with no dot"
+    return None
+
+
+def is_system(name: str) -> bool:
+    """Return whether the broker itself owns the topic."""
+    return name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_derived(name: str) -> bool:
+    """Return whether the topic belongs to a group: its retries or its dead letters."""
+    return name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+
+def retry_topic(group: str) -> str:
+    """Return the topic in which a group's failed messages wait for another try."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """Return the topic of the messages that a group gave up."""
+    return DLQ_PREFIX + group

@@ -1,0 +1,140 @@
+"""What the broker needs from outside, as protocols: time, and the one authority on the cluster.
+
+`Coordinator` has two adapters with one contract suite: ZooKeeper, and memory for a broker alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from imago_broker.model.cluster import (
+        BrokerRecord,
+        ClusterView,
+        Connection,
+        ForeignBroker,
+        TopicPlacement,
+    )
+
+
+class Clock(Protocol):
+    """Both kinds of time; a test passes one that it turns by hand."""
+
+    def epoch_ms(self) -> int:
+        """Wall clock: what is stored and shown. It may step."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Deadlines and durations. It never steps."""
+        ...
+
+
+class CoordinatorError(Exception):
+    """The registry did not do what was asked; the cause is chained."""
+
+
+class CoordinatorUnavailableError(CoordinatorError):
+    """No answer for now: try again. What was registered is written once the session is back."""
+
+
+class CoordinatorConflictError(CoordinatorError):
+    """Another process holds what was asked for: a wrong configuration that a human must change."""
+
+
+class RegistryDamagedError(CoordinatorError):
+    """A node that had to be changed holds what nobody can read. Nothing was written over it."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"registry node {path}: {reason}")
+        self.path, self.reason = path, reason
+
+
+class Coordinator(Protocol):
+    """The registry of brokers and topics, seen by one process.
+
+    Methods that wait are coroutines; views are snapshots and never block. All calls and callbacks
+    run in the event-loop thread. What a process registers (its broker record, the queues of its
+    shard, foreign brokers connected to it) is a standing wish: it is written again by itself
+    whenever a new session had to be opened, with a new incarnation.
+    """
+
+    @property
+    def state(self) -> Connection:
+        """The session as last reported."""
+        ...
+
+    @property
+    def registered(self) -> BrokerRecord | None:
+        """Our own record as written last, replica number and incarnation filled in."""
+        ...
+
+    async def start(self) -> None:
+        """Connect and read the first view.
+
+        CoordinatorUnavailableError when nothing answers within the connect time-out,
+        CoordinatorConflictError when the cluster's settings contradict ours.
+        """
+        ...
+
+    async def stop(self) -> None:
+        """Give back everything registered and close the session. May be called twice."""
+        ...
+
+    def view(self) -> ClusterView:
+        """Return the last snapshot of the cluster."""
+        ...
+
+    def on_change(self, callback: Callable[[ClusterView], None]) -> None:
+        """Have the callback told each new snapshot."""
+        ...
+
+    def on_state(self, callback: Callable[[Connection], None]) -> None:
+        """Have the callback told each change of the session's state."""
+        ...
+
+    async def register(self, record: BrokerRecord) -> int:
+        """Announce this broker (and MetaQ's public nodes of it), or change what was announced.
+
+        Returns the incarnation; `registered` then has the replica number, which belongs to the
+        record's uuid for ever. Nodes that our own former life left behind are replaced at once.
+        CoordinatorConflictError when a live process of another data folder holds the place.
+        """
+        ...
+
+    async def unregister(self) -> None:
+        """Take this broker and its topics out of MetaQ's tree; the placement stays on record."""
+        ...
+
+    async def publish_topic(self, placement: TopicPlacement) -> None:
+        """Announce or change a topic of this broker's shard, MetaQ's public nodes included."""
+        ...
+
+    async def publish_topics(self, placements: Sequence[TopicPlacement]) -> None:
+        """Announce many topics at once: each placement holds our shard's entry.
+
+        The wish stands at once; returns when it is written. CoordinatorUnavailableError when
+        that takes longer than the operation time-out.
+        """
+        ...
+
+    async def remove_topic(self, name: str) -> None:
+        """Take this shard's entry of a topic out of the registry; without entries it is gone."""
+        ...
+
+    async def put_kv(self, namespace: str, key: str, value: str | None) -> None:
+        """Set (or with None remove) a name service setting."""
+        ...
+
+    async def set_write_wiped(self, broker_name: str, wiped: bool) -> None:
+        """Take a shard's write permission out of all routes, or give it back."""
+        ...
+
+    async def put_foreign(self, broker: ForeignBroker) -> None:
+        """Register a foreign broker for as long as our session lives, or change it."""
+        ...
+
+    async def remove_foreign(self, key: tuple[str, str, int]) -> None:
+        """Take a foreign broker that registered through us away; unknown ones are no error."""
+        ...
