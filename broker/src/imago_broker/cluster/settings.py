@@ -1,0 +1,39 @@
+"""Settings of the coordinator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from imago_broker.model.cluster import SHARD_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorConfig:
+    """What one process needs to know to take part in a cluster."""
+
+    cluster: str = "imago"
+    """Name below which the registry stands: `/imago/<cluster>`."""
+    metaq_root: str = "/meta"
+    """Root of the public tree that MetaQ clients read (their `zk.zkRoot`)."""
+    metaq_broker_id_base: int = 0
+    """MetaQ's broker id of shard 0; raise it beside original brokers in the same tree."""
+    metaq_config_checksum: int = 0
+    """Unsigned CRC-32 of the configuration file: MetaQ's `master_config_checksum`."""
+    session_timeout_ms: int = 6000
+    """How long others keep our place when they hear nothing from us."""
+    connect_timeout_ms: int = 15000
+    operation_timeout_ms: int = 10000
+
+    def __post_init__(self) -> None:
+        if not self.cluster or set(self.cluster) & set("/\0") or self.cluster in (".", ".."):
+            raise ValueError(f"cluster: {self.cluster!r} cannot be the name of a node")
+        if not self.metaq_root.startswith("/") or self.metaq_root.endswith("/"):
+            raise ValueError(f"metaq.zk_root: {self.metaq_root!r}, must look like /meta")
+        if not 0 <= self.metaq_broker_id_base <= SHARD_MAX:
+            raise ValueError(
+                f"metaq.broker_id_base: {self.metaq_broker_id_base}, must be 0 to {SHARD_MAX}"
+            )
+        if self.session_timeout_ms < 2000:
+            raise ValueError(
+                f"session_timeout_ms: {self.session_timeout_ms}, must be at least 2000"
+            )

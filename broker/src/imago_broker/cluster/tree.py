@@ -1,0 +1,123 @@
+"""The tree of nodes that the registry stands on, as a Protocol: what ZooKeeper offers.
+
+Nodes have data, a version that counts changes, and children. An ephemeral node lives as long as
+the session that made it. A watch fires once, after the next change of what was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from imago_broker.model.cluster import Connection
+
+
+NODE_BYTES_MAX = 1_000_000
+"""ZooKeeper refuses more than 1 MiB of request by default (jute.maxbuffer)."""
+OPERATIONS_MAX = 100
+"""Operations in one transaction."""
+
+
+class NodeError(Exception):
+    """An operation on a node was refused; nothing of its transaction was done."""
+
+
+class NoNodeError(NodeError):
+    """The node, or the parent of a new one, does not exist."""
+
+
+class NodeExistsError(NodeError):
+    """A node of this path exists already."""
+
+
+class BadVersionError(NodeError):
+    """The node was changed since it was read: read again."""
+
+
+class NotEmptyError(NodeError):
+    """The node has children."""
+
+
+class TreeUnavailableError(Exception):
+    """No answer; whether the operation was done is unknown: look again before the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What was read of a node."""
+
+    data: bytes
+    version: int
+    created: int
+    """Transaction id of the creation (czxid)."""
+    owner: int
+    """Session id of an ephemeral node; 0 for a persistent one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    path: str
+    data: bytes
+    version: int = -1
+    """Expected version; -1 = any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    path: str
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Part of a transaction that only asks for the version."""
+
+    path: str
+    version: int
+
+
+Operation = Create | SetData | Delete | Check
+Watch = Callable[[str], None]
+"""Called once in the event-loop thread with the path that was watched."""
+
+
+class NodeTree(Protocol):
+    """One session with the tree. All methods and callbacks belong to the event-loop thread."""
+
+    @property
+    def session_id(self) -> int:
+        """Id of the session; changes when a new one had to be opened. 0 before the first."""
+
+    @property
+    def connection(self) -> Connection:
+        """State of the session."""
+
+    def on_connection(self, callback: Callable[[Connection], None]) -> None:
+        """Call back with every change of state."""
+
+    async def start(self) -> None:
+        """Open the session; TreeUnavailableError when nothing answers in time."""
+
+    async def stop(self) -> None:
+        """Close the session, which removes its ephemeral nodes; safe to call twice."""
+
+    async def sync(self) -> None:
+        """Make sure that reads see all that others were told is done."""
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node | None:
+        """Read a node, or None; the watch fires on change, creation or deletion."""
+
+    async def children(self, path: str, watch: Watch | None = None) -> tuple[str, ...]:
+        """Names of the children, sorted. NoNodeError (and no watch) when the node is missing."""
+
+    async def commit(self, operations: Sequence[Operation]) -> None:
+        """Do all of at most OPERATIONS_MAX operations, or none and raise what the first said."""

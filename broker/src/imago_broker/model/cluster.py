@@ -1,0 +1,210 @@
+"""What the cluster registry holds, as values: brokers, topic placement, name-service state.
+
+A `ClusterView` is one immutable snapshot. Whoever decides reads one snapshot and decides on it;
+changes come as a new snapshot, never as an edit of an old one. Constructors refuse values that
+cannot be true (`ValueError`), so that whatever reads a foreign payload has one kind of failure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SHARD_MAX = 1023
+"""The highest shard number: MetaQ broker ids have ten bits."""
+
+REPLICA_MAX = 255
+PORT_MAX = 65535
+QUEUES_MAX = 65536
+
+PERM_WRITE = 2
+PERM_READ = 4
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+
+class Role(StrEnum):
+    """What a broker process is in its shard at the moment."""
+
+    MASTER = "master"
+    SLAVE = "slave"
+    ELECTING = "electing"
+    FENCED = "fenced"
+
+
+class Connection(StrEnum):
+    """State of the session with the coordinator.
+
+    CONNECTED: writes may succeed. SUSPENDED: no answer for now, our ephemeral nodes may still
+    stand. LOST: the session is over, or the lease that it gives has run out; whatever we
+    registered may be gone and another may have taken our place.
+    """
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+
+
+def shard_name(shard: int) -> str:
+    """Name of shard k everywhere: `shard-k`."""
+    return f"shard-{shard}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRecord:
+    """One registered broker process, as others reach it. Ports are TCP; 0 means "not served"."""
+
+    shard: int
+    uuid: str
+    """Identity of the data folder; survives restarts, dies with the disk."""
+    host: str
+    """Address that clients can reach, advertised in routes and to MetaQ clients."""
+    metaq: int
+    rocketmq: int
+    fast: int
+    replication: int
+    admin: int
+    broker_name: str
+    """RocketMQ's brokerName: prefix + shard name."""
+    role: Role = Role.MASTER
+    replica: int = -1
+    """Number of this data folder in its shard, never reused; -1 until the registry gave one."""
+    incarnation: int = 0
+    """Transaction id of the registration: one life of the process. 0 until registered."""
+
+    def __post_init__(self) -> None:
+        _check_range("shard", self.shard, 0, SHARD_MAX)
+        _check_range("replica", self.replica, -1, REPLICA_MAX)
+        for name in ("metaq", "rocketmq", "fast", "replication", "admin"):
+            _check_range(f"{name} port", getattr(self, name), 0, PORT_MAX)
+        for name in ("uuid", "host", "broker_name"):
+            _check_text(name, getattr(self, name))
+
+    @property
+    def rocketmq_address(self) -> str:
+        return f"{self.host}:{self.rocketmq}"
+
+    @property
+    def replication_address(self) -> str:
+        return f"{self.host}:{self.replication}"
+
+    @property
+    def metaq_url(self) -> str:
+        """The form MetaQ keeps in its tree: `meta://host:port`."""
+        return f"meta://{self.host}:{self.metaq}"
+
+
+class ShardQueues(NamedTuple):
+    """Queues of one topic on one shard. Queue ids are 0 … n-1 for writers and for readers."""
+
+    write: int
+    read: int
+    perm: int = PERM_READ | PERM_WRITE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlacement:
+    """Where the queues of a topic are. Each shard publishes its own entry of `shards`."""
+
+    name: str
+    shards: Mapping[int, ShardQueues]
+    sys_flag: int = 0
+    order: bool = False
+    dual: bool = True
+    """False: not offered to MetaQ clients (system topics, topics that opted out)."""
+    attributes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        _check_text("topic", self.name)
+        for shard, queues in self.shards.items():
+            _check_range("shard", shard, 0, SHARD_MAX)
+            _check_range("write queues", queues.write, 0, QUEUES_MAX)
+            _check_range("read queues", queues.read, 0, QUEUES_MAX)
+            _check_range("perm", queues.perm, 0, 15)
+
+    def only(self, shard: int) -> TopicPlacement:
+        """The same topic with the entry of one shard, as that shard publishes it."""
+        return replace(self, shards={shard: self.shards[shard]})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignBroker:
+    """A broker that is not ours and registered with our name service (RocketMQ REGISTER_BROKER).
+
+    It lives as long as the session of the name service that holds its connection.
+    """
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    """RocketMQ: 0 = master."""
+    address: str
+    ha_address: str = ""
+    zone: str = ""
+    data_version: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, Mapping[str, Json]] = field(default_factory=lambda: MappingProxyType({}))
+    """RocketMQ's topicConfigTable: topic name to TopicConfig members."""
+    filter_servers: tuple[str, ...] = ()
+    acting_master: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("cluster", "broker_name", "address"):
+            _check_text(name, getattr(self, name))
+        _check_range("broker_id", self.broker_id, 0, (1 << 63) - 1)
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return (self.cluster, self.broker_name, self.broker_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """One snapshot of the registry, as last read."""
+
+    cluster: str
+    cluster_id: str = ""
+    """Made once per cluster; "" before the first read."""
+    version: int = 0
+    """Grows with every snapshot that differs from the one before. Local to this process."""
+    brokers: tuple[BrokerRecord, ...] = ()
+    """Live brokers, sorted by (shard, replica)."""
+    topics: Mapping[str, TopicPlacement] = field(default_factory=lambda: MappingProxyType({}))
+    kv: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    """RocketMQ's KV configuration: namespace to key to value."""
+    wiped: frozenset[str] = frozenset()
+    """Broker names whose write permission was wiped from routes."""
+    foreign: tuple[ForeignBroker, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Nodes whose content could not be understood, with the reason: their last good content
+    still stands in this view."""
+
+    def members(self, shard: int) -> tuple[BrokerRecord, ...]:
+        """Live brokers of a shard, by replica number."""
+        return tuple(broker for broker in self.brokers if broker.shard == shard)
+
+    def master(self, shard: int) -> BrokerRecord | None:
+        """The live master of a shard, or None."""
+        for broker in self.brokers:
+            if broker.shard == shard and broker.role is Role.MASTER:
+                return broker
+        return None
+
+    def shards(self) -> tuple[int, ...]:
+        """Numbers of the shards that have a live broker, ascending."""
+        return tuple(sorted({broker.shard for broker in self.brokers}))
+
+
+def _check_range(name: str, value: object, low: int, high: int) -> None:
+    # bool is an int to Python and never one in a payload.
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ValueError(f"{name}: {value!r}, must be a number from {low} to {high}")
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str) or not value or len(value) > 1024 or not value.isprintable():
+        raise ValueError(f"{name}: {value!r:.80}, must be 1 to 1024 printable characters")
