@@ -28,13 +28,6 @@ class FatalError(BrokerError):
         self.exit_code = exit_code
 
 
-class ConfigError(FatalError):
-    """The configuration is wrong; the message names the key and the cure."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, exit_code=ExitCode.USAGE)
-
-
 class RequestError(BrokerError):
     """The client asked for something that it cannot have: answer it and go on."""
 

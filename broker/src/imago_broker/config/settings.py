@@ -1,0 +1,341 @@
+"""The sections of a broker's configuration: every key with default, range and meaning.
+
+A key's documentation stands in its field, so that `imago config`, the admin interface and an
+error message all say the same. `dynamic` keys may change while the broker runs; all others
+need a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+
+class ConfigError(ValueError):
+    """The configuration is wrong: the message names the key, the reason and the cure."""
+
+
+Scalar = bool | int | float | str
+Value = Scalar | tuple[str, ...]
+
+
+def setting(
+    default: Any,
+    doc: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    one_of: tuple[str, ...] | None = None,
+    dynamic: bool = False,
+) -> Any:
+    """Declare one key: its default, its meaning with unit, its range, whether it is dynamic."""
+    metadata = {"doc": doc, "low": low, "high": high, "one_of": one_of, "dynamic": dynamic}
+    if isinstance(default, dict):
+        return field(default_factory=lambda: dict(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def check(section: object) -> None:
+    """Raise ValueError, naming the key, for a value outside its range."""
+    for key in fields(section):  # type: ignore[arg-type]  # every caller passes a dataclass
+        value = getattr(section, key.name)
+        low, high = key.metadata["low"], key.metadata["high"]
+        if low is not None and value < low:
+            raise ValueError(f"{key.name}: {value}, must be at least {low}")
+        if high is not None and value > high:
+            raise ValueError(f"{key.name}: {value}, must be at most {high}")
+        one_of = key.metadata["one_of"]
+        if one_of is not None and value not in one_of:
+            raise ValueError(f"{key.name}: {value!r}, must be one of {', '.join(one_of)}")
+
+
+LEVELS = ("leader", "leader-fsync", "replicated", "replicated-fsync")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSection:
+    """Who this broker is and where it listens."""
+
+    cluster: str = setting("imago", "Name of the cluster; the registry's folder.")
+    shard: int = setting(0, "Number of the shard this broker belongs to.", low=0, high=1023)
+    name_prefix: str = setting("", "What stands before `shard-k` in RocketMQ's broker name.")
+    host: str = setting("", "Address advertised to clients; empty: found at start.")
+    bind: str = setting("0.0.0.0", "Address that the listeners bind.")
+    data_dir: Path = setting(Path("data"), "Folder of the log and everything else on disk.")
+    drain_seconds: float = setting(
+        10.0, "How long a stop waits for answers in flight.", low=0, high=3600
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaqSection:
+    """The text protocol of MetaQ."""
+
+    enabled: bool = setting(True, "Whether the MetaQ listener is opened.")
+    port: int = setting(8123, "Port of the MetaQ listener; 0: any free one.", low=0, high=65535)
+    broker_id_base: int = setting(
+        0, "MetaQ broker id of shard 0; raise it beside original brokers.", low=0, high=1023
+    )
+    zk_root: str = setting("/meta", "Root of MetaQ's public tree in ZooKeeper.")
+    version: str = setting("1.4.6.2", "What `version` and `stats` answer.")
+    auto_create_topic: bool = setting(
+        True, "Whether a put to an unknown topic creates it.", dynamic=True
+    )
+    topic_patterns: tuple[str, ...] = setting(
+        (),
+        "Topics accepted when auto_create_topic is off: names in which * stands for anything.",
+        dynamic=True,
+    )
+    default_partitions: int = setting(
+        8, "Partitions of a topic that a MetaQ put creates.", low=1, high=65536, dynamic=True
+    )
+    message_bytes_max: int = setting(
+        2 << 20,
+        "Largest body a put may have. MetaQ's own consumers cannot read more than 2 MiB.",
+        low=1,
+        high=16 << 20,
+    )
+    transfer_bytes_max: int = setting(
+        1 << 20, "Most bytes of one `get` answer, unless one message is larger.", low=1024
+    )
+    line_bytes_max: int = setting(4096, "Longest command line.", low=256, high=65536)
+    idle_seconds: int = setting(
+        120,
+        "A connection without traffic is closed after this; clients beat every 10 s.",
+        low=1,
+    )
+    stat: bool = setting(
+        True, "Whether real-time statistics are kept for every topic.", dynamic=True
+    )
+    update_consumer_offsets: bool = setting(
+        True,
+        "Whether a `get` beyond the end is told the end (301) instead of 404.",
+        dynamic=True,
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RocketmqSection:
+    """The remoting protocol of RocketMQ."""
+
+    enabled: bool = setting(True, "Whether the RocketMQ listeners are opened.")
+    port: int = setting(10911, "Port of the listener; 0: any free one.", low=0, high=65535)
+    fast_port: int = setting(
+        -1,
+        "Port of the second listener; -1: two below `port`, which is what clients compute.",
+        low=-1,
+        high=65535,
+    )
+    frame_bytes_max: int = setting(16 << 20, "Largest frame.", low=65536, high=64 << 20)
+    message_bytes_max: int = setting(
+        4 << 20, "Largest message body.", low=1, high=16 << 20, dynamic=True
+    )
+    region: str = setting("DefaultRegion", "MSG_REGION of every send answer.")
+    trace_on: bool = setting(True, "TRACE_ON of every send answer.")
+    auto_create_topic: bool = setting(
+        True, "Whether a send to an unknown topic creates it as TBW102 says.", dynamic=True
+    )
+    auto_create_group: bool = setting(
+        True, "Whether an unknown consumer group is created at first use.", dynamic=True
+    )
+    default_queues: int = setting(
+        8, "Queues of TBW102, the most that a created topic gets.", low=1, high=65536
+    )
+    pull_hold_ms_max: int = setting(
+        30_000, "Longest time a pull is held.", low=0, high=600_000, dynamic=True
+    )
+    pull_holds_max: int = setting(100_000, "Most pulls held at one moment.", low=0)
+    delay_levels: str = setting(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        "The delay of each level, from level 1 on.",
+    )
+    idle_seconds: int = setting(120, "A connection without traffic is closed after this.", low=1)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamesrvSection:
+    """The name service that every broker can answer."""
+
+    enabled: bool = setting(True, "Whether this process answers the name service.")
+    port: int = setting(9876, "Port of the name service; 0: any free one.", low=0, high=65535)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminSection:
+    """HTTP for health, metrics, administration and the dashboard."""
+
+    enabled: bool = setting(True, "Whether the admin listener is opened.")
+    bind: str = setting("", "Address it binds; empty: `broker.bind`.")
+    port: int = setting(8080, "Its port; 0: any free one.", low=0, high=65535)
+    token_file: str = setting(
+        "", "File with the bearer token; empty: only loopback may administer."
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationSection:
+    """Where the other members of the shard connect."""
+
+    port: int = setting(
+        -1,
+        "Port; -1: RocketMQ's port + 1. Advertised; opened by shards of more than one member.",
+        low=-1,
+        high=65535,
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZookeeperSection:
+    """The registry."""
+
+    connect: str = setting("none", "`none`, or host:port[,host:port…][/chroot].")
+    session_timeout_ms: int = setting(
+        6000, "Session time-out; the broker refuses to start with another.", low=2000, high=120_000
+    )
+    connect_timeout_ms: int = setting(
+        15_000, "How long a start waits for the first connection.", low=100
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSection:
+    """The log on disk."""
+
+    segment_bytes_max: int = setting(
+        1 << 30, "Size of one file of the log.", low=64 << 10, high=1 << 31
+    )
+    retention_ms: int = setting(
+        72 * 3_600_000, "How long messages are kept; 0: for ever.", low=0, dynamic=True
+    )
+    retention_bytes_max: int = setting(
+        0, "Size of the log above which its oldest file goes; 0: none.", low=0, dynamic=True
+    )
+    disk_full_ratio: float = setting(
+        0.90, "Used part of the disk at which puts are refused.", low=0.05, high=0.99, dynamic=True
+    )
+    disk_clean_ratio: float = setting(
+        0.75,
+        "Used part of the disk at which expired or oldest files go at once.",
+        low=0.05,
+        high=0.99,
+        dynamic=True,
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgementSection:
+    """What the answer to a put waits for."""
+
+    level: str = setting(
+        "leader",
+        "Level of topics that name none: " + ", ".join(LEVELS) + ".",
+        one_of=LEVELS,
+        dynamic=True,
+    )
+    timeout_ms: int = setting(
+        5000, "How long a put waits for its level.", low=10, high=600_000, dynamic=True
+    )
+    in_flight_bytes_max: int = setting(
+        256 << 20, "Bytes of puts not yet acknowledged, over which puts are refused.", low=1 << 20
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsSection:
+    """What clients may take."""
+
+    connections_max: int = setting(20_000, "Connections of one listener.", low=1)
+    connections_per_address_max: int = setting(
+        10_000, "Connections of one listener from one address.", low=1
+    )
+    output_bytes_pause: int = setting(
+        256 << 10, "Unsent answers above which a connection is no longer read.", low=4096
+    )
+    output_bytes_max: int = setting(
+        32 << 20, "Unsent answers above which a connection is closed.", low=65536
+    )
+    output_stall_seconds: int = setting(
+        30, "A peer that reads nothing for this long while answers wait is closed.", low=1
+    )
+    input_stall_seconds: int = setting(
+        30, "An unfinished command older than this closes its connection.", low=1
+    )
+    topics_max: int = setting(100_000, "Topics of one shard.", low=1, dynamic=True)
+    groups_max: int = setting(100_000, "Consumer groups of one shard.", low=1, dynamic=True)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSection:
+    """What the process writes about itself."""
+
+    level: str = setting(
+        "info", "debug, info, warning or error.", one_of=("debug", "info", "warning", "error")
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """All sections. Each part of the broker receives its own, never the whole."""
+
+    broker: BrokerSection = field(default_factory=BrokerSection)
+    metaq: MetaqSection = field(default_factory=MetaqSection)
+    rocketmq: RocketmqSection = field(default_factory=RocketmqSection)
+    namesrv: NamesrvSection = field(default_factory=NamesrvSection)
+    admin: AdminSection = field(default_factory=AdminSection)
+    replication: ReplicationSection = field(default_factory=ReplicationSection)
+    zookeeper: ZookeeperSection = field(default_factory=ZookeeperSection)
+    store: StoreSection = field(default_factory=StoreSection)
+    acknowledgement: AcknowledgementSection = field(default_factory=AcknowledgementSection)
+    limits: LimitsSection = field(default_factory=LimitsSection)
+    log: LogSection = field(default_factory=LogSection)
+    topics: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
+    """Topics to create at start when missing: name to `partitions` and attributes."""
+
+    def __post_init__(self) -> None:
+        if self.metaq.broker_id_base + self.broker.shard > 1023:
+            raise ValueError("metaq.broker_id_base + broker.shard: must be at most 1023")
+
+    @property
+    def metaq_broker_id(self) -> int:
+        """MetaQ's number of this shard."""
+        return self.metaq.broker_id_base + self.broker.shard
+
+    @property
+    def broker_name(self) -> str:
+        """RocketMQ's name of this shard."""
+        return f"{self.broker.name_prefix}shard-{self.broker.shard}"

@@ -1,0 +1,1 @@
+"""One package a protocol: commands in, calls to services, answers out."""

@@ -1,0 +1,1 @@
+"""Listeners and sessions: the only place where bytes meet sockets."""
