@@ -1,0 +1,59 @@
+"""What can go wrong in the store, by what happens next.
+
+Answer and go on: `DiskFullError`, `StoreClosedError`. Do not start: `DataFolderLockedError`,
+`CorruptLogError` while opening. Stop the process (exit 4): `LogIOError`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class StoreError(Exception):
+    """Base of every error that the store raises on purpose."""
+
+
+class StoreClosedError(StoreError):
+    """The store is closed or has failed; nothing was appended."""
+
+
+class DiskFullError(StoreError):
+    """Puts are refused until space is freed; nothing was appended."""
+
+    def __init__(self, *, used_ratio: float, limit_ratio: float) -> None:
+        super().__init__(f"disk {used_ratio:.1%} used, puts stop at {limit_ratio:.1%}")
+        self.used_ratio, self.limit_ratio = used_ratio, limit_ratio
+
+
+class DataFolderLockedError(StoreError):
+    """Another process holds the data folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"data folder {folder} is locked by another process")
+        self.folder = folder
+
+
+class CorruptLogError(StoreError):
+    """A file holds something else than what was written to it.
+
+    `position` is the byte position in the file. Nothing is cut or repaired on its own.
+    """
+
+    def __init__(self, path: Path, position: int, reason: str) -> None:
+        super().__init__(f"{path} at byte {position}: {reason}")
+        self.path, self.position, self.reason = path, position, reason
+
+
+class LogIOError(StoreError):
+    """The operating system refused a write or a sync: fatal, never retried.
+
+    After a failed sync the page cache may differ from the disk without any sign, so the only
+    safe answer is to stop the process and recover from what is on disk.
+    """
+
+    def __init__(self, action: str, path: Path, cause: OSError) -> None:
+        super().__init__(f"{action} {path}: {cause.strerror or cause}")
+        self.action, self.path, self.cause = action, path, cause

@@ -1,0 +1,110 @@
+"""What reads and housekeeping answer, as values."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from imago_log.vfs import OpenFile
+
+
+class ReadStatus(Enum):
+    """RocketMQ's getMessage statuses, by the names that its clients see as remarks."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """Whole records as stored, joined, and where the reader goes on."""
+
+    status: ReadStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    count: int = 0
+    body: bytes = b""
+
+
+class MetaqStatus(Enum):
+    """Outcome of a read by MetaQ position."""
+
+    FOUND = "FOUND"
+    TOO_SMALL = "TOO_SMALL"
+    """Below the first position that is still stored: MetaQ answers 301 with the minimum."""
+    AT_END = "AT_END"
+    """Exactly at the visible end: nothing new yet."""
+    BEYOND_END = "BEYOND_END"
+    NO_QUEUE = "NO_QUEUE"
+    """Unknown topic, a topic without MetaQ positions, or a partition never written."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """Bytes `offset … offset + size` of an open file, for sendfile or pread.
+
+    The file stays open as long as a slice refers to it, whatever happens to its name.
+    """
+
+    file: OpenFile
+    offset: int
+    size: int
+
+    def fileno(self) -> int:
+        return self.file.fd
+
+    def read(self) -> bytes:
+        """Return the bytes themselves."""
+        return os.pread(self.file.fd, self.size, self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class MetaqRead:
+    """Messages in MetaQ's stored form, whole ones unless the first alone exceeds the limit.
+
+    `position` is where `data` starts: the asked position, or the next message border above it.
+    """
+
+    status: MetaqStatus
+    position: int
+    min_position: int
+    max_position: int
+    data: bytes | FileSlice = b""
+
+
+class DiskLevel(Enum):
+    """How full the disk is, by what the store does about it."""
+
+    NORMAL = "normal"
+    CLEAN = "clean"
+    FORCE = "force"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreHealth:
+    """What `tick` saw; all offsets are physical log offsets."""
+
+    writable: bool
+    disk_level: DiskLevel
+    disk_used_ratio: float
+    disk_total_bytes: int
+    disk_used_bytes: int
+    log_start: int
+    log_end: int
+    durable_end: int
+    views_end: int
+    """Everything below is in the view files (page cache): what a restart need not read again."""
+    damaged: tuple[str, ...] = ()
+    """Log files out of service, each with its reason."""

@@ -1,0 +1,157 @@
+"""The file system as the store uses it: one small interface, so that tests can break it.
+
+Only `OsVfs` touches the operating system. All file errors pass through as OSError; the layers
+above decide which of them are fatal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """Bytes of the file system that holds a folder, as unprivileged writers see them."""
+
+    total: int
+    used: int
+
+    @property
+    def ratio(self) -> float:
+        return self.used / self.total if self.total else 0.0
+
+
+class OpenFile:
+    """A file descriptor that closes itself when the last user drops it."""
+
+    __slots__ = ("_vfs", "fd", "path")
+
+    def __init__(self, vfs: Vfs, path: Path, fd: int) -> None:
+        self._vfs, self.path, self.fd = vfs, path, fd
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            self._vfs.close(self.fd)
+
+
+class Vfs(Protocol):
+    """Blocking file operations; `fd` is a number of the implementation's own."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Open for reading and writing; with `create` make the file when it is absent."""
+
+    def close(self, fd: int) -> None: ...
+    def pread(self, fd: int, size: int, offset: int) -> bytes: ...
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int: ...
+    def pwritev(self, fd: int, buffers: Sequence[bytes], offset: int) -> int: ...
+    def truncate(self, fd: int, size: int) -> None: ...
+    def allocate(self, fd: int, size: int) -> None:
+        """Reserve disk space for bytes 0 … size; what was not written reads as zeros."""
+
+    def size(self, fd: int) -> int: ...
+    def sync(self, fd: int) -> None:
+        """fdatasync: data and size are on the device afterwards."""
+
+    def sync_folder(self, path: Path) -> None:
+        """Names created, renamed and removed in the folder are on the device afterwards."""
+
+    def names(self, path: Path) -> list[str]:
+        """Names in a folder, sorted; an absent folder has none."""
+
+    def is_folder(self, path: Path) -> bool: ...
+    def exists(self, path: Path) -> bool: ...
+    def make_folder(self, path: Path) -> None:
+        """Make a folder and its parents; an existing one is fine."""
+
+    def rename(self, source: Path, target: Path) -> None: ...
+    def unlink(self, path: Path) -> None: ...
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder with everything in it."""
+
+    def disk_usage(self, path: Path) -> DiskUsage: ...
+    def boot_id(self) -> str:
+        """Changes when the page cache may have been lost."""
+
+    def lock(self, path: Path) -> int | None:
+        """Take the exclusive lock of a file until `close`; None when it is taken."""
+
+
+class OsVfs:
+    """The real file system."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return os.open(path, flags, 0o644)
+
+    close = staticmethod(os.close)
+    pread = staticmethod(os.pread)
+    pwrite = staticmethod(os.pwrite)
+    pwritev = staticmethod(os.pwritev)
+    truncate = staticmethod(os.ftruncate)
+    sync = staticmethod(os.fdatasync)
+
+    def allocate(self, fd: int, size: int) -> None:
+        os.posix_fallocate(fd, 0, size)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def sync_folder(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def names(self, path: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(path))  # noqa: PTH208 - names are wanted, not paths
+        except FileNotFoundError:
+            return []
+
+    def is_folder(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def make_folder(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def remove_folder(self, path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def disk_usage(self, path: Path) -> DiskUsage:
+        stat = os.statvfs(path)
+        used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+        return DiskUsage(total=used + stat.f_bavail * stat.f_frsize, used=used)
+
+    def boot_id(self) -> str:
+        return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""
+
+    def lock(self, path: Path) -> int | None:
+        fd = self.open(path, create=True)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        return fd
