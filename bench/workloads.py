@@ -29,7 +29,7 @@ class Workload:
         return "metaq" if self.work in {"put", "get"} else "rocketmq"
 
 
-FSYNC = ("store.acknowledgement=leader-fsync",)
+FSYNC = ("acknowledgement.level=leader-fsync",)
 GIB = 1 << 30
 
 WORKLOADS = [

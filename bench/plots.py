@@ -1,0 +1,91 @@
+"""`make docs`: draw the figures of bench/results into docs/plots."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import orjson
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt  # noqa: E402  (the backend is chosen before)
+
+from bench.harness import RESULTS  # noqa: E402
+
+PLOTS = Path(__file__).parents[1] / "docs/plots"
+OURS, FLOOR, ORIGINAL = "#2f6fed", "#b8c1cf", "#e08a3c"
+
+
+def results(name: str) -> list[dict[str, Any]]:
+    """Rows of one measurement, or nothing when it was not made."""
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        return []
+    rows: list[dict[str, Any]] = orjson.loads(path.read_bytes())["rows"]
+    return rows
+
+
+def bars(
+    rows: list[dict[str, Any]], series: list[tuple[str, str, list[float]]], path: Path
+) -> None:
+    """Horizontal bars, one group a workload, one bar a server; the value stands beside it."""
+    figure, axes = plt.subplots(figsize=(9, 0.42 * len(rows) * len(series) + 1.2))
+    height = 0.8 / len(series)
+    for index, (label, color, values) in enumerate(series):
+        places = [row + index * height for row in range(len(rows))]
+        drawn = axes.barh(places, values, height * 0.9, label=label, color=color)
+        texts = [f"{value:.2f}" if value else "" for value in values]
+        axes.bar_label(drawn, labels=texts, padding=3, fontsize=8)
+    axes.set_yticks([row + 0.4 - height / 2 for row in range(len(rows))], [r["name"] for r in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel("µs of broker CPU a message (less is better)")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="lower right")
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def draw_broker() -> Path | None:
+    rows = results("broker")
+    if not rows:
+        return None
+    ours = [float(row["server_cpu_us"]) for row in rows]
+    floor = [float(row["floor"]["server_cpu_us"]) if "floor" in row else 0.0 for row in rows]
+    path = PLOTS / "broker.png"
+    bars(rows, [("Imago", OURS, ours), ("stores nothing (C)", FLOOR, floor)], path)
+    return path
+
+
+def draw_peers() -> Path | None:
+    rows = results("peers")
+    if not rows:
+        return None
+    path = PLOTS / "peers.png"
+    series = [
+        ("Imago", OURS, [float(row["imago"]["server_cpu_us"]) for row in rows]),
+        (
+            "the original broker",
+            ORIGINAL,
+            [float(row["original"]["server_cpu_us"]) for row in rows],
+        ),
+    ]
+    bars(rows, series, path)
+    return path
+
+
+def main() -> int:
+    drawn = [path for path in [draw_broker(), draw_peers()] if path]
+    for path in drawn:
+        print(f"drawn: {path.relative_to(PLOTS.parents[1])}")
+    if not drawn:
+        print("nothing to draw: run `make bench` first", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
