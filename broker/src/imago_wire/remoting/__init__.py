@@ -1,0 +1,1 @@
+"""The RocketMQ remoting protocol, both directions, as a sans-IO codec."""
