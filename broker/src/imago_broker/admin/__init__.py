@@ -1,0 +1,1 @@
+"""Health, metrics, administration and the dashboard over HTTP: aiohttp's one door."""

@@ -1,0 +1,142 @@
+"""Who may call, what is logged, and what a repeated call gets: the middlewares.
+
+Health and metrics are open. Everything below `/admin/v1` needs the bearer token of
+`admin.token_file`, unless the caller is on the loopback interface. Every changing call is written
+to the audit log; with an `Idempotency-Key` a repeat gets the first answer again.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import logging
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+from aiohttp import web
+
+from imago_broker.admin.errors import AdminError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aiohttp.typedefs import Middleware
+
+audit = logging.getLogger("imago.audit")
+log = logging.getLogger(__name__)
+
+KEYS_MAX = 10_000
+CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+OPEN = frozenset({"/", "/healthz", "/readyz", "/metrics"})
+
+
+def json_response(body: object, *, status: int = 200) -> web.Response:
+    return web.Response(
+        body=orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS),
+        status=status,
+        content_type="application/json",
+    )
+
+
+@web.middleware
+async def errors_as_json(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Turn every failure into the one error form; a trace goes to the log, never to the caller."""
+    try:
+        return await handler(request)
+    except AdminError as error:
+        return json_response(error.body(), status=error.status)
+    except web.HTTPException as error:
+        cure = "See docs/admin.md for the paths and methods."
+        body = AdminError(error.status, "http", error.reason, cure).body()
+        return json_response(body, status=error.status)
+    except Exception:
+        log.exception("%s %s failed", request.method, request.path)
+        body = AdminError(500, "internal", "The broker failed at this call.", "See its log.").body()
+        return json_response(body, status=500)
+
+
+def authorize(token_file: str) -> Middleware:
+    """Ask for the token where one is needed; it is read again at each call, so it may change."""
+
+    def allowed(request: web.Request) -> bool:
+        if request.path in OPEN or is_loopback(request.remote):
+            return True
+        if not token_file:
+            return False
+        token = Path(token_file).read_text(encoding="utf-8").strip()
+        given = request.headers.get("Authorization", "")
+        return bool(token) and hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
+
+    @web.middleware
+    async def check(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        if not allowed(request):
+            raise AdminError(
+                401,
+                "unauthorized",
+                "This call needs the admin token.",
+                "Send `Authorization: Bearer …` with the content of admin.token_file, or call "
+                "from the broker's own machine.",
+            )
+        return await handler(request)
+
+    return check
+
+
+def is_loopback(address: str | None) -> bool:
+    """Whether the peer is this machine. A proxy on it would be too: do not run one unguarded."""
+    try:
+        return address is not None and ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def repeatable() -> Middleware:
+    """Answer a changing call with a known `Idempotency-Key` as the first time; log changes."""
+    answers: OrderedDict[tuple[str, str, str], tuple[int, bytes]] = OrderedDict()
+
+    @web.middleware
+    async def once(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        if request.method not in CHANGING:
+            return await handler(request)
+        key = (request.method, request.path, request.headers.get("Idempotency-Key", ""))
+        if key[2] and key in answers:
+            status, body = answers[key]
+            return web.Response(status=status, body=body, content_type="application/json")
+        answer = await handler(request)
+        audit.info(
+            "%s %s from %s: %d key=%s",
+            request.method,
+            request.path_qs,
+            request.remote,
+            answer.status,
+            key[2] or "-",
+        )
+        if key[2] and isinstance(answer, web.Response) and isinstance(answer.body, bytes):
+            answers[key] = (answer.status, answer.body)
+            if len(answers) > KEYS_MAX:
+                answers.popitem(last=False)
+        return answer
+
+    return once
+
+
+async def json_body(request: web.Request) -> dict[str, object]:
+    """Return the request's JSON object; an empty body is an empty object."""
+    raw = await request.read()
+    try:
+        body = orjson.loads(raw) if raw else {}
+    except orjson.JSONDecodeError as error:
+        raise AdminError(
+            400, "bad_json", f"The body is not JSON: {error}.", "Send one JSON object."
+        ) from error
+    if not isinstance(body, dict):
+        raise AdminError(400, "bad_json", "The body is not a JSON object.", "Send {…}.")
+    return body

@@ -1,0 +1,51 @@
+"""The table of routes. One row a method and path; handlers take the services and the request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from imago_broker.admin import configuration, groups, messages, status, topics
+from imago_broker.admin.guard import authorize, errors_as_json, repeatable
+
+if TYPE_CHECKING:
+    from imago_broker.admin.services import AdminServices
+
+Handler = Callable[["AdminServices", web.Request], Awaitable[web.Response]]
+
+BODY_BYTES_MAX = 1 << 20
+
+ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    ("GET", "/", status.dashboard),
+    ("GET", "/healthz", status.healthz),
+    ("GET", "/readyz", status.readyz),
+    ("GET", "/metrics", status.metrics),
+    ("GET", "/admin/v1/status", status.status),
+    ("GET", "/admin/v1/cluster", status.cluster),
+    ("GET", "/admin/v1/topics", topics.list_all),
+    ("GET", "/admin/v1/topics/{topic}", topics.show),
+    ("PUT", "/admin/v1/topics/{topic}", topics.put),
+    ("DELETE", "/admin/v1/topics/{topic}", topics.delete),
+    ("GET", "/admin/v1/groups", groups.list_all),
+    ("GET", "/admin/v1/groups/{group}", groups.show),
+    ("PUT", "/admin/v1/groups/{group}", groups.put),
+    ("DELETE", "/admin/v1/groups/{group}", groups.delete),
+    ("POST", "/admin/v1/groups/{group}/reset", groups.reset),
+    ("GET", "/admin/v1/messages", messages.find),
+    ("GET", "/admin/v1/config", configuration.show),
+    ("PATCH", "/admin/v1/config", configuration.patch),
+)
+
+
+def build_admin(services: AdminServices) -> web.Application:
+    """Return the admin application; the assembly gives it a port."""
+    app = web.Application(
+        middlewares=[errors_as_json, authorize(services.config.admin.token_file), repeatable()],
+        client_max_size=BODY_BYTES_MAX,
+    )
+    for method, path, handler in ROUTES:
+        app.router.add_route(method, path, partial(handler, services))
+    return app

@@ -1,0 +1,75 @@
+"""What the admin interface reads and changes, handed over by the assembly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from prometheus_client import CollectorRegistry
+
+    from imago_broker.config import BrokerConfig
+    from imago_broker.model.cluster import Role
+    from imago_broker.ports import Clock, Coordinator
+    from imago_broker.service.groups import GroupService
+    from imago_broker.service.offsets import ConsumerOffsets
+    from imago_broker.service.topics import TopicService
+    from imago_log import MessageStore
+    from imago_log.results import StoreHealth
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A consumer of a group, as its heartbeat said."""
+
+    client_id: str
+    address: str
+    language: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """Totals since start."""
+
+    messages_in: int
+    messages_out: int
+    bytes_in: int
+    bytes_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminServices:
+    """Everything that a route may use. Callables are cheap and answer for this moment."""
+
+    current_config: Callable[[], BrokerConfig]
+    replace_config: Callable[[BrokerConfig], None]
+    """Put changed dynamic settings in force."""
+    topics: TopicService
+    groups: GroupService
+    offsets: ConsumerOffsets
+    store: MessageStore
+    coordinator: Coordinator
+    clock: Clock
+    registry: CollectorRegistry
+    role: Callable[[], Role]
+    uuid: str
+    replica: Callable[[], int]
+    health: Callable[[], StoreHealth]
+    problems: Callable[[], list[str]]
+    """Why the broker is not ready; empty when it is."""
+    connections: Callable[[], Mapping[str, int]]
+    counters: Callable[[], Counters]
+    members: Callable[[str], list[Member]]
+    """Consumers of a group that are connected now."""
+    member_groups: Callable[[], list[str]]
+    """Groups that have a connected consumer."""
+    version: str
+    compiled: bool
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration in force, dynamic changes included."""
+        return self.current_config()

@@ -1,0 +1,104 @@
+"""Routes of the broker itself: health, metrics, status, the cluster, the dashboard."""
+
+from __future__ import annotations
+
+import os
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from imago_broker.admin import views
+from imago_broker.admin.guard import json_response
+from imago_broker.model.cluster import Connection, shard_name
+
+if TYPE_CHECKING:
+    from imago_broker.admin.services import AdminServices
+
+_process = psutil.Process()
+
+
+async def healthz(services: AdminServices, _: web.Request) -> web.Response:
+    """200 while the process can do its work at all; 503 names what is broken."""
+    damaged = list(services.health().damaged)
+    body = {"healthy": not damaged, "reasons": damaged}
+    return json_response(body, status=503 if damaged else 200)
+
+
+async def readyz(services: AdminServices, _: web.Request) -> web.Response:
+    """200 when clients should be sent here; 503 with the reasons otherwise."""
+    reasons = services.problems()
+    return json_response({"ready": not reasons, "reasons": reasons}, status=503 if reasons else 200)
+
+
+async def metrics(services: AdminServices, _: web.Request) -> web.Response:
+    return web.Response(
+        body=generate_latest(services.registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+    )
+
+
+async def status(services: AdminServices, _: web.Request) -> web.Response:
+    """GET /admin/v1/status: this broker at this moment."""
+    return json_response(describe(services))
+
+
+def describe(services: AdminServices) -> dict[str, Any]:
+    store, health, counted = services.store, services.health(), services.counters()
+    return {
+        "shard": shard_name(services.config.broker.shard),
+        "replica": services.replica(),
+        "pid": os.getpid(),
+        "role": str(services.role()),
+        "epoch": store.epoch,
+        "inSync": [services.uuid],
+        "logStart": store.log_start,
+        "logEnd": store.log_end,
+        "highWatermark": store.high_watermark,
+        "durable": store.durable_end,
+        "clusterId": services.coordinator.view().cluster_id,
+        "version": services.version,
+        "compiled": services.compiled,
+        "connections": dict(services.connections()),
+        "disk": {
+            "totalBytes": health.disk_total_bytes,
+            "usedBytes": health.disk_used_bytes,
+            "usedShare": health.disk_used_ratio,
+            "level": health.disk_level.value,
+            "writable": health.writable,
+        },
+        "rssBytes": _process.memory_info().rss,
+        "counters": {
+            "messagesIn": counted.messages_in,
+            "messagesOut": counted.messages_out,
+            "bytesIn": counted.bytes_in,
+            "bytesOut": counted.bytes_out,
+        },
+    }
+
+
+async def cluster(services: AdminServices, _: web.Request) -> web.Response:
+    """GET /admin/v1/cluster: one snapshot of all shards, as the registry has it."""
+    body = views.cluster(
+        services.coordinator.view(),
+        own_shard=services.config.broker.shard,
+        epoch=services.store.epoch,
+        connected=services.coordinator.state is Connection.CONNECTED,
+        in_sync=[services.uuid],
+    )
+    return json_response(body)
+
+
+async def dashboard(_: AdminServices, __: web.Request) -> web.Response:
+    """GET /: the page that shows all this to a person."""
+    page = resources.files("imago_broker.admin").joinpath("dashboard.html").read_text("utf-8")
+    return web.Response(
+        text=page,
+        content_type="text/html",
+        headers={
+            "Content-Security-Policy": "default-src 'self'; style-src 'unsafe-inline'; "
+            "script-src 'unsafe-inline'; frame-ancestors 'none'",
+            "X-Content-Type-Options": "nosniff",
+        },
+    )
