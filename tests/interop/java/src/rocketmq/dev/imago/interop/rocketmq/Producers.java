@@ -1,0 +1,124 @@
+package dev.imago.interop.rocketmq;
+
+import dev.imago.interop.Arguments;
+import dev.imago.interop.Driver;
+import dev.imago.interop.Handles;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.message.Message;
+
+/** Commands about producers, one for each way of sending. */
+final class Producers {
+    private static final long SEND_TIMEOUT_MS = 10_000;
+    private final Handles<DefaultMQProducer> producers = new Handles<>();
+
+    void register(Driver driver) {
+        driver.on("producer.start", this::start)
+            .on("producer.stop", this::stop)
+            .on("producer.queues", this::queues)
+            .on("producer.send", this::send)
+            .on("producer.send_to_queue", this::sendToQueue)
+            .on("producer.send_by_hash", this::sendByHash)
+            .on("producer.send_async", this::sendAsync)
+            .on("producer.send_one_way", this::sendOneWay)
+            .on("producer.send_batch", this::sendBatch);
+    }
+
+    private Object start(Arguments with) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer(with.text("group"));
+        Versions.prepare(producer, with.text("namesrv"), with.text("name"));
+        producer.setSendMsgTimeout((int) SEND_TIMEOUT_MS);
+        producer.setRetryTimesWhenSendFailed(with.count("retries", 2));
+        producer.setCompressMsgBodyOverHowmuch(with.count("compress_over", 4096));
+        if (with.has("compression")) {
+            Versions.setEnum(producer, "setCompressType", with.text("compression"));
+        }
+        producer.start();
+        producers.put(with.text("name"), producer);
+        return true;
+    }
+
+    private Object stop(Arguments with) {
+        producers.remove(with.text("name")).shutdown();
+        return true;
+    }
+
+    private Object queues(Arguments with) throws MQClientException {
+        return Messages.writeQueues(
+            producer(with).fetchPublishMessageQueues(with.text("topic")));
+    }
+
+    private Object send(Arguments with) throws Exception {
+        List<Object> results = new ArrayList<>();
+        for (Message message : Messages.readAll(with)) {
+            results.add(Messages.write(producer(with).send(message)));
+        }
+        return results;
+    }
+
+    private Object sendToQueue(Arguments with) throws Exception {
+        List<Object> results = new ArrayList<>();
+        for (Message message : Messages.readAll(with)) {
+            results.add(Messages.write(producer(with).send(message, Messages.queue(with))));
+        }
+        return results;
+    }
+
+    /** Messages with equal first key go to the same queue. */
+    private Object sendByHash(Arguments with) throws Exception {
+        List<Object> results = new ArrayList<>();
+        for (Message message : Messages.readAll(with)) {
+            SendResult result = producer(with).send(
+                message,
+                (queues, each, key) -> queues.get(Math.floorMod(key.hashCode(), queues.size())),
+                message.getKeys());
+            results.add(Messages.write(result));
+        }
+        return results;
+    }
+
+    private Object sendAsync(Arguments with) throws Exception {
+        List<CompletableFuture<Object>> pending = new ArrayList<>();
+        for (Message message : Messages.readAll(with)) {
+            CompletableFuture<Object> done = new CompletableFuture<>();
+            pending.add(done);
+            producer(with).send(message, new SendCallback() {
+                @Override
+                public void onSuccess(SendResult result) {
+                    done.complete(Messages.write(result));
+                }
+
+                @Override
+                public void onException(Throwable thrown) {
+                    done.completeExceptionally(thrown);
+                }
+            });
+        }
+        List<Object> results = new ArrayList<>();
+        for (CompletableFuture<Object> done : pending) {
+            results.add(done.get(SEND_TIMEOUT_MS * 2, TimeUnit.MILLISECONDS));
+        }
+        return results;
+    }
+
+    private Object sendOneWay(Arguments with) throws Exception {
+        for (Message message : Messages.readAll(with)) {
+            producer(with).sendOneway(message);
+        }
+        return true;
+    }
+
+    private Object sendBatch(Arguments with) throws Exception {
+        return Messages.write(producer(with).send(Messages.readAll(with)));
+    }
+
+    private DefaultMQProducer producer(Arguments with) {
+        return producers.get(with.text("producer"));
+    }
+}

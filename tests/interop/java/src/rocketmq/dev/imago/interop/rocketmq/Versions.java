@@ -1,0 +1,36 @@
+package dev.imago.interop.rocketmq;
+
+import java.lang.reflect.Method;
+import java.util.Arrays;
+import org.apache.rocketmq.client.ClientConfig;
+
+/** What differs between the versions: packages of classes that moved, methods that one lacks. */
+final class Versions {
+    private Versions() {}
+
+    /** Calls a setter whose only parameter is an enum, which 5 keeps in another package. */
+    @SuppressWarnings({"unchecked", "rawtypes"})
+    static void setEnum(Object target, String setter, String constant)
+            throws ReflectiveOperationException {
+        Method method = method(target, setter);
+        Class<? extends Enum> type = (Class<? extends Enum>) method.getParameterTypes()[0];
+        method.invoke(target, Enum.valueOf(type, constant));
+    }
+
+    /** Settings that every client of this suite shares: quick to see changes, alone in its instance. */
+    static void prepare(ClientConfig client, String namesrv, String instance) {
+        client.setNamesrvAddr(namesrv);
+        client.setInstanceName(instance);
+        client.setPollNameServerInterval(1000);
+        client.setHeartbeatBrokerInterval(1000);
+        client.setPersistConsumerOffsetInterval(500);
+        client.setVipChannelEnabled(false);
+    }
+
+    private static Method method(Object target, String name) throws NoSuchMethodException {
+        return Arrays.stream(target.getClass().getMethods())
+            .filter(each -> each.getName().equals(name) && each.getParameterCount() == 1)
+            .findFirst()
+            .orElseThrow(() -> new NoSuchMethodException(target.getClass() + "." + name));
+    }
+}

@@ -1,0 +1,1 @@
+"""Original clients as Python objects, and the targets that they are run against."""

@@ -1,0 +1,183 @@
+"""The original MetaQ client, by typed calls. Factories and consumers stop with their block."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from imago_testing.java.driver import JavaDriver
+
+TAKE_SECONDS = 25.0
+_names = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A message to put; an absent attribute and an empty one differ."""
+
+    body: bytes
+    attribute: str | None = None
+
+    def form(self, topic: str) -> dict[str, object]:
+        form: dict[str, object] = {"topic": topic, "body": b64encode(self.body).decode()}
+        return form if self.attribute is None else form | {"attribute": self.attribute}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutResult:
+    success: bool
+    partition: str | None
+    """<broker id>-<partition>"""
+    offset: int
+    error: str | None
+    id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Got:
+    """A message as a consumer saw it."""
+
+    id: int
+    topic: str
+    body: bytes
+    attribute: str | None
+    partition: str | None
+
+    @classmethod
+    def of(cls, form: Mapping[str, Any]) -> Got:
+        return cls(**dict(form) | {"body": b64decode(form["body"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """The answer of a one-shot get: whole messages out of `size` bytes."""
+
+    messages: Sequence[Got]
+    size: int
+    next: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetaqProducer:
+    driver: JavaDriver
+    name: str
+
+    def _call(self, command: str, topic: str, messages: Sequence[Put]) -> Any:
+        forms = [message.form(topic) for message in messages]
+        return self.driver.call(f"producer.{command}", producer=self.name, messages=forms)
+
+    def send(self, topic: str, messages: Sequence[Put]) -> list[PutResult]:
+        return [PutResult(**form) for form in self._call("send", topic, messages)]
+
+    def send_callback(self, topic: str, messages: Sequence[Put]) -> list[PutResult]:
+        return [PutResult(**form) for form in self._call("send_callback", topic, messages)]
+
+    def send_one_way(self, topic: str, messages: Sequence[Put]) -> None:
+        self._call("send_one_way", topic, messages)
+
+
+@dataclass(frozen=True, slots=True)
+class MetaqConsumer:
+    driver: JavaDriver
+    name: str
+
+    def take(self, count: int, *, seconds_max: float = TAKE_SECONDS) -> list[Got]:
+        """Wait for `count` messages; return what has come since the last call."""
+        timeout_ms = int(seconds_max * 1000)
+        forms = self.driver.call(
+            "consumer.take", name=self.name, count=count, timeout_ms=timeout_ms
+        )
+        return [Got.of(form) for form in forms]
+
+
+@dataclass(frozen=True, slots=True)
+class MetaqFactory:
+    """A session factory: through ZooKeeper, or directly to one broker."""
+
+    driver: JavaDriver
+    name: str
+
+    @contextlib.contextmanager
+    def producer(
+        self, topics: Sequence[str], *, selector: str = "round-robin"
+    ) -> Iterator[MetaqProducer]:
+        """Selectors: round-robin, by-attribute, ordered-by-attribute."""
+        with _handle(
+            self.driver, "producer", factory=self.name, topics=topics, selector=selector
+        ) as name:
+            yield MetaqProducer(self.driver, name)
+
+    @contextlib.contextmanager
+    def consumer(
+        self, topics: Sequence[str], group: str, **options: object
+    ) -> Iterator[MetaqConsumer]:
+        """Options: fetch_bytes, failures, retries_max, from_max, consistent_hash, commit_ms."""
+        with _handle(
+            self.driver, "consumer", factory=self.name, topics=topics, group=group, **options
+        ) as name:
+            yield MetaqConsumer(self.driver, name)
+
+    def get(self, topic: str, partition: str, offset: int, **options: object) -> Block | None:
+        """One fetch; None where the client reports nothing. Option: bytes_max."""
+        form = self.driver.call(
+            "get", factory=self.name, group="one-shot", topic=topic, partition=partition,
+            offset=offset, **options,
+        )  # fmt: skip
+        if form is None:
+            return None
+        return Block(**form | {"messages": [Got.of(each) for each in form["messages"]]})
+
+    def browse(self, topic: str) -> list[Got]:
+        return [Got.of(form) for form in self.driver.call("browse", factory=self.name, topic=topic)]
+
+    def partitions(self, topic: str) -> list[str]:
+        found: list[str] = self.driver.call("factory.partitions", factory=self.name, topic=topic)
+        return found
+
+    def stats(self, item: str | None = None) -> dict[str, dict[str, str]]:
+        """Broker address to its statistics."""
+        found: dict[str, dict[str, str]]
+        found = self.driver.call("factory.stats", factory=self.name, item=item)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class MetaqClient:
+    """The client process and where its brokers are."""
+
+    driver: JavaDriver
+    zookeeper: str
+    urls: Sequence[str]
+
+    @contextlib.contextmanager
+    def factory(self, kind: str = "simple", **options: object) -> Iterator[MetaqFactory]:
+        """Kinds: simple, async, ordered (option partitions), broadcast."""
+        where = {"zookeeper": self.zookeeper}
+        with _handle(self.driver, "factory", kind=kind, **where, **options) as name:
+            yield MetaqFactory(self.driver, name)
+
+    @contextlib.contextmanager
+    def direct(self, url: str) -> Iterator[MetaqFactory]:
+        """A factory that talks to one broker, without ZooKeeper.
+
+        It is not stopped: after a one-shot get, stopping raises inside the original client.
+        """
+        name = f"direct-{next(_names)}"
+        self.driver.call("factory.start", name=name, kind="simple", url=url)
+        yield MetaqFactory(self.driver, name)
+
+
+@contextlib.contextmanager
+def _handle(driver: JavaDriver, what: str, **options: object) -> Iterator[str]:
+    name = f"{what}-{next(_names)}"
+    driver.call(f"{what}.start", name=name, **options)
+    try:
+        yield name
+    finally:
+        driver.call(f"{what}.stop", name=name)

@@ -1,0 +1,302 @@
+"""An original RocketMQ client, by typed calls. Every consumer and producer stops with its block."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from base64 import b64decode, b64encode
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from imago_testing.java.driver import JavaDriver
+
+TAKE_SECONDS = 25.0
+_names = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Queue:
+    topic: str
+    broker: str
+    queue: int
+
+    @classmethod
+    def of(cls, form: Mapping[str, Any]) -> Queue:
+        return cls(form["topic"], form["broker"], form["queue"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A message to send."""
+
+    body: bytes
+    tags: str | None = None
+    keys: str | None = None
+    delay_level: int | None = None
+    flag: int = 0
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def form(self, topic: str) -> dict[str, object]:
+        form = {name: value for name, value in asdict(self).items() if value is not None}
+        return form | {"topic": topic, "body": b64encode(self.body).decode()}
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What the producer returned."""
+
+    status: str
+    id: str
+    offset_id: str
+    queue: Queue
+    offset: int
+
+    @classmethod
+    def of(cls, form: Mapping[str, Any]) -> Sent:
+        return cls(form["status"], form["id"], form["offset_id"], Queue.of(form), form["offset"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """A message as a consumer or a query saw it."""
+
+    id: str
+    queue: Queue
+    offset: int
+    body: bytes
+    tags: str | None
+    keys: str | None
+    flag: int
+    sys_flag: int
+    reconsumed: int
+    born_ms: int
+    stored_ms: int
+    physical_offset: int
+    properties: Mapping[str, str]
+    succeeds: bool = True
+    """Whether the listener was told to accept this delivery."""
+
+    @classmethod
+    def of(cls, form: Mapping[str, Any]) -> Received:
+        rest = {name: form[name] for name in form if name not in {"topic", "broker"}}
+        return cls(**rest | {"queue": Queue.of(form), "body": b64decode(form["body"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """One answer of a pull."""
+
+    status: str
+    next: int
+    min: int
+    max: int
+    messages: Sequence[Received]
+
+    @classmethod
+    def of(cls, form: dict[str, Any]) -> Pulled:
+        return cls(**form | {"messages": [Received.of(each) for each in form["messages"]]})
+
+
+def received(forms: Sequence[Mapping[str, Any]]) -> list[Received]:
+    return [Received.of(form) for form in forms]
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    driver: JavaDriver
+    name: str
+
+    def _call(self, command: str, topic: str, messages: Sequence[Outgoing], **more: object) -> Any:
+        forms = [message.form(topic) for message in messages]
+        return self.driver.call(command, producer=self.name, messages=forms, **more)
+
+    def send(self, topic: str, messages: Sequence[Outgoing]) -> list[Sent]:
+        return [Sent.of(form) for form in self._call("producer.send", topic, messages)]
+
+    def send_to_queue(self, queue: Queue, messages: Sequence[Outgoing]) -> list[Sent]:
+        where = asdict(queue)
+        forms = self._call("producer.send_to_queue", queue.topic, messages, **where)
+        return [Sent.of(form) for form in forms]
+
+    def send_by_hash(self, topic: str, messages: Sequence[Outgoing]) -> list[Sent]:
+        """Messages of equal keys go to the same queue."""
+        return [Sent.of(form) for form in self._call("producer.send_by_hash", topic, messages)]
+
+    def send_async(self, topic: str, messages: Sequence[Outgoing]) -> list[Sent]:
+        return [Sent.of(form) for form in self._call("producer.send_async", topic, messages)]
+
+    def send_one_way(self, topic: str, messages: Sequence[Outgoing]) -> None:
+        self._call("producer.send_one_way", topic, messages)
+
+    def send_batch(self, topic: str, messages: Sequence[Outgoing]) -> Sent:
+        return Sent.of(self._call("producer.send_batch", topic, messages))
+
+    def queues(self, topic: str) -> list[Queue]:
+        forms = self.driver.call("producer.queues", producer=self.name, topic=topic)
+        return [Queue.of(form) for form in forms]
+
+
+@dataclass(frozen=True, slots=True)
+class PushConsumer:
+    driver: JavaDriver
+    name: str
+
+    def take(self, count: int, *, seconds_max: float = TAKE_SECONDS) -> list[Received]:
+        """Wait for `count` messages; return what has come since the last call."""
+        timeout_ms = int(seconds_max * 1000)
+        return received(
+            self.driver.call("push.take", name=self.name, count=count, timeout_ms=timeout_ms)
+        )
+
+    def assigned(self) -> set[Queue]:
+        return {Queue.of(form) for form in self.driver.call("push.assigned", name=self.name)}
+
+    def stop(self) -> None:
+        self.driver.call("push.stop", name=self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class PullConsumer:
+    driver: JavaDriver
+    name: str
+
+    def _call(self, command: str, queue: Queue, **more: object) -> Any:
+        return self.driver.call(f"pull.{command}", consumer=self.name, **asdict(queue), **more)
+
+    def queues(self, topic: str) -> list[Queue]:
+        forms = self.driver.call("pull.queues", consumer=self.name, topic=topic)
+        return [Queue.of(form) for form in forms]
+
+    def pull(
+        self, queue: Queue, offset: int, *, count_max: int = 32, expression: str = "*"
+    ) -> Pulled:
+        return Pulled.of(
+            self._call("pull", queue, offset=offset, count_max=count_max, expression=expression)
+        )
+
+    def drain(self, topic: str) -> list[Received]:
+        """Every message of every queue, from the first offset to the end, queue by queue."""
+        found: list[Received] = []
+        for queue in sorted(self.queues(topic)):
+            answer = self.pull(queue, 0)
+            while answer.status == "FOUND":
+                found += answer.messages
+                answer = self.pull(queue, answer.next)
+        return found
+
+    def bounds(self, queue: Queue) -> dict[str, int]:
+        """min, max and earliest_ms."""
+        bounds: dict[str, int] = self._call("bounds", queue)
+        return bounds
+
+    def offset_at(self, queue: Queue, ms: int) -> int:
+        return int(self._call("offset_at", queue, ms=ms))
+
+    def commit(self, queue: Queue, offset: int) -> None:
+        self._call("commit", queue, offset=offset)
+
+    def committed(self, queue: Queue) -> int:
+        return int(self._call("committed", queue))
+
+
+@dataclass(frozen=True, slots=True)
+class LiteConsumer:
+    driver: JavaDriver
+    name: str
+
+    def poll(self, count: int, *, seconds_max: float = TAKE_SECONDS) -> list[Received]:
+        timeout_ms = int(seconds_max * 1000)
+        return received(
+            self.driver.call("lite.poll", consumer=self.name, count=count, timeout_ms=timeout_ms)
+        )
+
+    def assign_all(self, topic: str) -> list[Queue]:
+        forms = self.driver.call("lite.assign_all", consumer=self.name, topic=topic)
+        return [Queue.of(form) for form in forms]
+
+    def seek(self, queue: Queue, offset: int) -> None:
+        self.driver.call("lite.seek", consumer=self.name, **asdict(queue), offset=offset)
+
+    def commit(self) -> None:
+        self.driver.call("lite.commit", consumer=self.name)
+
+    def committed(self, queue: Queue) -> int:
+        return int(self.driver.call("lite.committed", consumer=self.name, **asdict(queue)))
+
+
+@dataclass(frozen=True, slots=True)
+class Admin:
+    """Calls of the administration client; forms are as the driver writes them."""
+
+    driver: JavaDriver
+    name: str
+
+    def call(self, command: str, **arguments: object) -> Any:
+        prefix = "" if "." in command else "admin."
+        return self.driver.call(prefix + command, admin=self.name, **arguments)
+
+    def masters(self) -> dict[str, str]:
+        """Broker name to address of its master."""
+        brokers = self.call("cluster")["brokers"]
+        return {name: addresses["0"] for name, addresses in brokers.items()}
+
+    def create_topic(self, topic: str, *, queues: int = 4, perm: int = 6) -> None:
+        """On every master."""
+        for address in self.masters().values():
+            self.call("create_topic", topic=topic, address=address, queues=queues, perm=perm)
+
+    def by_key(self, topic: str, key: str, **limits: int) -> list[Received]:
+        return received(self.call("query.by_key", topic=topic, key=key, **limits))
+
+    def by_id(self, topic: str, message_id: str) -> Received:
+        return Received.of(self.call("query.by_id", topic=topic, id=message_id))
+
+
+@dataclass(frozen=True, slots=True)
+class RocketmqClient:
+    """One client version against one name service."""
+
+    version: int
+    driver: JavaDriver
+    namesrv: str
+
+    @contextlib.contextmanager
+    def _handle(self, kind: str, **options: object) -> Iterator[str]:
+        name = f"{kind}-{next(_names)}"
+        stop = self.driver.call(f"{kind}.start", name=name, namesrv=self.namesrv, **options)
+        assert stop is True
+        try:
+            yield name
+        finally:
+            self.driver.call(f"{kind}.stop", name=name)
+
+    @contextlib.contextmanager
+    def producer(self, group: str = "interop-producer", **options: object) -> Iterator[Producer]:
+        """Options: retries, compress_over, compression (ZLIB, LZ4, ZSTD)."""
+        with self._handle("producer", group=group, **options) as name:
+            yield Producer(self.driver, name)
+
+    @contextlib.contextmanager
+    def push(self, topic: str, group: str, **options: object) -> Iterator[PushConsumer]:
+        """Options: expression, model, orderly, from, failures, reconsume_max, retry_delay_level."""
+        with self._handle("push", topic=topic, group=group, **options) as name:
+            yield PushConsumer(self.driver, name)
+
+    @contextlib.contextmanager
+    def pull(self, group: str = "interop-puller") -> Iterator[PullConsumer]:
+        with self._handle("pull", group=group) as name:
+            yield PullConsumer(self.driver, name)
+
+    @contextlib.contextmanager
+    def lite(self, group: str, **options: object) -> Iterator[LiteConsumer]:
+        """Options: topic and expression to subscribe; without, queues are assigned by hand."""
+        with self._handle("lite", group=group, **options) as name:
+            yield LiteConsumer(self.driver, name)
+
+    @contextlib.contextmanager
+    def admin(self) -> Iterator[Admin]:
+        with self._handle("admin") as name:
+            yield Admin(self.driver, name)
