@@ -1,0 +1,77 @@
+"""Compressed message bodies: RocketMQ's zlib, LZ4 frames and Zstandard, within a limit."""
+
+from __future__ import annotations
+
+import zlib
+
+import lz4.frame
+import zstandard
+
+from imago_wire.errors import LimitExceededError, ProtocolError
+from imago_wire.layout import (
+    SYS_COMPRESSION_LZ4,
+    SYS_COMPRESSION_MASK,
+    SYS_COMPRESSION_ZLIB,
+    SYS_COMPRESSION_ZSTD,
+)
+
+ZLIB_LEVEL = 5
+"""RocketMQ's own default."""
+
+
+def compress(body: bytes, kind: int = SYS_COMPRESSION_ZLIB) -> bytes:
+    """Return the body compressed; ``kind`` is one of the SYS_COMPRESSION bits."""
+    match kind:
+        case 0 | 0x300:
+            return zlib.compress(body, ZLIB_LEVEL)
+        case 0x100:
+            return bytes(lz4.frame.compress(body))
+        case 0x200:
+            return zstandard.ZstdCompressor().compress(body)
+        case _:
+            raise ProtocolError(f"compression type {kind >> 8}")
+
+
+def inflate(body: bytes, sys_flag: int, size_max: int) -> bytes:
+    """Return the inflated body. Stops at ``size_max`` bytes with LimitExceededError.
+
+    The type bits of ``sys_flag`` say how; no bits mean zlib, as all 4.x clients send it.
+    ProtocolError: the bytes are damaged, cut, or followed by others.
+    """
+    kind = sys_flag & SYS_COMPRESSION_MASK
+    try:
+        if kind in (0, SYS_COMPRESSION_ZLIB):
+            inflated, whole = _inflate_zlib(body, size_max)
+        elif kind == SYS_COMPRESSION_LZ4:
+            inflated, whole = _inflate_lz4(body, size_max)
+        elif kind == SYS_COMPRESSION_ZSTD:
+            inflated, whole = _inflate_zstd(body, size_max)
+        else:
+            raise ProtocolError(f"compression type {kind >> 8}")
+    except (zlib.error, RuntimeError, zstandard.ZstdError, EOFError) as error:
+        raise ProtocolError(f"compressed body is damaged: {error}") from error
+    if len(inflated) > size_max:
+        raise LimitExceededError("inflated body", size=len(inflated), size_max=size_max)
+    if not whole:
+        raise ProtocolError("compressed body is cut")
+    return inflated
+
+
+def _inflate_zlib(body: bytes, size_max: int) -> tuple[bytes, bool]:
+    inflater = zlib.decompressobj()
+    return inflater.decompress(body, size_max + 1), inflater.eof
+
+
+def _inflate_lz4(body: bytes, size_max: int) -> tuple[bytes, bool]:
+    inflater = lz4.frame.LZ4FrameDecompressor()
+    return bytes(inflater.decompress(body, max_length=size_max + 1)), bool(inflater.eof)
+
+
+def _inflate_zstd(body: bytes, size_max: int) -> tuple[bytes, bool]:
+    inflater = zstandard.ZstdDecompressor().stream_reader(body)
+    pieces = []
+    left = size_max + 1
+    while left and (piece := inflater.read(left)):
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces), True
