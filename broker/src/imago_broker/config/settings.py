@@ -7,10 +7,11 @@ need a restart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class ConfigError(ValueError):
@@ -62,8 +63,11 @@ class BrokerSection:
     shard: int = setting(0, "Number of the shard this broker belongs to.", low=0, high=1023)
     name_prefix: str = setting("", "What stands before `shard-k` in RocketMQ's broker name.")
     host: str = setting("", "Address advertised to clients; empty: found at start.")
-    bind: str = setting("0.0.0.0", "Address that the listeners bind.")
-    data_dir: Path = setting(Path("data"), "Folder of the log and everything else on disk.")
+    bind: str = setting(
+        "0.0.0.0",  # noqa: S104  the clients are on other machines
+        "Address that the listeners bind.",
+    )
+    data_dir: str = setting("data", "Folder of the log and everything else on disk.")
     drain_seconds: float = setting(
         10.0, "How long a stop waits for answers in flight.", low=0, high=3600
     )
@@ -233,15 +237,17 @@ class StoreSection:
     retention_bytes_max: int = setting(
         0, "Size of the log above which its oldest file goes; 0: none.", low=0, dynamic=True
     )
+    metaq_segment_bytes_max: int = setting(
+        1 << 30, "Size at which a file in MetaQ's own format is closed.", low=4096
+    )
     disk_full_ratio: float = setting(
-        0.90, "Used part of the disk at which puts are refused.", low=0.05, high=0.99, dynamic=True
+        0.90, "Used part of the disk at which puts are refused.", low=0.05, high=1
+    )
+    disk_force_ratio: float = setting(
+        0.85, "Used part of the disk at which the oldest files go, expired or not.", low=0.05
     )
     disk_clean_ratio: float = setting(
-        0.75,
-        "Used part of the disk at which expired or oldest files go at once.",
-        low=0.05,
-        high=0.99,
-        dynamic=True,
+        0.75, "Used part of the disk at which health warns.", low=0.05
     )
 
     def __post_init__(self) -> None:

@@ -13,6 +13,8 @@ TOPIC_SIZE_MAX = 127
 PREFIXED_TOPIC_SIZE_MAX = 255
 """Of retry and dead-letter topics, whose names hold the name of a group."""
 GROUP_SIZE_MAX = 255
+PARTITIONS_MAX = 65536
+"""Queue numbers have 32 bits on the wire; a topic with more queues than this is a mistake."""
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"

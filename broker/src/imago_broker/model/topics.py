@@ -6,20 +6,19 @@ has them, so that its tools can show and change ours. Queues count per shard.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from imago_broker.model import names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PERM_PRIORITY = 8
 PERM_READ = 4
 PERM_WRITE = 2
 PERM_INHERIT = 1
 PERM_READ_WRITE = PERM_READ | PERM_WRITE
-
-QUEUES_MAX = 65536
-"""Queue numbers have 32 bits on the wire; a topic with more queues than this is a mistake."""
 
 ACKNOWLEDGEMENT = "acknowledgement"
 DIALECTS = "dialects"
@@ -61,8 +60,10 @@ class TopicConfig:
         if problem := names.topic_problem(self.name):
             raise ValueError(problem)
         for what in ("read_queues", "write_queues"):
-            if not 0 <= getattr(self, what) <= QUEUES_MAX:
-                raise ValueError(f"{what}: {getattr(self, what)}, must be 0 to {QUEUES_MAX}")
+            if not 0 <= getattr(self, what) <= names.PARTITIONS_MAX:
+                raise ValueError(
+                    f"{what}: {getattr(self, what)}, must be 0 to {names.PARTITIONS_MAX}"
+                )
         if not 0 <= self.perm <= 15:
             raise ValueError(f"perm: {self.perm}, must be 0 to 15")
 

@@ -2,31 +2,66 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from imago_broker.errors import RequestError
+from imago_broker.model import names
+from imago_broker.model.groups import GroupConfig
+
 if TYPE_CHECKING:
-    from imago_broker.model.groups import GroupConfig
+    from imago_log.store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+KIND = "group"
 
 
 class GroupService:
     """All groups' settings; kept in the log's metadata."""
 
+    def __init__(self, store: MessageStore, *, auto_create_enabled: bool, groups_max: int) -> None:
+        self._store = store
+        self._auto_create_enabled = auto_create_enabled
+        self._groups_max = groups_max
+        self._configs = {
+            name: GroupConfig.from_json(value) for name, value in store.meta(KIND).items()
+        }
+
     def get(self, name: str) -> GroupConfig | None:
         """Return a group's settings."""
-        raise NotImplementedError
+        return self._configs.get(name)
 
     def get_or_create(self, name: str) -> GroupConfig | None:
         """Return the settings, made with defaults when allowed; None: unknown, not to be made."""
-        raise NotImplementedError
+        known = self._configs.get(name)
+        if known is not None or not self._auto_create_enabled or names.group_problem(name):
+            return known
+        if len(self._configs) >= self._groups_max:
+            return None
+        created = GroupConfig(name=name)
+        self.update(created)
+        return created
 
     def update(self, config: GroupConfig) -> None:
         """Make or change a group."""
-        raise NotImplementedError
+        if config.name not in self._configs and len(self._configs) >= self._groups_max:
+            raise RequestError(f"there are {self._groups_max} groups already, which is the limit")
+        if self._configs.get(config.name) == config:
+            return
+        self._store.put_meta([(KIND, config.name, config.to_json())])
+        self._configs[config.name] = config
+        logger.info("group_changed group=%s", config.name)
 
     def delete(self, name: str) -> bool:
         """Delete a group's settings; False when there are none."""
-        raise NotImplementedError
+        if name not in self._configs:
+            return False
+        self._store.put_meta([(KIND, name, None)])
+        del self._configs[name]
+        logger.info("group_deleted group=%s", name)
+        return True
 
     def all(self) -> list[GroupConfig]:
         """Return all settings, by name."""
-        raise NotImplementedError
+        return [self._configs[name] for name in sorted(self._configs)]

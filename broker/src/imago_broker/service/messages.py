@@ -7,18 +7,29 @@ the append's end → the `on_completed` listeners, so that each session writes i
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.core.pending import AcknowledgementQueue
+from imago_log.errors import DiskFullError, LogIOError, StoreClosedError
+from imago_wire.record import Entry, Placed
 
 if TYPE_CHECKING:
-    from imago_log import MessageStore
-    from imago_wire.record import Entry, Placed, QueueTail
+    import asyncio
 
-Done = Callable[[Any, "PutStatus", Sequence["Placed"]], None]
+    from imago_broker.ports import Clock
+    from imago_log.store import MessageStore
+    from imago_wire.record import QueueTail
+
+logger = logging.getLogger(__name__)
+
+Done = Callable[[Any, "PutStatus", Sequence[Placed]], None]
 """(token, status, where each entry was placed; empty unless it was appended)."""
+
+_Answer = tuple[Done, object, Sequence[Placed]]
 
 
 class PutStatus(Enum):
@@ -33,14 +44,42 @@ class PutStatus(Enum):
     NOT_WRITABLE = "not-writable"
     """This broker is not the master, or too few members are in sync for the level."""
     BUSY = "busy"
-    """Too many bytes wait to be appended or acknowledged."""
+    """Too many bytes wait to be acknowledged."""
     STOPPING = "stopping"
 
 
 class MessageService:
     """The one writer of messages. All methods belong to the event loop's thread."""
 
-    store: MessageStore
+    def __init__(
+        self,
+        store: MessageStore,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        level_of: Callable[[bytes], Acknowledgement],
+        timeout_ms: int = 5000,
+        waiting_bytes_max: int = 256 << 20,
+    ) -> None:
+        """`level_of` gives the level of a topic for puts that name none."""
+        self.store = store
+        self.timeout_ms = timeout_ms
+        self.appended = 0
+        """Messages appended since the start."""
+        self.appends = 0
+        """Calls of the store, each for all messages of a turn."""
+        self._loop = loop
+        self._clock = clock
+        self._level_of = level_of
+        self._waiting_bytes_max = waiting_bytes_max
+        self._waiting: AcknowledgementQueue[list[_Answer]] = AcknowledgementQueue()
+        self._entries: list[Entry] = []
+        self._jobs: list[tuple[int, Acknowledgement | None, Done, object]] = []
+        self._arrival: list[Callable[[Iterable[QueueTail]], None]] = []
+        self._completed: list[Callable[[], None]] = []
+        self._expiry: asyncio.TimerHandle | None = None
+        self._refusal: PutStatus | None = None
+        store.on_durable = self._durable_in_other_thread
 
     def put_one(
         self, entry: Entry, level: Acknowledgement | None, done: Done, token: object
@@ -50,22 +89,178 @@ class MessageService:
         Puts of one level complete in the order they were made. None stands for the level of the
         topic, or the cluster's.
         """
-        raise NotImplementedError
+        if not self._jobs:
+            self._loop.call_soon(self.flush_turn)
+        self._entries.append(entry)
+        self._jobs.append((1, level, done, token))
 
     def put(
         self, entries: Sequence[Entry], level: Acknowledgement | None, done: Done, token: object
     ) -> None:
         """Put several messages that are placed one behind the other and answered together."""
-        raise NotImplementedError
+        if not self._jobs:
+            self._loop.call_soon(self.flush_turn)
+        self._entries += entries
+        self._jobs.append((len(entries), level, done, token))
 
     def on_arrival(self, listener: Callable[[Iterable[QueueTail]], None]) -> None:
         """Tell the listener, once a turn after the append, the queues that grew."""
-        raise NotImplementedError
+        self._arrival.append(listener)
 
     def on_completed(self, listener: Callable[[], None]) -> None:
         """Call the listener after each round of `done` calls: the time to write answers."""
-        raise NotImplementedError
+        self._completed.append(listener)
+
+    def refuse(self, status: PutStatus | None) -> None:
+        """Answer every put from now on with this status; None: accept again."""
+        self._refusal = status
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether any put is gathered or waits for its level."""
+        return bool(self._jobs) or len(self._waiting) > 0
+
+    @property
+    def bytes_waiting(self) -> int:
+        """Bytes in the log whose producers have no answer yet."""
+        return self._waiting.bytes_waiting
 
     def flush_turn(self) -> None:
         """Append now what this turn has gathered, for whoever is about to change a topic."""
-        raise NotImplementedError
+        if not self._jobs:
+            return
+        entries, self._entries = self._entries, []
+        jobs, self._jobs = self._jobs, []
+        status = self._admission()
+        if status is None:
+            try:
+                placed = self.store.append(entries)
+            except DiskFullError:
+                status = PutStatus.DISK_FULL
+            except StoreClosedError:
+                status = PutStatus.STOPPING
+            except LogIOError:
+                # What was written is unknown, so nobody is answered: the store has told the
+                # application, which ends the process.
+                return
+            else:
+                self._appended(entries, jobs, placed)
+                return
+        for _, _, done, token in jobs:
+            done(token, status, ())
+        self._tell_completed()
+
+    def release_all(self, status: PutStatus) -> None:
+        """Answer everything that still waits for its level: the broker is stopping."""
+        for _, answers in self._waiting.drain():
+            for done, token, placed in answers:
+                done(token, status, placed)
+        self._tell_completed()
+
+    def progressed(self) -> None:
+        """Answer what the store's durable end and high watermark now allow."""
+        released = False
+        for level in Acknowledgement:
+            for answers in self._waiting.advance(level, self._progress(level)):
+                released = True
+                for done, token, placed in answers:
+                    done(token, PutStatus.OK, placed)
+        if released:
+            self._tell_completed()
+
+    def close(self) -> None:
+        """Stop listening to the store. Nothing may be put afterwards."""
+        self.store.on_durable = _ignore
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def _admission(self) -> PutStatus | None:
+        if self._refusal is not None:
+            return self._refusal
+        if self._waiting.bytes_waiting > self._waiting_bytes_max:
+            return PutStatus.BUSY
+        return None
+
+    def _appended(
+        self,
+        entries: list[Entry],
+        jobs: list[tuple[int, Acknowledgement | None, Done, object]],
+        placed: list[Placed],
+    ) -> None:
+        self.appended += len(entries)
+        self.appends += 1
+        # Arrivals first: a long poll may then be answered in the same write as the put.
+        for listener in self._arrival:
+            listener({entry[0] for entry in entries})
+        leader = Acknowledgement.LEADER
+        waiting: dict[Acknowledgement, list[_Answer]] = {}
+        at = 0
+        for count, level, done, token in jobs:
+            end = at + count
+            wanted = level or self._level_of(entries[at][0].topic)
+            if wanted is leader:
+                done(token, PutStatus.OK, placed[at:end])
+            else:
+                waiting.setdefault(wanted, []).append((done, token, placed[at:end]))
+            at = end
+        if waiting:
+            self._wait(waiting)
+        self._tell_completed()
+
+    def _wait(self, waiting: dict[Acknowledgement, list[_Answer]]) -> None:
+        end_offset = self.store.log_end
+        now_ms = self._clock.monotonic_ms()
+        for level, answers in waiting.items():
+            self._waiting.add(
+                level,
+                end_offset=end_offset,
+                deadline_ms=now_ms + self.timeout_ms,
+                size=sum(place[2] for _, _, placed in answers for place in placed),
+                item=answers,
+            )
+        if any(level.needs_sync for level in waiting):
+            self.store.request_sync()
+        self.progressed()
+        self._arm_expiry(now_ms)
+
+    def _progress(self, level: Acknowledgement) -> int:
+        store = self.store
+        if level is Acknowledgement.LEADER:
+            return store.log_end
+        if level is Acknowledgement.LEADER_FSYNC:
+            return store.durable_end
+        if level is Acknowledgement.REPLICATED:
+            return store.high_watermark
+        return min(store.high_watermark, store.durable_end)
+
+    def _durable_in_other_thread(self, _end: int) -> None:
+        # The flusher's thread: nothing of ours may be touched here.
+        self._loop.call_soon_threadsafe(self.progressed)
+
+    def _arm_expiry(self, now_ms: int) -> None:
+        deadline_ms = self._waiting.next_deadline_ms
+        if self._expiry is None and deadline_ms is not None:
+            delay = max(1, deadline_ms - now_ms) / 1000
+            self._expiry = self._loop.call_later(delay, self._expire)
+
+    def _expire(self) -> None:
+        self._expiry = None
+        now_ms = self._clock.monotonic_ms()
+        expired = self._waiting.expire(now_ms)
+        for level, answers in expired:
+            status = PutStatus.FLUSH_TIMEOUT if level.needs_sync else PutStatus.SLAVE_TIMEOUT
+            logger.warning("acknowledgement_timeout level=%s puts=%d", level.value, len(answers))
+            for done, token, placed in answers:
+                done(token, status, placed)
+        if expired:
+            self._tell_completed()
+        self._arm_expiry(now_ms)
+
+    def _tell_completed(self) -> None:
+        for listener in self._completed:
+            listener()
+
+
+def _ignore(_end: int) -> None:
+    """Stand in for the service after its end."""

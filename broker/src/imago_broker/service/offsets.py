@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable, Mapping
+
+    from imago_log.store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+KIND = "offset"
+GATHER_SECONDS = 0.1
+CHANGES_MAX = 2000
+"""Changes in one metadata record; more are written as several."""
+
+_Queue = tuple[str, str, int]
 
 
 class ConsumerOffsets:
@@ -12,38 +28,99 @@ class ConsumerOffsets:
     is about to tell, so that nobody is told an offset that a crash takes back.
     """
 
+    def __init__(self, store: MessageStore, *, loop: asyncio.AbstractEventLoop) -> None:
+        self._store = store
+        self._loop = loop
+        self._offsets: dict[str, dict[str, dict[int, int]]] = {}
+        self._dirty: set[_Queue] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        for key, value in store.meta(KIND).items():
+            group, topic, queue_id = _parse(key)
+            self._of(group, topic)[queue_id] = int(value)
+
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note a group's progress. It may go back: the consumer decides."""
-        raise NotImplementedError
+        queues = self._of(group, topic)
+        if queues.get(queue_id) == offset:
+            return
+        queues[queue_id] = offset
+        self._dirty.add((group, topic, queue_id))
+        if self._timer is None:
+            self._timer = self._loop.call_later(GATHER_SECONDS, self.flush)
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the committed offset, or None when there is none."""
-        raise NotImplementedError
+        if (group, topic, queue_id) in self._dirty:
+            self.flush()
+        return self._offsets.get(group, {}).get(topic, {}).get(queue_id)
 
     def of_group(self, group: str) -> Mapping[str, Mapping[int, int]]:
         """Return all of a group's offsets: topic to queue to offset."""
-        raise NotImplementedError
+        self.flush()
+        return {topic: dict(queues) for topic, queues in self._offsets.get(group, {}).items()}
 
     def of_topic(self, topic: str) -> Mapping[str, Mapping[int, int]]:
         """Return all offsets in a topic: group to queue to offset."""
-        raise NotImplementedError
+        self.flush()
+        return {
+            group: dict(topics[topic]) for group, topics in self._offsets.items() if topic in topics
+        }
 
     def groups(self) -> list[str]:
         """Return the groups that have an offset anywhere."""
-        raise NotImplementedError
+        return sorted(self._offsets)
 
     def reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Set several queues of a topic at once, written before this returns."""
-        raise NotImplementedError
+        self._of(group, topic).update(offsets)
+        self._dirty.update((group, topic, queue_id) for queue_id in offsets)
+        self.flush()
+        logger.info("offsets_reset group=%s topic=%s queues=%d", group, topic, len(offsets))
 
     def forget_group(self, group: str) -> None:
         """Drop all offsets of a group."""
-        raise NotImplementedError
+        topics = self._offsets.pop(group, {})
+        self._forget((group, topic, queue) for topic, queues in topics.items() for queue in queues)
 
     def forget_topic(self, topic: str) -> None:
         """Drop all offsets in a topic."""
-        raise NotImplementedError
+        gone: list[_Queue] = []
+        for group, topics in list(self._offsets.items()):
+            gone += ((group, topic, queue) for queue in topics.pop(topic, {}))
+            if not topics:
+                del self._offsets[group]
+        self._forget(gone)
 
     def flush(self) -> None:
         """Write what is gathered."""
-        raise NotImplementedError
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._dirty:
+            return
+        changes = [(KIND, _key(queue), self._value(queue)) for queue in sorted(self._dirty)]
+        for at in range(0, len(changes), CHANGES_MAX):
+            self._store.put_meta(changes[at : at + CHANGES_MAX])
+        self._dirty.clear()
+
+    def _of(self, group: str, topic: str) -> dict[int, int]:
+        return self._offsets.setdefault(group, {}).setdefault(topic, {})
+
+    def _forget(self, queues: Iterable[_Queue]) -> None:
+        self._dirty.update(queues)
+        self.flush()
+
+    def _value(self, queue: _Queue) -> Any:
+        group, topic, queue_id = queue
+        return self._offsets.get(group, {}).get(topic, {}).get(queue_id)
+
+
+def _key(queue: _Queue) -> str:
+    # Neither a group nor a topic may contain the separator: see the rules for names.
+    group, topic, queue_id = queue
+    return f"{group}@{topic}@{queue_id}"
+
+
+def _parse(key: str) -> _Queue:
+    group, topic, queue_id = key.split("@")
+    return group, topic, int(queue_id)

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.errors import InvalidNameError, RequestError
+from imago_broker.model import names
+from imago_broker.model.topics import (
+    ACKNOWLEDGEMENT,
+    MATERIALISED,
+    PERM_INHERIT,
+    PERM_READ_WRITE,
+    TopicConfig,
+)
+
 if TYPE_CHECKING:
-    from imago_broker.core.acknowledgement import Acknowledgement
-    from imago_broker.model.topics import TopicConfig
+    from imago_log.store import MessageStore
     from imago_wire.record import QueueTail
+
+logger = logging.getLogger(__name__)
 
 TopicChange = Callable[[str, "TopicConfig | None"], None]
 """(name, new settings, or None when the topic is deleted)."""
@@ -20,46 +34,232 @@ class TopicHandle:
     Replaced, never changed, when the topic changes: hold it no longer than one loop turn.
     """
 
-    __slots__ = ("closed", "config", "level", "metaq_ready", "tails")
+    __slots__ = ("closed", "config", "level", "metaq_ready", "partitions", "tails")
 
-    config: TopicConfig
-    level: Acknowledgement
-    tails: list[QueueTail]
-    """The write queues, by number."""
+    def __init__(self, config: TopicConfig, level: Acknowledgement, closed: frozenset[int]) -> None:
+        self.config = config
+        self.level = level
+        self.closed = closed
+        """Partitions that take part in nothing through MetaQ, by its management operation."""
+        self.partitions = config.write_queues
+        self.metaq_ready = config.dual and config.materialised and not closed
+        """Whether a MetaQ put needs no second look."""
+        self.tails: list[QueueTail | None] = [None] * config.write_queues
+        """Ends of the write queues by number, once they were used."""
 
 
 class TopicService:
     """All topics. Changes are in the log before these methods return."""
 
-    on_change: list[TopicChange]
-    """Called after each change, for registration and caches."""
+    def __init__(
+        self,
+        store: MessageStore,
+        *,
+        default_level: Acknowledgement,
+        topics_max: int,
+        auto_create_enabled: bool,
+        default_queues: int,
+        before_change: Callable[[], None],
+    ) -> None:
+        """`before_change` appends the puts that are gathered, so that none outlives its topic."""
+        self.on_change: list[TopicChange] = []
+        """Called after each change, for registration and caches."""
+        self.default_level = default_level
+        self._store = store
+        self._topics_max = topics_max
+        self._auto_create_enabled = auto_create_enabled
+        self._default_queues = default_queues
+        self._before_change = before_change
+        self._handles: dict[str, TopicHandle] = {}
+        self._closed: dict[str, frozenset[int]] = {}
+        self._configs = _stored(store)
+        self._ensure_system_topics()
 
     def get(self, name: str) -> TopicConfig | None:
         """Return a topic's settings."""
-        raise NotImplementedError
+        return self._configs.get(name)
 
     def all(self) -> list[TopicConfig]:
         """Return the settings of all topics, by name."""
-        raise NotImplementedError
+        return [self._configs[name] for name in sorted(self._configs)]
 
     def handle(self, name: str) -> TopicHandle | None:
         """Return what the put path needs, or None for an unknown topic."""
-        raise NotImplementedError
+        handle = self._handles.get(name)
+        if handle is None:
+            config = self._configs.get(name)
+            if config is None:
+                return None
+            closed = self._closed.get(name, frozenset())
+            handle = TopicHandle(config, self._level(config), closed)
+            self._handles[name] = handle
+        return handle
+
+    @property
+    def handles(self) -> dict[str, TopicHandle]:
+        """The handles made so far, for readers that look up at every message. Do not change."""
+        return self._handles
+
+    def tail(self, handle: TopicHandle, queue_id: int) -> QueueTail:
+        """Return the end of a write queue, kept in the handle from then on."""
+        tail = handle.tails[queue_id]
+        if tail is None:
+            tail = self._store.tail(handle.config.name, queue_id)
+            handle.tails[queue_id] = tail
+        return tail
+
+    def level_of(self, topic: bytes) -> Acknowledgement:
+        """Return what a put to this topic waits for when it names no level of its own."""
+        handle = self.handle(topic.decode("utf-8", "replace"))
+        return self.default_level if handle is None else handle.level
 
     def create_or_update(self, config: TopicConfig) -> TopicConfig:
         """Make the topic, or change it to these settings; return what is now in force."""
-        raise NotImplementedError
+        self._check_level(config)
+        old = self._configs.get(config.name)
+        if old == config:
+            return old
+        if old is None and len(self._configs) >= self._topics_max:
+            raise RequestError(f"there are {self._topics_max} topics already, which is the limit")
+        if old is not None and old.dual != config.dual:
+            raise RequestError(
+                f"topic {config.name}: whether MetaQ clients may read it is fixed when it is made"
+            )
+        if old is not None and old.materialised:
+            # Members build MetaQ's segments from the first use on; there is no way back.
+            config = config.with_attributes(**{MATERIALISED: "true"})
+        self._before_change()
+        self._store.create_topic(config.name, config.to_json())
+        self._configs[config.name] = config
+        self._changed(config.name, config)
+        logger.info(
+            "%s topic=%s queues=%d/%d",
+            "topic_created" if old is None else "topic_changed",
+            config.name,
+            config.write_queues,
+            config.read_queues,
+        )
+        return config
 
     def delete(self, name: str) -> bool:
         """Delete a topic with its messages; False when there is none."""
-        raise NotImplementedError
+        if name not in self._configs:
+            return False
+        if names.is_system(name):
+            raise RequestError(f"topic {name} belongs to the broker itself")
+        self._before_change()
+        self._store.delete_topic(name)
+        del self._configs[name]
+        self._closed.pop(name, None)
+        self._changed(name, None)
+        logger.info("topic_deleted topic=%s", name)
+        return True
 
     def auto_create(
         self, name: str, *, default_topic: str, default_queues: int, for_retry: bool = False
     ) -> TopicConfig | None:
-        """Make a topic as RocketMQ does for a send to an unknown one; None: it may not be made."""
-        raise NotImplementedError
+        """Make a topic as RocketMQ does for a send to an unknown one; None: it may not be made.
+
+        The template gives the permission, less its inherit bit, and the most queues. A group's
+        retry topic needs no template and has one queue.
+        """
+        if (known := self._configs.get(name)) is not None:
+            return known
+        if problem := names.topic_problem(name):
+            raise InvalidNameError(problem)
+        if for_retry:
+            return self.create_or_update(TopicConfig(name=name, read_queues=1, write_queues=1))
+        template = self._configs.get(default_topic)
+        if template is None or not self._inheritable(template):
+            return None
+        queues = max(1, min(default_queues, template.write_queues))
+        return self.create_or_update(
+            TopicConfig(
+                name=name,
+                read_queues=queues,
+                write_queues=queues,
+                perm=template.perm & ~PERM_INHERIT,
+                filter_type=template.filter_type,
+            )
+        )
 
     def touch_metaq(self, name: str) -> None:
         """Note the first use of a topic through MetaQ: the store keeps MetaQ segments from now."""
-        raise NotImplementedError
+        config = self._configs.get(name)
+        if config is not None and config.dual and not config.materialised:
+            self._store.set_materialised(name)
+            self.create_or_update(config.with_attributes(**{MATERIALISED: "true"}))
+
+    def close_partitions(self, name: str, first: int, last: int) -> bool:
+        """Close partitions to MetaQ clients until they are opened or the process ends.
+
+        False, and nothing done, for an unknown topic or numbers that are no range.
+        """
+        if name not in self._configs or not 0 <= first <= last:
+            return False
+        numbers = range(first, min(last, names.PARTITIONS_MAX) + 1)
+        self._closed[name] = self._closed.get(name, frozenset()) | frozenset(numbers)
+        self._handles.pop(name, None)
+        return True
+
+    def open_partitions(self, name: str) -> bool:
+        """Open all partitions of a topic again; False for an unknown topic."""
+        if name not in self._configs:
+            return False
+        self._closed.pop(name, None)
+        self._handles.pop(name, None)
+        return True
+
+    def closed_partitions(self, name: str) -> frozenset[int]:
+        """Return the partitions that are closed, also of topics that do not exist."""
+        return self._closed.get(name, frozenset())
+
+    def set_default_level(self, level: Acknowledgement) -> None:
+        """Change what puts wait for in topics that name no level."""
+        self.default_level = level
+        self._handles.clear()
+
+    def _level(self, config: TopicConfig) -> Acknowledgement:
+        text = config.acknowledgement
+        return self.default_level if text is None else Acknowledgement(text)
+
+    def _check_level(self, config: TopicConfig) -> None:
+        text = config.attributes.get(ACKNOWLEDGEMENT)
+        if text is not None and text not in {level.value for level in Acknowledgement}:
+            levels = ", ".join(level.value for level in Acknowledgement)
+            raise RequestError(f"{ACKNOWLEDGEMENT}: {text!r}, must be one of {levels}")
+
+    def _inheritable(self, template: TopicConfig) -> bool:
+        if template.name == names.DEFAULT_TOPIC and not self._auto_create_enabled:
+            return False
+        return bool(template.perm & PERM_INHERIT)
+
+    def _changed(self, name: str, config: TopicConfig | None) -> None:
+        self._handles.pop(name, None)
+        for listener in self.on_change:
+            listener(name, config)
+
+    def _ensure_system_topics(self) -> None:
+        queues = self._default_queues
+        template = TopicConfig(
+            name=names.DEFAULT_TOPIC,
+            read_queues=queues,
+            write_queues=queues,
+            perm=PERM_READ_WRITE | PERM_INHERIT,
+        )
+        schedule = TopicConfig(name=names.SCHEDULE_TOPIC, read_queues=18, write_queues=18)
+        self_test = TopicConfig(name="SELF_TEST_TOPIC", read_queues=1, write_queues=1)
+        for config in (template, schedule, self_test):
+            known = self._configs.get(config.name)
+            if known is None or (known.name == template.name and known != template):
+                self._store.create_topic(config.name, config.to_json())
+                self._configs[config.name] = replace(config)
+
+
+def _stored(store: MessageStore) -> dict[str, TopicConfig]:
+    configs: dict[str, TopicConfig] = {}
+    for name, value in store.topics().items():
+        if name == names.META_TOPIC:
+            continue
+        configs[name] = TopicConfig.from_json({"name": name, **value})
+    return configs
