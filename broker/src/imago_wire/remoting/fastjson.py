@@ -20,7 +20,7 @@ DEPTH_MAX: Final = 64
 Json: TypeAlias = Union[bool, int, float, str, list["Json"], dict[str, "Json"], None]  # noqa: UP007  # a forward reference
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
-_STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_STRING: Final = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _NUMBER: Final = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,4})?", re.ASCII)
 _SURROGATES: Final = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
@@ -49,27 +49,32 @@ def parse(data: bytes | str) -> Json:
     return value
 
 
-def dump(value: Json, *, ascii_only: bool = False) -> bytes:
-    """Return the value as compact JSON with the keys in order, BareKeys without quotes."""
-    text = b"".join(_written(value))
-    if ascii_only and not text.isascii():
+def dump(value: Json, *, standard: bool = False) -> bytes:
+    """Return the value as compact JSON with the keys in order.
+
+    BareKeys stand without quotes, unless `standard` asks for what every JSON parser reads: then
+    they are quoted like the others, and what is not ASCII is escaped.
+    """
+    text = b"".join(_written(value, standard))
+    if standard and not text.isascii():
         text = _NOT_ASCII.sub(_escaped, text.decode()).encode()
     return text
 
 
-def _written(value: Json) -> list[bytes]:
+def _written(value: Json, standard: bool) -> list[bytes]:
     if isinstance(value, dict):
         parts = [b"{"]
         for key in sorted(value):
             if len(parts) > 1:
                 parts.append(b",")
-            parts.append(key.encode() if isinstance(key, BareKey) else orjson.dumps(key))
+            bare = isinstance(key, BareKey) and not standard
+            parts.append(key.encode() if bare else orjson.dumps(str(key)))
             parts.append(b":")
-            parts += _written(value[key])
+            parts += _written(value[key], standard)
         parts.append(b"}")
         return parts
     if isinstance(value, list):
-        return [b"[", b",".join(b"".join(_written(item)) for item in value), b"]"]
+        return [b"[", b",".join(b"".join(_written(item, standard)) for item in value), b"]"]
     return [orjson.dumps(value)]
 
 

@@ -1,0 +1,161 @@
+"""Messages as clients see them: pulled records, batch bodies, and records made for a client.
+
+A pulled body is whole commit-log records, one after the other; `imago_wire.layout` draws them.
+A batch body (SEND_BATCH_MESSAGE) is entries of, big-endian, i32 entry size, i32 magic 0,
+i32 checksum 0, i32 flag, i32 body size, body, i16 properties size, properties.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from imago_wire import properties as names
+from imago_wire.crc import crc31
+from imago_wire.errors import LimitExceededError, ProtocolError
+from imago_wire.layout import (
+    AFTER_STORE_HOST,
+    BODY_BYTES_MAX,
+    HEAD,
+    HOST_V6_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+    SYS_BORN_V6,
+    SYS_COMPRESSED,
+    SYS_STORE_V6,
+    TOPIC_BYTES_V1_MAX,
+)
+from imago_wire.record import StoredMessage, decode_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MESSAGES_MAX: Final = 1 << 16
+"""How many messages one body may hold."""
+
+_BATCH_HEAD: Final = Struct(">iiiii")
+_SHORT: Final = Struct(">h")
+_LONG: Final = Struct(">q")
+
+
+class BatchEntry(NamedTuple):
+    """One message of a batch; the topic, queue and times are those of the request."""
+
+    body: bytes
+    properties: bytes = b""
+    """The property string."""
+    flag: int = 0
+
+
+def decode_messages(
+    body: bytes, *, inflate: bool = True, inflate_bytes_max: int = BODY_BYTES_MAX
+) -> list[StoredMessage]:
+    """Decode the body of a pull, query or view. ProtocolError: one of the records is damaged.
+
+    Compressed messages are inflated, all of them together to no more than `inflate_bytes_max`.
+    """
+    messages: list[StoredMessage] = []
+    at, room = 0, inflate_bytes_max
+    while at < len(body):
+        message = decode_record(body, at, inflate=inflate, inflate_bytes_max=room)
+        messages.append(message)
+        at += message.size
+        if inflate and message.sys_flag & SYS_COMPRESSED:
+            room -= len(message.body)
+    return messages
+
+
+def encode_message(message: StoredMessage) -> bytes:
+    """Return the record of a message for a client, `size` and `body_crc` computed anew.
+
+    For what a broker shows to a client without having stored it so: the message of a transaction
+    check or of a consumption on demand. The body must be as `sys_flag` says, compressed or not.
+    """
+    topic = message.topic.encode()
+    properties = names.encode(message.properties)
+    _check_sizes(topic, properties)
+    short_topic = len(topic) <= TOPIC_BYTES_V1_MAX
+    parts = [
+        message.born_host,
+        _LONG.pack(message.store_ms),
+        message.store_host,
+        AFTER_STORE_HOST.pack(message.reconsume_times, message.prepared_offset, len(message.body)),
+        message.body,
+        bytes([len(topic)]) if short_topic else _SHORT.pack(len(topic)),
+        topic,
+        _SHORT.pack(len(properties)),
+        properties,
+    ]
+    head = HEAD.pack(
+        HEAD.size + sum(map(len, parts)),
+        MAGIC_V1 if short_topic else MAGIC_V2,
+        crc31(message.body),
+        message.queue_id,
+        message.flag,
+        message.queue_offset,
+        message.physical_offset,
+        _with_host_bits(message),
+        message.born_ms,
+    )
+    return b"".join((head, *parts))
+
+
+def _check_sizes(topic: bytes, properties: bytes) -> None:
+    if len(topic) > 32767:
+        raise LimitExceededError("topic", size=len(topic), size_max=32767)
+    if len(properties) > names.PROPERTIES_BYTES_MAX:
+        raise LimitExceededError(
+            "properties", size=len(properties), size_max=names.PROPERTIES_BYTES_MAX
+        )
+
+
+def _with_host_bits(message: StoredMessage) -> int:
+    sys_flag = message.sys_flag & ~(SYS_BORN_V6 | SYS_STORE_V6)
+    if len(message.born_host) == HOST_V6_SIZE:
+        sys_flag |= SYS_BORN_V6
+    if len(message.store_host) == HOST_V6_SIZE:
+        sys_flag |= SYS_STORE_V6
+    return sys_flag
+
+
+def encode_batch(entries: Iterable[BatchEntry]) -> bytes:
+    """Return the body of a batch request."""
+    parts: list[bytes] = []
+    for body, properties, flag in entries:
+        _check_sizes(b"", properties)
+        size = _BATCH_HEAD.size + len(body) + _SHORT.size + len(properties)
+        parts += (
+            _BATCH_HEAD.pack(size, 0, 0, flag, len(body)),
+            body,
+            _SHORT.pack(len(properties)),
+            properties,
+        )
+    return b"".join(parts)
+
+
+def decode_batch(data: bytes, *, entries_max: int = MESSAGES_MAX) -> list[BatchEntry]:
+    """Return the messages of a batch request's body. ProtocolError: sizes that do not fit."""
+    entries: list[BatchEntry] = []
+    at = 0
+    while at < len(data):
+        if len(entries) == entries_max:
+            raise ProtocolError(f"batch of more than {entries_max} messages")
+        entry, at = _batch_entry(data, at)
+        entries.append(entry)
+    return entries
+
+
+def _batch_entry(data: bytes, at: int) -> tuple[BatchEntry, int]:
+    if len(data) - at < _BATCH_HEAD.size + _SHORT.size:
+        raise ProtocolError("the last message of the batch is cut")
+    size, _, _, flag, body_size = _BATCH_HEAD.unpack_from(data, at)
+    body_at = at + _BATCH_HEAD.size
+    body_end = body_at + body_size
+    if body_size < 0 or body_end + _SHORT.size > min(len(data), at + size):
+        raise ProtocolError(f"message of {size} bytes in a batch with a body of {body_size}")
+    (properties_size,) = _SHORT.unpack_from(data, body_end)
+    properties_at = body_end + _SHORT.size
+    end = properties_at + properties_size
+    if properties_size < 0 or end != at + size or end > len(data):
+        raise ProtocolError(f"properties of {properties_size} bytes in a batch's message")
+    return BatchEntry(data[body_at:body_end], data[properties_at:end], flag), end
