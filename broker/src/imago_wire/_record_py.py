@@ -43,8 +43,9 @@ from imago_wire.layout import (
     UNIT,
     UNIT_TAG_PREFIX,
     UNIT_TAG_SIZE,
+    crc_digits,
 )
-from imago_wire.properties import NAME_END, RESERVED_NAMES, VALUE_END, find
+from imago_wire.properties import NAME_END, VALUE_END, find, strip_reserved
 from imago_wire.tags import cached_tag_code
 
 if TYPE_CHECKING:
@@ -57,8 +58,6 @@ I64_MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
 STORE_MS_MAX: Final = METAQ_EPOCH_MS + (1 << 41) - 1
 """In the year 2089 the time in a MetaQ id is used up."""
 
-_RESERVED_SIGNS: Final = (b"__METAQ_", b"__CRC32#", b"__UNIT_TAG", b"__RMQ.TRANSIENT.")
-_TRANSIENT: Final = b"__RMQ.TRANSIENT."
 _ATTRIBUTE_FLAG: Final = 1
 
 
@@ -366,30 +365,14 @@ class RecordBuilder:
 _METAQ_SIZE_WITH_SHAPE: Final = METAQ_PLACE_SIZE + METAQ_SHAPE_SIZE
 
 
-def crc_digits(value: int) -> bytes:
-    """Return the ten decimal digits of a record's checksum, least significant first."""
-    return (b"%010d" % value)[::-1]
-
-
 def _client_properties(properties: bytes) -> tuple[bytes, bytes | None]:
     """Return what of a client's properties is stored, ending in 0x02, and the value of TAGS."""
     if not properties:
         return properties, None
-    if b"__" in properties and any(sign in properties for sign in _RESERVED_SIGNS):
-        properties = stripped(properties)
+    properties = strip_reserved(properties)
     if properties and not properties.endswith(VALUE_END):
         properties += VALUE_END
     return properties, find(properties, b"TAGS")
-
-
-def stripped(properties: bytes) -> bytes:
-    """Return the properties without what only the builder may write, and transient ones."""
-    kept = []
-    for part in properties.split(VALUE_END):
-        name = part.partition(NAME_END)[0]
-        if name not in RESERVED_NAMES and not name.startswith(_TRANSIENT):
-            kept.append(part)
-    return VALUE_END.join(kept)
 
 
 def _reserved(entry: Entry, place: Placed) -> bytes:

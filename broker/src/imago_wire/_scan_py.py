@@ -10,44 +10,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from isal.isal_zlib import crc32
 
-from imago_wire._record_py import crc_digits
 from imago_wire.compression import inflate
 from imago_wire.crc import Buffer, crc31
 from imago_wire.errors import RecordError
 from imago_wire.layout import (
-    AFTER_STORE_HOST,
     BLANK_SIZE,
     BODY_BYTES_MAX,
-    CRC32_PREFIX,
-    CRC32_SIZE,
-    FIXED_SIZE_V4,
-    HEAD,
-    HOST_V4_SIZE,
-    HOST_V6_SIZE,
     KEY_ENTRY,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
-    METAQ_CRC_PREFIX,
     METAQ_HEADER,
     METAQ_HEADER_SIZE,
-    METAQ_ID_PREFIX,
-    METAQ_LEN_PREFIX,
-    METAQ_PLACE_SIZE,
-    METAQ_POS_PREFIX,
-    METAQ_SHAPE_SIZE,
-    SYS_BORN_V6,
     SYS_COMPRESSED,
     SYS_PREPARED,
     SYS_ROLLBACK,
-    SYS_STORE_V6,
     SYS_TRANSACTION_MASK,
-    TOPIC_BYTES_MAX,
-    TOPIC_BYTES_V1_MAX,
-    UNIT_TAG_PREFIX,
-    UNIT_TAG_SIZE,
 )
 from imago_wire.properties import find
+from imago_wire.record_fields import read_layout, read_reserved, verify_record
 from imago_wire.tags import cached_tag_code
 
 if TYPE_CHECKING:
@@ -188,140 +169,6 @@ def view_record(data: Buffer, at: int = 0, *, verify: bool = False) -> RecordVie
     )
 
 
-class Layout(NamedTuple):
-    """The fixed fields of a record, and where its parts are."""
-
-    size: int
-    body_crc: int
-    queue_id: int
-    flag: int
-    queue_offset: int
-    physical_offset: int
-    sys_flag: int
-    born_ms: int
-    born_host_size: int
-    store_ms: int
-    store_host_at: int
-    reconsume_times: int
-    prepared_offset: int
-    body_at: int
-    body_size: int
-    topic_at: int
-    topic_size: int
-    properties_at: int
-    properties_size: int
-
-
-def read_layout(data: Buffer, at: int) -> Layout:
-    """Read the fields of the record at ``at``. RecordError: its lengths do not agree."""
-    left = len(data) - at
-    if left < FIXED_SIZE_V4:
-        raise RecordError(f"{left} bytes are no record")
-    head = HEAD.unpack_from(data, at)
-    size, magic, sys_flag = head[0], head[1], head[7]
-    if magic not in (MAGIC_V1, MAGIC_V2):
-        raise RecordError(f"magic {magic:08x}")
-    if not FIXED_SIZE_V4 <= size <= left:
-        raise RecordError(f"record of {size} bytes in {left}")
-    end = at + size
-    born_host_size = HOST_V6_SIZE if sys_flag & SYS_BORN_V6 else HOST_V4_SIZE
-    store_at = at + HEAD.size + born_host_size
-    body_at = store_at + 24 + (HOST_V6_SIZE if sys_flag & SYS_STORE_V6 else HOST_V4_SIZE)
-    if body_at > end:
-        raise RecordError(f"record of {size} bytes ends in its fixed part")
-    body_size = int.from_bytes(data[body_at - 4 : body_at], "big", signed=True)
-    topic_at = body_at + body_size + (1 if magic == MAGIC_V1 else 2)
-    if body_size < 0 or topic_at > end:
-        raise RecordError(f"body of {body_size} bytes in a record of {size}")
-    topic_size = int.from_bytes(data[body_at + body_size : topic_at], "big")
-    if not 0 < topic_size <= (TOPIC_BYTES_V1_MAX if magic == MAGIC_V1 else TOPIC_BYTES_MAX):
-        raise RecordError(f"topic of {topic_size} bytes")
-    properties_at = topic_at + topic_size + 2
-    if properties_at > end:
-        raise RecordError(f"topic of {topic_size} bytes in a record of {size}")
-    properties_size = int.from_bytes(data[properties_at - 2 : properties_at], "big", signed=True)
-    if properties_at + properties_size != end or properties_size < 0:
-        raise RecordError(f"properties of {properties_size} bytes in a record of {size}")
-    reconsume_times, prepared_offset, _ = AFTER_STORE_HOST.unpack_from(data, body_at - 16)
-    return Layout(
-        size, head[2], head[3], head[4], head[5], head[6], sys_flag, head[8], born_host_size,
-        int.from_bytes(data[store_at : store_at + 8], "big", signed=True), store_at + 8,
-        reconsume_times, prepared_offset, body_at, body_size, topic_at, topic_size,
-        properties_at, properties_size,
-    )  # fmt: skip
-
-
-class Reserved(NamedTuple):
-    """What the builder added to a record's properties."""
-
-    client_end: int
-    """Where the client's properties end."""
-    unit_tag: int | None
-    metaq_position: int
-    metaq_id: int
-    metaq_length: int
-    """Of a compressed body's MetaQ form, else -1."""
-    metaq_crc: int
-
-
-def read_reserved(data: Buffer, properties_at: int, end: int) -> Reserved:
-    """Read the reserved properties backwards from the record's end."""
-    at = end - CRC32_SIZE
-    if not _is_property(data, properties_at, at, end, CRC32_PREFIX):
-        raise RecordError("record without a checksum")
-    unit_tag: int | None = None
-    position = metaq_id = length = checksum = -1
-    place = at - METAQ_PLACE_SIZE
-    id_at = at - _ID_SIZE
-    if _is_property(data, properties_at, id_at, at, METAQ_ID_PREFIX) and _is_property(
-        data, properties_at, place, id_at, METAQ_POS_PREFIX
-    ):
-        metaq_id = _hexadecimal(data, at, 16)
-        position = _hexadecimal(data, id_at, 16)
-        at = place
-        shape, crc_at = at - METAQ_SHAPE_SIZE, at - _SHAPE_CRC_SIZE
-        if _is_property(data, properties_at, crc_at, at, METAQ_CRC_PREFIX) and _is_property(
-            data, properties_at, shape, crc_at, METAQ_LEN_PREFIX
-        ):
-            checksum, length = _hexadecimal(data, at, 8), _hexadecimal(data, crc_at, 8)
-            at = shape
-    if _is_property(data, properties_at, at - UNIT_TAG_SIZE, at, UNIT_TAG_PREFIX):
-        unit_tag = _hexadecimal(data, at, 16)
-        at -= UNIT_TAG_SIZE
-    return Reserved(at, unit_tag, position, metaq_id, length, checksum)
-
-
-_ID_SIZE = len(METAQ_ID_PREFIX) + 17
-_SHAPE_CRC_SIZE = len(METAQ_CRC_PREFIX) + 9
-
-
-def _is_property(data: Buffer, properties_at: int, at: int, end: int, prefix: bytes) -> bool:
-    """Whether the property with this prefix, name and 0x01, fills data[at:end]."""
-    if at < properties_at or data[at : at + len(prefix)] != prefix or data[end - 1] != 2:
-        return False
-    return at == properties_at or data[at - 1] == 2
-
-
-def _hexadecimal(data: Buffer, end: int, digits: int) -> int:
-    """Return the signed number before the 0x02 that is the last byte before ``end``."""
-    text = bytes(data[end - 1 - digits : end - 1])
-    try:
-        value = bytes.fromhex(text.decode("ascii"))
-    except ValueError:
-        value = b""
-    if len(value) * 2 != digits:
-        raise RecordError(f"reserved property of the value {text!r}")
-    return int.from_bytes(value, "big", signed=True)
-
-
-def verify_record(data: Buffer, at: int, end: int) -> None:
-    """Compare the record's checksum. RecordError: it does not match."""
-    covered = end - CRC32_SIZE
-    stored = bytes(data[end - 11 : end - 1])
-    if crc_digits(crc31(memoryview(data)[at:covered])) != stored:
-        raise RecordError(f"checksum {stored[::-1]!r} does not match")
-
-
 def metaq_form(record: Buffer, at: int = 0) -> tuple[bytes, memoryview]:
     """Return one record in MetaQ's stored form: header with attribute prefix, and payload.
 
@@ -384,8 +231,8 @@ def key_entries(records: Buffer, physical_offset: int) -> bytes:
         if layout.sys_flag & SYS_TRANSACTION_MASK != SYS_ROLLBACK:
             topic = bytes(records[layout.topic_at : layout.topic_at + layout.topic_size])
             properties = bytes(records[layout.properties_at : at + layout.size])
-            for key in _keys(properties):
-                entries.append(KEY_ENTRY.pack(key_hash(topic, key), physical_offset + at))
+            place = physical_offset + at
+            entries += [KEY_ENTRY.pack(key_hash(topic, key), place) for key in _keys(properties)]
         at += layout.size
     return b"".join(entries)
 

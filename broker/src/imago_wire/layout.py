@@ -129,3 +129,8 @@ def record_size(
 def blank_record(size: int) -> bytes:
     """Return the 8 bytes that close a segment in which ``size`` bytes remain."""
     return size.to_bytes(4, "big") + MAGIC_BLANK.to_bytes(4, "big")
+
+
+def crc_digits(value: int) -> bytes:
+    """Return the ten decimal digits of a record's checksum, least significant first."""
+    return (b"%010d" % value)[::-1]

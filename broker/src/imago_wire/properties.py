@@ -87,6 +87,11 @@ RESERVED: Final = frozenset({UNIT_TAG, METAQ_LEN, METAQ_CRC, METAQ_POS, METAQ_ID
 
 RESERVED_NAMES: Final = frozenset(name.encode() for name in RESERVED)
 
+TRANSIENT_PREFIX: Final = b"__RMQ.TRANSIENT."
+"""Properties of these names are for the way only: RocketMQ does not store them."""
+
+_STRIP_SIGNS: Final = (b"__METAQ_", b"__CRC32#", b"__UNIT_TAG", TRANSIENT_PREFIX)
+
 
 def encode(properties: Mapping[str, str]) -> bytes:
     """Return the property string, with its last 0x02. ProtocolError: a name or value cannot be."""
@@ -124,4 +129,16 @@ def find(data: bytes, name: bytes) -> bytes | None:
 def without(data: bytes, names: Collection[bytes]) -> bytes:
     """Return the property string less the named properties; the other bytes stay as they are."""
     kept = [part for part in data.split(VALUE_END) if part.partition(NAME_END)[0] not in names]
+    return VALUE_END.join(kept)
+
+
+def strip_reserved(data: bytes) -> bytes:
+    """Return the property string less what only the builder may write, and transient ones."""
+    if b"__" not in data or not any(sign in data for sign in _STRIP_SIGNS):
+        return data
+    kept = []
+    for part in data.split(VALUE_END):
+        name = part.partition(NAME_END)[0]
+        if name not in RESERVED_NAMES and not name.startswith(TRANSIENT_PREFIX):
+            kept.append(part)
     return VALUE_END.join(kept)

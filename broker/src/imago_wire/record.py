@@ -16,7 +16,6 @@ from imago_wire._scan_py import (
     Scan,
     ScanStop,
     key_hash,
-    read_layout,
 )
 from imago_wire.compression import inflate as inflate_body
 from imago_wire.crc import Buffer, crc31
@@ -41,6 +40,7 @@ from imago_wire.layout import (
     blank_record,
     record_size,
 )
+from imago_wire.record_fields import read_layout
 
 __all__ = [
     "BLANK_SIZE",
