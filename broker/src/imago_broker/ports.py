@@ -111,9 +111,12 @@ class Coordinator(Protocol):
         """Announce or change a topic of this broker's shard, MetaQ's public nodes included."""
         ...
 
-    async def publish_topics(self, placements: Sequence[TopicPlacement]) -> None:
+    async def publish_topics(
+        self, placements: Sequence[TopicPlacement], *, complete: bool = False
+    ) -> None:
         """Announce many topics at once: each placement holds our shard's entry.
 
+        `complete` says that these are all topics of our shard: entries of others are removed.
         The wish stands at once; returns when it is written. CoordinatorUnavailableError when
         that takes longer than the operation time-out.
         """

@@ -6,11 +6,12 @@ the session that made it. A watch fires once, after the next change of what was 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from imago_broker.model.cluster import Connection
 
 
@@ -42,6 +43,10 @@ class NotEmptyError(NodeError):
 
 class TreeUnavailableError(Exception):
     """No answer; whether the operation was done is unknown: look again before the next."""
+
+
+class TreeConfigurationError(Exception):
+    """The tree answers, and what it says cannot go together with our settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +91,6 @@ class Check:
 
 
 Operation = Create | SetData | Delete | Check
-Watch = Callable[[str], None]
-"""Called once in the event-loop thread with the path that was watched."""
 
 
 class NodeTree(Protocol):
@@ -104,19 +107,22 @@ class NodeTree(Protocol):
     def on_connection(self, callback: Callable[[Connection], None]) -> None:
         """Call back with every change of state."""
 
+    def on_watch(self, callback: Callable[[str], None]) -> None:
+        """Call back with the path of every watch that fires.
+
+        A lost connection ends all watches without a call: read everything again after it.
+        """
+
     async def start(self) -> None:
         """Open the session; TreeUnavailableError when nothing answers in time."""
 
     async def stop(self) -> None:
         """Close the session, which removes its ephemeral nodes; safe to call twice."""
 
-    async def sync(self) -> None:
-        """Make sure that reads see all that others were told is done."""
-
-    async def get(self, path: str, watch: Watch | None = None) -> Node | None:
+    async def get(self, path: str, watch: bool = False) -> Node | None:
         """Read a node, or None; the watch fires on change, creation or deletion."""
 
-    async def children(self, path: str, watch: Watch | None = None) -> tuple[str, ...]:
+    async def children(self, path: str, watch: bool = False) -> tuple[str, ...]:
         """Names of the children, sorted. NoNodeError (and no watch) when the node is missing."""
 
     async def commit(self, operations: Sequence[Operation]) -> None:

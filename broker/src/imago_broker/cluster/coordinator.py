@@ -1,0 +1,347 @@
+"""The coordinator over a tree of nodes: ZooKeeper's or the one in memory.
+
+Two tasks: the reader brings the snapshot up to date when a watch fired, the writer runs a pass
+of the keeper when a wish changed. Both start over from the beginning whenever a session comes
+back, because any watch may have been missed and any node of ours may be gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+from uuid import uuid4
+
+from imago_broker.cluster import edits, znodes
+from imago_broker.cluster.keeper import RECORD, Keeper
+from imago_broker.cluster.mirror import Mirror
+from imago_broker.cluster.tree import (
+    TreeConfigurationError,
+    TreeUnavailableError,
+)
+from imago_broker.model.cluster import Connection
+from imago_broker.ports import (
+    CoordinatorConflictError,
+    CoordinatorError,
+    CoordinatorUnavailableError,
+    RegistryDamagedError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from imago_broker.cluster.settings import CoordinatorConfig
+    from imago_broker.cluster.tree import NodeTree
+    from imago_broker.model.cluster import (
+        BrokerRecord,
+        ClusterView,
+        ForeignBroker,
+        TopicPlacement,
+    )
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = 0.5
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Waiter:
+    keys: frozenset[str]
+    done: asyncio.Future[None]
+
+
+class TreeCoordinator:
+    """`imago_broker.ports.Coordinator` over a `NodeTree`."""
+
+    def __init__(
+        self, config: CoordinatorConfig, tree: NodeTree, *, process_id: str | None = None
+    ) -> None:
+        """The process id keeps apart what several processes write; random unless given."""
+        self._config = config
+        self._tree = tree
+        self._paths = znodes.Paths(config.cluster)
+        self._mirror = Mirror(self._paths, tree)
+        self._process_id = process_id or uuid4().hex
+        self._keeper = Keeper(config, self._paths, tree, holder=self._process_id)
+        self._state = Connection.LOST
+        self._lease: asyncio.TimerHandle | None = None
+        self._change_callbacks: list[Callable[[ClusterView], None]] = []
+        self._state_callbacks: list[Callable[[Connection], None]] = []
+        self._dirty: set[str] = set()
+        self._read_wake = asyncio.Event()
+        self._write_wake = asyncio.Event()
+        self._read_lock = asyncio.Lock()
+        self._waiters: list[_Waiter] = []
+        self._failed: dict[str, CoordinatorError] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def state(self) -> Connection:
+        return self._state
+
+    @property
+    def registered(self) -> BrokerRecord | None:
+        return self._keeper.registered
+
+    def view(self) -> ClusterView:
+        return self._mirror.view
+
+    def on_change(self, callback: Callable[[ClusterView], None]) -> None:
+        self._change_callbacks.append(callback)
+
+    def on_state(self, callback: Callable[[Connection], None]) -> None:
+        self._state_callbacks.append(callback)
+
+    async def start(self) -> None:
+        self._tree.on_connection(self._connection_changed)
+        self._tree.on_watch(self._watch_fired)
+        try:
+            await self._tree.start()
+            await self._prepare()
+            await self._refresh(self._mirror.everything())
+        except TreeUnavailableError as error:
+            await self._tree.stop()
+            raise CoordinatorUnavailableError(str(error)) from error
+        except TreeConfigurationError as error:
+            await self._tree.stop()
+            raise CoordinatorConflictError(str(error)) from error
+        self._tasks = [
+            asyncio.create_task(self._loop("reader", self._read_wake, self._read)),
+            asyncio.create_task(self._loop("writer", self._write_wake, self._write)),
+        ]
+
+    async def stop(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks and self._state is Connection.CONNECTED:
+            await self._leave()
+        if self._lease:
+            self._lease.cancel()
+        await self._tree.stop()
+
+    async def register(self, record: BrokerRecord) -> int:
+        self._keeper.wish_record(record)
+        # Another holder of our place is given as long as its session may take to end.
+        await self._ask([RECORD], extra_seconds=self._config.session_timeout_ms / 1000 + 2)
+        registered = self._keeper.registered
+        if registered is None:
+            raise CoordinatorUnavailableError("the session ended while the broker registered")
+        return registered.incarnation
+
+    async def unregister(self) -> None:
+        self._keeper.wish_no_record()
+        await self._ask([RECORD])
+
+    async def publish_topic(self, placement: TopicPlacement) -> None:
+        await self.publish_topics([placement])
+
+    async def publish_topics(
+        self, placements: Sequence[TopicPlacement], *, complete: bool = False
+    ) -> None:
+        keys = self._keeper.wish_topics(placements)
+        if complete:
+            keys += self._keeper.wish_no_topics(self._surplus_topics(placements))
+        await self._ask(keys)
+
+    async def remove_topic(self, name: str) -> None:
+        await self._ask(self._keeper.wish_no_topics([name]))
+
+    async def put_kv(self, namespace: str, key: str, value: str | None) -> None:
+        path = self._paths.kv
+
+        def edit(data: bytes | None) -> bytes:
+            kv = znodes.decode_kv(path, data) if data is not None else {}
+            entries = kv.setdefault(namespace, {})
+            if value is None:
+                entries.pop(key, None)
+            else:
+                entries[key] = value
+            return znodes.encode_kv({name: kept for name, kept in kv.items() if kept})
+
+        await self._change(path, edit)
+
+    async def set_write_wiped(self, broker_name: str, wiped: bool) -> None:
+        path = self._paths.wiped
+
+        def edit(data: bytes | None) -> bytes:
+            names = znodes.decode_wiped(path, data) if data is not None else frozenset[str]()
+            return znodes.encode_wiped(names | {broker_name} if wiped else names - {broker_name})
+
+        await self._change(path, edit)
+
+    async def put_foreign(self, broker: ForeignBroker) -> None:
+        await self._ask([self._keeper.wish_foreign(broker.key, broker)])
+
+    async def remove_foreign(self, key: tuple[str, str, int]) -> None:
+        await self._ask([self._keeper.wish_foreign(key, None)])
+
+    async def _prepare(self) -> None:
+        await edits.ensure(self._tree, self._paths.skeleton())
+        wanted = znodes.Identity(
+            uuid4().hex, self._config.metaq_root, self._config.metaq_broker_id_base
+        )
+        path = self._paths.identity
+        await edits.ensure(self._tree, [(path, znodes.encode_identity(wanted))])
+        node = await self._tree.get(path)
+        try:
+            found = znodes.decode_identity(path, node.data if node else b"")
+        except znodes.GarbageError as error:
+            raise TreeConfigurationError(str(error)) from error
+        if (found.metaq_root, found.broker_id_base) != (wanted.metaq_root, wanted.broker_id_base):
+            raise TreeConfigurationError(
+                f"cluster {self._config.cluster} was made with metaq.zk_root = "
+                f"{found.metaq_root!r} and metaq.broker_id_base = {found.broker_id_base}; "
+                "give every process of it these values"
+            )
+
+    async def _change(self, path: str, edit: Callable[[bytes | None], bytes | None]) -> None:
+        """Compare and set a node that many processes share, then read it back."""
+        try:
+            async with asyncio.timeout(self._config.operation_timeout_ms / 1000):
+                await edits.change(self._tree, path, edit)
+                await self._refresh({path})
+        except (TimeoutError, TreeUnavailableError) as error:
+            raise CoordinatorUnavailableError(f"{path}: {error}") from error
+        except znodes.GarbageError as error:
+            raise RegistryDamagedError(error.path, error.reason) from error
+        except (ValueError, TypeError) as error:
+            raise CoordinatorError(f"{path}: {error}") from error
+
+    async def _ask(self, keys: Iterable[str], *, extra_seconds: float = 0) -> None:
+        """Wait until a pass of the writer that starts from now on has dealt with these wishes."""
+        done = asyncio.get_running_loop().create_future()
+        waiter = _Waiter(frozenset(keys), done)
+        self._waiters.append(waiter)
+        self._write_wake.set()
+        seconds = self._config.operation_timeout_ms / 1000 + extra_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                await done
+        except TimeoutError as error:
+            raise CoordinatorUnavailableError(
+                f"not written within {seconds:g} s; it will be when the registry answers"
+            ) from error
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    async def _loop(
+        self, name: str, wake: asyncio.Event, step: Callable[[], Awaitable[None]]
+    ) -> None:
+        while True:
+            await wake.wait()
+            wake.clear()
+            try:
+                await step()
+            except TreeUnavailableError as error:
+                logger.info("registry_unavailable task=%s reason=%s", name, error)
+                self._wake_later(wake)
+            except Exception:
+                # A mistake of ours: say it, and keep the registry going with what works.
+                logger.exception("registry_task_failed task=%s", name)
+                self._wake_later(wake)
+
+    async def _read(self) -> None:
+        dirty, self._dirty = self._dirty, set()
+        try:
+            await self._refresh(dirty)
+        except BaseException:
+            self._dirty |= dirty
+            raise
+
+    async def _refresh(self, paths: set[str]) -> None:
+        # One reader at a time: an older answer must never overwrite a newer one.
+        async with self._read_lock:
+            topics_before = self._mirror.view.topics
+            changed = await self._mirror.refresh(paths)
+        view = self._mirror.view
+        if view.topics is not topics_before and self._keeper.topics_missing_in(view.topics):
+            self._write_wake.set()
+        if changed:
+            self._tell(self._change_callbacks, view)
+
+    async def _write(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        try:
+            written, failures = await self._keeper.settle()
+            await self._refresh(written)
+        except BaseException:
+            self._waiters = waiters + self._waiters
+            raise
+        self._report(failures)
+        for waiter in waiters:
+            if waiter.done.done():
+                continue
+            errors = [failures[key] for key in sorted(waiter.keys & failures.keys())]
+            if errors:
+                waiter.done.set_exception(errors[0])
+            else:
+                waiter.done.set_result(None)
+
+    def _report(self, failures: dict[str, CoordinatorError]) -> None:
+        for key in failures.keys() - self._failed.keys():
+            logger.warning("registry_wish_failed wish=%s reason=%s", key, failures[key])
+        self._failed = failures
+        if failures:
+            self._wake_later(self._write_wake)
+
+    async def _leave(self) -> None:
+        try:
+            async with asyncio.timeout(self._config.operation_timeout_ms / 1000):
+                await self._keeper.leave()
+        except (TimeoutError, TreeUnavailableError) as error:
+            # The session's end takes the nodes away a little later.
+            logger.warning("registry_leave_failed reason=%s", error)
+
+    def _surplus_topics(self, placements: Sequence[TopicPlacement]) -> list[str]:
+        shards = {shard for placement in placements for shard in placement.shards}
+        registered = self._keeper.registered
+        if registered is not None:
+            shards.add(registered.shard)
+        kept = {placement.name for placement in placements}
+        topics = self.view().topics
+        return [n for n, topic in topics.items() if n not in kept and shards & topic.shards.keys()]
+
+    def _watch_fired(self, path: str) -> None:
+        self._dirty.add(path)
+        self._read_wake.set()
+
+    def _connection_changed(self, connection: Connection) -> None:
+        if self._lease:
+            self._lease.cancel()
+            self._lease = None
+        if connection is Connection.SUSPENDED:
+            # ZooKeeper says LOST only to those it can reach: count the time ourselves.
+            seconds = self._config.session_timeout_ms / 1000 * 2 / 3
+            self._lease = asyncio.get_running_loop().call_later(seconds, self._lease_ended)
+        elif connection is Connection.CONNECTED:
+            self._dirty |= self._mirror.everything()
+            self._read_wake.set()
+            self._write_wake.set()
+        self._become(connection)
+
+    def _lease_ended(self) -> None:
+        self._lease = None
+        self._become(Connection.LOST)
+
+    def _become(self, state: Connection) -> None:
+        if state is not self._state:
+            self._state = state
+            logger.info("registry_session state=%s", state)
+            self._tell(self._state_callbacks, state)
+
+    def _wake_later(self, wake: asyncio.Event) -> None:
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, wake.set)
+
+    @staticmethod
+    def _tell(callbacks: Iterable[Callable[[T], None]], value: T) -> None:
+        for callback in callbacks:
+            try:
+                callback(value)
+            except Exception:
+                logger.exception("registry_callback_failed")

@@ -1,0 +1,264 @@
+"""What our process wants to stand in the registry, and the pass that makes it stand there.
+
+Wishes are levels, not events: a pass compares them with what this session has written and does
+what is missing, so it can be broken off anywhere and run again. A new session starts from
+nothing written.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from imago_broker.cluster import edits, znodes
+from imago_broker.cluster.membership import Membership, Registration
+from imago_broker.cluster.metaq_tree import MetaqPaths
+from imago_broker.cluster.publication import Publication
+from imago_broker.cluster.tree import TreeUnavailableError
+from imago_broker.ports import CoordinatorConflictError, CoordinatorError, RegistryDamagedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from imago_broker.cluster.settings import CoordinatorConfig
+    from imago_broker.cluster.tree import NodeTree
+    from imago_broker.cluster.znodes import Paths
+    from imago_broker.model.cluster import BrokerRecord, ForeignBroker, TopicPlacement
+
+logger = logging.getLogger(__name__)
+
+RECORD = "record"
+"""Key of the broker's own record among wishes and failures."""
+
+ForeignKey = tuple[str, str, int]
+
+
+def topic_key(name: str) -> str:
+    """Key of a topic among wishes and failures."""
+    return f"topic {name}"
+
+
+def foreign_key(key: ForeignKey) -> str:
+    """Key of a foreign broker among wishes and failures."""
+    return f"foreign {key}"
+
+
+class Keeper:
+    """Holds the wishes of one process and writes them. One pass at a time."""
+
+    def __init__(
+        self, config: CoordinatorConfig, paths: Paths, tree: NodeTree, *, holder: str
+    ) -> None:
+        """The holder is a name no other process has: it keeps our foreign brokers apart."""
+        self._config = config
+        self._paths = paths
+        self._tree = tree
+        self._membership = Membership(paths, tree)
+        self._holder = holder
+        self._wish: BrokerRecord | None = None
+        self._topics: dict[str, TopicPlacement] = {}
+        self._foreign: dict[ForeignKey, ForeignBroker] = {}
+        self._topics_unplaced: set[str] = set()
+        self._topics_unoffered: dict[str, None] = {}
+        self._foreign_unwritten: set[ForeignKey] = set()
+        self._session_id = 0
+        self._registration: Registration | None = None
+        self._publication: Publication | None = None
+        self._announced: BrokerRecord | None = None
+
+    @property
+    def registered(self) -> BrokerRecord | None:
+        """Our record as written in this session."""
+        return self._registration.record if self._registration else None
+
+    def wish_record(self, record: BrokerRecord) -> None:
+        """Want this broker registered from now on."""
+        if self._wish and self._wish.shard != record.shard:
+            raise CoordinatorConflictError("a process serves one shard")
+        self._wish = record
+        if self._announced and self._announced.role is not record.role:
+            self._reoffer()
+
+    def wish_no_record(self) -> None:
+        """Want neither the broker nor its topics in MetaQ's tree; their placement stays."""
+        self._wish = None
+        self._topics.clear()
+        self._topics_unplaced.clear()
+        self._topics_unoffered.clear()
+
+    def wish_topics(self, placements: Iterable[TopicPlacement]) -> list[str]:
+        """Want our entry of these topics; return the keys to wait for."""
+        names = []
+        for placement in placements:
+            self._topics[placement.name] = placement
+            names.append(placement.name)
+        return self._touch(names)
+
+    def wish_no_topics(self, names: Iterable[str]) -> list[str]:
+        """Want no entry of ours for these topics; return the keys to wait for."""
+        names = list(names)
+        for name in names:
+            self._topics.pop(name, None)
+        return self._touch(names)
+
+    def wish_foreign(self, key: ForeignKey, broker: ForeignBroker | None) -> str:
+        """Want a foreign broker registered, or not; return the key to wait for."""
+        if broker is None:
+            self._foreign.pop(key, None)
+        else:
+            self._foreign[key] = broker
+        self._foreign_unwritten.add(key)
+        return foreign_key(key)
+
+    def topics_missing_in(self, topics: Mapping[str, TopicPlacement]) -> bool:
+        """Want again what somebody took out of the registry; return whether anything was."""
+        if self._registration is None:
+            return False
+        shard = self._registration.record.shard
+        missing = {
+            name
+            for name, wish in self._topics.items()
+            if name not in topics or topics[name].shards.get(shard) != wish.shards[shard]
+        }
+        self._topics_unplaced |= missing
+        return bool(missing)
+
+    async def settle(self) -> tuple[set[str], dict[str, CoordinatorError]]:
+        """One pass: returns the registry nodes it wrote, and wishes that failed, with the reason.
+
+        TreeUnavailableError: run another pass when the session is back.
+        """
+        await self._check_session()
+        written: set[str] = set()
+        failures: dict[str, CoordinatorError] = {}
+        if self._wish is None:
+            await self._take_back(written)
+        elif self._registration is None or self._announced != self._wish:
+            await self._settle_record(self._wish, written, failures)
+        if self._registration is not None:
+            await self._settle_topics(self._registration.record, written, failures)
+        await self._settle_foreign(written, failures)
+        return written, failures
+
+    async def leave(self) -> None:
+        """Take the broker's addresses away; the end of the session takes all other nodes."""
+        if self._registration is None:
+            return
+        record = self._registration.record
+        if self._publication is not None:
+            await self._publication.retire(record)
+        await self._membership.unregister(record)
+        self._registration = None
+
+    async def _check_session(self) -> None:
+        """Forget what was written when it was by another session than today's."""
+        same = self._tree.session_id == self._session_id
+        if same and self._registration is not None:
+            record = self._registration.record
+            node = await self._tree.get(self._paths.broker(record.shard, record.replica))
+            same = node is not None and node.owner == self._session_id
+        if same:
+            return
+        if self._session_id:
+            logger.info("registry_session_new session=%x", self._tree.session_id)
+        self._session_id = self._tree.session_id
+        self._registration = None
+        self._announced = None
+        if self._publication is not None:
+            self._publication.forget()
+        self._topics_unplaced |= self._topics.keys()
+        self._foreign_unwritten |= self._foreign.keys()
+        self._reoffer()
+
+    async def _settle_record(
+        self, wish: BrokerRecord, written: set[str], failures: dict[str, CoordinatorError]
+    ) -> None:
+        try:
+            self._registration = await self._membership.register(wish)
+            written |= self._own_nodes(self._registration.record)
+            await self._announce(self._registration)
+        except (CoordinatorConflictError, RegistryDamagedError) as error:
+            # Somebody else has our place, and trying by ourselves would not make him go.
+            failures[RECORD] = error
+            self._wish = None
+            await self._take_back(written)
+        else:
+            self._announced = wish
+
+    async def _take_back(self, written: set[str]) -> None:
+        if self._registration is None:
+            return
+        record = self._registration.record
+        if self._publication is not None:
+            await self._publication.withdraw(record)
+        await self._membership.unregister(record)
+        written |= self._own_nodes(record)
+        self._registration = None
+        self._announced = None
+
+    async def _announce(self, registration: Registration) -> None:
+        record = registration.record
+        if not self._config.metaq_root or not record.metaq:
+            return
+        if self._publication is None:
+            broker_id = self._config.metaq_broker_id_base + record.shard
+            self._publication = Publication(
+                MetaqPaths(self._config.metaq_root, broker_id),
+                self._tree,
+                checksum=self._config.metaq_config_checksum,
+            )
+        wait_seconds = self._config.session_timeout_ms / 1000 + 2
+        await self._publication.announce(registration, wait_seconds=wait_seconds)
+
+    async def _settle_topics(
+        self, record: BrokerRecord, written: set[str], failures: dict[str, CoordinatorError]
+    ) -> None:
+        # Taken out first: a wish that changes while we write must be found by the next pass.
+        names, self._topics_unplaced = self._topics_unplaced, set()
+        offers, self._topics_unoffered = self._topics_unoffered, {}
+        try:
+            buckets, failed = await self._membership.place(
+                record.shard, self._topics, sorted(names)
+            )
+            if self._publication is not None:
+                await self._publication.offer(record, self._topics, list(offers))
+        except TreeUnavailableError:
+            self._topics_unplaced |= names
+            self._topics_unoffered |= offers
+            raise
+        self._topics_unplaced |= failed.keys()
+        written |= buckets
+        failures |= {topic_key(name): error for name, error in failed.items()}
+
+    async def _settle_foreign(
+        self, written: set[str], failures: dict[str, CoordinatorError]
+    ) -> None:
+        for key in sorted(self._foreign_unwritten):
+            path = self._paths.foreign(key, self._holder)
+            self._foreign_unwritten.discard(key)
+            try:
+                await self._write_foreign(path, self._foreign.get(key))
+            except TreeUnavailableError:
+                self._foreign_unwritten.add(key)
+                raise
+            except (ValueError, TypeError) as error:
+                failures[foreign_key(key)] = CoordinatorError(str(error))
+                self._foreign.pop(key, None)
+            written |= {self._paths.foreigners, path}
+
+    async def _write_foreign(self, path: str, broker: ForeignBroker | None) -> None:
+        if broker is None:
+            await edits.drop(self._tree, path)
+        else:
+            await edits.claim(self._tree, path, znodes.encode_foreign(broker))
+
+    def _own_nodes(self, record: BrokerRecord) -> set[str]:
+        return {self._paths.brokers, self._paths.broker(record.shard, record.replica)}
+
+    def _touch(self, names: list[str]) -> list[str]:
+        self._topics_unplaced.update(names)
+        self._topics_unoffered.update(dict.fromkeys(names))
+        return [topic_key(name) for name in names]
+
+    def _reoffer(self) -> None:
+        self._topics_unoffered.update(dict.fromkeys(self._topics))

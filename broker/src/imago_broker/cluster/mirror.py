@@ -1,0 +1,174 @@
+"""The registry as last read: nodes in, snapshots out.
+
+Every node that matters is read once and then again only when its watch fired. A node whose
+content cannot be understood keeps its last good content, and is named in the log and in the
+snapshot; it is read again when somebody changes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from imago_broker.cluster import znodes
+from imago_broker.cluster.tree import NoNodeError
+from imago_broker.model.cluster import BrokerRecord, ClusterView, ForeignBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from imago_broker.cluster.tree import Node, NodeTree
+    from imago_broker.cluster.znodes import Paths
+    from imago_broker.model.cluster import TopicPlacement
+
+logger = logging.getLogger(__name__)
+
+READS_AT_ONCE = 64
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Shelf(Generic[T]):
+    """Last good contents of nodes of one kind, by path."""
+
+    decode: Callable[[str, Node], T]
+    good: dict[str, T] = field(default_factory=dict)
+
+    def take(self, path: str, node: Node | None) -> None:
+        """Keep what the node holds; GarbageError keeps what was there before."""
+        if node is None:
+            self.good.pop(path, None)
+        else:
+            self.good[path] = self.decode(path, node)
+
+
+class Mirror:
+    """Reads the registry of one cluster and holds the last `ClusterView` of it."""
+
+    def __init__(self, paths: Paths, tree: NodeTree) -> None:
+        self._paths = paths
+        self._tree = tree
+        self._identity = _Shelf(lambda path, node: znodes.decode_identity(path, node.data))
+        self._topics = _Shelf(lambda path, node: znodes.decode_topics(path, node.data))
+        self._kv = _Shelf(lambda path, node: znodes.decode_kv(path, node.data))
+        self._wiped = _Shelf(lambda path, node: znodes.decode_wiped(path, node.data))
+        self._brokers = _Shelf(
+            lambda path, node: znodes.decode_broker(path, node.data, node.created)
+        )
+        self._foreign = _Shelf(lambda path, node: znodes.decode_foreign(path, node.data))
+        self._refused: dict[str, str] = {}
+        self._view = ClusterView(cluster=paths.cluster)
+
+    @property
+    def view(self) -> ClusterView:
+        """The last snapshot."""
+        return self._view
+
+    def everything(self) -> set[str]:
+        """Paths to read after a connection was lost: any watch may have been missed."""
+        fixed = {self._paths.identity, self._paths.kv, self._paths.wiped}
+        folders = {self._paths.brokers, self._paths.foreigners}
+        known = {*self._brokers.good, *self._foreign.good, *self._refused}
+        return fixed | set(self._paths.buckets()) | folders | known
+
+    async def refresh(self, dirty: Iterable[str]) -> bool:
+        """Read these nodes again; return whether the view is another one now.
+
+        TreeUnavailableError leaves the view as it was: the caller reads the same nodes again.
+        """
+        dirty = set(dirty)
+        for folder in (self._paths.brokers, self._paths.foreigners):
+            if folder in dirty:
+                dirty.remove(folder)
+                dirty |= await self._list(folder)
+        paths = sorted(dirty)
+        for start in range(0, len(paths), READS_AT_ONCE):
+            await self._read(paths[start : start + READS_AT_ONCE])
+        return self._rebuild()
+
+    async def _list(self, folder: str) -> set[str]:
+        """Return the nodes of a folder that are new or gone."""
+        try:
+            names = await self._tree.children(folder, watch=True)
+        except NoNodeError:
+            names = ()
+        now = {f"{folder}/{name}" for name in names}
+        shelved = (*self._brokers.good, *self._foreign.good, *self._refused)
+        return now ^ {path for path in shelved if path.startswith(f"{folder}/")}
+
+    async def _read(self, paths: list[str]) -> None:
+        nodes = await asyncio.gather(*(self._tree.get(path, watch=True) for path in paths))
+        for path, node in zip(paths, nodes, strict=True):
+            self._take(path, node)
+
+    def _take(self, path: str, node: Node | None) -> None:
+        self._refused.pop(path, None)
+        try:
+            self._taker(path)(path, node)
+        except znodes.GarbageError as error:
+            self._refused[path] = error.reason
+            logger.warning("registry_node_refused path=%s reason=%s", path, error.reason)
+
+    def _taker(self, path: str) -> Callable[[str, Node | None], None]:
+        fixed: dict[str, Callable[[str, Node | None], None]] = {
+            self._paths.identity: self._identity.take,
+            self._paths.kv: self._kv.take,
+            self._paths.wiped: self._wiped.take,
+            self._paths.brokers: self._brokers.take,
+            self._paths.foreigners: self._foreign.take,
+        }
+        folder = path.rpartition("/")[0]
+        return fixed.get(path) or fixed.get(folder, self._topics.take)
+
+    def _rebuild(self) -> bool:
+        brokers = sorted(self._brokers.good.values(), key=_broker_order)
+        identities = list(self._identity.good.values())
+        kv = self._kv.good.get(self._paths.kv, {})
+        before = self._view
+        now = replace(
+            before,
+            cluster_id=identities[0].cluster_id if identities else "",
+            brokers=tuple(brokers),
+            topics=self._merged_topics(before.topics),
+            kv=MappingProxyType(kv),
+            wiped=self._wiped.good.get(self._paths.wiped, frozenset()),
+            foreign=_newest(self._foreign.good),
+            refused=MappingProxyType(dict(self._refused)),
+        )
+        if now == before:
+            return False
+        self._view = replace(now, version=before.version + 1)
+        return True
+
+    def _merged_topics(self, before: Mapping[str, TopicPlacement]) -> Mapping[str, TopicPlacement]:
+        merged: dict[str, TopicPlacement] = {}
+        for bucket in self._topics.good.values():
+            merged.update(bucket)
+        return before if merged == before else MappingProxyType(merged)
+
+
+def _broker_order(broker: BrokerRecord) -> tuple[int, int]:
+    return (broker.shard, broker.replica)
+
+
+def _newest(nodes: Mapping[str, ForeignBroker]) -> tuple[ForeignBroker, ...]:
+    """One entry a broker: it registers with every name service, each keeps a node of its own."""
+    by_key: dict[tuple[str, str, int], ForeignBroker] = {}
+    for path in sorted(nodes):
+        broker = nodes[path]
+        known = by_key.get(broker.key)
+        if known is None or _data_version(broker) > _data_version(known):
+            by_key[broker.key] = broker
+    return tuple(by_key[key] for key in sorted(by_key))
+
+
+def _data_version(broker: ForeignBroker) -> tuple[float, float, float]:
+    """RocketMQ's DataVersion, comparable: state version, time, counter."""
+    members = ("stateVersion", "timestamp", "counter")
+    values = [broker.data_version.get(member) for member in members]
+    first, second, third = (v if isinstance(v, int | float) else 0 for v in values)
+    return (first, second, third)

@@ -1,0 +1,201 @@
+"""Our broker's nodes in MetaQ's public tree, kept as the plan in `metaq_tree` wants them.
+
+What the session has written is remembered per topic, so that one new topic among ten thousand
+costs three nodes. Writes are optimistic transactions; when one is refused, because a client made
+a parent first or a former life left nodes behind, the nodes concerned are looked at and put right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from imago_broker.cluster import edits, metaq_tree
+from imago_broker.cluster.tree import (
+    OPERATIONS_MAX,
+    Create,
+    Delete,
+    NodeError,
+    NotEmptyError,
+    TreeUnavailableError,
+)
+from imago_broker.model.cluster import Role
+from imago_broker.ports import CoordinatorConflictError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from imago_broker.cluster.membership import Registration
+    from imago_broker.cluster.metaq_tree import MetaqPaths
+    from imago_broker.cluster.tree import NodeTree, Operation
+    from imago_broker.model.cluster import BrokerRecord, TopicPlacement
+
+TOPICS_AT_ONCE = 256
+REPAIRS_MAX = 20
+POLL_SECONDS = 0.2
+
+
+class Publication:
+    """Writes and remembers the nodes of one broker id in MetaQ's tree."""
+
+    def __init__(self, paths: MetaqPaths, tree: NodeTree, *, checksum: int) -> None:
+        self._paths = paths
+        self._tree = tree
+        self._checksum = checksum
+        self._broker_nodes: dict[str, bytes] = {}
+        self._topic_nodes: dict[str, dict[str, bytes]] = {}
+        self._parents: set[str] = set()
+        self._ready = False
+
+    def forget(self) -> None:
+        """A new session: nothing of ours stands any more."""
+        self._broker_nodes.clear()
+        self._topic_nodes.clear()
+        self._parents.clear()
+        self._ready = False
+
+    async def announce(self, registration: Registration, *, wait_seconds: float) -> None:
+        """Write the broker's own nodes: its address first, so that topics can be followed."""
+        record = registration.record
+        await self._prepare()
+        wanted = metaq_tree.broker_nodes(self._paths, record, self._checksum)
+        if wanted == self._broker_nodes:
+            return
+        if self._paths.master in wanted:
+            await self._claim_master(registration, wait_seconds)
+            await edits.change(self._tree, self._paths.broker, lambda _: record.metaq_url.encode())
+        for path in self._broker_nodes.keys() - wanted.keys():
+            await edits.drop(self._tree, path)
+        for path, data in wanted.items():
+            await edits.claim(self._tree, path, data)
+        self._broker_nodes = wanted
+
+    async def offer(
+        self, record: BrokerRecord, topics: Mapping[str, TopicPlacement], names: Sequence[str]
+    ) -> None:
+        """Make the nodes of these topics what the placement says; no placement: none."""
+        for start in range(0, len(names), TOPICS_AT_ONCE):
+            part = names[start : start + TOPICS_AT_ONCE]
+            wanted = {
+                name: metaq_tree.topic_nodes(
+                    self._paths, record, [topics[name]] if name in topics else []
+                )
+                for name in part
+            }
+            await self._write(wanted)
+
+    async def withdraw(self, record: BrokerRecord) -> None:
+        """Delete all nodes of the broker, the address first: clients go before topics vanish."""
+        await self.retire(record)
+        names = list(self._topic_nodes)
+        for start in range(0, len(names), TOPICS_AT_ONCE):
+            await self._write({name: {} for name in names[start : start + TOPICS_AT_ONCE]})
+
+    async def retire(self, record: BrokerRecord) -> None:
+        """Delete the broker's address, and what clients before 1.4.0 read instead of it."""
+        for path in list(self._broker_nodes):
+            await edits.drop(self._tree, path)
+        self._broker_nodes.clear()
+        if record.role is Role.MASTER:
+            await self._clear_legacy(record)
+
+    async def _prepare(self) -> None:
+        if self._ready:
+            return
+        await edits.ensure(self._tree, self._paths.skeleton())
+        for branch in metaq_tree.TOPIC_BRANCHES:
+            folder = self._paths.branch(branch)
+            self._parents |= {f"{folder}/{name}" for name in await self._tree.children(folder)}
+        self._ready = True
+
+    async def _claim_master(self, registration: Registration, wait_seconds: float) -> None:
+        """Wait while somebody who is none of our shard holds the broker id."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        while True:
+            node = await self._tree.get(self._paths.master)
+            if node is None or node.owner == self._tree.session_id:
+                return
+            holder = node.data.decode("utf-8", "replace")
+            if holder in registration.shard_urls:
+                return
+            if loop.time() >= deadline:
+                raise CoordinatorConflictError(
+                    f"MetaQ broker id {self._paths.broker_id} is held by {holder:.200}: "
+                    "choose another metaq.broker_id_base"
+                )
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _clear_legacy(self, record: BrokerRecord) -> None:
+        node = await self._tree.get(self._paths.broker)
+        if node is None or node.data != record.metaq_url.encode():
+            return
+        try:
+            await self._tree.commit([Delete(self._paths.broker, node.version)])
+        except NotEmptyError:
+            # Slaves are left: old clients read an empty address as "no master".
+            await edits.change(self._tree, self._paths.broker, lambda _: b"")
+        self._ready = False
+
+    async def _write(self, wanted: Mapping[str, dict[str, bytes]]) -> None:
+        steps: list[tuple[Operation, ...]] = []
+        for name, nodes in wanted.items():
+            topic_steps = list(metaq_tree.changes(self._topic_nodes.get(name, {}), nodes))
+            if topic_steps:
+                steps.append((*self._new_parents(nodes), *(op for s in topic_steps for op in s)))
+        await asyncio.gather(
+            *(self._commit(batch) for batch in metaq_tree.batches(steps, OPERATIONS_MAX))
+        )
+        for name, nodes in wanted.items():
+            if nodes:
+                self._topic_nodes[name] = nodes
+            else:
+                self._topic_nodes.pop(name, None)
+
+    def _new_parents(self, nodes: Iterable[str]) -> list[Operation]:
+        parents = [metaq_tree.parent_of(path) for path in nodes]
+        return [Create(parent) for parent in parents if parent not in self._parents]
+
+    async def _commit(self, batch: list[Operation]) -> None:
+        try:
+            await self._tree.commit(batch)
+        except NodeError:
+            await self._repair(batch)
+        self._parents |= {op.path for op in batch if isinstance(op, Create) and not op.ephemeral}
+
+    async def _repair(self, batch: Sequence[Operation]) -> None:
+        """Bring the nodes of a refused transaction, as they are now, to what it wanted."""
+        wanted: dict[str, bytes | None] = {}
+        for op in batch:
+            if isinstance(op, Create) and op.ephemeral:
+                wanted[op.path] = op.data
+            elif isinstance(op, Delete):
+                wanted[op.path] = None
+        for _ in range(REPAIRS_MAX):
+            try:
+                await self._put_right(wanted)
+            except NodeError:
+                continue
+            return
+        raise TreeUnavailableError(f"MetaQ's tree changed {REPAIRS_MAX} times while we wrote")
+
+    async def _put_right(self, wanted: Mapping[str, bytes | None]) -> None:
+        created = [path for path, data in wanted.items() if data is not None]
+        parents = list(dict.fromkeys(metaq_tree.parent_of(path) for path in created))
+        await edits.ensure(self._tree, [(path, b"") for path in parents])
+        nodes = await asyncio.gather(*(self._tree.get(path) for path in wanted))
+        steps: list[tuple[Operation, ...]] = []
+        for (path, data), node in zip(wanted.items(), nodes, strict=True):
+            ours = node is not None and node.owner == self._tree.session_id
+            if data is None and ours:
+                steps.append((Delete(path),))
+            elif data is not None and not (ours and node and node.data == data):
+                steps.append(_replacing(path, data, node is not None))
+        for operations in metaq_tree.batches(steps, OPERATIONS_MAX):
+            await self._tree.commit(operations)
+
+
+def _replacing(path: str, data: bytes, exists: bool) -> tuple[Operation, ...]:
+    """Delete and create, never set: clients see changes of children only."""
+    create = Create(path, data, ephemeral=True)
+    return (Delete(path), create) if exists else (create,)

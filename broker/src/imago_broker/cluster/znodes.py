@@ -1,0 +1,365 @@
+"""Paths and payloads of the registry `/imago/<cluster>`, to values and back.
+
+```
+/imago/<cluster>/id                       {"format":1,"id":…,"metaqRoot":"/meta","brokerIdBase":0}
+                /shards/<k>               {"next":1,"members":{"<uuid>":{"replica":0,"metaq":…}}}
+                /brokers/<k>-<replica>    one live broker; ephemeral, its czxid is the incarnation
+                /topics/<00…63>           {"<topic>":{"shards":{"<k>":[write,read,perm]},…},…}
+                /namesrv/kv               {"<namespace>":{"<key>":"<value>"}}
+                /namesrv/wiped            ["<brokerName>",…]
+                /namesrv/foreign/<hash>   one foreign broker; ephemeral, deflated
+```
+
+Topics share 64 nodes by a hash of their name: a cluster of ten thousand topics is read, watched
+and written in 64 steps, and one node stays far below ZooKeeper's limit of 1 MiB.
+
+What another process wrote is untrusted input: decoders raise `GarbageError` with the path and the
+reason, and never anything else. Members that this version does not know are ignored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import orjson
+
+from imago_broker.cluster.tree import NODE_BYTES_MAX
+from imago_broker.model.cluster import (
+    REPLICA_MAX,
+    BrokerRecord,
+    ForeignBroker,
+    Role,
+    ShardQueues,
+    TopicPlacement,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+BUCKETS = 64
+FORMAT = 1
+FOREIGN_BYTES_MAX = 16 << 20
+"""Of a foreign broker's table once it is inflated."""
+
+T = TypeVar("T")
+
+
+class GarbageError(ValueError):
+    """A node holds what cannot be understood."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path, self.reason = path, reason
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a cluster is from its first start on."""
+
+    cluster_id: str
+    metaq_root: str
+    broker_id_base: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A data folder that belongs, or once belonged, to a shard."""
+
+    replica: int
+    metaq_url: str
+    """Where it was reachable last: whoever holds this address in MetaQ's tree is one of us."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRecord:
+    """Members of a shard by uuid. Replica numbers are handed out once."""
+
+    replica_next: int
+    members: Mapping[str, Member]
+
+    def with_member(self, uuid: str, metaq_url: str) -> ShardRecord:
+        """The record after this data folder has shown up, perhaps for the first time."""
+        known = self.members.get(uuid)
+        replica = known.replica if known else self.replica_next
+        if replica > REPLICA_MAX:
+            raise ValueError(f"the shard has had {replica} data folders, that is the limit")
+        members = {**self.members, uuid: Member(replica, metaq_url)}
+        return ShardRecord(self.replica_next + (known is None), members)
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where things stand below the root of one cluster."""
+
+    cluster: str
+
+    @property
+    def root(self) -> str:
+        return f"/imago/{self.cluster}"
+
+    @property
+    def identity(self) -> str:
+        return f"{self.root}/id"
+
+    @property
+    def brokers(self) -> str:
+        return f"{self.root}/brokers"
+
+    @property
+    def kv(self) -> str:
+        return f"{self.root}/namesrv/kv"
+
+    @property
+    def wiped(self) -> str:
+        return f"{self.root}/namesrv/wiped"
+
+    @property
+    def foreigners(self) -> str:
+        return f"{self.root}/namesrv/foreign"
+
+    def shard(self, shard: int) -> str:
+        return f"{self.root}/shards/{shard}"
+
+    def broker(self, shard: int, replica: int) -> str:
+        return f"{self.brokers}/{shard}-{replica}"
+
+    def bucket(self, topic: str) -> str:
+        return self.buckets()[zlib.crc32(topic.encode()) % BUCKETS]
+
+    def buckets(self) -> list[str]:
+        return [f"{self.root}/topics/{number:02d}" for number in range(BUCKETS)]
+
+    def foreign(self, key: tuple[str, str, int], holder: str) -> str:
+        # The names come from a peer and may hold anything, a slash too.
+        text = "\0".join((*map(str, key), holder))
+        return f"{self.foreigners}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+    def skeleton(self) -> list[tuple[str, bytes]]:
+        """The persistent nodes that must exist, parents first."""
+        folders = ["/imago", self.root, f"{self.root}/shards", self.brokers]
+        folders += [f"{self.root}/topics", f"{self.root}/namesrv", self.foreigners]
+        nodes = [(path, b"") for path in folders]
+        nodes += [(path, b"{}") for path in self.buckets()]
+        return [*nodes, (self.kv, b"{}"), (self.wiped, b"[]")]
+
+
+def encode_identity(identity: Identity) -> bytes:
+    return orjson.dumps(
+        {
+            "format": FORMAT,
+            "id": identity.cluster_id,
+            "metaqRoot": identity.metaq_root,
+            "brokerIdBase": identity.broker_id_base,
+        }
+    )
+
+
+def decode_identity(path: str, data: bytes) -> Identity:
+    def read(value: dict[str, Any]) -> Identity:
+        if value["format"] != FORMAT:
+            raise ValueError(f"format {value['format']!r:.20}, this version knows {FORMAT}")
+        return Identity(
+            _of(str, value["id"]), _of(str, value["metaqRoot"]), _of(int, value["brokerIdBase"])
+        )
+
+    return _decode(path, data, dict, read)
+
+
+def encode_shard(record: ShardRecord) -> bytes:
+    members = {
+        uuid: {"replica": member.replica, "metaq": member.metaq_url}
+        for uuid, member in record.members.items()
+    }
+    return orjson.dumps({"next": record.replica_next, "members": members})
+
+
+def decode_shard(path: str, data: bytes) -> ShardRecord:
+    def read(value: dict[str, Any]) -> ShardRecord:
+        members = {
+            uuid: Member(_of(int, member["replica"]), _of(str, member["metaq"]))
+            for uuid, member in value["members"].items()
+        }
+        replica_next = _of(int, value["next"])
+        if any(not 0 <= member.replica < replica_next for member in members.values()):
+            raise ValueError("a replica number that was not handed out")
+        return ShardRecord(replica_next, members)
+
+    return _decode(path, data, dict, read)
+
+
+def encode_broker(record: BrokerRecord) -> bytes:
+    return orjson.dumps(
+        {
+            "uuid": record.uuid,
+            "host": record.host,
+            "metaq": record.metaq,
+            "rocketmq": record.rocketmq,
+            "fast": record.fast,
+            "replication": record.replication,
+            "admin": record.admin,
+            "brokerName": record.broker_name,
+            "role": record.role,
+        }
+    )
+
+
+def decode_broker(path: str, data: bytes, incarnation: int) -> BrokerRecord:
+    def read(value: dict[str, Any]) -> BrokerRecord:
+        shard, replica = path.rsplit("/", 1)[1].split("-")
+        return BrokerRecord(
+            shard=_number(shard),
+            replica=_number(replica),
+            incarnation=incarnation,
+            uuid=value["uuid"],
+            host=value["host"],
+            metaq=value["metaq"],
+            rocketmq=value["rocketmq"],
+            fast=value["fast"],
+            replication=value["replication"],
+            admin=value["admin"],
+            broker_name=value["brokerName"],
+            role=Role(value["role"]),
+        )
+
+    return _decode(path, data, dict, read)
+
+
+def encode_topics(topics: Mapping[str, TopicPlacement]) -> bytes:
+    data = orjson.dumps({name: _topic_json(topic) for name, topic in topics.items()})
+    if len(data) > NODE_BYTES_MAX:
+        raise ValueError(f"{len(data)} bytes of topics in one node, at most {NODE_BYTES_MAX}")
+    return data
+
+
+def decode_topics(path: str, data: bytes) -> dict[str, TopicPlacement]:
+    def read(value: dict[str, Any]) -> dict[str, TopicPlacement]:
+        return {name: _topic(name, topic) for name, topic in value.items()}
+
+    return _decode(path, data, dict, read)
+
+
+def encode_kv(kv: Mapping[str, Mapping[str, str]]) -> bytes:
+    return _sized({namespace: dict(entries) for namespace, entries in kv.items()})
+
+
+def decode_kv(path: str, data: bytes) -> dict[str, dict[str, str]]:
+    def read(value: dict[str, Any]) -> dict[str, dict[str, str]]:
+        return {namespace: _texts(entries) for namespace, entries in value.items()}
+
+    return _decode(path, data, dict, read)
+
+
+def encode_wiped(names: frozenset[str]) -> bytes:
+    return _sized(sorted(names))
+
+
+def decode_wiped(path: str, data: bytes) -> frozenset[str]:
+    return _decode(path, data, list, lambda names: frozenset(_of(str, name) for name in names))
+
+
+def encode_foreign(broker: ForeignBroker) -> bytes:
+    plain = orjson.dumps(
+        {
+            "cluster": broker.cluster,
+            "brokerName": broker.broker_name,
+            "brokerId": broker.broker_id,
+            "address": broker.address,
+            "haAddress": broker.ha_address,
+            "zone": broker.zone,
+            "dataVersion": dict(broker.data_version),
+            "topics": {name: dict(topic) for name, topic in broker.topics.items()},
+            "filterServers": broker.filter_servers,
+            "actingMaster": broker.acting_master,
+        }
+    )
+    data = zlib.compress(plain)
+    if len(data) > NODE_BYTES_MAX or len(plain) > FOREIGN_BYTES_MAX:
+        raise ValueError(f"{len(plain)} bytes of foreign broker, {len(data)} deflated: too many")
+    return data
+
+
+def decode_foreign(path: str, data: bytes) -> ForeignBroker:
+    def read(value: dict[str, Any]) -> ForeignBroker:
+        return ForeignBroker(
+            cluster=value["cluster"],
+            broker_name=value["brokerName"],
+            broker_id=value["brokerId"],
+            address=value["address"],
+            ha_address=_of(str, value["haAddress"]),
+            zone=_of(str, value["zone"]),
+            data_version=_of(dict, value["dataVersion"]),
+            topics={name: _of(dict, topic) for name, topic in value["topics"].items()},
+            filter_servers=tuple(_of(str, server) for server in value["filterServers"]),
+            acting_master=_of(bool, value["actingMaster"]),
+        )
+
+    return _decode(path, _inflated(path, data), dict, read)
+
+
+def _topic_json(topic: TopicPlacement) -> dict[str, object]:
+    return {
+        "shards": {str(shard): list(queues) for shard, queues in sorted(topic.shards.items())},
+        "sysFlag": topic.sys_flag,
+        "order": topic.order,
+        "dual": topic.dual,
+        "attributes": dict(topic.attributes),
+    }
+
+
+def _topic(name: str, value: dict[str, Any]) -> TopicPlacement:
+    shards = {_number(shard): ShardQueues(*queues) for shard, queues in value["shards"].items()}
+    return TopicPlacement(
+        name=name,
+        shards=shards,
+        sys_flag=_of(int, value["sysFlag"]),
+        order=_of(bool, value["order"]),
+        dual=_of(bool, value["dual"]),
+        attributes=_texts(value["attributes"]),
+    )
+
+
+def _decode(path: str, data: bytes, kind: type, read: Callable[[Any], T]) -> T:
+    try:
+        return read(_of(kind, orjson.loads(data)))
+    except KeyError as error:
+        raise GarbageError(path, f"member {error.args[0]!r} is missing") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise GarbageError(path, str(error)[:200]) from error
+
+
+def _inflated(path: str, data: bytes) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        plain = inflater.decompress(data, FOREIGN_BYTES_MAX)
+    except zlib.error as error:
+        raise GarbageError(path, str(error)) from error
+    if not inflater.eof:
+        raise GarbageError(path, "cut off, or more than is allowed")
+    return plain
+
+
+def _sized(value: object) -> bytes:
+    data = orjson.dumps(value)
+    if len(data) > NODE_BYTES_MAX:
+        raise ValueError(f"{len(data)} bytes, a node holds at most {NODE_BYTES_MAX}")
+    return data
+
+
+def _of(kind: type[T], value: Any) -> T:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r:.40} where {kind.__name__} belongs")
+    return value
+
+
+def _texts(value: Any) -> dict[str, str]:
+    return {key: _of(str, text) for key, text in _of(dict, value).items()}
+
+
+def _number(text: str) -> int:
+    # int() would take "+1", "1_0" and Arabic digits, and two names must not mean one shard.
+    if not (text.isascii() and text.isdigit()) or str(int(text)) != text:
+        raise ValueError(f"{text!r:.40} is no number")
+    return int(text)
