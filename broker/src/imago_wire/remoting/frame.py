@@ -9,13 +9,17 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from imago_wire.errors import LimitExceededError, ProtocolError
-from imago_wire.remoting.header import decode_header, encode_header
+from imago_wire.remoting.header import HEADER_SIZE_MAX, decode_header, encode_header
 
 if TYPE_CHECKING:
     from imago_wire.remoting.command import RemotingCommand
 
 FRAME_BYTES_MAX: Final = 16 << 20
 """RocketMQ's own limit for a whole frame, its length word included."""
+
+HEADER_BYTES_MAX: Final = 1 << 20
+"""What a broker takes as the header of a request: far more than any client sends. A client may
+have to read longer ones: the answer to a batch names every message."""
 
 _LENGTH_SIZE: Final = 4
 _PREFIX: Final = struct.Struct(">II")
@@ -35,8 +39,14 @@ class FrameDecoder:
     After a ProtocolError the stream is lost: close the connection.
     """
 
-    def __init__(self, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        header_bytes_max: int = HEADER_SIZE_MAX,
+    ) -> None:
         self._frame_bytes_max = frame_bytes_max
+        self._header_bytes_max = header_bytes_max
         self._buffer = bytearray()
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
@@ -54,7 +64,7 @@ class FrameDecoder:
         end = _LENGTH_SIZE + check_frame_size(buffer, 0, self._frame_bytes_max)
         if len(buffer) < _PREFIX.size:
             return None
-        header_end = check_header_size(buffer, 0)
+        header_end = check_header_size(buffer, 0, self._header_bytes_max)
         if len(buffer) < end:
             return None
         serialize = buffer[_LENGTH_SIZE]
@@ -73,12 +83,14 @@ def check_frame_size(buffer: bytes | bytearray, at: int, frame_bytes_max: int) -
     return size
 
 
-def check_header_size(buffer: bytes | bytearray, at: int) -> int:
+def check_header_size(buffer: bytes | bytearray, at: int, header_bytes_max: int) -> int:
     """Return where the header of the frame at `at` ends, once eight bytes are there."""
     size, word = _PREFIX.unpack_from(buffer, at)
     header_size: int = word & 0xFFFFFF
     if header_size > size - _LENGTH_SIZE:
         raise ProtocolError(f"header of {header_size} bytes in a frame of {size}")
+    if header_size > header_bytes_max:
+        raise LimitExceededError("header", size=header_size, size_max=header_bytes_max)
     if word >> 24 > 1:
         raise ProtocolError(f"unknown header form {word >> 24}")
     return at + _PREFIX.size + header_size

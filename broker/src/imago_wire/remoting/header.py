@@ -78,13 +78,13 @@ def _decode_json(header: bytes, body: bytes) -> RemotingCommand:
     fields = fastjson.parse(header)
     if not isinstance(fields, dict):
         raise ProtocolError("the header is not a JSON object")
-    remark = fields.get("remark")
+    remark, language = fields.get("remark"), fields.get("language")
     return RemotingCommand(
         code=_json_int(fields, "code"),
         flag=_json_int(fields, "flag"),
         opaque=_json_int(fields, "opaque"),
         version=_json_int(fields, "version"),
-        language=language_of(fields.get("language")),
+        language=language_of(language),
         remark=None if remark is None else _json_text(remark),
         ext=_json_ext(fields.get("extFields")),
         body=body,

@@ -1,0 +1,192 @@
+"""The hot part of the remoting protocol: a read buffer into requests, a send's answer into bytes.
+
+This is the plain Python reference; `_remoting_c` is its compiled twin, with the same results on
+every input. `imago_wire.hot` chooses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from imago_wire.errors import ProtocolError
+from imago_wire.remoting.codes import SEND_CODES, RequestCode
+from imago_wire.remoting.fields import HeaderFieldError
+from imago_wire.remoting.frame import HEADER_BYTES_MAX, check_frame_size, check_header_size
+from imago_wire.remoting.header import decode_raw_header
+from imago_wire.remoting.headers_send import read_send_header
+from imago_wire.remoting.peer import OWN_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imago_wire.remoting.command import RemotingCommand
+
+    # (SEND, opaque, code, oneway, topic, queue_id, sys_flag, born_ms, flag, properties,
+    #  reconsume_times, batch, body, version, raw_header)
+    SendItem = tuple[
+        int, int, int, bool, str, int, int, int, int, bytes, int, bool, bytes, int, bytes
+    ]
+    # Of FRAME the command, of BAD the reason.
+    OtherItem = tuple[int, RemotingCommand | str]
+    Item = SendItem | OtherItem
+
+SEND: Final = 1
+FRAME: Final = 0
+BAD: Final = -1
+
+_LENGTH_SIZE: Final = 4
+_PREFIX_SIZE: Final = 8
+_JSON_ANSWER: Final = (
+    b'{"code":%d,"extFields":{"MSG_REGION":"DefaultRegion","TRACE_ON":"true","msgId":"%b",'
+    b'"queueId":"%d","queueOffset":"%d"%b},"flag":1,"language":"JAVA","opaque":%d,'
+    b'"serializeTypeCurrentRPC":"JSON","version":%d}'
+)
+_BINARY_ANSWER: Final = b"\0\x0aMSG_REGION\0\0\0\x0dDefaultRegion\0\x08TRACE_ON\0\0\0\x04true"
+
+
+def scan_frames(data: bytes | bytearray, frame_bytes_max: int) -> tuple[list[Item], int]:
+    """Return what the whole frames in the buffer are, and how many bytes they took.
+
+    A send request (codes 10, 310 and 320) whose header has all it needs comes as a SEND tuple,
+    every other frame as (FRAME, command); a send among these lacks something or has it wrong, and
+    `read_send_header` says what. `properties` is the property string; `raw_header` is the header
+    with its header word, for `decode_raw_header`, where more of it is needed. (BAD, reason) is
+    always the last: the stream is lost there. It comes as soon as the sizes can be read, so that
+    nobody buffers for a frame that will be refused.
+    """
+    items: list[Item] = []
+    at, size = 0, len(data)
+    while size - at >= _LENGTH_SIZE:
+        try:
+            end = at + _LENGTH_SIZE + check_frame_size(data, at, frame_bytes_max)
+            if size - at < _PREFIX_SIZE:
+                break
+            header_end = check_header_size(data, at, HEADER_BYTES_MAX)
+            if end > size:
+                break
+            raw_header = bytes(data[at + _LENGTH_SIZE : header_end])
+            items.append(scan_frame(raw_header, bytes(data[header_end:end])))
+        except ProtocolError as error:
+            items.append((BAD, str(error)))
+            break
+        at = end
+    return items, at
+
+
+def scan_frame(raw_header: bytes, body: bytes) -> Item:
+    """Return one whole frame as scan_frames() gives it. ProtocolError: the header is unreadable."""
+    command = decode_raw_header(raw_header, body)
+    if command.code not in SEND_CODES or command.is_response:
+        return (FRAME, command)
+    try:
+        header = read_send_header(command.ext)
+    except HeaderFieldError:
+        return (FRAME, command)
+    return (
+        SEND,
+        command.opaque,
+        command.code,
+        command.is_oneway,
+        header.topic,
+        header.queue_id,
+        header.sys_flag,
+        header.born_timestamp,
+        header.flag,
+        header.properties.encode(),
+        header.reconsume_times,
+        header.batch or command.code == RequestCode.SEND_BATCH_MESSAGE,
+        body,
+        command.version,
+        raw_header,
+    )
+
+
+def encode_send_response(
+    opaque: int,
+    msg_id: bytes,
+    queue_id: int,
+    queue_offset: int,
+    transaction_id: bytes = b"",
+    code: int = 0,
+    serialize: int = 0,
+    version: int = OWN_VERSION,
+) -> bytes:
+    """Return the whole frame that answers a stored send.
+
+    `msg_id` is what join_message_ids() gives; `transaction_id`, the message's unique key, is left
+    out when empty; `serialize` is the form of the request's header.
+    """
+    if serialize:
+        header = _binary_answer(
+            opaque, msg_id, queue_id, queue_offset, transaction_id, code, version
+        )
+    else:
+        transaction = b"" if not transaction_id else b',"transactionId":' + _quoted(transaction_id)
+        header = _JSON_ANSWER % (
+            code, msg_id, queue_id, queue_offset, transaction, opaque, version,
+        )  # fmt: skip
+    word = (1 << 24 if serialize else 0) | len(header)
+    return b"%b%b%b" % (
+        (len(header) + _LENGTH_SIZE).to_bytes(4, "big"),
+        word.to_bytes(4, "big"),
+        header,
+    )
+
+
+def _quoted(text: bytes) -> bytes:
+    return orjson.dumps(text.decode(errors="replace"))
+
+
+def _binary_answer(
+    opaque: int,
+    msg_id: bytes,
+    queue_id: int,
+    queue_offset: int,
+    transaction_id: bytes,
+    code: int,
+    version: int,
+) -> bytes:
+    ext = [_BINARY_ANSWER, _entry(b"msgId", msg_id), _entry(b"queueId", b"%d" % queue_id)]
+    ext.append(_entry(b"queueOffset", b"%d" % queue_offset))
+    if transaction_id:
+        ext.append(_entry(b"transactionId", transaction_id))
+    entries = b"".join(ext)
+    return b"".join(
+        (
+            code.to_bytes(2, "big"),
+            b"\0",
+            version.to_bytes(2, "big"),
+            opaque.to_bytes(4, "big", signed=True),
+            b"\0\0\0\x01\0\0\0\0",
+            len(entries).to_bytes(4, "big"),
+            entries,
+        )
+    )
+
+
+def _entry(name: bytes, value: bytes) -> bytes:
+    return b"%b%b%b%b" % (len(name).to_bytes(2, "big"), name, len(value).to_bytes(4, "big"), value)
+
+
+def join_message_ids(store_host: bytes, physical_offsets: Sequence[int]) -> bytes:
+    """Return the offset message ids of stored messages, joined with commas.
+
+    `store_host` is address (4 or 16 bytes) and port (4).
+    """
+    host = store_host.hex().upper().encode()
+    return b",".join([b"%b%016X" % (host, offset) for offset in physical_offsets])
+
+
+def find_each(properties: bytes, names: Sequence[bytes]) -> list[bytes | None]:
+    """Return the value of each named property, or None, in one pass over the property string.
+
+    The same as `imago_wire.properties.find` for each name.
+    """
+    values: dict[bytes, bytes] = {}
+    for part in properties.split(b"\x02"):
+        name, separator, value = part.partition(b"\x01")
+        if separator:
+            values[name] = value
+    return [values.get(name) for name in names]
