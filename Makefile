@@ -68,24 +68,24 @@ interop: setup-dev system ## the original Java clients only (INTEROP_TARGET=imag
 	@$(PYTEST) -m interop --timeout 300 tests/interop
 
 chaos: setup-dev ## kill brokers under load: make chaos MINUTES=10
-	@$(PY) -m imago_testing.chaos --minutes $(or $(MINUTES),5)
+	@PYTHONPATH=tests/support:. $(PY) -m imago_testing.chaos --minutes $(or $(MINUTES),5)
 
 simulate: ## seeded simulation of the cluster
 	@echo "the cluster simulation comes with replication; there is nothing to simulate yet"; exit 2
 
 fuzz: setup-dev ## fuzz every decoder: make fuzz SECONDS=60
-	@$(PY) -m tests.fuzz.driver --seconds $(or $(SECONDS),60)
+	@PYTHONPATH=tests/support:. $(PY) -m tests.fuzz.driver --seconds $(or $(SECONDS),60)
 
 # ---- measurements ----------------------------------------------------------------------------
 .PHONY: bench bench-gate bench-peers bench-spark
 bench: setup-dev ## workloads against a broker pinned to one core; table and bench/results/*.json
-	@$(PY) -m bench.run $(ARGS)
+	@PYTHONPATH=tests/support:. $(PY) -m bench.run $(ARGS)
 bench-gate: setup-dev system ## fail when the hot path needs 5 % more instructions than recorded
-	@$(PY) -m bench.gate $(ARGS)
+	@PYTHONPATH=tests/support:. $(PY) -m bench.gate $(ARGS)
 bench-peers: setup-dev system ## the same generator against the original MetaQ and RocketMQ
-	@$(PY) -m bench.peers $(ARGS)
+	@PYTHONPATH=tests/support:. $(PY) -m bench.peers $(ARGS)
 bench-spark: setup-dev ## rows per second of the Spark source
-	@$(PY) -m bench.spark $(ARGS)
+	@PYTHONPATH=tests/support:. $(PY) -m bench.spark $(ARGS)
 
 # ---- what comes later ------------------------------------------------------------------------
 .PHONY: images cluster-up cluster-down e2e docs clean lock
@@ -93,7 +93,7 @@ images cluster-up cluster-down e2e:
 	@echo "$@: not there yet; see the README of operator/, charts/ and e2e/"; exit 2
 
 docs: setup-dev ## plots from bench/results
-	@$(PY) -m bench.plots
+	@PYTHONPATH=tests/support:. $(PY) -m bench.plots
 
 lock: $(BIN)/uv ## renew requirements/*.txt from pyproject.toml
 	@bash requirements/lock.sh

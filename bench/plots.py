@@ -10,9 +10,9 @@ import matplotlib as mpl
 import orjson
 
 mpl.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402  (the backend is chosen before)
+from matplotlib import pyplot as plt
 
-from bench.harness import RESULTS  # noqa: E402
+from bench.harness import RESULTS
 
 PLOTS = Path(__file__).parents[1] / "docs/plots"
 OURS, FLOOR, ORIGINAL = "#2f6fed", "#b8c1cf", "#e08a3c"
