@@ -118,7 +118,7 @@ UnlockBatchRequestBody = LockBatchRequestBody
 class LockBatchResponseBody(Body):
     """The queues that the asking client holds now."""
 
-    lock_ok_mq_set: tuple[MessageQueue, ...] = wire("lockOKMQSet", ())
+    lock_ok_mq_set: tuple[MessageQueue, ...] = wire("lockOKMQSet", default=())
 
 
 @body

@@ -49,7 +49,7 @@ class HeaderFieldError(ProtocolError):
         self.name = name
 
 
-def wire(name: str, default: Any = MISSING) -> Any:
+def wire(name: str, *, default: Any = MISSING) -> Any:
     """Declare a field whose name on the wire is not its own name in camel case."""
     return field(default=default, metadata={"wire": name})
 

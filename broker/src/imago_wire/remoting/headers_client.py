@@ -14,8 +14,8 @@ class HeartbeatRequestHeader(RpcHeader):
 class HeartbeatResponseHeader(Header):
     """What a 5.x broker adds; 4.9 sends none of it."""
 
-    support_heart_beat_v2: bool | None = wire("IS_SUPPORT_HEART_BEAT_V2", None)
-    sub_change: bool | None = wire("IS_SUB_CHANGE", None)
+    support_heart_beat_v2: bool | None = wire("IS_SUPPORT_HEART_BEAT_V2", default=None)
+    sub_change: bool | None = wire("IS_SUB_CHANGE", default=None)
 
 
 @header

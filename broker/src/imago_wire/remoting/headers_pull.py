@@ -67,7 +67,7 @@ class QueryMessageRequestHeader(TopicHeader):
     max_num: Int
     begin_timestamp: Long
     end_timestamp: Long
-    unique_key: bool = wire("_UNIQUE_KEY_QUERY", False)
+    unique_key: bool = wire("_UNIQUE_KEY_QUERY", default=False)
 
 
 @header

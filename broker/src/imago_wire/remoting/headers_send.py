@@ -39,18 +39,18 @@ class SendMessageRequestHeaderV2(TopicHeader):
 
     producer_group: str = wire("a")
     topic: str = wire("b")
-    default_topic: str = wire("c", "TBW102")
-    default_topic_queue_nums: Int = wire("d", 4)
+    default_topic: str = wire("c", default="TBW102")
+    default_topic_queue_nums: Int = wire("d", default=4)
     queue_id: Int = wire("e")
     sys_flag: Int = wire("f")
     born_timestamp: Long = wire("g")
     flag: Int = wire("h")
-    properties: str = wire("i", "")
-    reconsume_times: Int = wire("j", 0)
-    unit_mode: bool = wire("k", False)
-    max_reconsume_times: Int | None = wire("l", None)
-    batch: bool = wire("m", False)
-    broker_name: str | None = wire("n", None)
+    properties: str = wire("i", default="")
+    reconsume_times: Int = wire("j", default=0)
+    unit_mode: bool = wire("k", default=False)
+    max_reconsume_times: Int | None = wire("l", default=None)
+    batch: bool = wire("m", default=False)
+    broker_name: str | None = wire("n", default=None)
 
 
 def read_send_header(
@@ -75,8 +75,8 @@ class SendMessageResponseHeader(Header):
     transaction_id: str | None = None
     batch_uniq_id: str | None = None
     recall_handle: str | None = None
-    msg_region: str = wire("MSG_REGION", "DefaultRegion")
-    trace_on: bool = wire("TRACE_ON", True)
+    msg_region: str = wire("MSG_REGION", default="DefaultRegion")
+    trace_on: bool = wire("TRACE_ON", default=True)
 
 
 @header
