@@ -1,1 +1,117 @@
-"""Clients of both protocols: asyncio, with a blocking face."""
+"""Clients of both protocols: asyncio here, plain blocking sockets in `imago_client.blocking`.
+
+    async with imago_client.Client("127.0.0.1:9876") as client:
+        sent = await client.producer().send(imago_client.Message("orders", b"…"))
+
+Importing this package opens nothing and loads only what is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from imago_client.admin import Admin
+    from imago_client.client import Client
+    from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig, StartFrom
+    from imago_client.core.administration import QueueBounds, ShardInfo
+    from imago_client.core.group_administration import (
+        GroupDescription,
+        GroupProgress,
+        Member,
+        ResetTo,
+    )
+    from imago_client.core.outgoing import batches
+    from imago_client.errors import (
+        AnswerError,
+        BrokerError,
+        ClientClosedError,
+        ClientError,
+        ConnectionLostError,
+        NoRouteError,
+        RequestTimeoutError,
+        SendFailedError,
+        TryAgainError,
+        UsageError,
+    )
+    from imago_client.messages import Message, MessageQueue, PullStatus, SendResult, SendStatus
+    from imago_client.producer import Producer
+    from imago_client.pull_consumer import PullConsumer
+    from imago_client.push_consumer import PushConsumer
+    from imago_client.queue_reader import RetryLater
+    from imago_client.received import Pulled, ReceivedMessage
+
+_HOMES = {
+    "admin": ("Admin",),
+    "client": ("Client",),
+    "config": ("ClientConfig", "ConsumerConfig", "ProducerConfig", "StartFrom"),
+    "core.administration": ("QueueBounds", "ShardInfo"),
+    "core.group_administration": ("GroupDescription", "GroupProgress", "Member", "ResetTo"),
+    "core.outgoing": ("batches",),
+    "errors": (
+        "AnswerError",
+        "BrokerError",
+        "ClientClosedError",
+        "ClientError",
+        "ConnectionLostError",
+        "NoRouteError",
+        "RequestTimeoutError",
+        "SendFailedError",
+        "TryAgainError",
+        "UsageError",
+    ),
+    "messages": ("Message", "MessageQueue", "PullStatus", "SendResult", "SendStatus"),
+    "producer": ("Producer",),
+    "pull_consumer": ("PullConsumer",),
+    "push_consumer": ("PushConsumer",),
+    "queue_reader": ("RetryLater",),
+    "received": ("Pulled", "ReceivedMessage"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Admin",
+    "AnswerError",
+    "BrokerError",
+    "Client",
+    "ClientClosedError",
+    "ClientConfig",
+    "ClientError",
+    "ConnectionLostError",
+    "ConsumerConfig",
+    "GroupDescription",
+    "GroupProgress",
+    "Member",
+    "Message",
+    "MessageQueue",
+    "NoRouteError",
+    "Producer",
+    "ProducerConfig",
+    "PullConsumer",
+    "PullStatus",
+    "Pulled",
+    "PushConsumer",
+    "QueueBounds",
+    "ReceivedMessage",
+    "RequestTimeoutError",
+    "ResetTo",
+    "RetryLater",
+    "SendFailedError",
+    "SendResult",
+    "SendStatus",
+    "ShardInfo",
+    "StartFrom",
+    "TryAgainError",
+    "UsageError",
+    "batches",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,91 @@
+"""The asyncio face of administration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_client.core import administration, group_administration
+from imago_client.core.administration import PERM_READ_WRITE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_client.core.administration import QueueBounds, ShardInfo
+    from imago_client.core.group_administration import GroupDescription, ResetTo
+    from imago_client.core.state import ClientState
+    from imago_client.driver import Driver
+    from imago_client.messages import MessageQueue
+    from imago_client.received import ReceivedMessage
+    from imago_wire.remoting.bodies_config import SubscriptionGroupConfig
+
+
+class Admin:
+    """Topics, groups, offsets and the cluster; `Client.admin`. A refusal raises BrokerError."""
+
+    def __init__(self, state: ClientState, driver: Driver) -> None:
+        self._state, self._driver = state, driver
+
+    async def shards(self) -> list[ShardInfo]:
+        """Return all shards with a live broker."""
+        return await self._driver.run(administration.shards(self._state))
+
+    async def topics(self) -> list[str]:
+        """Return the names of all topics, the system's own too."""
+        return await self._driver.run(administration.topics(self._state))
+
+    async def create_topic(
+        self,
+        topic: str,
+        *,
+        queues: int = 4,
+        perm: int = PERM_READ_WRITE,
+        attributes: Mapping[str, str] | None = None,
+    ) -> dict[str, str]:
+        """Create or change a topic with so many queues on each shard; return shard -> master."""
+        return await self._driver.run(
+            administration.create_topic(
+                self._state, topic, queues=queues, perm=perm, attributes=attributes or {}
+            )
+        )
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete a topic on every shard."""
+        await self._driver.run(administration.delete_topic(self._state, topic))
+
+    async def topic_bounds(self, topic: str) -> list[QueueBounds]:
+        """Return the offsets that each queue of a topic holds."""
+        return await self._driver.run(administration.topic_bounds(self._state, topic))
+
+    async def messages_by_key(
+        self, topic: str, key: str, *, count_max: int = 32, begin_ms: int = 0, end_ms: int = 1 << 62
+    ) -> list[ReceivedMessage]:
+        """Return messages by one of their keys or by their unique id; times in ms since 1970."""
+        return await self._driver.run(
+            administration.messages_by_key(
+                self._state, topic, key, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms
+            )
+        )
+
+    async def groups(self) -> dict[str, SubscriptionGroupConfig]:
+        """Return all consumer groups with their settings."""
+        return await self._driver.run(group_administration.groups(self._state))
+
+    async def create_group(self, config: SubscriptionGroupConfig) -> None:
+        """Create or change a consumer group on every shard."""
+        await self._driver.run(group_administration.create_group(self._state, config))
+
+    async def delete_group(self, group: str) -> None:
+        """Delete a consumer group with its offsets."""
+        await self._driver.run(group_administration.delete_group(self._state, group))
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        """Return a group's members, subscriptions and progress."""
+        return await self._driver.run(group_administration.describe_group(self._state, group))
+
+    async def reset_group(
+        self, group: str, topic: str, to: ResetTo | int
+    ) -> dict[MessageQueue, int]:
+        """Move a group to the beginning, the end or a time (ms); return the new offsets."""
+        return await self._driver.run(
+            group_administration.reset_group(self._state, group, topic, to)
+        )

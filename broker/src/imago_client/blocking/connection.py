@@ -1,0 +1,135 @@
+"""One blocking socket to one RocketMQ-protocol server."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from typing import TYPE_CHECKING, Final
+
+from imago_client.errors import ConnectionLostError, RequestTimeoutError
+from imago_wire.errors import ProtocolError
+from imago_wire.remoting.command import RemotingCommand, request
+from imago_wire.remoting.frame import check_frame_size, check_header_size, encode_frame
+from imago_wire.remoting.header import decode_header
+from imago_wire.remoting.peer import Language
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_client.config import ClientConfig
+    from imago_wire.remoting.fields import Header
+
+_PREFIX: Final = struct.Struct(">II")
+_OPAQUE_MAX: Final = (1 << 31) - 1
+_PEEK_AFTER_S: Final = 1.0
+"""A connection unused for so long is looked at before it is used again."""
+
+
+class BlockingConnection:
+    """Sends requests and receives answers in the caller's thread; not for two threads at once.
+
+    Requests may be sent ahead: an answer that arrives while another is awaited is kept for its
+    own `receive`.
+    """
+
+    def __init__(
+        self, address: str, config: ClientConfig, on_request: Callable[[RemotingCommand], None]
+    ) -> None:
+        self.address = address
+        self._config = config
+        self._on_request = on_request
+        self._opaque = 0
+        self._answers: dict[int, RemotingCommand] = {}
+        self._wanted: set[int] = set()
+        self.used_at = time.monotonic()
+        self._socket = self._connect()
+
+    def send(self, code: int, header: Header | None, body: bytes, *, oneway: bool = False) -> int:
+        """Write a request; return its number for `receive`."""
+        self._opaque = (self._opaque + 1) & _OPAQUE_MAX
+        command = request(code, header, body, opaque=self._opaque, oneway=oneway)
+        command.language = Language.PYTHON
+        self.used_at = time.monotonic()
+        self._socket.settimeout(self._config.request_timeout_s)
+        try:
+            self._socket.sendall(encode_frame(command))
+        except OSError as error:
+            raise self._lost(error) from error
+        if not oneway:
+            self._wanted.add(self._opaque)
+        return self._opaque
+
+    def receive(self, opaque: int, *, timeout_s: float) -> RemotingCommand:
+        """Return the answer to a request that was sent. RequestTimeoutError: give it up."""
+        deadline = time.monotonic() + timeout_s
+        while opaque not in self._answers:
+            command = self._read_frame(deadline, timeout_s)
+            if not command.is_response:
+                self._on_request(command)
+            elif command.opaque in self._wanted:  # else it came too late: drop it
+                self._answers[command.opaque] = command
+        self._wanted.discard(opaque)
+        self.used_at = time.monotonic()
+        return self._answers.pop(opaque)
+
+    def is_usable(self) -> bool:
+        """Return whether a request may be sent: open, not idle for too long, not left."""
+        idle_s = time.monotonic() - self.used_at
+        if self._socket.fileno() < 0 or idle_s > self._config.idle_s_max:
+            return False
+        return idle_s < _PEEK_AFTER_S or not self._was_left()
+
+    def close(self) -> None:
+        """Close the socket. Closing twice does no harm."""
+        self._socket.close()
+
+    def _was_left(self) -> bool:
+        try:
+            return self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def _connect(self) -> socket.socket:
+        host, _, port = self.address.rpartition(":")
+        try:
+            made = socket.create_connection(
+                (host.strip("[]"), int(port)), timeout=self._config.connect_timeout_s
+            )
+        except OSError as error:
+            raise self._lost(error) from error
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made
+
+    def _read_frame(self, deadline: float, timeout_s: float) -> RemotingCommand:
+        try:
+            prefix = self._read_exactly(_PREFIX.size, deadline)
+            size = check_frame_size(prefix, 0, self._config.frame_bytes_max)
+            header_end = check_header_size(prefix, 0, self._config.frame_bytes_max) - _PREFIX.size
+            rest = self._read_exactly(size - _PREFIX.size // 2, deadline)
+            return decode_header(prefix[4], bytes(rest[:header_end]), bytes(rest[header_end:]))
+        except TimeoutError:
+            # The stream may stand inside a frame: the connection cannot be used again.
+            self.close()
+            raise RequestTimeoutError(self.address, timeout_s) from None
+        except (OSError, ProtocolError) as error:
+            raise self._lost(error) from error
+
+    def _read_exactly(self, size: int, deadline: float) -> bytearray:
+        buffer = bytearray(size)
+        view, filled = memoryview(buffer), 0
+        while filled < size:
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+            count = self._socket.recv_into(view[filled:])
+            if count == 0:
+                raise ConnectionResetError(0, "the server closed the connection")
+            filled += count
+        return buffer
+
+    def _lost(self, error: Exception) -> ConnectionLostError:
+        if hasattr(self, "_socket"):
+            self.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        return ConnectionLostError(self.address, reason)

@@ -1,0 +1,100 @@
+"""Runs operations on blocking sockets, in the caller's thread."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from imago_client.blocking.connection import BlockingConnection
+from imago_client.core.effects import Effect, Oneway, Operation, Pause, Request
+from imago_client.errors import ClientClosedError, ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_client.config import ClientConfig
+    from imago_wire.remoting.command import RemotingCommand
+
+T = TypeVar("T")
+
+
+class BlockingDriver:
+    """Performs effects. Opens nothing before the first one, and all anew after a fork."""
+
+    def __init__(self, config: ClientConfig, on_request: Callable[[RemotingCommand], None]) -> None:
+        self._config = config
+        self._on_request = on_request
+        self._connections: dict[str, BlockingConnection] = {}
+        self._process_id = os.getpid()
+        self._closed = False
+
+    def run(self, operation: Operation[T]) -> T:
+        """Run an operation to its end and return what it returns."""
+        try:
+            effect = next(operation)
+            while True:
+                try:
+                    answer = self._perform(effect)
+                except ClientError as error:
+                    effect = operation.throw(error)
+                else:
+                    effect = operation.send(answer)
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+        finally:
+            operation.close()
+
+    def send_ahead(self, request: Request) -> Ahead:
+        """Write a request now and read its answer later, with `Ahead.receive`."""
+        connection = self._connection(request.address)
+        return Ahead(connection, connection.send(request.code, request.header, request.body))
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._closed = True
+        self._drop_all()
+
+    def _perform(self, effect: Effect) -> RemotingCommand | None:
+        match effect:
+            case Request(address, code, header, body, timeout_s):
+                connection = self._connection(address)
+                opaque = connection.send(code, header, body)
+                return connection.receive(opaque, timeout_s=timeout_s)
+            case Oneway(address, code, header, body):
+                self._connection(address).send(code, header, body, oneway=True)
+            case Pause(seconds):
+                time.sleep(seconds)
+        return None
+
+    def _connection(self, address: str) -> BlockingConnection:
+        if self._closed:
+            raise ClientClosedError
+        if self._process_id != os.getpid():
+            # The parent's sockets are shared with it: using them would mix both conversations.
+            self._drop_all()
+            self._process_id = os.getpid()
+        connection = self._connections.get(address)
+        if connection is None or not connection.is_usable():
+            if connection is not None:
+                connection.close()
+            connection = BlockingConnection(address, self._config, self._on_request)
+            self._connections[address] = connection
+        return connection
+
+    def _drop_all(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+
+class Ahead:
+    """A request on its way."""
+
+    def __init__(self, connection: BlockingConnection, opaque: int) -> None:
+        self._connection, self._opaque = connection, opaque
+
+    def receive(self, *, timeout_s: float) -> RemotingCommand:
+        """Return the answer, whatever its code."""
+        return self._connection.receive(self._opaque, timeout_s=timeout_s)

@@ -1,0 +1,61 @@
+"""The blocking producer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_client.core import sending
+from imago_client.core.outgoing import prepare, prepare_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imago_client.blocking.driver import BlockingDriver
+    from imago_client.config import ProducerConfig
+    from imago_client.core.state import ClientState
+    from imago_client.messages import Message, MessageQueue, SendResult
+
+
+class Producer:
+    """Sends messages. Any number of sends may run at once; made by `Client.producer`.
+
+    Messages without a queue or an ordering key go round the topic's write queues. A send returns
+    once a broker acknowledged it; it is tried again on other shards as the original clients do,
+    so a message whose acknowledgement got lost may be stored twice.
+    """
+
+    def __init__(self, state: ClientState, driver: BlockingDriver, config: ProducerConfig) -> None:
+        self._state, self._driver, self._config = state, driver, config
+        self._rotations = sending.Rotations(state.rng.getrandbits(16))
+
+    def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
+        """Send one message; `queue` overrides the choice of its queue.
+
+        SendFailedError: not acknowledged in any try. BrokerError: refused, and would be again.
+        """
+        outgoing = prepare(self._state, self._config, message)
+        return self._driver.run(
+            sending.send(self._state, self._config, self._rotations, outgoing, queue)
+        )
+
+    def send_batch(
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None
+    ) -> SendResult:
+        """Send messages of one topic to one queue in one request: all are stored, or none.
+
+        `imago_client.batches` cuts any number of messages into such batches.
+        """
+        outgoing = prepare_batch(self._state, self._config, messages)
+        return self._driver.run(
+            sending.send(self._state, self._config, self._rotations, outgoing, queue)
+        )
+
+    def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> MessageQueue:
+        """Send without asking for an acknowledgement: the message may be lost unnoticed.
+
+        Return the queue that it was addressed to.
+        """
+        outgoing = prepare(self._state, self._config, message)
+        return self._driver.run(
+            sending.send_oneway(self._state, self._config, self._rotations, outgoing, queue)
+        )

@@ -1,0 +1,89 @@
+"""The asyncio client of the RocketMQ protocol: the door to producers, consumers and admin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
+
+from imago_client.admin import Admin
+from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig
+from imago_client.core.subscriptions import ALL
+from imago_client.driver import Driver
+from imago_client.errors import UsageError
+from imago_client.process import new_state
+from imago_client.producer import Producer
+from imago_client.pull_consumer import PullConsumer
+from imago_client.push_consumer import PushConsumer
+from imago_client.server_requests import answer_request
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from types import TracebackType
+
+    from imago_client.connection import Connection
+    from imago_client.received import ReceivedMessage
+    from imago_wire.remoting.command import RemotingCommand
+
+
+class Client:
+    """One client of a cluster: its producers and consumers share one connection per broker.
+
+    `bootstrap` is a list of name-service addresses, `host:port[,host:port…]`, or a ClientConfig.
+    Nothing is opened before the first call. Use it as `async with`, or call `close`.
+    """
+
+    def __init__(self, bootstrap: str | ClientConfig) -> None:
+        self.config = ClientConfig.of(bootstrap)
+        self._state = new_state(self.config)
+        self._driver = Driver(self.config, self._on_request)
+        self._consumers: dict[str, PushConsumer] = {}
+        self.admin = Admin(self._state, self._driver)
+
+    def producer(self, config: ProducerConfig | None = None) -> Producer:
+        """Return a new producer."""
+        return Producer(self._state, self._driver, config or ProducerConfig())
+
+    def pull_consumer(self, group: str) -> PullConsumer:
+        """Return a consumer that reads what the caller asks for, with the group's offsets."""
+        return PullConsumer(self._state, self._driver, group)
+
+    def push_consumer(
+        self,
+        config: ConsumerConfig | str,
+        topics: Mapping[str, str] | Sequence[str],
+        handler: Callable[[Sequence[ReceivedMessage]], Awaitable[None]],
+    ) -> PushConsumer:
+        """Return a member of a group (its configuration, or just its name); start it to join.
+
+        `topics`: names, or names with TAG expressions (`{"orders": "paid || sent"}`).
+        """
+        settings = ConsumerConfig(group=config) if isinstance(config, str) else config
+        wanted = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, ALL)
+        if settings.group in self._consumers:
+            raise UsageError(f"group {settings.group!r}: this client is a member already")
+        consumer = PushConsumer(self._state, self._driver, settings, wanted, handler, self._forget)
+        self._consumers[settings.group] = consumer
+        return consumer
+
+    async def close(self) -> None:
+        """Stop the consumers, then close every connection."""
+        for consumer in list(self._consumers.values()):
+            await consumer.stop()
+        await self._driver.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _forget(self, consumer: PushConsumer) -> None:
+        self._consumers.pop(consumer.config.group, None)
+
+    def _on_request(self, connection: Connection, command: RemotingCommand) -> None:
+        answer_request(connection, command, self._consumers)

@@ -1,0 +1,155 @@
+"""Frozen settings of clients, producers and consumers, checked on construction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from imago_client.errors import UsageError
+from imago_client.messages import BODY_BYTES_MAX, check_name
+
+
+def parse_addresses(text: str) -> tuple[str, ...]:
+    """Return the `host:port` addresses of a list joined with commas or semicolons."""
+    addresses = tuple(part.strip() for part in text.replace(";", ",").split(",") if part.strip())
+    if not addresses:
+        raise UsageError("bootstrap: no address given, expected host:port[,host:port…]")
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise UsageError(f"bootstrap: {address!r} is not host:port")
+    return addresses
+
+
+def _positive(owner: object, *names: str) -> None:
+    for name in names:
+        value = getattr(owner, name)
+        if value <= 0:
+            raise UsageError(f"{name}: {value}, must be above 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """Settings of one client, shared by its producers and consumers."""
+
+    bootstrap: tuple[str, ...]
+    """Name-service addresses, `host:port` each."""
+    connect_timeout_s: float = 3.0
+    request_timeout_s: float = 3.0
+    route_age_max_s: float = 30.0
+    """A route older than this is read again; after an error it is read again at once."""
+    frame_bytes_max: int = 16 << 20
+    in_flight_max: int = 4096
+    """Requests without an answer on one connection; more wait their turn."""
+    idle_s_max: float = 100.0
+    """The blocking client drops a connection idle for so long: servers close at 120 s."""
+
+    def __post_init__(self) -> None:
+        if not self.bootstrap:
+            raise UsageError("bootstrap: no address given, expected host:port[,host:port…]")
+        _positive(
+            self,
+            "connect_timeout_s",
+            "request_timeout_s",
+            "route_age_max_s",
+            "frame_bytes_max",
+            "in_flight_max",
+            "idle_s_max",
+        )
+
+    @classmethod
+    def of(cls, bootstrap: str | ClientConfig) -> ClientConfig:
+        """Return `bootstrap` itself if it is a configuration, else one made of its addresses."""
+        if isinstance(bootstrap, ClientConfig):
+            return bootstrap
+        return cls(bootstrap=parse_addresses(bootstrap))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """Settings of one producer; the defaults are those of the original Java client."""
+
+    group: str = "IMAGO_PRODUCER"
+    send_timeout_s: float = 3.0
+    """For one send with all its tries."""
+    retries_max: int = 2
+    """Further tries on other shards, after the first."""
+    retry_when_not_stored_ok: bool = False
+    """Treat an acknowledgement that reports late flush or replication as a failed try."""
+    queues_by_default: int = 4
+    """Queues per shard that a topic gets when this producer's first send creates it."""
+    compress_over_bytes: int | None = None
+    """Deflate larger bodies when that makes them smaller; None: never. (The Java client: 4096.)"""
+    batch_bytes_max: int = BODY_BYTES_MAX
+
+    def __post_init__(self) -> None:
+        check_name("producer group", self.group, characters_max=120)
+        _positive(self, "send_timeout_s", "queues_by_default", "batch_bytes_max")
+        if self.retries_max < 0:
+            raise UsageError(f"retries_max: {self.retries_max}, must be 0 or more")
+
+
+class StartFrom(Enum):
+    """Where a group begins in a queue for which it has no committed offset."""
+
+    EARLIEST = "CONSUME_FROM_FIRST_OFFSET"
+    LATEST = "CONSUME_FROM_LAST_OFFSET"
+    TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """Settings of one member of a consumer group; defaults as the original Java client has them."""
+
+    group: str
+    start_from: StartFrom = StartFrom.LATEST
+    start_timestamp_ms: int = 0
+    """With StartFrom.TIMESTAMP: the store time to begin at, ms since 1970."""
+    orderly: bool = False
+    """Lock each queue and handle its messages one after the other."""
+    concurrency: int = 20
+    """Handlers running at once, over all queues."""
+    batch_messages_max: int = 1
+    """Messages given to one handler call."""
+    pull_messages_max: int = 32
+    reconsume_times_max: int | None = None
+    """After so many retries a message goes to the group's dead-letter topic.
+
+    None: 16, or without end where `orderly` (a message in order may not simply be skipped).
+    """
+    suspend_s: float = 1.0
+    """Orderly: the wait before the same message is tried again."""
+    cached_messages_max: int = 1000
+    cached_bytes_max: int = 100 << 20
+    """Per queue: pulling pauses above either."""
+    poll_s: float = 15.0
+    """How long the broker may hold a pull that finds nothing."""
+    heartbeat_s: float = 30.0
+    rebalance_s: float = 20.0
+    commit_s: float = 5.0
+    lock_s: float = 20.0
+    error_pause_s: float = 1.0
+    """After a failed pull, before the next one."""
+    drain_s: float = 10.0
+    """When stopping: how long running handlers may take to end."""
+
+    def __post_init__(self) -> None:
+        check_name("consumer group", self.group, characters_max=120)
+        _positive(
+            self,
+            "concurrency",
+            "batch_messages_max",
+            "pull_messages_max",
+            "suspend_s",
+            "cached_messages_max",
+            "cached_bytes_max",
+            "poll_s",
+            "heartbeat_s",
+            "rebalance_s",
+            "commit_s",
+            "lock_s",
+            "error_pause_s",
+            "drain_s",
+        )
+        if self.reconsume_times_max is not None and self.reconsume_times_max < 0:
+            raise UsageError(f"reconsume_times_max: {self.reconsume_times_max}, must be 0 or more")

@@ -1,0 +1,139 @@
+"""One asyncio connection to one RocketMQ-protocol server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from imago_client.errors import ConnectionLostError, RequestTimeoutError
+from imago_wire.errors import ProtocolError
+from imago_wire.remoting.command import RemotingCommand, request
+from imago_wire.remoting.frame import FrameDecoder, encode_frame
+from imago_wire.remoting.peer import Language
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_client.config import ClientConfig
+    from imago_wire.remoting.fields import Header
+
+_OPAQUE_MAX = (1 << 31) - 1
+
+
+class Connection(asyncio.Protocol):
+    """Matches answers to requests by their number; any number of requests may be in flight.
+
+    What callers send within one turn of the loop leaves in one write.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        config: ClientConfig,
+        on_request: Callable[[Connection, RemotingCommand], None],
+    ) -> None:
+        self.address = address
+        self._decoder = FrameDecoder(frame_bytes_max=config.frame_bytes_max)
+        self._on_request = on_request
+        self._slots = asyncio.Semaphore(config.in_flight_max)
+        self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._opaque = 0
+        self._outgoing: list[bytes] = []
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+        """Done once the connection is gone."""
+
+    async def ask(
+        self, code: int, header: Header | None, body: bytes, *, timeout_s: float
+    ) -> RemotingCommand:
+        """Send a request and return its response. ConnectionLostError, RequestTimeoutError."""
+        try:
+            async with asyncio.timeout(timeout_s), self._slots:
+                await self._writable.wait()
+                opaque = self._write(code, header, body, oneway=False)
+                answer: asyncio.Future[RemotingCommand] = self._loop.create_future()
+                self._waiting[opaque] = answer
+                try:
+                    return await answer
+                finally:
+                    self._waiting.pop(opaque, None)
+        except TimeoutError:
+            raise RequestTimeoutError(self.address, timeout_s) from None
+
+    async def tell(self, code: int, header: Header | None, body: bytes) -> None:
+        """Send a request that is never answered; return once it may be written."""
+        await self._writable.wait()
+        self._write(code, header, body, oneway=True)
+
+    def answer(self, command: RemotingCommand) -> None:
+        """Send the response to a request of the server's."""
+        self._queue(encode_frame(command))
+
+    def close(self) -> None:
+        """Close without waiting for answers: whoever waits for one gets ConnectionLostError."""
+        if self._transport is not None:
+            self._flush()
+            self._transport.close()
+
+    def _write(self, code: int, header: Header | None, body: bytes, *, oneway: bool) -> int:
+        if self.lost.done():
+            raise ConnectionLostError(self.address, "the connection was closed")
+        self._opaque = (self._opaque + 1) & _OPAQUE_MAX
+        command = request(code, header, body, opaque=self._opaque, oneway=oneway)
+        command.language = Language.PYTHON
+        self._queue(encode_frame(command))
+        return self._opaque
+
+    def _queue(self, frame: bytes) -> None:
+        if not self._outgoing:
+            self._loop.call_soon(self._flush)
+        self._outgoing.append(frame)
+
+    def _flush(self) -> None:
+        frames, self._outgoing = self._outgoing, []
+        if frames and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._decoder.feed(data)
+        try:
+            while command := self._decoder.next_frame():
+                self._receive(command)
+        except ProtocolError as error:
+            self._fail(f"broke the protocol: {error}")
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(str(exc) if exc else "the connection was closed")
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def _receive(self, command: RemotingCommand) -> None:
+        if not command.is_response:
+            self._on_request(self, command)
+            return
+        answer = self._waiting.pop(command.opaque, None)
+        if answer is not None and not answer.done():  # else it came too late: drop it
+            answer.set_result(command)
+
+    def _fail(self, reason: str) -> None:
+        if not self.lost.done():
+            self.lost.set_result(None)
+        self._writable.set()
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            if not answer.done():
+                answer.set_exception(ConnectionLostError(self.address, reason))

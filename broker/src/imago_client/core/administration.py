@@ -1,0 +1,193 @@
+"""Operations of administration on topics, messages and the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from imago_client.core.effects import Operation, Request, ask_ok
+from imago_client.core.lookup import TEMPLATE_TOPIC, ask_name_service, cluster_info, find_route
+from imago_client.core.routing import MASTER_ID
+from imago_client.errors import AnswerError, NoRouteError, UsageError
+from imago_client.messages import MessageQueue, check_name
+from imago_client.received import INFLATED_BYTES_MAX, received
+from imago_wire.errors import ProtocolError
+from imago_wire.remoting.bodies_route import TopicList
+from imago_wire.remoting.bodies_stats import TopicStatsTable
+from imago_wire.remoting.body_fields import Body
+from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.headers_admin import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+)
+from imago_wire.remoting.headers_namesrv import DeleteTopicFromNamesrvRequestHeader
+from imago_wire.remoting.headers_pull import QueryMessageRequestHeader
+from imago_wire.remoting.messages import decode_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_client.core.state import ClientState
+    from imago_client.received import ReceivedMessage
+    from imago_wire.remoting.bodies_client import MessageQueue as WireQueue
+    from imago_wire.remoting.fields import Header
+
+B = TypeVar("B", bound=Body)
+
+PERM_READ_WRITE: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBounds:
+    """What a queue holds: offsets from `min_offset` up to, not including, `max_offset`."""
+
+    queue: MessageQueue
+    min_offset: int
+    max_offset: int
+    updated_ms: int
+    """When its last message was stored, ms since 1970; 0 for an empty queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardInfo:
+    """One shard and its live brokers by id (0 is the master)."""
+
+    shard: str
+    cluster: str
+    addresses: Mapping[int, str] = field(default_factory=dict)
+
+
+def shards(state: ClientState) -> Operation[list[ShardInfo]]:
+    """Return all shards with a live broker, sorted by name."""
+    info = yield from cluster_info(state)
+    return [
+        ShardInfo(name, data.cluster, dict(data.broker_addrs))
+        for name, data in sorted(info.broker_addr_table.items())
+    ]
+
+
+def masters(state: ClientState) -> Operation[dict[str, str]]:
+    """Return shard -> address of its master, of those that have one."""
+    found = yield from shards(state)
+    living = {one.shard: one.addresses[MASTER_ID] for one in found if MASTER_ID in one.addresses}
+    if not living:
+        raise NoRouteError("any", "the name service knows no master")
+    return living
+
+
+def topics(state: ClientState) -> Operation[list[str]]:
+    """Return the names of all topics, the system's own too, sorted."""
+    answer = yield from ask_name_service(state, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    return sorted(TopicList.decode(answer.body).topic_list)
+
+
+def create_topic(
+    state: ClientState, topic: str, *, queues: int, perm: int, attributes: Mapping[str, str]
+) -> Operation[dict[str, str]]:
+    """Create or change a topic on the master of every shard; return those masters by shard."""
+    check_name("topic", topic)
+    if queues < 1:
+        raise UsageError(f"queues: {queues}, must be at least 1")
+    created = CreateTopicRequestHeader(
+        topic=topic,
+        default_topic=TEMPLATE_TOPIC,
+        read_queue_nums=queues,
+        write_queue_nums=queues,
+        perm=perm,
+        topic_filter_type="SINGLE_TAG",
+        topic_sys_flag=0,
+        order=False,
+        attributes=",".join(f"+{name}={value}" for name, value in attributes.items()) or None,
+    )
+    living = yield from masters(state)
+    for address in living.values():
+        yield from body_of(state, address, RequestCode.UPDATE_AND_CREATE_TOPIC, created)
+    state.drop_route(topic)
+    return living
+
+
+def delete_topic(state: ClientState, topic: str) -> Operation[None]:
+    """Delete a topic with its messages' queues and all groups' offsets of it."""
+    deleted = DeleteTopicRequestHeader(topic=topic)
+    for address in (yield from masters(state)).values():
+        yield from body_of(state, address, RequestCode.DELETE_TOPIC_IN_BROKER, deleted)
+    unlisted = DeleteTopicFromNamesrvRequestHeader(topic=topic)
+    yield from ask_name_service(state, RequestCode.DELETE_TOPIC_IN_NAMESRV, unlisted)
+    state.drop_route(topic)
+
+
+def topic_bounds(state: ClientState, topic: str) -> Operation[list[QueueBounds]]:
+    """Return what each queue of a topic holds, sorted."""
+    state.drop_route(topic)
+    route = yield from find_route(state, topic)
+    found: list[QueueBounds] = []
+    for address in route.masters():
+        asked = GetTopicStatsInfoRequestHeader(topic=topic)
+        body = yield from body_of(state, address, RequestCode.GET_TOPIC_STATS_INFO, asked)
+        found += [
+            QueueBounds(
+                from_wire(queue), offset.min_offset, offset.max_offset, offset.last_update_timestamp
+            )
+            for queue, offset in decode(TopicStatsTable, address, body).offset_table.items()
+        ]
+    return sorted(found, key=lambda bounds: bounds.queue)
+
+
+def messages_by_key(
+    state: ClientState, topic: str, key: str, *, count_max: int, begin_ms: int, end_ms: int
+) -> Operation[list[ReceivedMessage]]:
+    """Return the messages of a topic with a key (or unique id), from every shard, oldest first."""
+    route = yield from find_route(state, topic)
+    asked = QueryMessageRequestHeader(
+        topic=topic,
+        key=key,
+        max_num=count_max,
+        begin_timestamp=begin_ms,
+        end_timestamp=end_ms,
+        unique_key=False,
+    )
+    found: list[ReceivedMessage] = []
+    for shard, brokers in sorted(route.addresses.items()):
+        if MASTER_ID in brokers:
+            found += yield from _messages_of(state, shard, brokers[MASTER_ID], asked)
+    found.sort(key=lambda message: message.stored.store_ms)
+    return found[:count_max]
+
+
+def _messages_of(
+    state: ClientState, shard: str, address: str, asked: QueryMessageRequestHeader
+) -> Operation[list[ReceivedMessage]]:
+    timeout_s = state.config.request_timeout_s
+    request = Request(address, RequestCode.QUERY_MESSAGE, asked, timeout_s=timeout_s)
+    answer = yield from ask_ok(request, ResponseCode.QUERY_NOT_FOUND)
+    if answer.code == ResponseCode.QUERY_NOT_FOUND:
+        return []
+    return [
+        # The index knows hashes only: another key may share one.
+        received(MessageQueue(stored.topic, shard, stored.queue_id), stored)
+        for stored in decode_messages(answer.body, inflate_bytes_max=INFLATED_BYTES_MAX)
+        if asked.key in stored.keys or asked.key == stored.unique_key
+    ]
+
+
+def body_of(
+    state: ClientState, address: str, code: int, asked: Header | None, body: bytes = b""
+) -> Operation[bytes]:
+    """Ask one broker; return the body of its answer. BrokerError: it refused."""
+    timeout_s = state.config.request_timeout_s
+    answer = yield from ask_ok(Request(address, code, asked, body, timeout_s=timeout_s))
+    return answer.body
+
+
+def decode(kind: type[B], address: str, body: bytes) -> B:
+    """Read a body. AnswerError: it is not of its kind."""
+    try:
+        return kind.decode(body)
+    except ProtocolError as error:
+        raise AnswerError(address, str(error)) from None
+
+
+def from_wire(queue: WireQueue) -> MessageQueue:
+    """Return a queue as this package names it."""
+    return MessageQueue(queue.topic, queue.broker_name, queue.queue_id)

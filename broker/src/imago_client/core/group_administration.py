@@ -1,0 +1,201 @@
+"""Operations of administration on consumer groups and their offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from imago_client.core import pulling
+from imago_client.core.administration import body_of, decode, from_wire, masters
+from imago_client.core.lookup import find_route
+from imago_client.errors import BrokerError
+from imago_wire.remoting.bodies_client import ConsumerConnection
+from imago_wire.remoting.bodies_config import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from imago_wire.remoting.bodies_stats import ConsumeStats, ResetOffsetBody
+from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.headers_admin import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumeStatsRequestHeader,
+)
+from imago_wire.remoting.headers_client import (
+    GetConsumerConnectionListRequestHeader,
+    ResetOffsetRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_client.core.effects import Operation
+    from imago_client.core.state import ClientState
+    from imago_client.messages import MessageQueue
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProgress:
+    """A group's place in one queue."""
+
+    queue: MessageQueue
+    committed: int
+    max_offset: int
+    consumed_ms: int
+    """When the last consumed message was stored, ms since 1970; 0 for none."""
+
+    @property
+    def lag(self) -> int:
+        """How many messages the group has still to read (gaps count as messages)."""
+        return max(0, self.max_offset - self.committed)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A connected client of a group."""
+
+    client_id: str
+    address: str
+    language: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """Who is in a group, what it reads, how far it is."""
+
+    group: str
+    members: tuple[Member, ...]
+    subscriptions: Mapping[str, str]
+    """Topic -> TAG expression, of the members that are connected."""
+    progress: tuple[GroupProgress, ...]
+
+
+class ResetTo(Enum):
+    """Where an offset reset goes, beside a time."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+def groups(state: ClientState) -> Operation[dict[str, SubscriptionGroupConfig]]:
+    """Return the settings of all groups, sorted by name (of one shard where they differ)."""
+    found: dict[str, SubscriptionGroupConfig] = {}
+    code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+    for address in (yield from masters(state)).values():
+        body = yield from body_of(state, address, code, None)
+        wrapper = decode(SubscriptionGroupWrapper, address, body)
+        found |= wrapper.subscription_group_table
+    return dict(sorted(found.items()))
+
+
+def create_group(state: ClientState, config: SubscriptionGroupConfig) -> Operation[None]:
+    """Create or change a group on the master of every shard."""
+    body = config.encode(standard=True)
+    for address in (yield from masters(state)).values():
+        yield from body_of(
+            state, address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body
+        )
+
+
+def delete_group(state: ClientState, group: str) -> Operation[None]:
+    """Delete a group and its committed offsets."""
+    deleted = DeleteSubscriptionGroupRequestHeader(
+        group_name=group, clean_offset=True, remove_offset=True
+    )
+    for address in (yield from masters(state)).values():
+        yield from body_of(state, address, RequestCode.DELETE_SUBSCRIPTIONGROUP, deleted)
+
+
+def describe_group(state: ClientState, group: str) -> Operation[GroupDescription]:
+    """Return members, subscriptions and progress of a group, from every shard."""
+    members: dict[str, Member] = {}
+    subscriptions: dict[str, str] = {}
+    progress: list[GroupProgress] = []
+    for address in (yield from masters(state)).values():
+        connection = yield from _connections(state, address, group)
+        for one in connection.connection_set:
+            members[one.client_id] = Member(
+                one.client_id, one.client_addr, one.language.name, one.version
+            )
+        for topic, wanted in connection.subscription_table.items():
+            subscriptions[topic] = wanted.sub_string
+        progress += yield from _progress(state, address, group)
+    return GroupDescription(
+        group,
+        tuple(members[name] for name in sorted(members)),
+        dict(sorted(subscriptions.items())),
+        tuple(sorted(progress, key=lambda one: one.queue)),
+    )
+
+
+def reset_group(
+    state: ClientState, group: str, topic: str, to: ResetTo | int
+) -> Operation[dict[MessageQueue, int]]:
+    """Move a group to the beginning, the end, or a time (ms since 1970); return the new offsets.
+
+    The committed offsets are set first. A broker with members connected tells them as well.
+    """
+    state.drop_route(topic)
+    route = yield from find_route(state, topic)
+    moved: dict[MessageQueue, int] = {}
+    for queue in route.read_queues:
+        offset = yield from _target(state, queue, to)
+        yield from pulling.commit(state, group, queue, offset)
+        moved[queue] = offset
+    for address in route.masters():
+        yield from _tell_members(state, address, group, topic, to)
+    return moved
+
+
+def _target(state: ClientState, queue: MessageQueue, to: ResetTo | int) -> Operation[int]:
+    if to is ResetTo.EARLIEST:
+        return (yield from pulling.min_offset(state, queue))
+    if to is ResetTo.LATEST:
+        return (yield from pulling.max_offset(state, queue))
+    return (yield from pulling.offset_at(state, queue, to))
+
+
+def _tell_members(
+    state: ClientState, address: str, group: str, topic: str, to: ResetTo | int
+) -> Operation[None]:
+    timestamp = {ResetTo.EARLIEST: 0, ResetTo.LATEST: -1}.get(to) if isinstance(to, ResetTo) else to
+    asked = ResetOffsetRequestHeader(
+        group=group, topic=topic, timestamp=timestamp or 0, is_force=True
+    )
+    try:
+        body = yield from body_of(state, address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, asked)
+    except BrokerError as error:
+        if error.code not in _NOBODY_TO_TELL:
+            raise
+        return
+    decode(ResetOffsetBody, address, body)
+
+
+_NOBODY_TO_TELL = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        ResponseCode.CONSUMER_NOT_ONLINE,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    }
+)
+
+
+def _connections(state: ClientState, address: str, group: str) -> Operation[ConsumerConnection]:
+    asked = GetConsumerConnectionListRequestHeader(consumer_group=group)
+    try:
+        body = yield from body_of(state, address, RequestCode.GET_CONSUMER_CONNECTION_LIST, asked)
+    except BrokerError as error:
+        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            raise
+        return ConsumerConnection()
+    return decode(ConsumerConnection, address, body)
+
+
+def _progress(state: ClientState, address: str, group: str) -> Operation[list[GroupProgress]]:
+    asked = GetConsumeStatsRequestHeader(consumer_group=group)
+    body = yield from body_of(state, address, RequestCode.GET_CONSUME_STATS, asked)
+    return [
+        GroupProgress(
+            from_wire(queue), offset.consumer_offset, offset.broker_offset, offset.last_timestamp
+        )
+        for queue, offset in decode(ConsumeStats, address, body).offset_table.items()
+    ]

@@ -1,0 +1,96 @@
+"""Operations on the name service: routes and the cluster's members."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from imago_client.core.effects import Operation, Request, ask
+from imago_client.core.routing import TopicRoute, topic_route
+from imago_client.errors import BrokerError, NoRouteError, TryAgainError
+from imago_wire.remoting.bodies_route import ClusterInfo, TopicRouteData
+from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.headers_namesrv import GetRouteInfoRequestHeader
+
+if TYPE_CHECKING:
+    from imago_client.core.state import ClientState
+    from imago_wire.remoting.command import RemotingCommand
+    from imago_wire.remoting.fields import Header
+
+TEMPLATE_TOPIC: Final = "TBW102"
+"""Its route shows which brokers create topics on the first send."""
+
+
+def ask_name_service(
+    state: ClientState, code: int, header: Header | None = None, *accepted: int
+) -> Operation[RemotingCommand]:
+    """Ask the server in use, then the others; raise what the last one raised."""
+    timeout_s = state.config.request_timeout_s
+    last_error: TryAgainError | None = None
+    for address in state.name_servers():
+        try:
+            answer = yield from ask(Request(address, code, header, timeout_s=timeout_s))
+        except TryAgainError as error:
+            last_error = error
+            continue
+        state.prefer_name_server(address)
+        if answer.code != 0 and answer.code not in accepted:
+            raise BrokerError(address, answer.code, answer.remark or "")
+        return answer
+    raise last_error or AssertionError("a client has at least one name-service address")
+
+
+def find_route(state: ClientState, topic: str) -> Operation[TopicRoute]:
+    """Return the topic's route, from memory while it is fresh.
+
+    While no name server answers, the last known route serves on.
+    """
+    if cached := state.cached_route(topic):
+        return cached
+    try:
+        answer = yield from ask_name_service(
+            state,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC,
+            GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True),
+            ResponseCode.TOPIC_NOT_EXIST,
+        )
+    except TryAgainError:
+        if stale := state.stale_route(topic):
+            return stale
+        raise
+    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        raise NoRouteError(topic)
+    route = topic_route(topic, TopicRouteData.decode(answer.body))
+    state.keep_route(route)
+    return route
+
+
+def find_publish_route(state: ClientState, topic: str, queues_max: int) -> Operation[TopicRoute]:
+    """Return where a topic can be sent to; of an unknown one, where its first send creates it."""
+    try:
+        return (yield from find_route(state, topic))
+    except NoRouteError:
+        try:
+            template = yield from find_route(state, TEMPLATE_TOPIC)
+        except NoRouteError:
+            raise NoRouteError(topic) from None
+    return route_like_template(topic, template, queues_max)
+
+
+def cluster_info(state: ClientState) -> Operation[ClusterInfo]:
+    """Return all live brokers by cluster and shard."""
+    answer = yield from ask_name_service(state, RequestCode.GET_BROKER_CLUSTER_INFO)
+    return ClusterInfo.decode(answer.body)
+
+
+def route_like_template(topic: str, template: TopicRoute, queues_max: int) -> TopicRoute:
+    """Return the route that `topic` will have once its first send created it."""
+    return TopicRoute(
+        topic,
+        (),
+        tuple(
+            type(queue)(topic, queue.shard, queue.queue_id)
+            for queue in template.write_queues
+            if queue.queue_id < queues_max
+        ),
+        template.addresses,
+    )

@@ -1,0 +1,202 @@
+"""The pull operation, and those on offsets of a queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from imago_client.core.effects import Oneway, Operation, Request, ask, ask_ok
+from imago_client.core.lookup import find_route
+from imago_client.core.routing import MASTER_ID
+from imago_client.errors import AnswerError, BrokerError, TryAgainError
+from imago_client.messages import PullStatus
+from imago_client.received import Pulled
+from imago_wire.errors import ProtocolError
+from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.fields import Header, header
+from imago_wire.remoting.headers_pull import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    PullFlag,
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from imago_client.core.state import ClientState
+    from imago_client.core.subscriptions import Subscription
+    from imago_client.messages import MessageQueue
+    from imago_wire.remoting.command import RemotingCommand
+
+H = TypeVar("H", bound=Header)
+
+
+@header
+class BulkPullRequestHeader(PullMessageRequestHeader):
+    """A pull that an Imago broker answers with up to 10,000 messages and `max_msg_bytes`.
+
+    RocketMQ's own brokers pass over the field and answer with at most 32 messages or 256 KiB.
+    """
+
+    imago_batch: bool = True
+
+
+_ANSWER_MARGIN_S: Final = 15.0
+"""A held pull is answered when its hold ends; this much later the answer counts as lost."""
+_STATUS_CODES: Final = frozenset(int(status) for status in PullStatus)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRequest:
+    """One pull: at most `messages_max` messages of a queue from `offset` on."""
+
+    group: str
+    queue: MessageQueue
+    offset: int
+    subscription: Subscription
+    messages_max: int = 32
+    bulk_bytes: int | None = None
+    """Ask for up to so many bytes in one answer, where the broker knows bulk pulls."""
+    poll_s: float = 0.0
+    """Let the broker hold the request so long if there is nothing."""
+    commit_offset: int | None = None
+    """Commit this offset for the group on the way."""
+    read_from: int = MASTER_ID
+
+
+def pull(state: ClientState, asked: PullRequest) -> Operation[Pulled]:
+    """Pull once. Any error drops the route, so that the next pull finds a new master."""
+    topic = asked.queue.topic
+    route = yield from find_route(state, topic)
+    address = route.reader(asked.queue.shard, asked.read_from)
+    timeout_s = asked.poll_s + _ANSWER_MARGIN_S
+    try:
+        answer = yield from ask(
+            Request(address, RequestCode.PULL_MESSAGE, _pull_header(asked), timeout_s=timeout_s)
+        )
+    except TryAgainError:
+        state.drop_route(topic)
+        raise
+    if answer.code not in _STATUS_CODES:
+        state.drop_route(topic)
+        raise BrokerError(address, answer.code, answer.remark or "")
+    return _pulled(asked.queue, address, answer)
+
+
+def _pull_header(asked: PullRequest) -> PullMessageRequestHeader:
+    flags = PullFlag.SUBSCRIPTION
+    if asked.poll_s > 0:
+        flags |= PullFlag.SUSPEND
+    if asked.commit_offset is not None:
+        flags |= PullFlag.COMMIT_OFFSET
+    kind = PullMessageRequestHeader if asked.bulk_bytes is None else BulkPullRequestHeader
+    return kind(
+        consumer_group=asked.group,
+        topic=asked.queue.topic,
+        queue_id=asked.queue.queue_id,
+        queue_offset=asked.offset,
+        max_msg_nums=asked.messages_max,
+        sys_flag=int(flags),
+        commit_offset=asked.commit_offset or 0,
+        suspend_timeout_millis=int(asked.poll_s * 1000),
+        subscription=asked.subscription.expression,
+        sub_version=asked.subscription.version,
+        expression_type="TAG",
+        max_msg_bytes=asked.bulk_bytes,
+    )
+
+
+def _pulled(queue: MessageQueue, address: str, answer: RemotingCommand) -> Pulled:
+    told = read_header(PullMessageResponseHeader, address, answer)
+    return Pulled(
+        PullStatus(answer.code),
+        queue,
+        told.next_begin_offset,
+        told.min_offset,
+        told.max_offset,
+        answer.body if answer.code == ResponseCode.SUCCESS else b"",
+        told.suggest_which_broker_id,
+    )
+
+
+def min_offset(state: ClientState, queue: MessageQueue) -> Operation[int]:
+    """Return the first offset that still exists."""
+    wanted = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    address, answer = yield from ask_master(state, queue, RequestCode.GET_MIN_OFFSET, wanted)
+    return read_header(GetMinOffsetResponseHeader, address, answer).offset
+
+
+def max_offset(state: ClientState, queue: MessageQueue) -> Operation[int]:
+    """Return the offset that the next message of the queue will get."""
+    wanted = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    address, answer = yield from ask_master(state, queue, RequestCode.GET_MAX_OFFSET, wanted)
+    return read_header(GetMaxOffsetResponseHeader, address, answer).offset
+
+
+def offset_at(state: ClientState, queue: MessageQueue, timestamp_ms: int) -> Operation[int]:
+    """Return the offset of the first message stored at `timestamp_ms` or later."""
+    wanted = SearchOffsetRequestHeader(
+        topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms
+    )
+    address, answer = yield from ask_master(
+        state, queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, wanted
+    )
+    return read_header(SearchOffsetResponseHeader, address, answer).offset
+
+
+def committed_offset(state: ClientState, group: str, queue: MessageQueue) -> Operation[int | None]:
+    """Return the offset a group has committed, None if it never did."""
+    wanted = QueryConsumerOffsetRequestHeader(
+        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id
+    )
+    address, answer = yield from ask_master(
+        state, queue, RequestCode.QUERY_CONSUMER_OFFSET, wanted, ResponseCode.QUERY_NOT_FOUND
+    )
+    if answer.code == ResponseCode.QUERY_NOT_FOUND:
+        return None
+    return read_header(QueryConsumerOffsetResponseHeader, address, answer).offset
+
+
+def commit(
+    state: ClientState, group: str, queue: MessageQueue, offset: int, *, wait: bool = True
+) -> Operation[None]:
+    """Commit a group's offset: everything below it is consumed. `wait`: until it is taken."""
+    wanted = UpdateConsumerOffsetRequestHeader(
+        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+    )
+    if wait:
+        yield from ask_master(state, queue, RequestCode.UPDATE_CONSUMER_OFFSET, wanted)
+        return
+    route = yield from find_route(state, queue.topic)
+    yield Oneway(route.master(queue.shard), RequestCode.UPDATE_CONSUMER_OFFSET, wanted)
+
+
+def ask_master(
+    state: ClientState, queue: MessageQueue, code: int, wanted: Header, *accepted: int
+) -> Operation[tuple[str, RemotingCommand]]:
+    """Ask the master of a queue's shard; after an error once more by a route read anew."""
+    for last_try in (False, True):
+        route = yield from find_route(state, queue.topic)
+        address = route.master(queue.shard)
+        request = Request(address, code, wanted, timeout_s=state.config.request_timeout_s)
+        try:
+            return address, (yield from ask_ok(request, *accepted))
+        except TryAgainError:
+            state.drop_route(queue.topic)
+            if last_try:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def read_header(kind: type[H], address: str, answer: RemotingCommand) -> H:
+    try:
+        return kind.from_ext(answer.ext)
+    except ProtocolError as error:
+        raise AnswerError(address, str(error)) from None

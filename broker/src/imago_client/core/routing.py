@@ -1,0 +1,80 @@
+"""A topic's route: which queues it has, and which addresses serve them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from imago_client.errors import NoRouteError
+from imago_client.messages import MessageQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from imago_wire.remoting.bodies_route import QueueData, TopicRouteData
+
+MASTER_ID: Final = 0
+_PERM_READ: Final = 4
+_PERM_WRITE: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """Read queues and write queues sorted by shard and number, and the brokers of each shard."""
+
+    topic: str
+    read_queues: tuple[MessageQueue, ...]
+    write_queues: tuple[MessageQueue, ...]
+    addresses: Mapping[str, Mapping[int, str]]
+    """Shard -> broker id (0 is the master) -> `host:port`."""
+
+    def master(self, shard: str) -> str:
+        """Return the address of a shard's master."""
+        address = self.addresses.get(shard, {}).get(MASTER_ID)
+        if address is None:
+            raise NoRouteError(self.topic, f"shard {shard} has no live master")
+        return address
+
+    def reader(self, shard: str, preferred: int = MASTER_ID) -> str:
+        """Return the address of the preferred broker of a shard, else of any that lives."""
+        brokers = self.addresses.get(shard, {})
+        if not brokers:
+            raise NoRouteError(self.topic, f"shard {shard} has no live broker")
+        return brokers.get(preferred) or brokers[min(brokers)]
+
+    def masters(self) -> list[str]:
+        """Return the address of every live master, in the order of the shards' names."""
+        return [
+            brokers[MASTER_ID]
+            for _, brokers in sorted(self.addresses.items())
+            if MASTER_ID in brokers
+        ]
+
+
+def topic_route(topic: str, data: TopicRouteData) -> TopicRoute:
+    """Return the route that a name service's answer describes."""
+    addresses = {broker.broker_name: dict(broker.broker_addrs) for broker in data.broker_datas}
+    return TopicRoute(
+        topic,
+        _queues(topic, data, lambda shard: shard.read_queue_nums, _PERM_READ, addresses),
+        _queues(topic, data, lambda shard: shard.write_queue_nums, _PERM_WRITE, addresses),
+        addresses,
+    )
+
+
+def _queues(
+    topic: str,
+    data: TopicRouteData,
+    count: Callable[[QueueData], int],
+    permission: int,
+    addresses: Mapping[str, Mapping[int, str]],
+) -> tuple[MessageQueue, ...]:
+    """Writing needs a live master; reading any live broker."""
+    queues = [
+        MessageQueue(topic, shard.broker_name, queue_id)
+        for shard in data.queue_datas
+        if shard.perm & permission and addresses.get(shard.broker_name)
+        if permission != _PERM_WRITE or MASTER_ID in addresses[shard.broker_name]
+        for queue_id in range(count(shard))
+    ]
+    return tuple(sorted(queues))

@@ -1,0 +1,205 @@
+"""The send operations: choose a queue, send, and try another shard as the original clients do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from imago_client.core.effects import Oneway, Operation, Pause, Request, ask
+from imago_client.core.lookup import TEMPLATE_TOPIC, find_publish_route
+from imago_client.core.selection import RoundRobin, queue_for_key
+from imago_client.errors import (
+    AnswerError,
+    BrokerError,
+    NoRouteError,
+    SendFailedError,
+    TryAgainError,
+)
+from imago_client.messages import MessageQueue, SendResult, SendStatus
+from imago_wire.errors import ProtocolError
+from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.headers_send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+
+if TYPE_CHECKING:
+    from imago_client.config import ProducerConfig
+    from imago_client.core.outgoing import Outgoing
+    from imago_client.core.routing import TopicRoute
+    from imago_client.core.state import ClientState
+    from imago_wire.remoting.command import RemotingCommand
+
+ELSEWHERE_CODES: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+"""Answers after which another shard is tried: the retry list of the Java producer 5.x."""
+
+_STATUS: Final = {
+    int(ResponseCode.SUCCESS): SendStatus.OK,
+    int(ResponseCode.FLUSH_DISK_TIMEOUT): SendStatus.FLUSH_DISK_TIMEOUT,
+    int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
+    int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
+}
+_SAME_SHARD_PAUSE_S: Final = 0.1
+"""Before a further try that has nowhere else to go; doubled each time, up to 16 times this."""
+
+
+class Rotations:
+    """One rotation over queues for each topic of a producer."""
+
+    def __init__(self, start: int) -> None:
+        self._start = start
+        self._by_topic: dict[str, RoundRobin] = {}
+
+    def of(self, topic: str) -> RoundRobin:
+        return self._by_topic.setdefault(topic, RoundRobin(self._start))
+
+
+def send(
+    state: ClientState,
+    config: ProducerConfig,
+    rotations: Rotations,
+    outgoing: Outgoing,
+    queue: MessageQueue | None = None,
+) -> Operation[SendResult]:
+    """Send until a broker acknowledges, within the time-out and the number of tries.
+
+    A message with a queue or an ordering key is tried again on its own queue only. The route is
+    read again after every failure.
+    """
+    deadline = state.clock_s() + config.send_timeout_s
+    causes: list[Exception] = []
+    result: SendResult | None = None
+    failed_shard: str | None = None
+    while len(causes) <= config.retries_max:
+        try:
+            target, address = yield from _choose(
+                state, config, rotations, outgoing, queue, failed_shard
+            )
+            if target.shard == failed_shard:
+                yield _pause(causes)
+            failed_shard = target.shard
+            left_s = deadline - state.clock_s()
+            if left_s <= 0:
+                break
+            result = yield from _send_to(config, outgoing, target, address, left_s)
+            if result.status is SendStatus.OK or not config.retry_when_not_stored_ok:
+                return result
+            causes.append(BrokerError(address, 0, result.status.value))
+        except (TryAgainError, BrokerError) as error:
+            _give_up_or_note(state, outgoing.topic, error, causes)
+            if isinstance(error, NoRouteError):
+                yield _pause(causes)
+    if result is not None:
+        return result
+    raise SendFailedError(outgoing.topic, causes)
+
+
+def send_oneway(
+    state: ClientState,
+    config: ProducerConfig,
+    rotations: Rotations,
+    outgoing: Outgoing,
+    queue: MessageQueue | None = None,
+) -> Operation[MessageQueue]:
+    """Send once and ask for no answer; return the queue it was addressed to."""
+    target, address = yield from _choose(state, config, rotations, outgoing, queue, None)
+    yield Oneway(address, outgoing.code, _header(config, outgoing, target), outgoing.body)
+    return target
+
+
+def _choose(
+    state: ClientState,
+    config: ProducerConfig,
+    rotations: Rotations,
+    outgoing: Outgoing,
+    queue: MessageQueue | None,
+    failed_shard: str | None,
+) -> Operation[tuple[MessageQueue, str]]:
+    topic = outgoing.topic
+    route = yield from find_publish_route(state, topic, config.queues_by_default)
+    if queue is not None:
+        return queue, route.master(queue.shard)
+    queues = _writable(route)
+    if outgoing.ordering_key is not None:
+        target = queue_for_key(outgoing.ordering_key, queues)
+    else:
+        target = rotations.of(topic).pick(queues, avoid=failed_shard)
+    return target, route.master(target.shard)
+
+
+def _writable(route: TopicRoute) -> tuple[MessageQueue, ...]:
+    if not route.write_queues:
+        raise NoRouteError(route.topic, "no queue of it takes messages now")
+    return route.write_queues
+
+
+def _send_to(
+    config: ProducerConfig, outgoing: Outgoing, target: MessageQueue, address: str, left_s: float
+) -> Operation[SendResult]:
+    request = Request(
+        address,
+        outgoing.code,
+        _header(config, outgoing, target),
+        outgoing.body,
+        timeout_s=left_s,
+    )
+    answer = yield from ask(request)
+    return _result(outgoing, target, address, answer)
+
+
+def _header(
+    config: ProducerConfig, outgoing: Outgoing, target: MessageQueue
+) -> SendMessageRequestHeaderV2:
+    return SendMessageRequestHeaderV2(
+        producer_group=config.group,
+        topic=outgoing.topic,
+        default_topic=TEMPLATE_TOPIC,
+        default_topic_queue_nums=config.queues_by_default,
+        queue_id=target.queue_id,
+        sys_flag=outgoing.sys_flag,
+        born_timestamp=outgoing.born_ms,
+        flag=outgoing.flag,
+        properties=outgoing.properties,
+        reconsume_times=0,
+        unit_mode=False,
+        max_reconsume_times=None,
+        batch=outgoing.is_batch,
+        broker_name=None,
+    )
+
+
+def _result(
+    outgoing: Outgoing, target: MessageQueue, address: str, answer: RemotingCommand
+) -> SendResult:
+    status = _STATUS.get(answer.code)
+    if status is None:
+        raise BrokerError(address, answer.code, answer.remark or "")
+    try:
+        header = SendMessageResponseHeader.from_ext(answer.ext)
+    except ProtocolError as error:
+        raise AnswerError(address, str(error)) from None
+    queue = MessageQueue(outgoing.topic, target.shard, header.queue_id)
+    return SendResult(status, queue, header.queue_offset, outgoing.message_id, header.msg_id)
+
+
+def _pause(causes: list[Exception]) -> Pause:
+    return Pause(_SAME_SHARD_PAUSE_S * 2.0 ** min(len(causes) - 1, 4))
+
+
+def _give_up_or_note(
+    state: ClientState, topic: str, error: TryAgainError | BrokerError, causes: list[Exception]
+) -> None:
+    """Note an error that another try may not meet; raise any other one."""
+    if isinstance(error, BrokerError) and error.code not in ELSEWHERE_CODES:
+        raise error
+    if isinstance(error, NoRouteError) and not causes and state.stale_route(topic) is None:
+        raise error  # never seen this topic: trying again at once would only hide it
+    state.drop_route(topic)
+    causes.append(error)

@@ -1,0 +1,73 @@
+"""What one client knows between operations: routes, ids, clocks. Plain data, no I/O."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_client.core.unique_ids import UniqueKeys
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from imago_client.config import ClientConfig
+    from imago_client.core.routing import TopicRoute
+
+
+class ClientState:
+    """Shared by every operation of one client; belongs to one thread."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        host: str,
+        process_id: Callable[[], int],
+        rng: random.Random,
+        clock_s: Callable[[], float],
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self.config = config
+        self.rng = rng
+        self.clock_s = clock_s
+        """Monotonic seconds: ages and time-outs."""
+        self.clock_ms = clock_ms
+        """ms since 1970: stamps in messages."""
+        number = rng.getrandbits(32)
+        self.client_id = f"{host}@{process_id()}#{number}"
+        address = bytes(int(part) for part in host.split(".")) if host.count(".") == 3 else bytes(4)
+        self.unique_keys = UniqueKeys(
+            address=address, process_id=process_id, number=number, clock_ms=clock_ms
+        )
+        self._name_server = rng.randrange(len(config.bootstrap))
+        self._routes: dict[str, tuple[float, TopicRoute]] = {}
+
+    def name_servers(self) -> list[str]:
+        """Return all name-service addresses, the one in use first."""
+        addresses, first = self.config.bootstrap, self._name_server
+        return [*addresses[first:], *addresses[:first]]
+
+    def prefer_name_server(self, address: str) -> None:
+        """Stay with the one that answered."""
+        self._name_server = self.config.bootstrap.index(address)
+
+    def cached_route(self, topic: str) -> TopicRoute | None:
+        """Return the route read last, unless it is too old or was dropped."""
+        found = self._routes.get(topic)
+        if found is None or self.clock_s() - found[0] > self.config.route_age_max_s:
+            return None
+        return found[1]
+
+    def stale_route(self, topic: str) -> TopicRoute | None:
+        """Return the route read last however old: better than none while nobody answers."""
+        found = self._routes.get(topic)
+        return found[1] if found else None
+
+    def keep_route(self, route: TopicRoute) -> None:
+        self._routes[route.topic] = (self.clock_s(), route)
+
+    def drop_route(self, topic: str) -> None:
+        """Have the route read again before its next use."""
+        found = self._routes.get(topic)
+        if found:
+            self._routes[topic] = (float("-inf"), found[1])

@@ -1,0 +1,42 @@
+"""What a consumer wants of a topic: a TAG expression, `*` or tags joined with ||."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from imago_client.errors import UsageError
+from imago_client.messages import check_name
+from imago_wire.tags import java_hash
+
+ALL = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A topic and the tags wanted of it; no tags means every message."""
+
+    topic: str
+    expression: str
+    tags: frozenset[str]
+    version: int
+    """ms since 1970 when it was made: the newer one counts."""
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """The hashes by which the broker filters; the client filters by the tags themselves."""
+        return tuple(sorted(java_hash(tag) for tag in self.tags))
+
+    def accepts(self, tags: str | None) -> bool:
+        return not self.tags or tags in self.tags
+
+
+def subscribe(topic: str, expression: str, version: int) -> Subscription:
+    """Return the subscription that an expression describes. UsageError: it names no tag."""
+    check_name("topic", topic)
+    text = expression.strip() or ALL
+    if text == ALL:
+        return Subscription(topic, ALL, frozenset(), version)
+    tags = frozenset(tag.strip() for tag in text.split("||") if tag.strip())
+    if not tags:
+        raise UsageError(f"tags {expression!r}: expected `*` or names joined with ||")
+    return Subscription(topic, text, tags, version)

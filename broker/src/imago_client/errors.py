@@ -1,0 +1,85 @@
+"""What can go wrong for a client, classed by what the caller can do next.
+
+Every message names the cause and, where there is one, the cure.
+"""
+
+from __future__ import annotations
+
+
+class ClientError(Exception):
+    """Base of everything that this package raises on purpose."""
+
+
+class TryAgainError(ClientError):
+    """Nothing is known to have happened: the same call may succeed later or elsewhere.
+
+    A send that ends so may have been stored all the same: sending it again can store it twice.
+    """
+
+
+class ConnectionLostError(TryAgainError):
+    """The server could not be reached, or the connection ended before the answer came."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address}: {reason}; is the server running and reachable from here?")
+        self.address, self.reason = address, reason
+
+
+class RequestTimeoutError(TryAgainError):
+    """The server took the request but did not answer in time."""
+
+    def __init__(self, address: str, timeout_s: float) -> None:
+        super().__init__(f"{address}: no answer within {timeout_s:g} s")
+        self.address, self.timeout_s = address, timeout_s
+
+
+class BusyError(TryAgainError):
+    """A limit of this client is reached: wait for answers before sending more."""
+
+
+class NoRouteError(TryAgainError):
+    """No live broker serves the topic (the name service knows none)."""
+
+    def __init__(self, topic: str, reason: str = "no broker has registered it") -> None:
+        super().__init__(
+            f"topic {topic!r}: {reason}; create it with `imago topic create {topic}`,"
+            " or check the name-service address and that a broker is up"
+        )
+        self.topic = topic
+
+
+class BrokerError(ClientError):
+    """The server answered with an error code; its own words are in `remark`."""
+
+    def __init__(self, address: str, code: int, remark: str) -> None:
+        first_line = remark.splitlines()[0] if remark else "no further text"
+        super().__init__(f"{address} answered code {code}: {first_line}")
+        self.address, self.code, self.remark = address, code, remark
+
+
+class SendFailedError(TryAgainError):
+    """No try of a send was acknowledged; `causes` holds the error of each try, oldest first."""
+
+    def __init__(self, topic: str, causes: list[Exception]) -> None:
+        last = causes[-1] if causes else "no try was made within the time-out"
+        super().__init__(f"message to {topic!r} not acknowledged in {len(causes)} tries: {last}")
+        self.topic, self.causes = topic, causes
+
+
+class AnswerError(ClientError):
+    """The server answered with something that is not the protocol's: wrong port, or a defect."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address}: {reason}; is this the port of the right protocol?")
+        self.address = address
+
+
+class UsageError(ClientError, ValueError):
+    """The call itself is wrong: nothing was sent."""
+
+
+class ClientClosedError(ClientError):
+    """The client was closed; open a new one."""
+
+    def __init__(self) -> None:
+        super().__init__("the client is closed; open a new one")

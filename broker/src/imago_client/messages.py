@@ -1,0 +1,123 @@
+"""The values that producers and consumers hand in and get back."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from imago_client.errors import UsageError
+from imago_wire import properties as names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BODY_BYTES_MAX: Final = 4 << 20
+PROPERTIES_BYTES_MAX: Final = 32767
+TOPIC_CHARACTERS_MAX: Final = 127
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
+_NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def check_name(what: str, name: str, *, characters_max: int = TOPIC_CHARACTERS_MAX) -> None:
+    """Raise UsageError unless `name` is what brokers accept for a topic or a group."""
+    if not name:
+        raise UsageError(f"{what}: the name is empty")
+    if len(name) > characters_max:
+        raise UsageError(f"{what} {name[:20]!r}…: {len(name)} characters, at most {characters_max}")
+    if not _NAME.match(name):
+        raise UsageError(f"{what} {name!r}: only letters, digits and % | _ - are allowed")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MessageQueue:
+    """One queue of a topic on one shard (RocketMQ calls the shard's name brokerName)."""
+
+    topic: str
+    shard: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.shard}/{self.queue_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to send. `properties` may hold any further names but the reserved ones."""
+
+    topic: str
+    body: bytes
+    tags: str | None = None
+    """One tag, on which consumers can filter."""
+    keys: tuple[str, ...] = ()
+    """What the message can be looked up by; no key may hold a space."""
+    ordering_key: str | None = None
+    """Messages with one ordering key go to one queue, in order, while the queues stay the same."""
+    delay_level: int = 0
+    """1…18 on the broker's scale (1 s, 5 s, 10 s, 30 s, 1 min, …); 0 delivers at once."""
+    wait_stored: bool = True
+    """False: the broker may acknowledge before flush and replication."""
+    flag: int = 0
+    properties: Mapping[str, str] = field(default=_NO_PROPERTIES)
+
+    def __post_init__(self) -> None:
+        check_name("topic", self.topic)
+        if len(self.body) > BODY_BYTES_MAX:
+            raise UsageError(f"body: {len(self.body)} bytes, the limit is {BODY_BYTES_MAX}")
+        if any(" " in key or not key for key in self.keys):
+            raise UsageError(f"keys {self.keys!r}: a key may be neither empty nor hold a space")
+        if not 0 <= self.delay_level <= 18:
+            raise UsageError(f"delay_level: {self.delay_level}, must be 0 to 18")
+
+    def all_properties(self, unique_key: str) -> dict[str, str]:
+        """Return the properties as they go on the wire."""
+        found = dict(self.properties)
+        found[names.UNIQ_KEY] = unique_key
+        if self.tags:
+            found[names.TAGS] = self.tags
+        if self.keys:
+            found[names.KEYS] = " ".join(self.keys)
+        if self.ordering_key is not None:
+            found[names.SHARDING_KEY] = self.ordering_key
+        if self.delay_level:
+            found[names.DELAY] = str(self.delay_level)
+        if not self.wait_stored:
+            found[names.WAIT] = "false"
+        return found
+
+
+class SendStatus(Enum):
+    """How far a stored message got before the broker answered. All of them mean: stored."""
+
+    OK = "stored as asked"
+    FLUSH_DISK_TIMEOUT = "stored, not yet on disk in time"
+    FLUSH_SLAVE_TIMEOUT = "stored, not yet on the replicas in time"
+    SLAVE_NOT_AVAILABLE = "stored, no replica in sync"
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """The broker's acknowledgement."""
+
+    status: SendStatus
+    queue: MessageQueue
+    offset: int
+    """Queue offset of the message (of a batch: of its first message)."""
+    message_id: str
+    """The unique key this client gave the message (of a batch: of its first message)."""
+    stored_id: str
+    """The broker's id: address and log offset in hexadecimal (of a batch: joined with commas)."""
+
+
+class PullStatus(IntEnum):
+    """What a pull found; the numbers are the response codes."""
+
+    FOUND = 0
+    NO_NEW_MESSAGE = 19
+    NO_MATCH = 20
+    OFFSET_ILLEGAL = 21

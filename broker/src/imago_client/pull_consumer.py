@@ -1,0 +1,83 @@
+"""The asyncio pull consumer: the caller says what to read, from where, and when to commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_client.core import pulling
+from imago_client.core.lookup import find_route
+from imago_client.core.subscriptions import ALL, subscribe
+
+if TYPE_CHECKING:
+    from imago_client.core.state import ClientState
+    from imago_client.driver import Driver
+    from imago_client.messages import MessageQueue
+    from imago_client.received import Pulled
+
+
+class PullConsumer:
+    """Reads queues of the caller's choice; made by `Client.pull_consumer`.
+
+    `group` names the committed offsets. There is no balancing between members: that is what
+    `Client.push_consumer` does.
+    """
+
+    def __init__(self, state: ClientState, driver: Driver, group: str) -> None:
+        self._state, self._driver = state, driver
+        self.group = group
+        self._started_ms = state.clock_ms()
+
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return all queues of a topic that can be read, sorted."""
+        route = await self._driver.run(find_route(self._state, topic))
+        return route.read_queues
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        tags: str = ALL,
+        messages_max: int = 32,
+        bulk_bytes: int | None = None,
+        poll_s: float = 0.0,
+    ) -> Pulled:
+        """Read messages of a queue from `offset` on; go on at the answer's `next_offset`.
+
+        `poll_s`: how long the broker may wait for a message if there is none. `bulk_bytes`: ask
+        for larger answers than RocketMQ's 32 messages or 256 KiB, where the broker gives them.
+        """
+        return await self._driver.run(
+            pulling.pull(
+                self._state,
+                pulling.PullRequest(
+                    group=self.group,
+                    queue=queue,
+                    offset=offset,
+                    subscription=subscribe(queue.topic, tags, self._started_ms),
+                    messages_max=messages_max,
+                    bulk_bytes=bulk_bytes,
+                    poll_s=poll_s,
+                ),
+            )
+        )
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """Return the first offset that still exists."""
+        return await self._driver.run(pulling.min_offset(self._state, queue))
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """Return the offset that the queue's next message will get."""
+        return await self._driver.run(pulling.max_offset(self._state, queue))
+
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Return the offset of the first message stored at that time (ms since 1970) or later."""
+        return await self._driver.run(pulling.offset_at(self._state, queue, timestamp_ms))
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Return the group's committed offset, None if there is none."""
+        return await self._driver.run(pulling.committed_offset(self._state, self.group, queue))
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Commit for the group: everything below `offset` is consumed."""
+        await self._driver.run(pulling.commit(self._state, self.group, queue, offset))

@@ -1,0 +1,239 @@
+"""The asyncio push consumer: one member of a group that shares a topic's queues."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Self
+
+from imago_client.core import membership, pulling
+from imago_client.core.subscriptions import ALL, Subscription, subscribe
+from imago_client.errors import ClientError, UsageError
+from imago_client.messages import RETRY_PREFIX
+from imago_client.queue_reader import QueueReader
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    from imago_client.config import ConsumerConfig
+    from imago_client.core.state import ClientState
+    from imago_client.driver import Driver
+    from imago_client.messages import MessageQueue
+    from imago_client.received import ReceivedMessage
+
+log = logging.getLogger(__name__)
+
+
+class PushConsumer:
+    """Balances the topics' queues over the group's members and calls the handler with messages.
+
+    Use it as `async with`, or call `start` and `stop`. A handler that returns has consumed its
+    messages; one that raises gets them again later (`RetryLater` chooses when), and after too
+    many retries they go to the group's dead-letter topic. Offsets are committed every few
+    seconds: after a crash messages may come twice, never not at all.
+    """
+
+    def __init__(
+        self,
+        state: ClientState,
+        driver: Driver,
+        config: ConsumerConfig,
+        topics: Mapping[str, str],
+        handler: Callable[[Sequence[ReceivedMessage]], Awaitable[None]],
+        on_stop: Callable[[PushConsumer], None],
+    ) -> None:
+        if not topics:
+            raise UsageError("topics: a consumer needs at least one")
+        self.state, self.driver, self.config, self.handler = state, driver, config, handler
+        self.slots = asyncio.Semaphore(config.concurrency)
+        self.tasks = asyncio.TaskGroup()
+        started_ms = state.clock_ms()
+        wanted = {**topics, RETRY_PREFIX + config.group: ALL}
+        self._subscriptions = {
+            topic: subscribe(topic, expression, started_ms) for topic, expression in wanted.items()
+        }
+        self._on_stop = on_stop
+        self._readers: dict[MessageQueue, QueueReader] = {}
+        self._rebalance_now = asyncio.Event()
+        self._loops: list[asyncio.Task[None]] = []
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def subscriptions(self) -> tuple[Subscription, ...]:
+        return tuple(self._subscriptions.values())
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """What this member reads now, sorted."""
+        return tuple(sorted(self._readers))
+
+    def committable(self) -> dict[MessageQueue, int]:
+        """Return the offset up to which each queue is consumed."""
+        return {queue: reader.process.commit_offset for queue, reader in self._readers.items()}
+
+    async def start(self) -> None:
+        """Join the group. ClientError: no broker of the topics could be told."""
+        errors = await self._beat()
+        if errors and not await self._is_known():
+            raise errors[0]
+        ready = asyncio.Event()
+        self._running = asyncio.create_task(self._run(ready), name=f"group {self.config.group}")
+        await ready.wait()
+
+    async def stop(self) -> None:
+        """Leave the group: let running handlers end, commit, give the queues to the others."""
+        if self._running is None:
+            return
+        for reader in self._readers.values():
+            reader.stop()
+        for loop in self._loops:
+            loop.cancel()
+        try:
+            async with asyncio.timeout(self.config.drain_s):
+                await asyncio.shield(self._running)
+        except TimeoutError:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+        finally:
+            self._running = None
+            self._on_stop(self)
+            await self._leave()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def rebalance_soon(self) -> None:
+        """Balance now: the broker said that the group's members changed."""
+        self._rebalance_now.set()
+
+    def reset_soon(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go on elsewhere in some queues, as an administrator asked."""
+        if self._running is not None:
+            self.tasks.create_task(self._reset(offsets))
+
+    async def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        for queue, offset in offsets.items():
+            if reader := self._readers.pop(queue, None):
+                reader.stop()
+                await self._commit_one(queue, offset)
+                self._read(queue, offset)
+
+    async def _run(self, ready: asyncio.Event) -> None:
+        async with self.tasks:
+            loops = [
+                self._every(self.config.heartbeat_s, self._beat),
+                self._every(self.config.commit_s, self._commit),
+                self._balance_loop(ready),
+            ]
+            if self.config.orderly:
+                loops.append(self._every(self.config.lock_s, self._renew_locks))
+            self._loops = [self.tasks.create_task(loop) for loop in loops]
+
+    async def _every(self, period_s: float, act: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            await asyncio.sleep(period_s)
+            try:
+                await act()
+            except ClientError as error:
+                log.warning("background_failed group=%s error=%s", self.config.group, error)
+
+    async def _balance_loop(self, ready: asyncio.Event) -> None:
+        while True:
+            self._rebalance_now.clear()
+            try:
+                for subscription in self._subscriptions.values():
+                    await self._balance(subscription)
+            except ClientError as error:
+                log.warning("rebalance_failed group=%s error=%s", self.config.group, error)
+            ready.set()
+            try:
+                async with asyncio.timeout(self.config.rebalance_s):
+                    await self._rebalance_now.wait()
+            except TimeoutError:
+                continue
+
+    async def _balance(self, subscription: Subscription) -> None:
+        topic = subscription.topic
+        self.state.drop_route(topic)
+        mine = await self.driver.run(membership.assignment(self.state, self.config.group, topic))
+        if mine is None:
+            return
+        read_now = {queue for queue in self._readers if queue.topic == topic}
+        await self._give_up(read_now - set(mine))
+        for queue in await self._lockable(set(mine) - read_now):
+            offset = await self.driver.run(membership.start_offset(self.state, self.config, queue))
+            self._read(queue, offset)
+
+    async def _lockable(self, queues: set[MessageQueue]) -> list[MessageQueue]:
+        if not self.config.orderly or not queues:
+            return sorted(queues)
+        held = await self.driver.run(membership.lock(self.state, self.config.group, queues))
+        return sorted(held & queues)
+
+    def _read(self, queue: MessageQueue, offset: int) -> None:
+        reader = QueueReader(self, queue, self._subscriptions[queue.topic], offset)
+        reader.set_locked(True)
+        self._readers[queue] = reader
+
+    async def _give_up(self, queues: set[MessageQueue]) -> None:
+        for queue in queues:
+            reader = self._readers.pop(queue)
+            reader.stop()
+            await self._commit_one(queue, reader.process.commit_offset)
+        if queues and self.config.orderly:
+            await self.driver.run(membership.unlock(self.state, self.config.group, queues))
+
+    async def _beat(self) -> list[ClientError]:
+        errors = await self.driver.run(
+            membership.heartbeat(self.state, self.config, self._subscriptions.values())
+        )
+        for error in errors:
+            log.warning("heartbeat_failed group=%s error=%s", self.config.group, error)
+        return errors
+
+    async def _is_known(self) -> bool:
+        """Return whether any broker took the heart beat: it lists this member then."""
+        for topic in self._subscriptions:
+            mine = await self.driver.run(
+                membership.assignment(self.state, self.config.group, topic)
+            )
+            if mine:
+                return True
+        return False
+
+    async def _commit(self) -> None:
+        for queue, offset in self.committable().items():
+            await self._commit_one(queue, offset)
+
+    async def _commit_one(self, queue: MessageQueue, offset: int) -> None:
+        try:
+            await self.driver.run(pulling.commit(self.state, self.config.group, queue, offset))
+        except ClientError as error:
+            log.warning("commit_failed queue=%s offset=%d error=%s", queue, offset, error)
+
+    async def _renew_locks(self) -> None:
+        queues: Iterable[MessageQueue] = list(self._readers)
+        held = await self.driver.run(membership.lock(self.state, self.config.group, queues))
+        for queue, reader in self._readers.items():
+            reader.set_locked(queue in held)
+
+    async def _leave(self) -> None:
+        await self._commit()
+        if self.config.orderly:
+            await self.driver.run(
+                membership.unlock(self.state, self.config.group, list(self._readers))
+            )
+        self._readers.clear()
+        await self.driver.run(
+            membership.unregister(self.state, self.config, self._subscriptions.values())
+        )

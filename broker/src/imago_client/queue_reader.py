@@ -1,0 +1,209 @@
+"""Reads one assigned queue of a push consumer and hands its messages to the handler."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from imago_client.core import membership, pulling
+from imago_client.core.process_queue import ProcessQueue
+from imago_client.errors import ClientError
+from imago_client.messages import PullStatus
+from imago_wire.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from imago_client.config import ConsumerConfig
+    from imago_client.core.state import ClientState
+    from imago_client.core.subscriptions import Subscription
+    from imago_client.driver import Driver
+    from imago_client.messages import MessageQueue
+    from imago_client.received import Pulled, ReceivedMessage
+
+log = logging.getLogger(__name__)
+
+
+class RetryLater(Exception):  # noqa: N818 - raised by handlers to ask for something, not a failure
+    """Raise it in a handler to have the messages delivered again, and to choose when.
+
+    `delay_level` 1…18 on the broker's scale (1 s, 5 s, 10 s, …); 0: the broker lengthens the
+    delay with every retry; below 0: to the dead letters at once.
+    """
+
+    def __init__(self, delay_level: int = 0) -> None:
+        super().__init__(f"retry at delay level {delay_level}")
+        self.delay_level = delay_level
+
+
+class Shared(Protocol):
+    """What the readers of one consumer share."""
+
+    state: ClientState
+    driver: Driver
+    config: ConsumerConfig
+    handler: Callable[[Sequence[ReceivedMessage]], Awaitable[None]]
+    slots: asyncio.Semaphore
+    tasks: asyncio.TaskGroup
+
+
+class QueueReader:
+    """Pulls, filters, hands over, and keeps count of what may be committed."""
+
+    def __init__(
+        self, shared: Shared, queue: MessageQueue, subscription: Subscription, start_offset: int
+    ) -> None:
+        self.queue = queue
+        self.locked = not shared.config.orderly
+        self.stopped = False
+        self.process = ProcessQueue(start_offset)
+        self._shared = shared
+        self._subscription = subscription
+        self._offset = start_offset
+        self._changed = asyncio.Event()
+        self._pulling = shared.tasks.create_task(self._pull_loop(), name=f"pull {queue}")
+
+    def stop(self) -> None:
+        """Pull no more. Handlers that run go on; what they finish later is delivered again."""
+        self.stopped = True
+        self._pulling.cancel()
+
+    async def _pull_loop(self) -> None:
+        config = self._shared.config
+        while not self.stopped:
+            await self._room()
+            try:
+                pulled = await self._pull()
+            except (ClientError, ProtocolError) as error:
+                log.warning("pull_failed queue=%s error=%s", self.queue, error)
+                await asyncio.sleep(config.error_pause_s)
+                continue
+            self._take_in(pulled)
+            if config.orderly:
+                await self._handle_in_order()
+            else:
+                await self._hand_out()
+
+    async def _room(self) -> None:
+        config, process = self._shared.config, self.process
+        while (
+            process.cached_count >= config.cached_messages_max
+            or process.cached_bytes >= config.cached_bytes_max
+        ):
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _pull(self) -> Pulled:
+        config = self._shared.config
+        request = pulling.PullRequest(
+            group=config.group,
+            queue=self.queue,
+            offset=self._offset,
+            subscription=self._subscription,
+            messages_max=config.pull_messages_max,
+            poll_s=config.poll_s,
+            commit_offset=self.process.commit_offset,
+        )
+        return await self._shared.driver.run(pulling.pull(self._shared.state, request))
+
+    def _take_in(self, pulled: Pulled) -> None:
+        if pulled.status is PullStatus.OFFSET_ILLEGAL:
+            log.warning(
+                "offset_out_of_range queue=%s asked=%d continues_at=%d",
+                self.queue,
+                self._offset,
+                pulled.next_offset,
+            )
+            self.process = ProcessQueue(pulled.next_offset)
+        wanted = [one for one in pulled.messages() if self._subscription.accepts(one.tags)]
+        self.process.add(wanted, pulled.next_offset)
+        self._offset = pulled.next_offset
+
+    # Concurrent: as many handlers at once as the whole consumer may run.
+
+    async def _hand_out(self) -> None:
+        shared = self._shared
+        while batch := self.process.take(shared.config.batch_messages_max):
+            await shared.slots.acquire()
+            shared.tasks.create_task(self._handle_and_release(self.process, batch))
+
+    async def _handle_and_release(
+        self, process: ProcessQueue, batch: list[ReceivedMessage]
+    ) -> None:
+        try:
+            await self._handle(process, batch)
+        finally:
+            self._shared.slots.release()
+
+    async def _handle(self, process: ProcessQueue, batch: list[ReceivedMessage]) -> None:
+        delay_level = await self._call_handler(batch)
+        if delay_level is not None:
+            for message in batch:
+                await self._send_back(message, delay_level)
+        process.finish(batch)
+        self._changed.set()
+
+    async def _call_handler(self, batch: list[ReceivedMessage]) -> int | None:
+        """Return None after success, else the delay level at which to try again."""
+        try:
+            await self._shared.handler(batch)
+        except RetryLater as wish:
+            return wish.delay_level
+        except Exception:
+            log.exception("handler_failed queue=%s offset=%d", self.queue, batch[0].offset)
+            return 0
+        return None
+
+    async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
+        """Hand a message back to the broker; try until it takes it or the consumer ends."""
+        shared = self._shared
+        while True:
+            try:
+                await shared.driver.run(
+                    membership.send_back(shared.state, shared.config, message, delay_level)
+                )
+            except ClientError as error:
+                log.warning(
+                    "send_back_failed queue=%s offset=%d error=%s",
+                    self.queue,
+                    message.offset,
+                    error,
+                )
+                await asyncio.sleep(shared.config.error_pause_s)
+            else:
+                return
+
+    # Orderly: one batch after the other, the same one again after a failure.
+
+    async def _handle_in_order(self) -> None:
+        config = self._shared.config
+        while batch := self.process.take(config.batch_messages_max):
+            tries = 0
+            while not self.stopped:
+                await self._until_locked()
+                async with self._shared.slots:
+                    delay_level = await self._call_handler(batch)
+                if delay_level is None:
+                    break
+                tries += 1
+                if delay_level < 0 or self._is_over(batch, tries):
+                    for message in batch:
+                        await self._send_back(message, -1)
+                    break
+                await asyncio.sleep(config.suspend_s)
+            self.process.finish(batch)
+
+    def _is_over(self, batch: list[ReceivedMessage], tries: int) -> bool:
+        times_max = self._shared.config.reconsume_times_max
+        return times_max is not None and batch[0].reconsume_times + tries > times_max
+
+    async def _until_locked(self) -> None:
+        while not self.locked:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def set_locked(self, locked: bool) -> None:
+        """Go on, or pause before the next message, as this member holds the queue or not."""
+        self.locked = locked
+        self._changed.set()
