@@ -18,6 +18,8 @@ from imago_wire.layout import (
 ZLIB_LEVEL = 5
 """RocketMQ's own default."""
 
+_ZSTD_WINDOW_MAX = 1 << 23
+
 
 def compress(body: bytes, kind: int = SYS_COMPRESSION_ZLIB) -> bytes:
     """Return the body compressed; ``kind`` is one of the SYS_COMPRESSION bits."""
@@ -36,7 +38,8 @@ def inflate(body: bytes, sys_flag: int, size_max: int) -> bytes:
     """Return the inflated body. Stops at ``size_max`` bytes with LimitExceededError.
 
     The type bits of ``sys_flag`` say how; no bits mean zlib, as all 4.x clients send it.
-    ProtocolError: the bytes are damaged, cut, or followed by others.
+    ProtocolError: the bytes are damaged or cut. What follows the compressed stream is ignored, as
+    Java does.
     """
     kind = sys_flag & SYS_COMPRESSION_MASK
     try:
@@ -68,10 +71,18 @@ def _inflate_lz4(body: bytes, size_max: int) -> tuple[bytes, bool]:
 
 
 def _inflate_zstd(body: bytes, size_max: int) -> tuple[bytes, bool]:
-    inflater = zstandard.ZstdDecompressor().stream_reader(body)
-    pieces = []
-    left = size_max + 1
-    while left and (piece := inflater.read(left)):
-        pieces.append(piece)
-        left -= len(piece)
-    return b"".join(pieces), True
+    declared = zstandard.frame_content_size(body)  # -1: unknown, as streams write it
+    if declared > size_max:
+        raise LimitExceededError("inflated body", size=declared, size_max=size_max)
+    try:
+        inflater = zstandard.ZstdDecompressor()
+        return inflater.decompress(body, max(size_max, 1)), True
+    except zstandard.ZstdError:
+        # One error for "too big" and for "damaged": read once more, within the limit, to tell.
+        reader = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_MAX).stream_reader(body)
+        size = 0
+        while size <= size_max and (piece := reader.read(1 << 16)):
+            size += len(piece)
+        if size > size_max:
+            raise LimitExceededError("inflated body", size=size, size_max=size_max) from None
+        raise
