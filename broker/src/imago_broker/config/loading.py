@@ -87,11 +87,12 @@ def describe() -> list[KeyDescription]:
     described = []
     for section, cls in _sections().items():
         hints = get_type_hints(cls)
+        defaults = cls()
         described += [
             KeyDescription(
                 key=f"{section}.{key.name}",
                 type=_type_name(hints[key.name]),
-                default=key.default,
+                default=getattr(defaults, key.name),
                 doc=key.metadata["doc"],
                 dynamic=key.metadata["dynamic"],
             )
@@ -111,8 +112,7 @@ def to_tree(config: BrokerConfig) -> dict[str, dict[str, Any]]:
 
 
 def _sections() -> dict[str, Any]:
-    hints = get_type_hints(BrokerConfig)
-    return {key.name: hints[key.name] for key in fields(BrokerConfig) if key.name != TOPICS}
+    return {key.name: key.default_factory for key in fields(BrokerConfig) if key.name != TOPICS}
 
 
 def _section(name: str, cls: Any, values: Mapping[str, Any]) -> Any:

@@ -88,7 +88,7 @@ class MetaqSection:
     zk_root: str = setting("/meta", "Root of MetaQ's public tree in ZooKeeper.")
     version: str = setting("1.4.6.2", "What `version` and `stats` answer.")
     auto_create_topic: bool = setting(
-        True, "Whether a put to an unknown topic creates it.", dynamic=True
+        False, "Whether a put to any unknown topic creates it.", dynamic=True
     )
     topic_patterns: tuple[str, ...] = setting(
         (),
@@ -114,10 +114,10 @@ class MetaqSection:
         low=1,
     )
     stat: bool = setting(
-        True, "Whether real-time statistics are kept for every topic.", dynamic=True
+        False, "Whether real-time statistics are kept for topics that say nothing.", dynamic=True
     )
     update_consumer_offsets: bool = setting(
-        True,
+        False,
         "Whether a `get` beyond the end is told the end (301) instead of 404.",
         dynamic=True,
     )

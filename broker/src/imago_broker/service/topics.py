@@ -73,6 +73,8 @@ class TopicService:
         self._handles: dict[str, TopicHandle] = {}
         self._closed: dict[str, frozenset[int]] = {}
         self._configs = _stored(store)
+        self.any_stat = any(config.metaq_stat for config in self._configs.values())
+        """Whether any topic asks for MetaQ's real-time statistics of its own."""
         self._ensure_system_topics()
 
     def get(self, name: str) -> TopicConfig | None:
@@ -236,6 +238,7 @@ class TopicService:
 
     def _changed(self, name: str, config: TopicConfig | None) -> None:
         self._handles.pop(name, None)
+        self.any_stat = any(config.metaq_stat for config in self._configs.values())
         for listener in self.on_change:
             listener(name, config)
 

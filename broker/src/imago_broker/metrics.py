@@ -1,0 +1,110 @@
+"""What is counted. Counting is adding to an int; Prometheus reads the ints when it asks.
+
+A metric object with a lock and labels would cost more than storing a message, so the hot path
+has none: each part owns a plain object of ints, and one collector turns all of them into samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+
+class MetaqCounters:
+    """Totals of the MetaQ port since the start, as its own ``stats`` names them."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "cmd_get",
+        "cmd_offset",
+        "cmd_put",
+        "get_miss",
+        "malformed",
+        "put_failed",
+        "puts_stored",
+    )
+
+    def __init__(self) -> None:
+        self.cmd_put = 0
+        self.cmd_get = 0
+        self.cmd_offset = 0
+        self.get_miss = 0
+        self.put_failed = 0
+        self.puts_stored = 0
+        self.malformed = 0
+        """Connections closed because of bytes that are no command."""
+        self.bytes_in = 0
+        """Of message bodies."""
+        self.bytes_out = 0
+        """Of messages in their stored form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One number to be read when Prometheus asks. `kind` is ``counter`` or ``gauge``."""
+
+    name: str
+    help: str
+    read: Callable[[], float]
+    kind: str = "counter"
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+class BrokerCollector(Collector):
+    """All samples of the process. Parts add theirs while the broker is put together."""
+
+    def __init__(self) -> None:
+        self._samples: list[Sample] = []
+
+    def add(self, samples: Iterable[Sample]) -> None:
+        """Have these read from now on."""
+        self._samples += samples
+
+    def collect(self) -> Iterator[Metric]:
+        """Read every sample, those of one name together."""
+        families: dict[str, Metric] = {}
+        for sample in self._samples:
+            labels = dict(sample.labels)
+            family = families.get(sample.name)
+            if family is None:
+                family = families[sample.name] = _family(sample, list(labels))
+            family.add_metric(list(labels.values()), sample.read())  # type: ignore[attr-defined]  # both families have it
+        yield from families.values()
+
+
+def registry(collector: BrokerCollector) -> CollectorRegistry:
+    """Return a registry of its own with this collector: several brokers may share a process."""
+    made = CollectorRegistry(auto_describe=False)
+    made.register(collector)
+    return made
+
+
+def metaq_samples(counters: MetaqCounters) -> list[Sample]:
+    """Return the samples of the MetaQ port."""
+    texts: Mapping[str, str] = {
+        "cmd_put": "put commands received",
+        "cmd_get": "get commands received",
+        "cmd_offset": "offset commands and redirected gets",
+        "get_miss": "gets that found nothing",
+        "put_failed": "puts answered with an error",
+        "puts_stored": "messages stored",
+        "malformed": "connections closed for malformed input",
+        "bytes_in": "bytes of message bodies received",
+        "bytes_out": "bytes of messages sent",
+    }
+    return [
+        Sample(f"imago_metaq_{name}", f"MetaQ: {text}.", lambda n=name: getattr(counters, n))  # type: ignore[misc]  # a default argument binds the name
+        for name, text in texts.items()
+    ]
+
+
+def _family(sample: Sample, labels: list[str]) -> Metric:
+    make = CounterMetricFamily if sample.kind == "counter" else GaugeMetricFamily
+    return make(sample.name, sample.help, labels=labels)

@@ -1,0 +1,138 @@
+"""``get`` and ``offset``: reads by byte position, answered with slices of the store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from imago_broker.processors.metaq import realtime, texts
+from imago_log.results import FileSlice, MetaqStatus
+from imago_wire.text.commands import OFFSET_END
+from imago_wire.text.encoder import result, value_head
+from imago_wire.text.status import Status
+
+if TYPE_CHECKING:
+    from imago_broker.processors.metaq.patterns import TopicPatterns
+    from imago_broker.processors.metaq.services import MetaqServices, Peer
+    from imago_log.results import MetaqRead
+    from imago_wire._text_py import GetItem
+    from imago_wire.text.commands import Offset
+
+HEADER_SIZE = 20
+"""Of a message in MetaQ's stored form; its first four bytes are the body's size."""
+
+
+class GetProcessor:
+    """Serves ``get`` and ``offset``."""
+
+    def __init__(self, services: MetaqServices, patterns: TopicPatterns) -> None:
+        self._services = services
+        self._patterns = patterns
+        self._store = services.store
+        self._topics = services.topics
+        self._counters = services.counters
+
+    def get(self, peer: Peer, item: GetItem) -> None:
+        """Answer one ``get``."""
+        _, topic, _, partition, offset, max_size, opaque = item
+        self._counters.cmd_get += 1
+        self._count(realtime.GET, topic)
+        if partition in self._topics.closed_partitions(topic):
+            text = texts.get_closed(self._services.identity.broker_id, partition)
+            peer.reply(result(Status.FORBIDDEN, text, opaque))
+            return
+        read = self._read(topic, partition, offset, max_size)
+        if read.status is MetaqStatus.NO_QUEUE:
+            self._miss(topic)
+            peer.reply(result(Status.NOT_FOUND, texts.no_store(topic, partition), opaque))
+        elif max_size <= 0:
+            text = texts.invalid_max_size(max_size)
+            peer.reply(result(Status.BAD_REQUEST, text, opaque))
+        elif read.status is MetaqStatus.FOUND and read.position == offset:
+            self._found(peer, read, opaque)
+        else:
+            self._miss(topic)
+            self._not_found(peer, item, read)
+
+    def offset(self, peer: Peer, command: Offset) -> None:
+        """Answer one ``offset``: a position near the given one from which to go on."""
+        self._counters.cmd_offset += 1
+        self._count(realtime.OFFSET, command.topic)
+        topic, partition = command.topic, command.partition
+        read = self._read(topic, partition, command.offset, 1)
+        if read.status is MetaqStatus.NO_QUEUE:
+            code, text = Status.NOT_FOUND, texts.no_store(topic, partition)
+        elif read.status is MetaqStatus.TOO_SMALL:
+            code, text = Status.SUCCESS, str(read.min_position)
+        elif read.status is MetaqStatus.FOUND:
+            # The original tells the start of the file that holds the offset; to a client of ours
+            # everything stored is one file.
+            code, text = Status.SUCCESS, str(read.min_position)
+        else:
+            code, text = Status.SUCCESS, str(read.max_position)
+        peer.reply(result(code, text, command.opaque))
+
+    def _read(self, topic: str, partition: int, offset: int, max_size: int) -> MetaqRead:
+        """Read at most `max_size` and the transfer limit, but at least one message if asked to.
+
+        A message above the transfer limit would otherwise never reach a client that has made
+        room for it.
+        """
+        self._touch(topic)
+        transfer_max = self._services.settings().transfer_bytes_max
+        limit = max(1, min(max_size, transfer_max))
+        read = self._store.read_positions(topic, partition, offset, limit)
+        if max_size > transfer_max and read.status is MetaqStatus.FOUND:
+            whole = _first_size(read)
+            if whole > limit:
+                wanted = min(max_size, whole)
+                read = self._store.read_positions(topic, partition, offset, wanted)
+        return read
+
+    def _found(self, peer: Peer, read: MetaqRead, opaque: int) -> None:
+        data = read.data.read() if isinstance(read.data, FileSlice) else read.data
+        self._counters.bytes_out += len(data)
+        peer.reply(value_head(len(data), opaque), data)
+
+    def _not_found(self, peer: Peer, item: GetItem, read: MetaqRead) -> None:
+        _, topic, _, _, offset, _, opaque = item
+        moved_to = self._moved_to(offset, read)
+        if moved_to is None:
+            peer.reply(result(Status.NOT_FOUND, texts.nothing_at(offset), opaque))
+            return
+        self._counters.cmd_offset += 1
+        self._count(realtime.OFFSET, topic)
+        peer.reply(result(Status.MOVED, str(moved_to), opaque))
+
+    def _moved_to(self, offset: int, read: MetaqRead) -> int | None:
+        """Return the position that a 301 tells, or None where the answer is 404."""
+        if read.status is MetaqStatus.TOO_SMALL:
+            return read.min_position
+        if read.status is MetaqStatus.FOUND:
+            # Not a message's border. The original would send bytes from the middle of a message,
+            # which no client can read; the next border is where it can go on.
+            return read.position
+        beyond = read.status is MetaqStatus.BEYOND_END
+        told = self._services.settings().update_consumer_offsets or offset == OFFSET_END
+        return read.max_position if beyond and told else None
+
+    def _touch(self, topic: str) -> None:
+        handle = self._topics.handle(topic)
+        if handle is not None and not handle.config.materialised:
+            self._topics.touch_metaq(topic)
+
+    def _miss(self, topic: str) -> None:
+        self._counters.get_miss += 1
+        self._count(realtime.GET_MISS, topic)
+
+    def _count(self, command: str, topic: str) -> None:
+        if self._patterns.may_count() and self._patterns.counts(topic):
+            self._services.realtime.add(command, topic)
+
+
+def _first_size(read: MetaqRead) -> int:
+    """Return the size of the first message of a read with its header."""
+    data = read.data
+    if isinstance(data, FileSlice):
+        data = replace(data, size=min(HEADER_SIZE, data.size)).read()
+    return HEADER_SIZE + int.from_bytes(data[:4], "big")

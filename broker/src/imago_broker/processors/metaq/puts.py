@@ -1,0 +1,230 @@
+"""``put``: from scanned commands to entries of the log, and from their places to answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from imago_broker.model import names
+from imago_broker.model.topics import TopicConfig
+from imago_broker.processors.metaq import realtime, texts
+from imago_broker.service.messages import PutStatus
+from imago_wire.errors import ChecksumError, ProtocolError
+from imago_wire.hot import metaq_entry
+from imago_wire.text.encoder import result
+from imago_wire.text.status import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imago_broker.core.acknowledgement import Acknowledgement
+    from imago_broker.processors.metaq.patterns import TopicPatterns
+    from imago_broker.processors.metaq.services import MetaqServices, Peer
+    from imago_broker.service.topics import TopicHandle
+    from imago_wire._text_py import Item, PutItem
+    from imago_wire.record import Entry, Placed
+
+PUT_LENGTH: Final = 8
+"""Only a scanned put has so many parts."""
+ANY_PARTITION = -1
+
+
+class RefusedError(Exception):
+    """The put is answered with this code and text."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+class _Round:
+    """Puts of one connection and one level that are appended and answered together."""
+
+    __slots__ = ("entries", "level", "peer", "places")
+
+    def __init__(self, peer: Peer, level: Acknowledgement | None) -> None:
+        self.peer = peer
+        self.level = level
+        self.entries: list[Entry] = []
+        self.places: list[tuple[int, int, str]] = []
+        """Opaque, partition, topic of each entry."""
+
+
+class PutProcessor:
+    """Serves ``put``."""
+
+    def __init__(self, services: MetaqServices, patterns: TopicPatterns) -> None:
+        self._services = services
+        self._patterns = patterns
+        self._messages = services.messages
+        self._topics = services.topics
+        self._clock = services.clock
+        self._counters = services.counters
+        self._handles = services.topics.handles
+        self._answered: list[Peer] = []
+        services.messages.on_completed(self._flush)
+
+    def accept(self, peer: Peer, items: Sequence[Item], at: int) -> int:
+        """Take the puts from `at` on; return the index of the first item that is none.
+
+        All puts of one read and one level are one call of the message service.
+        """
+        begin, end = at, len(items)
+        now_ms = self._clock.epoch_ms()
+        host = peer.born_host
+        size_max = self._services.settings().message_bytes_max
+        round_ = _Round(peer, None)
+        while at < end and len(item := items[at]) == PUT_LENGTH:
+            at += 1
+            _, topic, partition, flag, checksum, transaction, opaque, body = item
+            handle = self._handles.get(topic)
+            try:
+                if (
+                    handle is None
+                    or not handle.metaq_ready
+                    or not 0 <= partition < handle.partitions
+                    or transaction is not None
+                    or len(body) > size_max
+                ):
+                    handle, partition = self._look_closer(item, size_max)
+                tail = handle.tails[partition] or self._topics.tail(handle, partition)
+                entry = metaq_entry(tail, body, flag, checksum, now_ms, host)
+            except (RefusedError, ProtocolError) as error:
+                self._refuse(peer, item, error)
+                continue
+            if round_.level is not handle.level:
+                round_ = self._next_round(round_, handle.level)
+            round_.entries.append(entry)
+            round_.places.append((opaque, partition, topic))
+        self._put(round_)
+        self._counters.cmd_put += at - begin
+        return at
+
+    def _next_round(self, round_: _Round, level: Acknowledgement) -> _Round:
+        self._put(round_)
+        return _Round(round_.peer, level)
+
+    def _put(self, round_: _Round) -> None:
+        if round_.entries:
+            round_.peer.puts += 1
+            self._messages.put(round_.entries, round_.level, self._done, round_)
+
+    def _done(self, round_: _Round, status: PutStatus, placed: Sequence[Placed]) -> None:
+        peer = round_.peer
+        peer.puts -= 1
+        self._answered.append(peer)
+        if status is PutStatus.OK:
+            peer.results += [
+                (place[0], placed_at[4], place[1], placed_at[3])
+                for place, placed_at in zip(round_.places, placed, strict=True)
+            ]
+            self._count_stored(round_)
+            return
+        for opaque, partition, topic in round_.places:
+            code, text = self._failure(status, topic, partition)
+            peer.reply(result(code, text, opaque))
+            self._count_failed(topic)
+
+    def _flush(self) -> None:
+        if not self._answered:
+            return
+        answered, self._answered = self._answered, []
+        for peer in answered:
+            peer.flush()
+
+    def _look_closer(self, item: PutItem, size_max: int) -> tuple[TopicHandle, int]:
+        """Check a put in the original's order; return where it goes, or raise RefusedError."""
+        _, topic, partition, _, _, transaction, _, body = item
+        if transaction is not None:
+            raise RefusedError(Status.INTERNAL_SERVER_ERROR, texts.transaction_unknown(transaction))
+        if partition in self._topics.closed_partitions(topic):
+            detail = texts.put_closed(self._services.identity.broker_id, partition)
+            raise RefusedError(Status.FORBIDDEN, self._text(topic, partition, detail))
+        handle = self._accepted(topic, partition)
+        if partition == ANY_PARTITION:
+            partition = self._any_partition(handle)
+        if not 0 <= partition < handle.partitions:
+            raise self._refusal(topic, partition, texts.wrong_partition(partition))
+        if len(body) > size_max:
+            detail = f"The message has {len(body)} bytes, more than the limit of {size_max}"
+            raise self._refusal(topic, partition, detail)
+        return handle, partition
+
+    def _accepted(self, topic: str, partition: int) -> TopicHandle:
+        handle = self._topics.handle(topic)
+        if handle is None:
+            self._create(topic, partition)
+        elif not handle.config.dual:
+            raise self._refusal(topic, partition, texts.topic_not_accepted(topic))
+        self._topics.touch_metaq(topic)
+        handle = self._topics.handle(topic)
+        assert handle is not None, "the topic was found or made just now"
+        return handle
+
+    def _create(self, topic: str, partition: int) -> None:
+        accepted = self._patterns.accept(topic) and not names.is_derived(topic)
+        if not accepted or names.is_system(topic) or names.topic_problem(topic):
+            raise self._refusal(topic, partition, texts.topic_not_accepted(topic))
+        queues = self._services.settings().default_partitions
+        self._topics.create_or_update(
+            TopicConfig(name=topic, read_queues=queues, write_queues=queues)
+        )
+
+    def _any_partition(self, handle: TopicHandle) -> int:
+        """Choose among the open partitions; the original may choose a closed one."""
+        if handle.partitions == 0:
+            return 0
+        if not handle.closed:
+            return self._services.rng.randrange(handle.partitions)
+        open_ones = [p for p in range(handle.partitions) if p not in handle.closed]
+        if not open_ones:
+            topic = handle.config.name
+            detail = texts.put_closed(self._services.identity.broker_id, ANY_PARTITION)
+            raise RefusedError(Status.FORBIDDEN, self._text(topic, ANY_PARTITION, detail))
+        return self._services.rng.choice(open_ones)
+
+    def _refusal(self, topic: str, partition: int, detail: str) -> RefusedError:
+        text = self._text(topic, partition, detail)
+        return RefusedError(Status.INTERNAL_SERVER_ERROR, text)
+
+    def _text(self, topic: str, partition: int, detail: str = "") -> str:
+        return texts.put_failed(self._services.identity.url, topic, partition, detail)
+
+    def _refuse(self, peer: Peer, item: PutItem, error: RefusedError | ProtocolError) -> None:
+        topic, partition, opaque = item[1], item[2], item[6]
+        if isinstance(error, RefusedError):
+            code, text = error.code, error.text
+        else:
+            checksum = isinstance(error, ChecksumError)
+            detail = texts.CHECKSUM_FAILURE if checksum else str(error)
+            code, text = Status.INTERNAL_SERVER_ERROR, self._text(topic, partition, detail)
+        peer.reply(result(code, text, opaque))
+        if code != Status.FORBIDDEN:
+            self._count_failed(topic)
+
+    def _failure(self, status: PutStatus, topic: str, partition: int) -> tuple[int, str]:
+        if status in (PutStatus.BUSY, PutStatus.STOPPING):
+            return Status.SERVICE_UNAVAILABLE, texts.BUSY
+        details = {
+            PutStatus.DISK_FULL: "The disk is full",
+            PutStatus.NOT_WRITABLE: "The broker is not the master of its shard",
+        }
+        text = self._text(topic, partition, details.get(status, ""))
+        return Status.INTERNAL_SERVER_ERROR, text
+
+    def _count_stored(self, round_: _Round) -> None:
+        entries = round_.entries
+        size = sum([len(entry[1]) for entry in entries])
+        self._counters.puts_stored += len(entries)
+        self._counters.bytes_in += size
+        if not self._patterns.may_count():
+            return
+        for entry, (_, _, topic) in zip(entries, round_.places, strict=True):
+            if self._patterns.counts(topic):
+                self._services.realtime.add(realtime.PUT, topic)
+                self._services.realtime.add(realtime.MESSAGE_SIZE, topic, 1, len(entry[1]))
+
+    def _count_failed(self, topic: str) -> None:
+        self._counters.put_failed += 1
+        if self._patterns.counts(topic):
+            self._services.realtime.add(realtime.PUT_FAILED, topic)

@@ -1,0 +1,82 @@
+"""What the MetaQ processors stand on, put together once by the broker's assembly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from imago_broker.config.settings import MetaqSection
+    from imago_broker.metrics import MetaqCounters
+    from imago_broker.ports import Clock
+    from imago_broker.processors.metaq.realtime import RealTimeStatistics
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.topics import TopicService
+    from imago_log.store import MessageStore
+
+PutResult = tuple[int, int, int, int]
+"""Opaque, message id, partition, position: what a successful put is answered with."""
+
+
+class Peer(Protocol):
+    """A connection as the processors see it. Nothing they call writes to the socket."""
+
+    born_host: bytes
+    """Its address and port as records hold them."""
+    finishing: bool
+    """Whether no further request is to be served."""
+    puts: int
+    """Rounds of puts that have no answer yet."""
+    results: list[PutResult]
+    """Successful puts to be answered in the next write."""
+
+    def reply(self, *parts: bytes) -> None:
+        """Add an answer to the next write; the parts follow each other."""
+
+    def is_full(self) -> bool:
+        """Whether so many answers wait that no further request should be worked on."""
+
+    def flush(self) -> None:
+        """Write everything that was added."""
+
+    def finish(self) -> None:
+        """Read no more requests, and close once everything is answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaqIdentity:
+    """How this broker calls itself towards MetaQ clients."""
+
+    broker_id: int
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """The name of the broker in every error text: ``meta://host:port``."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"meta://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaqServices:
+    """The services, as the assembly made them."""
+
+    identity: MetaqIdentity
+    settings: Callable[[], MetaqSection]
+    """The settings in force: some may change while the broker runs."""
+    messages: MessageService
+    topics: TopicService
+    store: MessageStore
+    clock: Clock
+    rng: random.Random
+    counters: MetaqCounters
+    realtime: RealTimeStatistics
+    connections: Callable[[], int]
+    config_file: Callable[[], bytes]
+    """The configuration in the form of MetaQ's own file."""
+    started_ms: int
+    """Monotonic."""

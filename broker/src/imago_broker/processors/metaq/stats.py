@@ -1,0 +1,168 @@
+"""``stats``: the broker, its topics and its counters as lines of text."""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from imago_broker.processors.metaq import realtime
+from imago_wire.text.commands import OPAQUE_DEFAULT
+from imago_wire.text.encoder import result
+from imago_wire.text.status import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imago_broker.model.topics import TopicConfig
+    from imago_broker.processors.metaq.services import MetaqServices, Peer
+    from imago_wire.text.commands import Stats
+
+REALTIME_COMMANDS = (
+    realtime.PUT,
+    realtime.GET,
+    realtime.OFFSET,
+    realtime.GET_MISS,
+    realtime.PUT_FAILED,
+    realtime.MESSAGE_SIZE,
+)
+
+HELP = (
+    "*EMPTY* Returns broker info.",
+    "help Returns help menu.",
+    "topics Returns topics statistics detail info.",
+    "offsets Returns partitions detail info.",
+    "realtime Returns realtime statistics detail info.",
+    "config Returns broker's config file content.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """One partition that has data: its number, messages, and positions."""
+
+    number: int
+    messages: int
+    min_position: int
+    max_position: int
+
+    @property
+    def size(self) -> int:
+        return self.max_position - self.min_position
+
+
+class StatsProcessor:
+    """Serves ``stats``."""
+
+    def __init__(self, services: MetaqServices) -> None:
+        self._services = services
+        self._items = {
+            "": self._broker,
+            "help": lambda: iter(HELP),
+            "topics": self._all_topics,
+            "offsets": self._offsets,
+            "realtime": self._realtime,
+            "reset": self._reset,
+        }
+
+    def stats(self, peer: Peer, command: Stats) -> None:
+        """Answer one ``stats``."""
+        opaque = OPAQUE_DEFAULT if command.opaque is None else command.opaque
+        if command.item == "config":
+            peer.reply(result(Status.SUCCESS, self._services.config_file(), opaque))
+            return
+        lines = self._items.get(command.item)
+        body = lines() if lines is not None else self._one_topic(command.item)
+        text = "".join(f"{line}\r\n" for line in ("STATS", *body, "END"))
+        peer.reply(result(Status.SUCCESS, text, opaque))
+
+    def _broker(self) -> Iterator[str]:
+        services, counters = self._services, self._services.counters
+        topics = self._dual_topics()
+        uptime = (services.clock.monotonic_ms() - services.started_ms) // 1000
+        yield f"pid {os.getpid()}"
+        yield f"broker_id {services.identity.broker_id}"
+        yield f"port {services.identity.port}"
+        yield f"uptime {uptime}"
+        yield f"version {services.settings().version}"
+        yield "slave false"
+        yield f"curr_connections {services.connections()}"
+        yield f"threads {threading.active_count()}"
+        yield f"cmd_put {counters.cmd_put}"
+        yield f"cmd_get {counters.cmd_get}"
+        yield f"cmd_offset {counters.cmd_offset}"
+        # Transactions are not served yet, so none was begun or ended.
+        yield from ("tx_begin 0", "tx_xa_begin 0", "tx_commit 0", "tx_rollback 0")
+        yield f"get_miss {counters.get_miss}"
+        yield f"put_failed {counters.put_failed}"
+        total = sum(part.messages for topic in topics for part in self._partitions(topic))
+        yield f"total_messages {total}"
+        yield f"topics {len(topics)}"
+        yield f"config_checksum {zlib.crc32(services.config_file())}"
+
+    def _all_topics(self) -> Iterator[str]:
+        empty: list[str] = []
+        for topic in self._dual_topics():
+            parts = self._partitions(topic)
+            if not parts:
+                empty.append(topic.name)
+                continue
+            yield (
+                f"{topic.name} partitions {len(parts)}"
+                f" message_count {sum(part.messages for part in parts)}"
+                f" message_bytes {sum(part.size for part in parts)}"
+                f" accept_publish {_text(topic.metaq_publish)}"
+                f" accept_subscribe {_text(topic.metaq_subscribe)}"
+            )
+        yield from (f"{name} *Empty*" for name in empty)
+
+    def _offsets(self) -> Iterator[str]:
+        for topic in self._dual_topics():
+            for part in self._partitions(topic):
+                yield (
+                    f"{topic.name} part {part.number}"
+                    f" min_offset {part.min_position} max_offset {part.max_position}"
+                )
+
+    def _realtime(self) -> Iterator[str]:
+        now_ms = self._services.clock.monotonic_ms()
+        for command in REALTIME_COMMANDS:
+            yield f"realtime_{command} {self._services.realtime.of_command(command, now_ms)}"
+
+    def _reset(self) -> Iterator[str]:
+        self._services.realtime.reset(self._services.clock.monotonic_ms())
+        yield "reset ok"
+
+    def _one_topic(self, name: str) -> Iterator[str]:
+        config = self._services.topics.get(name)
+        known = config is not None and config.dual
+        parts = self._partitions(config) if config is not None and known else []
+        now_ms = self._services.clock.monotonic_ms()
+        yield name
+        yield f"resultCode {0 if parts else 2 if known else 1}"
+        yield f"partitions {len(parts)}"
+        yield f"message_count {sum(part.messages for part in parts)}"
+        yield f"bytes {sum(part.size for part in parts)}"
+        for command in REALTIME_COMMANDS:
+            text = self._services.realtime.of_topic(command, name, now_ms)
+            yield f"topic_realtime_{command} {text}"
+
+    def _dual_topics(self) -> list[TopicConfig]:
+        return [config for config in self._services.topics.all() if config.dual]
+
+    def _partitions(self, topic: TopicConfig) -> list[_Partition]:
+        """Return the partitions that were ever written; the others count as not there."""
+        store = self._services.store
+        found = []
+        for number in range(topic.queues):
+            low, high = store.position_range(topic.name, number)
+            if high > 0:
+                first, end = store.queue_range(topic.name, number)
+                found.append(_Partition(number, end - first, low, high))
+        return found
+
+
+def _text(value: bool) -> str:
+    return "true" if value else "false"

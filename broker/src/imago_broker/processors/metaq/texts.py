@@ -1,0 +1,56 @@
+"""MetaQ's error texts, byte for byte: clients and monitoring of its users match them."""
+
+from __future__ import annotations
+
+BUSY = "线程池繁忙"
+"""Body of the 503 that means: later."""
+CHECKSUM_FAILURE = "Checksum failure,message may be corrupted when transfering on networking."
+NO_HANDLER = "未注册请求处理器\N{FULLWIDTH COMMA}请求处理器类为com.taobao.metamorphosis.network."
+"""Before the class name of a command that this broker does not serve; code 503."""
+
+
+def put_failed(url: str, topic: str, partition: int, detail: str = "") -> str:
+    """Return the text of a put (or, in the original too, a get) that failed."""
+    text = f"Put message to [broker '{url}'] [partition '{topic}-{partition}'] failed."
+    return f"{text}Detail:{detail}" if detail else text
+
+
+def put_closed(broker_id: int, partition: int) -> str:
+    """Return the detail of a put to a closed partition."""
+    return f"partition[{broker_id}-{partition}] has been closed"
+
+
+def get_closed(broker_id: int, partition: int) -> str:
+    """Return the text of a get from a closed partition."""
+    return f"Partition[{broker_id}-{partition}] has been closed"
+
+
+def topic_not_accepted(topic: str) -> str:
+    """Return the detail of a put to a topic that may not be used."""
+    return f"The server do not accept topic {topic}"
+
+
+def wrong_partition(partition: int) -> str:
+    """Return the detail of a put to a partition that is not there."""
+    return f"wrong partition {partition}"
+
+
+def no_store(topic: str, partition: int) -> str:
+    """Return the text of a read where nothing was ever written."""
+    return f"The topic `{topic}` in partition `{partition}` is not exists"
+
+
+def nothing_at(offset: int) -> str:
+    """Return the text of a get that found nothing new."""
+    return f"Could not find message at position {offset}"
+
+
+def invalid_max_size(size: int) -> str:
+    """Return the text of a get that asked for no bytes."""
+    return f"Bad request,invalid max size:{size}"
+
+
+def transaction_unknown(key: str) -> str:
+    """Return the text of a put in a transaction that was never begun."""
+    kind = "XA" if key.startswith("XID:") else "Local"
+    return f"{kind} transaction '{key}' has not been started."

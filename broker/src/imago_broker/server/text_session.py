@@ -1,0 +1,205 @@
+"""One connection of MetaQ's text protocol: bytes to commands, answers to bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from imago_broker.server.listener import Session
+from imago_wire.hot import encode_put_results, scan_text
+from imago_wire.record import host_bytes
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    from imago_broker.processors.metaq.services import PutResult
+    from imago_broker.processors.metaq.table import MetaqProcessors
+    from imago_wire._text_py import Item
+
+JOIN_BYTES_MAX = 64 << 10
+"""Answers up to this size are copied into one buffer; larger ones are written as they are."""
+UNKNOWN_HOST = bytes(8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextLimits:
+    """What one connection may cost."""
+
+    line_bytes_max: int = 4096
+    body_bytes_max: int = 4 << 20
+    output_bytes_pause: int = 256 << 10
+    """Above this nothing more is read or worked on until the peer has read its answers."""
+    output_bytes_max: int = 32 << 20
+    """Above this the peer is cut off."""
+    idle_ms: int = 120_000
+    input_stall_ms: int = 30_000
+    """An unfinished command older than this ends the connection."""
+    output_stall_ms: int = 30_000
+    """A peer that has read nothing for this long while answers wait is cut off."""
+
+
+class TextSession(Session):
+    """One client. All work is done in `data_received`, except the puts' answers, which come at
+    the end of the loop turn (or later, where a put waits for a disk or a replica)."""
+
+    def __init__(self, processors: MetaqProcessors, limits: TextLimits) -> None:
+        self.born_host = UNKNOWN_HOST
+        self.puts = 0
+        self.results: list[PutResult] = []
+        self._processors = processors
+        self._limits = limits
+        self._buffer = bytearray()
+        self._replies: list[bytes] = []
+        self._reply_size = 0
+        self._left: Sequence[Item] = ()
+        """Commands that wait for the peer to read its answers."""
+        self._paused = False
+        self.finishing = False
+        self._closed = False
+        self._active = True
+        self._seen_ms = 0
+        self._partial_since_ms: int | None = None
+        self._stalled: tuple[int, int] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to serve."""
+        super().connection_made(transport)
+        self.transport.set_write_buffer_limits(high=self._limits.output_bytes_pause)
+        peer = transport.get_extra_info("peername")
+        if peer:
+            self.born_host = host_bytes(peer[0].partition("%")[0], peer[1])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget what waits: the answers have no reader any more."""
+        self._closed = True
+        self._left = ()
+        self._replies.clear()
+        self.results.clear()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Work on the whole commands among all bytes that have come."""
+        self._active = True
+        buffer = self._buffer
+        source: bytes | bytearray = data
+        if buffer:
+            buffer += data
+            source = buffer
+        limits = self._limits
+        items, used = scan_text(source, limits.line_bytes_max, limits.body_bytes_max)
+        if buffer:
+            del buffer[:used]
+        elif used < len(data):
+            buffer += memoryview(data)[used:]
+        if items:
+            self._partial_since_ms = None
+            if self._left:
+                self._left = [*self._left, *items]
+            else:
+                self._run(items)
+
+    def eof_received(self) -> bool:
+        """Answer what was asked, then close; a peer may half-close after its last request."""
+        self.finish()
+        return True
+
+    def pause_writing(self) -> None:
+        """Read nothing more from a peer that does not read its answers."""
+        self._paused = True
+        if not self.finishing:
+            self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Go on with what was left, then read again."""
+        self._paused = False
+        if self._left:
+            left, self._left = self._left, ()
+            self._run(left)
+        if not self._paused and not self.finishing and not self._closed:
+            self.transport.resume_reading()
+
+    def reply(self, *parts: bytes) -> None:
+        """Add an answer to the next write; the parts follow each other."""
+        self._replies += parts
+        self._reply_size += sum(map(len, parts))
+
+    def is_full(self) -> bool:
+        """Whether so many answers wait that no further request should be worked on."""
+        if self._reply_size > self._limits.output_bytes_pause:
+            self.flush()
+        return self._paused
+
+    def flush(self) -> None:
+        """Write everything that was added: one system call for all of it."""
+        if self._closed:
+            return
+        if self.results:
+            results, self.results = self.results, []
+            answers = encode_put_results(results)
+            if not self._replies:
+                self.transport.write(answers)
+            else:
+                self.reply(answers)
+        if self._replies:
+            self._write_replies()
+        if self.finishing:
+            self._close_when_answered()
+
+    def finish(self) -> None:
+        """Read no more requests, and close once everything is answered."""
+        if self.finishing:
+            return
+        self.finishing = True
+        self.transport.pause_reading()
+        self._close_when_answered()
+
+    def drain(self) -> None:
+        """The listener is stopping: answer what is in flight, then close."""
+        self.finish()
+        self.flush()
+
+    def sweep(self, now_ms: int) -> None:
+        """Close a connection that is idle, or stuck in either direction."""
+        limits = self._limits
+        if self._active:
+            self._active = False
+            self._seen_ms = now_ms
+        if self._buffer and self._partial_since_ms is None:
+            self._partial_since_ms = now_ms
+        partial_ms = now_ms - (self._partial_since_ms or now_ms)
+        if (partial_ms > limits.input_stall_ms and not self._paused) or self._is_stalled(now_ms):
+            self.transport.abort()
+        elif now_ms - self._seen_ms > limits.idle_ms and not self.puts and not self._paused:
+            self.transport.close()
+
+    def _run(self, items: Sequence[Item]) -> None:
+        at = self._processors.run(self, items)
+        if at < len(items):
+            self._left = items[at:]
+        if self._replies:
+            self.flush()
+
+    def _write_replies(self) -> None:
+        replies, self._replies = self._replies, []
+        size, self._reply_size = self._reply_size, 0
+        if size <= JOIN_BYTES_MAX:
+            self.transport.write(b"".join(replies))
+        else:
+            self.transport.writelines(replies)
+        if self.transport.get_write_buffer_size() > self._limits.output_bytes_max:
+            self.transport.abort()
+
+    def _close_when_answered(self) -> None:
+        if not (self.puts or self.results or self._replies or self._left):
+            self.transport.close()
+
+    def _is_stalled(self, now_ms: int) -> bool:
+        """Return whether the peer has taken nothing of its answers for too long."""
+        waiting = self.transport.get_write_buffer_size()
+        if waiting == 0:
+            self._stalled = None
+            return False
+        if self._stalled is None or self._stalled[0] != waiting:
+            self._stalled = (waiting, now_ms)
+        return now_ms - self._stalled[1] > self._limits.output_stall_ms
