@@ -9,16 +9,27 @@ import importlib
 import os
 from typing import TYPE_CHECKING
 
+from imago_wire._remoting_py import (
+    encode_send_response,
+    find_each,
+    join_message_ids,
+    scan_frames,
+)
+
 __all__ = [
     "COMPILED",
     "QueueTail",
     "RecordBuilder",
     "encode_put_results",
+    "encode_send_response",
+    "find_each",
+    "join_message_ids",
     "key_entries",
     "make_entry",
     "metaq_block",
     "metaq_entry",
     "metaq_form",
+    "scan_frames",
     "scan_records",
     "scan_text",
     "view_record",
