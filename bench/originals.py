@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.harness import BROKER_CORE, Server, pin
+from bench.harness import BROKER_CORE, Server, load, pin
 from imago_testing.java.modules import METAQ_SERVER, ROCKETMQ5_SERVER, JavaModule
 from imago_testing.java.toolchain import toolchain
 from imago_testing.processes import ServerProcess, running
@@ -28,8 +28,10 @@ dataPath={data}
 numPartitions=4
 unflushThreshold=1000
 unflushInterval=1000
+maxSegmentSize=1073741824
+maxTransferSize=1048576
 [zookeeper]
-zk.zkEnable=false
+zk.zkConnect=127.0.0.1:{zookeeper}
 [topic=bench]
 """
 
@@ -58,14 +60,24 @@ def metaq(port_base: int) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="imago-bench-") as name:
         folder = Path(name)
         config = folder / "server.ini"
-        data = folder / "data"
-        config.write_text(METAQ_INI.format(port=port_base, dashboard=port_base + 1, data=data))
+        port, dashboard, keeper_port = port_base, port_base + 1, port_base + 2
+        config.write_text(
+            METAQ_INI.format(
+                port=port, dashboard=dashboard, zookeeper=keeper_port, data=folder / "data"
+            )
+        )
+        main = "org.apache.zookeeper.server.ZooKeeperServerMain"
+        keeper = java(METAQ_SERVER, main, folder, str(keeper_port), str(folder / "zookeeper"))
         main = "com.taobao.metamorphosis.server.MetamorphosisStartup"
         command = java(METAQ_SERVER, main, folder, "-f", str(config))
-        with running(ServerProcess.start("metaq", command, folder)) as broker:
-            broker.wait_for_port(port_base)
-            pin(broker.process.pid, BROKER_CORE)
-            yield Server(broker.process.pid, port_base, 0)
+        with running(ServerProcess.start("zookeeper", keeper, folder)) as zookeeper:
+            zookeeper.wait_for_port(keeper_port)
+            with running(ServerProcess.start("metaq", command, folder)) as broker:
+                broker.wait_for_port(port)
+                pin(broker.process.pid, BROKER_CORE)
+                # One connection first: the first put makes the partitions, not safely from many.
+                load("put", port, pids=[], conns=1, seconds=1, warmup=0)
+                yield Server(broker.process.pid, port, 0)
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ static struct {
 static unsigned char *body;
 static int body_size;
 static uint32_t body_crc;
-static long counter, done, bytes, errors, histogram[BUCKETS];
+static long counter, done, bytes, errors, busy, histogram[BUCKETS];
 static int64_t measure_from, measure_to;
 static long windows[WINDOWS_MAX];
 static char first_error[200];
@@ -165,7 +165,8 @@ static size_t rocketmq_answer(struct conn *c, const unsigned char *p, size_t hav
         *size = total - header - 8;
         c->offset = code == 0 ? next : 0;
         if (code != 0 && code != 19 && code != 21) failed(text, header);
-    } else if (code != 0) failed(text, header);
+    } else if (code == 2) busy++, *messages = 0; /* flow control: not stored, asked again later */
+    else if (code != 0) failed(text, header);
     return total;
 }
 
@@ -268,9 +269,9 @@ static void report(double seconds, double cpu, double own) {
     printf("{\"messages\":%ld,\"seconds\":%.3f,\"rate\":%.0f,\"bytes_per_second\":%.0f,\"errors\":%ld,\"first_error\":\"", done,
            seconds, done / seconds, bytes / seconds, errors);
     for (char *p = first_error; *p; p++) putchar(*p == '"' || *p == '\\' || *p < 32 ? ' ' : *p);
-    printf("\",\"p50_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,\"max_us\":%.1f,\"w50\":%ld,\"w95\":%ld,\"server_cpu_us\":%.3f,"
+    printf("\",\"busy\":%ld,\"p50_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,\"max_us\":%.1f,\"w50\":%ld,\"w95\":%ld,\"server_cpu_us\":%.3f,"
            "\"client_cpu_share\":%.2f}\n",
-           percentile(.5), percentile(.99), percentile(.999), percentile(1), used ? windows[used / 2] * 50 : 0,
+           busy, percentile(.5), percentile(.99), percentile(.999), percentile(1), used ? windows[used / 2] * 50 : 0,
            used ? windows[used * 95 / 100] * 50 : 0, done ? cpu * 1e6 / done : 0, own / seconds);
 }
 
