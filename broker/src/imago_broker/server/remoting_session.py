@@ -1,13 +1,55 @@
-"""One connection of RocketMQ's remoting protocol, and what the connections of one port share."""
+"""One connection of RocketMQ's remoting protocol, and what the connections of one port share.
+
+Bytes come in as they come; one scan cuts them into frames. Sends take the short way: what the
+scanner found goes straight to the put path, without a command object. Everything else becomes a
+command and goes through the table. Answers of one turn leave in one write.
+
+A connection stops being read while its peer does not read, while one of its sends has to be
+inflated elsewhere (the order of a connection's sends is kept), and never holds more input than one
+frame and one read.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import ipaddress
+import logging
+import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from imago_broker.processors.rocketmq.exchange import Exchange
+from imago_broker.server.listener import Session
+from imago_broker.server.remoting_calls import ClientCalls
+from imago_wire.errors import ProtocolError
+from imago_wire.hot import scan_frames
+from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand
+from imago_wire.remoting.header import decode_raw_header, encode_header
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping, Sequence
+
+    from imago_broker.processors.rocketmq.exchange import Reply
     from imago_broker.processors.rocketmq.rows import Table
+    from imago_broker.service.channel import Channel
+
+log = logging.getLogger(__name__)
+
+_PREFIX = struct.Struct(">II")
+_PORT = struct.Struct(">i")
+_JOIN_BYTES_MAX = 64 << 10
+"""Answers of one turn up to this size are joined; larger ones are handed over in pieces."""
+
+SEND, FRAME = 1, 0
+"""First members of what the scanner returns; a negative one ends the connection."""
+
+
+class SendPath(Protocol):
+    """Where the scanner's sends go."""
+
+    def send(self, session: RemotingSession, item: tuple) -> None:  # type: ignore[type-arg]
+        """Take one send, or give it back through `RemotingSession.serve_send`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,11 +57,13 @@ class RemotingLimits:
     """What one connection may cost. Bytes and milliseconds."""
 
     frame_bytes_max: int = 16 << 20
-    output_bytes_max: int = 64 << 20
-    """A peer that lets more than this pile up unread is cut off."""
-    output_bytes_pause: int = 4 << 20
+    output_bytes_pause: int = 1 << 20
     """Above this nothing more is read from the peer until it has read its answers."""
+    output_bytes_max: int = 32 << 20
+    """A peer that lets more than this pile up unread is cut off."""
     idle_ms: int = 120_000
+    stall_ms: int = 30_000
+    """A frame that is not whole, or an answer not taken, after this ends the connection."""
     calls_max: int = 1024
     """Requests of ours to the client that wait for its answer."""
 
@@ -32,20 +76,336 @@ class RemotingServer:
         table: Table,
         *,
         loop: asyncio.AbstractEventLoop,
-        limits: RemotingLimits = RemotingLimits(),
+        send_path: SendPath | None = None,
+        on_close: Callable[[Channel], None] | None = None,
+        on_drain: Callable[[], None] | None = None,
+        limits: RemotingLimits | None = None,
     ) -> None:
+        """Without a send path, sends go through the table like any other request.
+
+        `on_close` is told each connection that is gone; `on_drain` answers, when the port is
+        about to close, what waits for something else than the log (held pulls).
+        """
         self.table = table
         self.loop = loop
-        self.limits = limits
-        self.sessions: set[RemotingSession] = set()
+        self.send_path = send_path
+        self.on_close = on_close
+        self.on_drain = on_drain
+        self.limits = limits or RemotingLimits()
+        self.now_ms = int(loop.time() * 1000)
+        """Monotonic, as of the last sweep: good enough for idle times, and free."""
+        self._unsent: list[RemotingSession] = []
+        self._flush_planned = False
+        self._draining: list[RemotingSession] = []
 
     def session(self) -> RemotingSession:
         """Make the protocol object of a new connection."""
         return RemotingSession(self)
 
+    def has_output(self, session: RemotingSession, *, soon: bool) -> None:
+        """Remember that a session has answers to write; `soon`: nobody else will call `flush`."""
+        self._unsent.append(session)
+        if soon and not self._flush_planned:
+            self._flush_planned = True
+            self.loop.call_soon(self._planned_flush)
 
-class RemotingSession(asyncio.Protocol):
+    def flush(self) -> None:
+        """Write the answers of all sessions, once each."""
+        unsent, self._unsent = self._unsent, []
+        for session in unsent:
+            session.flush()
+        if self._draining and self.running == 0:
+            draining, self._draining = self._draining, []
+            for session in draining:
+                session.close()
+
+    def _planned_flush(self) -> None:
+        self._flush_planned = False
+        self.flush()
+
+    @property
+    def running(self) -> int:
+        """How many requests have no answer yet."""
+        return sum(lane.running for lane in self.table.lanes.values())
+
+    def drain(self, session: RemotingSession) -> None:
+        """Close a session once everything in flight on this port is answered."""
+        self._draining.append(session)
+        if self.on_drain is not None:
+            self.on_drain()
+        self.loop.call_soon(self.flush)
+
+
+class RemotingSession(Session):
     """One connection: bytes to requests, answers to bytes, both in bounded memory."""
 
     def __init__(self, server: RemotingServer) -> None:
         self.server = server
+        self.peer = ""
+        self.born_host = b""
+        """The peer's address as it stands in records: 4 or 16 bytes, then the port in 4."""
+        self.last_read_ms = server.now_ms
+        self._limits = server.limits
+        self._send = server.send_path.send if server.send_path else RemotingSession.serve_send
+        self._buffer = bytearray()
+        self._backlog: list[tuple] | None = None  # type: ignore[type-arg]
+        self._held = False
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._write_paused = False
+        self._stuck_since_ms: int | None = None
+        self._closing = False
+        self._watchers: dict[Callable[[], None], None] = {}
+        self._calls = ClientCalls(server.loop, calls_max=server.limits.calls_max)
+
+    # -- what the event loop calls ------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        host, port = (transport.get_extra_info("peername") or ("0.0.0.0", 0))[:2]  # noqa: S104
+        self.born_host = host_bytes(host, port)
+        self.peer = f"{_plain(host)}:{port}"
+        self.last_read_ms = self.server.now_ms
+        self.transport.set_write_buffer_limits(high=self._limits.output_bytes_pause)
+
+    def data_received(self, data: bytes) -> None:
+        self.last_read_ms = self.server.now_ms
+        if self._buffer or self._backlog is not None:
+            self._buffer += data
+            if self._backlog is None:
+                self._scan_buffer()
+            return
+        items, consumed = scan_frames(data, self._limits.frame_bytes_max)
+        if consumed < len(data):
+            self._keep(data[consumed:])
+        self._serve(items)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self._stuck_since_ms = self.server.now_ms
+        self._steer_reading()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._stuck_since_ms = None
+        self._go_on_if_free()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._closing = True
+        self._buffer.clear()
+        self._backlog = None
+        self._out.clear()
+        self._calls.fail_all()
+        watchers, self._watchers = self._watchers, {}
+        for watcher in watchers:
+            watcher()
+        if self.server.on_close is not None:
+            self.server.on_close(self)
+
+    # -- frames in ----------------------------------------------------------------------------
+
+    def _keep(self, data: bytes) -> None:
+        self._stuck_since_ms = self.server.now_ms
+        self._buffer += data
+
+    def _scan_buffer(self) -> None:
+        items, consumed = scan_frames(self._buffer, self._limits.frame_bytes_max)
+        if consumed:
+            del self._buffer[:consumed]
+            self._stuck_since_ms = self.server.now_ms if self._buffer else None
+        self._serve(items)
+
+    def _serve(self, items: Sequence[tuple]) -> bool:  # type: ignore[type-arg]
+        """Serve frames in order; False when the rest has to wait, or nothing more may come."""
+        send = self._send
+        for served, item in enumerate(items, 1):
+            kind = item[0]
+            if kind == SEND:
+                send(self, item)
+            elif kind == FRAME:
+                self._serve_frame(item[1])
+            else:
+                log.info("bad_frame peer=%s reason=%s", self.peer, item[1])
+                self.close()
+                return False
+            if self._held or self._out_bytes > self._limits.output_bytes_pause:
+                self._backlog = list(items[served:])
+                self._steer_reading()
+                return False
+        return True
+
+    def _serve_frame(self, command: RemotingCommand) -> None:
+        if command.is_response:
+            self._calls.answered(command)
+        else:
+            self.server.table.dispatch(Exchange(self, command))
+
+    def serve_send(self, item: tuple) -> None:  # type: ignore[type-arg]
+        """Serve a send as any other request: it needs more than the short way does."""
+        self._serve_frame(decode_raw_header(item[14], item[12]))
+
+    def hold_back(self) -> None:
+        """Serve nothing more of this connection until `go_on`: a send of it needs time."""
+        self._held = True
+
+    def go_on(self) -> None:
+        """Serve what had to wait for a send of this connection."""
+        self._held = False
+        self._go_on_if_free()
+
+    def _go_on_if_free(self) -> None:
+        if not self._held and not self._write_paused and self._backlog is not None:
+            items, self._backlog = self._backlog, None
+            if self._serve(items) and self._buffer:
+                self._scan_buffer()
+        self._steer_reading()
+
+    def _steer_reading(self) -> None:
+        if self._closing:
+            return
+        if self._backlog is not None or self._write_paused:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    def sweep(self, now_ms: int) -> None:
+        """Close a connection that is silent, or whose peer stopped in the middle."""
+        self.server.now_ms = now_ms
+        stuck_ms = now_ms - (self._stuck_since_ms or now_ms)
+        if stuck_ms > self._limits.stall_ms:
+            log.info("connection_closed peer=%s reason=stuck", self.peer)
+            self.abort()
+        elif now_ms - self.last_read_ms > self._limits.idle_ms:
+            log.info("connection_closed peer=%s reason=idle", self.peer)
+            self.close()
+
+    def drain(self) -> None:
+        """Read nothing more, answer what is in flight, then close."""
+        self.transport.pause_reading()
+        self.server.drain(self)
+
+    # -- answers out --------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether answers still reach the peer."""
+        return not self._closing
+
+    def push(self, data: bytes) -> None:
+        """Add an answer that `RemotingServer.flush` will write: only for the end of a put."""
+        if not self._out:
+            self.server.has_output(self, soon=False)
+        self._out.append(data)
+
+    def write(self, data: bytes) -> None:
+        """Add bytes that are written at the end of this turn."""
+        if self._closing:
+            return
+        if not self._out:
+            self.server.has_output(self, soon=True)
+        self._out.append(data)
+        self._out_bytes += len(data)
+
+    def reply(self, request: RemotingCommand, reply: Reply) -> None:
+        """Write the answer to a request, its header in the request's own form."""
+        pieces = [reply.body] if isinstance(reply.body, bytes) else reply.body
+        response = RemotingCommand(
+            code=int(reply.code),
+            flag=FLAG_RESPONSE,
+            opaque=request.opaque,
+            remark=reply.remark,
+            ext=dict(reply.ext) if reply.ext else {},
+            serialize=request.serialize,
+        )
+        self._write_command(response, [piece for piece in pieces if piece])
+
+    def notify(self, code: int, ext: Mapping[str, str], body: bytes = b"") -> None:
+        """Send a one-way request to the client."""
+        self._write_command(self._calls.oneway(code, ext), [body] if body else [])
+
+    def call(
+        self,
+        code: int,
+        ext: Mapping[str, str],
+        body: bytes,
+        timeout_ms: int,
+        done: Callable[[RemotingCommand | None], None],
+    ) -> None:
+        """Send a request to the client; `done` gets its answer, or None when none comes."""
+        command = None if self._closing else self._calls.start(code, ext, timeout_ms, done)
+        if command is None:
+            done(None)
+            return
+        self._write_command(command, [body] if body else [])
+
+    def _write_command(self, command: RemotingCommand, pieces: Sequence[bytes]) -> None:
+        try:
+            header = encode_header(command)
+        except ProtocolError as error:
+            # A header this large is made of what a client asked for: it cannot be answered.
+            log.warning("answer_dropped peer=%s code=%d error=%s", self.peer, command.code, error)
+            return
+        size = 4 + len(header) + sum(map(len, pieces))
+        self.write(_PREFIX.pack(size, command.serialize << 24 | len(header)) + header)
+        for piece in pieces:
+            self.write(piece)
+
+    def flush(self) -> None:
+        """Hand the gathered answers to the transport."""
+        out, transport = self._out, self.transport
+        if not out:
+            return
+        self._out, size, self._out_bytes = [], self._out_bytes, 0
+        if len(out) == 1:
+            transport.write(out[0])
+        elif size <= _JOIN_BYTES_MAX:
+            transport.write(b"".join(out))
+        else:
+            transport.writelines(out)
+        if self._write_paused:
+            self._cut_off_if_deaf(transport)
+        elif self._backlog is not None:
+            self._go_on_if_free()
+
+    def _cut_off_if_deaf(self, transport: asyncio.Transport) -> None:
+        if transport.get_write_buffer_size() > self._limits.output_bytes_max:
+            log.info("connection_aborted peer=%s reason=reads_nothing", self.peer)
+            self.abort()
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call `watcher` when the connection is gone."""
+        self._watchers[watcher] = None
+
+    def unwatch(self, watcher: Callable[[], None]) -> None:
+        """Take a watcher back."""
+        self._watchers.pop(watcher, None)
+
+    def close(self) -> None:
+        """Close after what is written; nothing more is read."""
+        self.flush()
+        self._closing = True
+        self._buffer.clear()
+        self._backlog = None
+        self.transport.close()
+
+    def abort(self) -> None:
+        """Close at once and drop what is not sent."""
+        self._closing = True
+        self.transport.abort()
+
+
+def host_bytes(host: str, port: int) -> bytes:
+    """Return an address as records hold it: IPv4 in 4 bytes (mapped ones too), IPv6 in 16."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address.packed + _PORT.pack(port)
+
+
+def _plain(host: str) -> str:
+    mapped = host.removeprefix("::ffff:")
+    return mapped if "." in mapped else host

@@ -1,44 +1,208 @@
 """Who is connected: producers and consumers by group, as their heartbeats say.
 
 A connection that closes takes its clients along at once; a client that is silent for two minutes
-is forgotten. Whenever the members or the subscriptions of a consumer group change, every member is
-told, so that all of them divide the queues anew.
+is forgotten and its connection closed. Whenever the members or the subscriptions of a consumer
+group change, every member is told, so that all of them divide the queues anew.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from imago_wire.remoting.command import RemotingCommand
+    from imago_broker.service.channel import Channel
+    from imago_wire.remoting.bodies_client import (
+        ConsumeFromWhere,
+        ConsumerData,
+        ConsumeType,
+        HeartbeatData,
+        MessageModel,
+        SubscriptionData,
+    )
+    from imago_wire.remoting.peer import Language
+
+CLIENT_LIFE_MS = 120_000
+"""RocketMQ's channelExpiredTimeout: clients beat every 30 s."""
 
 
-class Channel(Protocol):
-    """A client's connection as services and processors see it."""
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One member of a group, as of its last heartbeat."""
 
-    peer: str
-    """`address:port` of the other side."""
+    channel: Channel
+    client_id: str
+    language: Language
+    version: int
+    seen_ms: int
+    """Epoch milliseconds of the last heartbeat."""
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The live members of one consumer group and what they want."""
+
+    name: str
+    consume_type: ConsumeType
+    message_model: MessageModel
+    consume_from_where: ConsumeFromWhere
+    members: dict[Channel, Client] = field(default_factory=dict)
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
 
     @property
-    def is_open(self) -> bool: ...
+    def client_ids(self) -> list[str]:
+        """The members' ids, each once, in order of joining."""
+        return list(dict.fromkeys(member.client_id for member in self.members.values()))
 
-    def reply(self, request: RemotingCommand, reply: object) -> None:
-        """Write the answer to a request of the client."""
+    def member(self, client_id: str) -> Client | None:
+        """Return the member of that id."""
+        for member in self.members.values():
+            if member.client_id == client_id:
+                return member
+        return None
 
-    def notify(self, code: int, ext: Mapping[str, str], body: bytes = b"") -> None:
-        """Send a one-way request to the client."""
 
-    def call(
+class TooManyGroupsError(Exception):
+    """One connection names more groups, or one group more topics, than this broker keeps."""
+
+
+class ClientRegistry:
+    """All live clients. Times are epoch milliseconds."""
+
+    def __init__(
         self,
-        code: int,
-        ext: Mapping[str, str],
-        body: bytes,
-        timeout_ms: int,
-        done: Callable[[RemotingCommand | None], None],
+        *,
+        groups_per_client_max: int = 1024,
+        topics_per_group_max: int = 10_000,
+        life_ms: int = CLIENT_LIFE_MS,
     ) -> None:
-        """Send a request to the client; `done` gets its answer, or None when none comes."""
+        self._groups_per_client_max = groups_per_client_max
+        self._topics_per_group_max = topics_per_group_max
+        self._life_ms = life_ms
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._producers: dict[str, dict[Channel, Client]] = {}
+        self.on_group_change: list[Callable[[ConsumerGroup], None]] = []
+        """Called after the members or subscriptions of a group changed."""
 
-    def close(self) -> None:
-        """Close the connection after what is written."""
+    def heartbeat(
+        self, channel: Channel, data: HeartbeatData, language: Language, version: int, now_ms: int
+    ) -> None:
+        """Note that a client lives, and everything that it says of its groups."""
+        count = len(data.consumer_data_set) + len(data.producer_data_set)
+        if count > self._groups_per_client_max:
+            raise TooManyGroupsError(f"{count} groups, at most {self._groups_per_client_max}")
+        client = Client(channel, data.client_id, language, version, now_ms)
+        for producer in data.producer_data_set:
+            self._producers.setdefault(producer.group_name, {})[channel] = client
+        for consumer in data.consumer_data_set:
+            self._join(consumer, client)
+
+    def unregister(
+        self, channel: Channel, *, producer_group: str | None, consumer_group: str | None
+    ) -> None:
+        """Take a client out of a group because it says so."""
+        if producer_group:
+            self._leave_producers(producer_group, channel)
+        if consumer_group:
+            self._leave_consumers(consumer_group, channel)
+
+    def closed(self, channel: Channel) -> None:
+        """Take everything out that was connected through this channel."""
+        for name in [n for n, members in self._producers.items() if channel in members]:
+            self._leave_producers(name, channel)
+        for name in [n for n, group in self._consumers.items() if channel in group.members]:
+            self._leave_consumers(name, channel)
+
+    def sweep(self, now_ms: int) -> None:
+        """Close the connections of clients that have been silent too long."""
+        silent = {
+            client.channel
+            for members in self._all_members()
+            for client in members.values()
+            if now_ms - client.seen_ms > self._life_ms
+        }
+        for channel in silent:
+            self.closed(channel)
+            channel.close()
+
+    def consumers(self, group: str) -> ConsumerGroup | None:
+        """Return the live members of a consumer group; None when there are none."""
+        return self._consumers.get(group)
+
+    def producers(self, group: str) -> Mapping[Channel, Client]:
+        """Return the live members of a producer group."""
+        return self._producers.get(group, {})
+
+    def producer_groups(self) -> Mapping[str, Mapping[Channel, Client]]:
+        """Return all live producers by group."""
+        return self._producers
+
+    def consumer_groups(self) -> Mapping[str, ConsumerGroup]:
+        """Return all live consumer groups by name."""
+        return self._consumers
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """Return the live groups that subscribe to a topic."""
+        return [name for name, group in self._consumers.items() if topic in group.subscriptions]
+
+    def _all_members(self) -> Iterable[Mapping[Channel, Client]]:
+        yield from self._producers.values()
+        for group in self._consumers.values():
+            yield group.members
+
+    def _join(self, data: ConsumerData, client: Client) -> None:
+        if len(data.subscription_data_set) > self._topics_per_group_max:
+            raise TooManyGroupsError(f"{len(data.subscription_data_set)} subscriptions")
+        group = self._consumers.get(data.group_name)
+        if group is None:
+            group = ConsumerGroup(
+                data.group_name, data.consume_type, data.message_model, data.consume_from_where
+            )
+            self._consumers[data.group_name] = group
+        group.consume_type = data.consume_type
+        group.message_model = data.message_model
+        group.consume_from_where = data.consume_from_where
+        before = group.members.get(client.channel)
+        group.members[client.channel] = client
+        joined = before is None or replace(before, seen_ms=client.seen_ms) != client
+        if _update(group.subscriptions, data.subscription_data_set) or joined:
+            self._changed(group)
+
+    def _leave_producers(self, name: str, channel: Channel) -> None:
+        members = self._producers.get(name, {})
+        members.pop(channel, None)
+        if not members:
+            self._producers.pop(name, None)
+
+    def _leave_consumers(self, name: str, channel: Channel) -> None:
+        group = self._consumers.get(name)
+        if group is None or group.members.pop(channel, None) is None:
+            return
+        if not group.members:
+            del self._consumers[name]
+        self._changed(group)
+
+    def _changed(self, group: ConsumerGroup) -> None:
+        for listener in self.on_group_change:
+            listener(group)
+
+
+def _update(current: dict[str, SubscriptionData], told: Iterable[SubscriptionData]) -> bool:
+    """Take newer subscriptions over, drop those no longer told; return whether that changed any."""
+    wanted = {subscription.topic: subscription for subscription in told}
+    changed = False
+    for topic, subscription in wanted.items():
+        old = current.get(topic)
+        if old is None or old.sub_version < subscription.sub_version:
+            changed = changed or old is None or not _same(old, subscription)
+            current[topic] = subscription
+    for topic in [topic for topic in current if topic not in wanted]:
+        del current[topic]
+        changed = True
+    return changed
+
+
+def _same(one: SubscriptionData, other: SubscriptionData) -> bool:
+    return (one.expression_type, one.sub_string) == (other.expression_type, other.sub_string)

@@ -2,25 +2,257 @@
 
 A delayed message is a record of its level's queue with its real topic and queue in the properties
 REAL_TOPIC and REAL_QID. When it is due it is put again, to where it belongs; how far each level
-has come is replicated metadata, so that a restart repeats little and loses nothing.
+has come is metadata in the log, so that a restart repeats little and loses nothing. Within a level
+all wait equally long, so the first message of each queue says when to look next: there is one
+timer a level, and none for a level without messages.
 """
 
 from __future__ import annotations
 
-LEVEL_DELAYS_MS = tuple(
-    1000 * s
-    for s in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-)
-"""RocketMQ's default messageDelayLevel: 1s 5s 10s 30s 1m … 10m 20m 30m 1h 2h."""
+import logging
+import re
+from typing import TYPE_CHECKING
+
+from imago_broker.model import names
+from imago_broker.service.messages import PutStatus
+from imago_wire import properties as props
+from imago_wire.compression import inflate
+from imago_wire.errors import ProtocolError
+from imago_wire.layout import SYS_COMPRESSED
+from imago_wire.record import decode_record, make_entry, metaq_shape
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable, Sequence
+
+    from imago_broker.ports import Clock
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.topics import TopicService
+    from imago_log.store import MessageStore
+    from imago_wire.record import Entry, Placed, QueueTail, StoredMessage
+
+log = logging.getLogger(__name__)
+
+KIND = "delay"
+DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+LEVELS_MAX = 18
+BATCH_MAX = 256
+BATCH_BYTES_MAX = 4 << 20
+RETRY_MS = 500
+LOOK_MS_MAX = 60_000
+"""The wall clock may step: no level sleeps longer than this before it looks again."""
+INFLATE_BYTES_MAX = 16 << 20
+
+_SOME = frozenset({PutStatus.OK, PutStatus.FLUSH_TIMEOUT, PutStatus.SLAVE_TIMEOUT})
+_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_levels(text: str) -> tuple[int, ...]:
+    """Return the delay of each level in ms; ValueError for what is no list of delays."""
+    delays = []
+    for word in text.split():
+        match = re.fullmatch(r"(\d{1,9})([smhd])", word)
+        if match is None:
+            raise ValueError(f"delay level {word!r}: a number and one of s, m, h, d")
+        delays.append(int(match[1]) * _UNITS_MS[match[2]])
+    if not 1 <= len(delays) <= LEVELS_MAX:
+        raise ValueError(f"{len(delays)} delay levels, must be 1 to {LEVELS_MAX}")
+    return tuple(delays)
 
 
 class DelayService:
-    """Delivers what is due."""
+    """Delivers what is due. `start` it once the broker may write, `stop` it before it may not."""
+
+    def __init__(
+        self,
+        messages: MessageService,
+        topics: TopicService,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        levels: str = DEFAULT_LEVELS,
+    ) -> None:
+        self._messages = messages
+        self._topics = topics
+        self._loop = loop
+        self._clock = clock
+        self._delays = parse_levels(levels)
+        self._levels: list[_Level] = []
+
+    @property
+    def level_max(self) -> int:
+        """The highest level; a message that asks for more gets this one."""
+        return len(self._delays)
+
+    def delay_ms(self, level: int) -> int:
+        """Return how long a level waits."""
+        return self._delays[level - 1]
 
     def start(self) -> None:
         """Look at every level and wait for what is due first."""
-        raise NotImplementedError
+        store = self._messages.store
+        progress = store.meta(KIND)
+        self._levels = [
+            _Level(self, level, int(progress.get(str(level), 0)))
+            for level in range(1, self.level_max + 1)
+        ]
+        for level in self._levels:
+            level.look()
 
     def stop(self) -> None:
-        """Deliver nothing more."""
-        raise NotImplementedError
+        """Deliver nothing more. What was put but not noted is delivered again at the next start."""
+        for level in self._levels:
+            level.stop()
+        self._levels = []
+
+    def arrived(self, tails: Iterable[QueueTail]) -> None:
+        """Look at the levels that grew; only one that slept with nothing to do has to."""
+        if not self._levels:
+            return
+        for tail in tails:
+            if tail.topic == _SCHEDULE_TOPIC and tail.queue_id < len(self._levels):
+                self._levels[tail.queue_id].grew()
+
+    def offsets(self) -> dict[int, tuple[int, int]]:
+        """Return each level's progress and end: queue offsets."""
+        store = self._messages.store
+        return {
+            level.number: (level.offset, store.queue_range(names.SCHEDULE_TOPIC, index)[1])
+            for index, level in enumerate(self._levels)
+        }
+
+
+_SCHEDULE_TOPIC = names.SCHEDULE_TOPIC.encode()
+
+
+class _Level:
+    """One level: its cursor, and at most one timer or one put under way."""
+
+    def __init__(self, service: DelayService, number: int, offset: int) -> None:
+        self.number = number
+        self.offset = offset
+        self._messages = service._messages
+        self._topics = service._topics
+        self._loop = service._loop
+        self._clock = service._clock
+        self._delay_ms = service.delay_ms(number)
+        self._timer: asyncio.TimerHandle | None = None
+        self._busy = False
+        self._stopped = False
+
+    @property
+    def _store(self) -> MessageStore:
+        return self._messages.store
+
+    def grew(self) -> None:
+        """Something arrived: matters only when nothing was there to wait for."""
+        if self._timer is None and not self._busy:
+            self._look_in(0)
+
+    def stop(self) -> None:
+        """Neither look nor put again."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def look(self) -> None:
+        """Deliver what is due and set the timer for what comes next."""
+        self._timer = None
+        if self._stopped or self._busy:
+            return
+        low, high = self._store.queue_range(names.SCHEDULE_TOPIC, self.number - 1)
+        if not low <= self.offset <= high:
+            self.offset = min(max(self.offset, low), high)
+        if self.offset < high:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        found = self._store.read(
+            names.SCHEDULE_TOPIC,
+            self.number - 1,
+            self.offset,
+            messages_max=BATCH_MAX,
+            bytes_max=BATCH_BYTES_MAX,
+        )
+        if not found.count:
+            # Damaged or removed: the store says where to go on.
+            self.offset = max(self.offset, found.next_offset)
+            self._look_in(RETRY_MS)
+            return
+        entries, next_offset, wait_ms = self._due(found.body)
+        if entries:
+            self._busy = True
+            self._messages.put(entries, None, self._delivered, next_offset)
+        elif next_offset > self.offset:
+            self._advance(next_offset)
+        else:
+            self._look_in(min(wait_ms, LOOK_MS_MAX))
+
+    def _due(self, body: bytes) -> tuple[list[Entry], int, int]:
+        """Return what is due, the offset behind it, and how long the next one has to wait."""
+        now_ms = self._clock.epoch_ms()
+        entries: list[Entry] = []
+        next_offset, at = self.offset, 0
+        while at < len(body):
+            message = decode_record(body, at, verify=False)
+            wait_ms = message.store_ms + self._delay_ms - now_ms
+            # A wait longer than the level's own delay means that the clock was set back.
+            if 0 < wait_ms <= self._delay_ms:
+                return entries, next_offset, wait_ms
+            entry = self._restored(message)
+            if entry is not None:
+                entries.append(entry)
+            next_offset, at = message.queue_offset + 1, at + message.size
+        return entries, next_offset, 0
+
+    def _restored(self, message: StoredMessage) -> Entry | None:
+        """Return the message as it was meant, or None when there is no place for it any more."""
+        properties = {k: v for k, v in message.properties.items() if k not in props.RESERVED}
+        topic = properties.get(props.REAL_TOPIC, "")
+        queue = properties.get(props.REAL_QID, "")
+        config = self._topics.get(topic)
+        if config is None or not queue.isdigit() or topic == names.SCHEDULE_TOPIC:
+            log.warning("delayed_message_dropped topic=%r offset=%d", topic, message.queue_offset)
+            return None
+        encoded = props.encode(properties)
+        tail = self._store.tail(topic, min(int(queue), max(config.queues - 1, 0)))
+        shape = None
+        if tail.dual and message.sys_flag & SYS_COMPRESSED:
+            try:
+                plain = inflate(message.body, message.sys_flag, INFLATE_BYTES_MAX)
+            except ProtocolError:
+                log.warning("delayed_message_dropped topic=%r reason=body", topic)
+                return None
+            shape = metaq_shape(plain, encoded)
+        return make_entry(
+            tail,
+            message.body,
+            encoded,
+            flag=message.flag,
+            sys_flag=message.sys_flag & 0x701,
+            born_ms=message.born_ms,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times,
+            metaq_shape=shape,
+        )
+
+    def _delivered(self, next_offset: int, status: PutStatus, _: Sequence[Placed]) -> None:
+        self._busy = False
+        if self._stopped:
+            return
+        if status in _SOME:
+            self._advance(next_offset)
+        else:
+            log.warning("delayed_delivery_failed level=%d status=%s", self.number, status.value)
+            self._look_in(RETRY_MS)
+
+    def _advance(self, next_offset: int) -> None:
+        self.offset = next_offset
+        self._store.put_meta([(KIND, str(self.number), next_offset)])
+        self._look_in(0)
+
+    def _look_in(self, wait_ms: int) -> None:
+        if self._stopped or self._timer is not None:
+            return
+        self._timer = self._loop.call_later(wait_ms / 1000, self.look)

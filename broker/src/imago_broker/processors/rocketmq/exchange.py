@@ -5,26 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from imago_wire.remoting.codes import ResponseCode
+from imago_broker.service.channel import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imago_broker.processors.rocketmq.rows import Hook, Lane
-    from imago_broker.service.clients import Channel
+    from imago_broker.service.channel import Channel
     from imago_wire.remoting.command import RemotingCommand
 
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The answer of a handler. `ext` is the answer's header, every value as text."""
-
-    code: int = ResponseCode.SUCCESS
-    remark: str | None = None
-    ext: Mapping[str, str] | None = None
-    body: bytes | Sequence[bytes] = b""
-    """One piece, or several that are sent one after the other without being joined."""
-
+__all__ = ["OK", "Exchange", "Reply", "RequestError"]
 
 OK = Reply()
 
@@ -50,7 +40,7 @@ class Exchange:
     @property
     def ext(self) -> Mapping[str, str]:
         """The request's header fields; empty when it has none."""
-        return self.command.ext or {}
+        return self.command.ext
 
     def enter(self, lane: Lane, hooks: Sequence[Hook]) -> None:
         """Count the request as unfinished in its lane until it is answered."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from imago_broker.errors import RequestError as ServiceError
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import ResponseCode
@@ -26,6 +27,7 @@ RejectRule = Callable[[], bool]
 """Whether every request of this kind has to be refused at the moment."""
 
 REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
+REMARK_SIZE_MAX = 512
 OVERLOADED = "[OVERLOAD]system busy, start flow control for a while"
 
 
@@ -102,9 +104,9 @@ class Table:
             return row.handle(exchange)
         except RequestError as refusal:
             return refusal.reply
-        except (ProtocolError, ValueError, KeyError) as mistake:
+        except (ProtocolError, ServiceError, ValueError) as mistake:
             # What the client sent does not add up: RocketMQ answers the exception's text.
-            return Reply(ResponseCode.SYSTEM_ERROR, f"{type(mistake).__name__}: {mistake}"[:512])
+            return Reply(ResponseCode.SYSTEM_ERROR, str(mistake)[:REMARK_SIZE_MAX])
         except Exception:
             # A mistake of ours must cost one request, not the connection that others share.
             log.exception("request_failed code=%d peer=%s", row.code, exchange.channel.peer)

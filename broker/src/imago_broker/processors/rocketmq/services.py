@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import secrets
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from imago_broker.service.clients import ClientRegistry
+from imago_broker.service.delay import DelayService
+from imago_broker.service.locks import QueueLocks
+from imago_broker.service.pull_hold import PullHold
+from imago_broker.service.resets import PendingResets
+from imago_broker.service.traffic import Traffic
+from imago_wire.record import host_bytes
+from imago_wire.remoting.message_ids import UniqueKeys
+
 if TYPE_CHECKING:
+    import asyncio
+
+    from imago_broker.config.settings import RocketmqSection
     from imago_broker.ports import Clock, Coordinator
-    from imago_broker.service.clients import ClientRegistry
-    from imago_broker.service.delay import DelayService
     from imago_broker.service.groups import GroupService
-    from imago_broker.service.locks import QueueLocks
     from imago_broker.service.messages import MessageService
     from imago_broker.service.offsets import ConsumerOffsets
-    from imago_broker.service.pull_hold import PullHold
     from imago_broker.service.topics import TopicService
+
+MEMORY_RATIO = 0.4
+"""Part of the machine's memory whose worth of newest records RocketMQ takes for cached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,46 +40,88 @@ class RocketmqIdentity:
     """Advertised address: it stands in every record and message id."""
     port: int
     broker_id: int = 0
-    region: str = "DefaultRegion"
 
     @property
     def address(self) -> str:
+        """What routes and answers name."""
         return f"{self.host}:{self.port}"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RocketmqSettings:
-    """Limits and switches of the RocketMQ side."""
-
-    body_bytes_max: int = 4 << 20
-    auto_create_topics: bool = True
-    auto_create_groups: bool = True
-    default_queues: int = 8
-    """Queues of the template topic TBW102: the most that auto-creation gives."""
-    trace_on: bool = True
-    send_running_max: int = 10_000
-    pull_running_max: int = 100_000
-    query_running_max: int = 20_000
-    admin_running_max: int = 10_000
-    pull_hold_ms_max: int = 25_000
-    """A held pull is answered by then: clients give up after 30 s."""
-    bulk_messages_max: int = 10_000
-    bulk_bytes_max: int = 4 << 20
+    @property
+    def store_host(self) -> bytes:
+        """The same as it stands in records and message ids."""
+        return host_bytes(self.host, self.port)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RocketmqServices:
-    """The services, as the assembly made them."""
+    """The services, as `build_services` made them."""
 
     identity: RocketmqIdentity
-    settings: RocketmqSettings
+    settings: RocketmqSection
+    """Replaced as a whole when an administrator changes one: read it at each use."""
     messages: MessageService
     topics: TopicService
     offsets: ConsumerOffsets
     groups: GroupService
+    clock: Clock
+    coordinator: Coordinator
     clients: ClientRegistry
     locks: QueueLocks
     delay: DelayService
     hold: PullHold
-    clock: Clock
-    coordinator: Coordinator
+    unique_keys: UniqueKeys
+    resets: PendingResets = field(default_factory=PendingResets)
+    traffic: Traffic = field(default_factory=Traffic)
+    memory_bytes: int = 1 << 30
+    """How far behind the log's end a record counts as still in memory."""
+    started_ms: int = 0
+
+    def sweep(self) -> None:
+        """Forget clients and locks that are over: call it every few seconds."""
+        self.clients.sweep(self.clock.epoch_ms())
+        self.locks.sweep(now_ms=self.clock.monotonic_ms())
+
+
+def build_services(
+    *,
+    identity: RocketmqIdentity,
+    settings: RocketmqSection,
+    messages: MessageService,
+    topics: TopicService,
+    offsets: ConsumerOffsets,
+    groups: GroupService,
+    clock: Clock,
+    coordinator: Coordinator,
+    loop: asyncio.AbstractEventLoop,
+) -> RocketmqServices:
+    """Make what only RocketMQ needs and connect it with what the broker has anyway.
+
+    The delay service is not started: that happens once the broker may write.
+    """
+    hold = PullHold(loop, clock, held_max=settings.pull_holds_max)
+    delay = DelayService(messages, topics, loop=loop, clock=clock, levels=settings.delay_levels)
+    messages.on_arrival(hold.arrived)
+    messages.on_arrival(delay.arrived)
+    return RocketmqServices(
+        identity=identity,
+        settings=settings,
+        messages=messages,
+        topics=topics,
+        offsets=offsets,
+        groups=groups,
+        clock=clock,
+        coordinator=coordinator,
+        clients=ClientRegistry(),
+        locks=QueueLocks(),
+        delay=delay,
+        hold=hold,
+        unique_keys=UniqueKeys(
+            identity.store_host[:-4], os.getpid(), secrets.randbits(32), clock.epoch_ms
+        ),
+        memory_bytes=int(_machine_memory() * MEMORY_RATIO),
+        started_ms=clock.epoch_ms(),
+    )
+
+
+def _machine_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

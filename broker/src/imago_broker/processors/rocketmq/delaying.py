@@ -1,0 +1,49 @@
+"""Delayed messages on their way in: parked in the schedule topic until they are due."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.model import names
+from imago_broker.processors.rocketmq.sending import joined
+from imago_wire import properties as props
+from imago_wire.record import make_entry
+
+if TYPE_CHECKING:
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_wire.record import Entry
+
+_REPLACED = (b"DELAY", b"REAL_TOPIC", b"REAL_QID", *props.RESERVED_NAMES)
+_TIMERS = (b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS")
+
+
+def delayed_entry(
+    services: RocketmqServices,
+    level: int,
+    *,
+    topic: str,
+    queue_id: int,
+    body: bytes,
+    properties: bytes,
+    flag: int,
+    sys_flag: int,
+    born_ms: int,
+    born_host: bytes,
+    reconsume_times: int,
+) -> Entry:
+    """Return the entry that parks a message in its level's queue; a higher level is the last."""
+    level = min(level, services.delay.level_max)
+    kept = props.without(properties, (*_REPLACED, *_TIMERS))
+    where = f"DELAY\x01{level}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"
+    return make_entry(
+        services.messages.store.tail(names.SCHEDULE_TOPIC, level - 1),
+        body,
+        joined(kept, where.encode()),
+        flag=flag,
+        sys_flag=sys_flag,
+        born_ms=born_ms,
+        born_host=born_host,
+        reconsume_times=reconsume_times,
+        # Like RocketMQ: the unit of a parked message holds when it is due, not its tag.
+        unit_tag=services.clock.epoch_ms() + services.delay.delay_ms(level),
+    )

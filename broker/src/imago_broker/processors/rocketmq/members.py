@@ -1,0 +1,116 @@
+"""Clients: heartbeats, groups and their members, queue locks, checks of filters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.model import names
+from imago_broker.processors.rocketmq import rules
+from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
+from imago_broker.processors.rocketmq.subscriptions import require_tag_type, tag_codes
+from imago_wire.errors import ProtocolError
+from imago_wire.remoting.bodies import (
+    CheckClientRequestBody,
+    GetConsumerListByGroupResponseBody,
+    HeartbeatData,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageQueue,
+)
+from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.headers import (
+    GetConsumerListByGroupRequestHeader,
+    UnregisterClientRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.service.clients import ConsumerGroup
+
+
+class MemberProcessor:
+    """The request codes by which clients come, go and divide queues."""
+
+    def __init__(self, services: RocketmqServices) -> None:
+        self._services = services
+        services.clients.on_group_change.append(self._tell_members)
+
+    def heartbeat(self, exchange: Exchange) -> Reply:
+        """HEART_BEAT: the client lives; its groups, topics for their retries and subscriptions."""
+        data = HeartbeatData.decode(exchange.command.body)
+        for consumer in data.consumer_data_set:
+            if problem := rules.group_problem(consumer.group_name):
+                raise rules.invalid(problem)
+            group = rules.group_of(self._services, consumer.group_name)
+            if group.retry_queues > 0:
+                rules.own_topic(self._services, names.retry_topic(group.name))
+        self._services.clients.heartbeat(
+            exchange.channel,
+            data,
+            exchange.command.language,
+            exchange.command.version,
+            self._services.clock.epoch_ms(),
+        )
+        return OK
+
+    def unregister(self, exchange: Exchange) -> Reply:
+        """UNREGISTER_CLIENT: the client leaves a group."""
+        header = UnregisterClientRequestHeader.from_ext(exchange.ext)
+        self._services.clients.unregister(
+            exchange.channel,
+            producer_group=header.producer_group,
+            consumer_group=header.consumer_group,
+        )
+        return OK
+
+    def consumer_list(self, exchange: Exchange) -> Reply:
+        """GET_CONSUMER_LIST_BY_GROUP: the ids by which clients divide the queues."""
+        header = GetConsumerListByGroupRequestHeader.from_ext(exchange.ext)
+        group = self._services.clients.consumers(header.consumer_group)
+        if group is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {header.consumer_group}"
+            )
+        body = GetConsumerListByGroupResponseBody(consumer_id_list=tuple(group.client_ids))
+        return Reply(body=body.encode())
+
+    def check_config(self, exchange: Exchange) -> Reply:
+        """CHECK_CLIENT_CONFIG: whether the broker can filter as this subscription wants."""
+        subscription = CheckClientRequestBody.decode(exchange.command.body).subscription_data
+        require_tag_type(subscription.expression_type)
+        try:
+            tag_codes(subscription.sub_string)
+        except ProtocolError as error:
+            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+        return OK
+
+    def lock(self, exchange: Exchange) -> Reply:
+        """LOCK_BATCH_MQ: take or renew queues for consumption in order."""
+        body = LockBatchRequestBody.decode(exchange.command.body)
+        taken = self._services.locks.lock(
+            body.consumer_group,
+            body.client_id,
+            [(q.broker_name, q.topic, q.queue_id) for q in body.mq_set],
+            now_ms=self._services.clock.monotonic_ms(),
+        )
+        queues = tuple(
+            MessageQueue(topic, broker_name, queue_id) for broker_name, topic, queue_id in taken
+        )
+        return Reply(body=LockBatchResponseBody(lock_ok_mq_set=queues).encode())
+
+    def unlock(self, exchange: Exchange) -> Reply:
+        """UNLOCK_BATCH_MQ: give queues up."""
+        body = LockBatchRequestBody.decode(exchange.command.body)
+        self._services.locks.unlock(
+            body.consumer_group,
+            body.client_id,
+            [(q.broker_name, q.topic, q.queue_id) for q in body.mq_set],
+        )
+        return OK
+
+    def _tell_members(self, group: ConsumerGroup) -> None:
+        settings = self._services.groups.get(group.name)
+        if settings is not None and not settings.notify_consumer_ids_changed_enable:
+            return
+        for channel in group.members:
+            channel.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group.name})

@@ -1,0 +1,106 @@
+"""Offsets: of queues (smallest, end, by time) and of consumer groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.processors.rocketmq import rules
+from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
+from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.headers import (
+    BoundaryType,
+    GetEarliestMsgStoretimeRequestHeader,
+    GetMaxOffsetRequestHeader,
+    GetMinOffsetRequestHeader,
+    QueryConsumerOffsetRequestHeader,
+    SearchOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+
+NOT_FOUND = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+NOT_FOUND_NOT_ZERO = "Not found, do not set to zero, maybe this group boot first"
+
+
+class OffsetProcessor:
+    """The request codes that ask for or set an offset."""
+
+    def __init__(self, services: RocketmqServices) -> None:
+        self._services = services
+        self._store = services.messages.store
+
+    def query(self, exchange: Exchange) -> Reply:
+        """QUERY_CONSUMER_OFFSET: where the group is, or that it was never here."""
+        header = QueryConsumerOffsetRequestHeader.from_ext(exchange.ext)
+        offset = self._services.offsets.query(header.consumer_group, header.topic, header.queue_id)
+        if offset is not None:
+            return _offset(offset)
+        if header.set_zero_if_not_found is False:
+            raise RequestError(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND_NOT_ZERO)
+        # A new group on a queue that lost nothing yet starts at 0 whatever it was told to do, so
+        # that it does not miss what was sent just before it came. RocketMQ asks in addition that
+        # offset 0 is still in memory, which stands for "recent".
+        low, _ = self._store.queue_range(header.topic, header.queue_id)
+        if low <= 0 and self._is_recent(header.topic, header.queue_id):
+            return _offset(0)
+        raise RequestError(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
+
+    def _is_recent(self, topic: str, queue_id: int) -> bool:
+        found = self._store.read(topic, queue_id, 0, messages_max=1, bytes_max=1)
+        if not found.count:
+            return True
+        physical_offset = int.from_bytes(found.body[28:36], "big")
+        return self._store.log_end - physical_offset <= self._services.memory_bytes
+
+    def update(self, exchange: Exchange) -> Reply:
+        """UPDATE_CONSUMER_OFFSET: the group has come so far."""
+        header = UpdateConsumerOffsetRequestHeader.from_ext(exchange.ext)
+        if self._services.groups.get(header.consumer_group) is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"Group {header.consumer_group} not exist!",
+            )
+        config = self._services.topics.get(header.topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
+        if not 0 <= header.queue_id < config.queues or header.commit_offset < 0:
+            raise rules.invalid(
+                f"QueueId {header.queue_id} or offset {header.commit_offset} is illegal"
+            )
+        if self._services.resets.pending(header.consumer_group, header.topic, header.queue_id):
+            return Reply(remark="Offset has been previously reset")
+        self._services.offsets.commit(
+            header.consumer_group, header.topic, header.queue_id, header.commit_offset
+        )
+        return OK
+
+    def end(self, exchange: Exchange) -> Reply:
+        """GET_MAX_OFFSET: the offset that the next message gets."""
+        header = GetMaxOffsetRequestHeader.from_ext(exchange.ext)
+        return _offset(self._store.queue_range(header.topic, header.queue_id)[1])
+
+    def smallest(self, exchange: Exchange) -> Reply:
+        """GET_MIN_OFFSET: the first message that is still stored."""
+        header = GetMinOffsetRequestHeader.from_ext(exchange.ext)
+        return _offset(self._store.queue_range(header.topic, header.queue_id)[0])
+
+    def by_time(self, exchange: Exchange) -> Reply:
+        """SEARCH_OFFSET_BY_TIMESTAMP: the first at or after, or (UPPER) the last at or before."""
+        header = SearchOffsetRequestHeader.from_ext(exchange.ext)
+        upper = header.boundary_type is BoundaryType.UPPER
+        return _offset(
+            self._store.offset_by_time(header.topic, header.queue_id, header.timestamp, upper=upper)
+        )
+
+    def earliest_time(self, exchange: Exchange) -> Reply:
+        """GET_EARLIEST_MSG_STORETIME: when the oldest stored message came; -1 for none."""
+        header = GetEarliestMsgStoretimeRequestHeader.from_ext(exchange.ext)
+        low, _ = self._store.queue_range(header.topic, header.queue_id)
+        stored_ms = self._store.store_time(header.topic, header.queue_id, low)
+        return Reply(ext={"timestamp": str(-1 if stored_ms is None else stored_ms)})
+
+
+def _offset(offset: int) -> Reply:
+    return Reply(ext={"offset": str(offset)})

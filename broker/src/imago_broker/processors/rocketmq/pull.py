@@ -1,0 +1,222 @@
+"""Pulls: reading a queue, at once or as soon as something arrives.
+
+A pull that finds nothing and may wait is held until an append brings a message that it wants, its
+time is up, or its connection closes. While it is held, messages that its tags do not match are
+passed over once and never looked at again.
+
+RocketMQ limits one answer to 256 KiB. A client that sends the header field `imagoBatch=true` gets
+up to `maxMsgNums` ≤ 10,000 messages and `maxMsgBytes` ≤ 4 MiB (without that field: 4 MiB).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.processors.rocketmq import rules
+from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
+from imago_broker.processors.rocketmq.subscriptions import wanted_tags
+from imago_log.results import ReadStatus
+from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.headers import PullMessageRequestHeader
+
+if TYPE_CHECKING:
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.service.pull_hold import Held
+    from imago_log.results import ReadResult
+
+FLAG_COMMIT = 0x1
+FLAG_SUSPEND = 0x2
+
+BATCH_FIELD = "imagoBatch"
+BATCH_MESSAGES_MAX = 10_000
+BATCH_BYTES_MAX = 4 << 20
+MESSAGES_MAX = 1024
+BYTES_MAX = 256 << 10
+
+CODES = {
+    ReadStatus.FOUND: ResponseCode.SUCCESS,
+    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+_EMPTY = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
+
+
+def code_of(status: ReadStatus, asked_offset: int) -> ResponseCode:
+    """Return the answer's code for what a read found."""
+    if status in _EMPTY:
+        # Nobody may be sent back from 0: the queue is only new.
+        return ResponseCode.PULL_OFFSET_MOVED if asked_offset else ResponseCode.PULL_NOT_FOUND
+    return CODES[status]
+
+
+class PullProcessor:
+    """PULL_MESSAGE and LITE_PULL_MESSAGE."""
+
+    def __init__(self, services: RocketmqServices) -> None:
+        self._services = services
+
+    def pull(self, exchange: Exchange) -> Reply | None:
+        """Answer with messages, hold the request, or say why neither."""
+        header = PullMessageRequestHeader.from_ext(exchange.ext)
+        self._check(exchange, header)
+        tags = wanted_tags(self._services, header)
+        pull = _Pull(self._services, exchange, header, tags)
+        reply = pull.look()
+        if header.sys_flag & FLAG_COMMIT:
+            self._services.offsets.commit(
+                header.consumer_group, header.topic, header.queue_id, header.commit_offset
+            )
+        if reply.code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & FLAG_SUSPEND:
+            return None if pull.wait() else reply
+        return reply
+
+    def _check(self, exchange: Exchange, header: PullMessageRequestHeader) -> None:
+        group = rules.group_of(self._services, header.consumer_group)
+        if not group.consume_enable:
+            raise rules.forbidden(f"subscription group no permission, {header.consumer_group}")
+        topic = rules.readable_topic(self._services, header.topic)
+        if not 0 <= header.queue_id < topic.read_queues:
+            raise rules.invalid(
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queues}] "
+                f"consumer:[{exchange.channel.peer}]"
+            )
+
+
+class _Pull:
+    """One pull from its first look to its answer."""
+
+    __slots__ = (
+        "_bytes_max",
+        "_exchange",
+        "_header",
+        "_held",
+        "_messages_max",
+        "_offset",
+        "_services",
+        "_tags",
+    )
+
+    def __init__(
+        self,
+        services: RocketmqServices,
+        exchange: Exchange,
+        header: PullMessageRequestHeader,
+        tags: frozenset[int] | None,
+    ) -> None:
+        self._services = services
+        self._exchange = exchange
+        self._header = header
+        self._tags = tags
+        self._offset = header.queue_offset
+        self._messages_max, self._bytes_max = limits(exchange, header)
+        self._held: Held | None = None
+
+    def look(self) -> Reply:
+        """Read from where the pull stands, or say where it was moved to."""
+        header = self._header
+        moved = self._services.resets.take(
+            header.consumer_group, header.topic, header.queue_id, self._offset
+        )
+        return self._reply(self._read()) if moved is None else self._moved(moved)
+
+    def wait(self) -> bool:
+        """Hold the request; False when it has to be answered now."""
+        hold_ms = min(self._header.suspend_timeout_millis, self._services.settings.pull_hold_ms_max)
+        if hold_ms <= 0:
+            return False
+        self._held = self._services.hold.hold(
+            self._header.topic.encode(), self._header.queue_id, hold_ms=hold_ms, wake=self._wake
+        )
+        if self._held is None:
+            return False
+        self._exchange.channel.watch(self._gone)
+        return True
+
+    def _wake(self, late: bool) -> bool:
+        reply = self._look_again()
+        if not late and reply.code in (
+            ResponseCode.PULL_NOT_FOUND,
+            ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ):
+            # Nothing that the tags want: go on waiting, behind what was passed over.
+            self._offset = int((reply.ext or {}).get("nextBeginOffset", self._offset))
+            return False
+        self._exchange.channel.unwatch(self._gone)
+        self._exchange.answer(reply)
+        return True
+
+    def _look_again(self) -> Reply:
+        # The topic may have been deleted or closed since the request came.
+        try:
+            topic = rules.readable_topic(self._services, self._header.topic)
+        except RequestError as refusal:
+            return refusal.reply
+        if self._header.queue_id >= topic.read_queues:
+            return rules.unknown_topic(self._header.topic).reply
+        return self.look()
+
+    def _moved(self, offset: int) -> Reply:
+        low, high = self._services.messages.store.queue_range(
+            self._header.topic, self._header.queue_id
+        )
+        ext = _ext(next_offset=offset, min_offset=low, max_offset=high)
+        return Reply(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", ext)
+
+    def _gone(self) -> None:
+        if self._held is not None:
+            self._services.hold.forget(self._held)
+        self._exchange.finish()
+
+    def _read(self) -> ReadResult:
+        return self._services.messages.store.read(
+            self._header.topic,
+            self._header.queue_id,
+            self._offset,
+            messages_max=self._messages_max,
+            bytes_max=self._bytes_max,
+            tags=self._tags,
+        )
+
+    def _reply(self, found: ReadResult) -> Reply:
+        ext = _ext(
+            next_offset=found.next_offset,
+            min_offset=found.min_offset,
+            max_offset=found.max_offset,
+        )
+        if found.count:
+            self._services.traffic.delivered(self._header.topic, found.count, len(found.body))
+        code = code_of(found.status, self._header.queue_offset)
+        return Reply(code, found.status.value, ext, found.body)
+
+
+def _ext(*, next_offset: int, min_offset: int, max_offset: int) -> dict[str, str]:
+    """Return the answer's header: clients need the first four on every outcome."""
+    return {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": str(next_offset),
+        "minOffset": str(min_offset),
+        "maxOffset": str(max_offset),
+        "topicSysFlag": "0",
+        "groupSysFlag": "0",
+    }
+
+
+def limits(exchange: Exchange, header: PullMessageRequestHeader) -> tuple[int, int]:
+    """Return how many messages and bytes one answer may have: at least one message."""
+    wanted_bytes = header.max_msg_bytes
+    if exchange.ext.get(BATCH_FIELD) == "true":
+        messages_max, bytes_max, default_bytes = (
+            BATCH_MESSAGES_MAX,
+            BATCH_BYTES_MAX,
+            BATCH_BYTES_MAX,
+        )
+    else:
+        messages_max, bytes_max, default_bytes = MESSAGES_MAX, BYTES_MAX, BYTES_MAX
+    if wanted_bytes is None or wanted_bytes <= 0:
+        wanted_bytes = default_bytes
+    return max(1, min(header.max_msg_nums, messages_max)), min(wanted_bytes, bytes_max)

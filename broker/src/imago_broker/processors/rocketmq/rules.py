@@ -1,0 +1,106 @@
+"""What RocketMQ's broker refuses, with its own codes and its own words."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from imago_broker.model import names
+from imago_broker.model.topics import PERM_READ, TopicConfig
+from imago_broker.processors.rocketmq.exchange import RequestError
+from imago_wire.remoting.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from imago_broker.model.groups import GroupConfig
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+
+FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+GROUP_SIZE_MAX = 120
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
+
+
+def topic_problem(topic: str) -> str | None:
+    """Return why RocketMQ would not make a topic of this name, in its words, or None."""
+    if not topic or topic.isspace():
+        return "The specified topic is blank."
+    if not _NAME.fullmatch(topic):
+        return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    if len(topic) > names.topic_size_max(topic):
+        return "The specified topic is longer than topic max length."
+    return None
+
+
+def group_problem(group: str) -> str | None:
+    """Return why RocketMQ would not make a consumer group of this name, or None."""
+    if not group or group.isspace():
+        return "The specified group is blank."
+    if len(group) > GROUP_SIZE_MAX:
+        return "The specified group is longer than group max length."
+    if not _NAME.fullmatch(group):
+        return "The specified group contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    return None
+
+
+def unknown_topic(topic: str) -> RequestError:
+    """Return the refusal of a topic that does not exist."""
+    return RequestError(
+        ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!\n{FAQ}"
+    )
+
+
+def unknown_group(group: str) -> RequestError:
+    """Return the refusal of a consumer group that does not exist."""
+    return RequestError(
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group}\n{FAQ}"
+    )
+
+
+def invalid(remark: str) -> RequestError:
+    """Return the refusal of a request that does not make sense."""
+    return RequestError(ResponseCode.INVALID_PARAMETER, remark)
+
+
+def forbidden(remark: str) -> RequestError:
+    """Return the refusal of something that is not allowed."""
+    return RequestError(ResponseCode.NO_PERMISSION, remark)
+
+
+def topic_of(services: RocketmqServices, topic: str) -> TopicConfig:
+    """Return a topic's settings, or refuse."""
+    config = services.topics.get(topic)
+    if config is None:
+        raise unknown_topic(topic)
+    return config
+
+
+def readable_topic(services: RocketmqServices, topic: str) -> TopicConfig:
+    """Return the settings of a topic that may be read, or refuse."""
+    config = topic_of(services, topic)
+    if not config.perm & PERM_READ:
+        raise forbidden(f"the topic[{topic}] pulling message is forbidden")
+    return config
+
+
+def group_of(services: RocketmqServices, group: str) -> GroupConfig:
+    """Return a consumer group's settings, made now where that is allowed, or refuse."""
+    config = services.groups.get(group)
+    if config is None and group_problem(group) is None:
+        config = services.groups.get_or_create(group)
+    if config is None:
+        raise unknown_group(group)
+    return config
+
+
+def own_topic(services: RocketmqServices, topic: str) -> TopicConfig:
+    """Return a group's retry or dead-letter topic, made now if need be: one queue, readable."""
+    config = services.topics.get(topic)
+    if config is None:
+        queues = 1
+        group = topic.removeprefix(names.RETRY_PREFIX)
+        settings = services.groups.get(group) if group != topic else None
+        if settings is not None:
+            queues = max(1, settings.retry_queues)
+        config = services.topics.create_or_update(
+            TopicConfig(name=topic, read_queues=queues, write_queues=queues)
+        )
+    return config

@@ -1,0 +1,195 @@
+"""Sends: the short way for plain messages, the careful way for everything else.
+
+The short way takes what the scanner found in the bytes to the log without a command object or a
+map of header fields; it serves a plain message or batch to a topic that exists. Whatever it does
+not serve goes through the table, with hooks and limits, to the careful way.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from imago_broker.model import names
+from imago_broker.processors.rocketmq import rules
+from imago_broker.processors.rocketmq.delaying import delayed_entry
+from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
+from imago_broker.processors.rocketmq.inflating import Inflater
+from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED, illegal_message
+from imago_broker.processors.rocketmq.sending import (
+    SYS_KEPT,
+    Sending,
+    checked_topic,
+    delay_level,
+    is_dead_letter,
+    joined,
+    require_supported,
+    with_cluster,
+)
+from imago_wire import properties as props
+from imago_wire.errors import LimitExceededError, ProtocolError
+from imago_wire.record import make_entry, offset_message_id
+from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.messages import BatchEntry, decode_batch
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    from imago_broker.model.topics import TopicConfig
+    from imago_broker.processors.rocketmq.inflating import Shape
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.service.messages import PutStatus
+    from imago_wire.record import Entry, Placed, QueueTail
+
+
+class SendProcessor:
+    """SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE, the careful way."""
+
+    def __init__(self, services: RocketmqServices, loop: asyncio.AbstractEventLoop) -> None:
+        self._services = services
+        self._inflater = Inflater(loop)
+        self._cluster = services.identity.cluster.encode()
+        self._rng = random.Random()  # noqa: S311  spreads messages over queues, no secret
+
+    def send(self, exchange: Exchange) -> Reply | None:
+        """Check, choose the queue, put; the answer follows when the message is safe."""
+        sending = Sending.of(exchange)
+        config = checked_topic(self._services, sending, exchange.channel.peer)
+        require_supported(self._services, sending)
+        if len(sending.body) > self._services.settings.message_bytes_max:
+            return illegal_message(self._services.settings.message_bytes_max)
+        if sending.queue_id < 0:
+            sending.queue_id = self._rng.randrange(config.write_queues)
+        if sending.batch:
+            return self._batch(exchange, sending, config)
+        return self._single(exchange, sending, config)
+
+    def _single(self, exchange: Exchange, sending: Sending, config: TopicConfig) -> Reply | None:
+        level = delay_level(sending.properties)
+        if is_dead_letter(self._services, sending, exchange.command.version):
+            config, sending.queue_id, level = self._dead_letter_topic(sending), 0, 0
+            sending.properties = props.without(sending.properties, (b"DELAY",))
+        sending.properties = with_cluster(self._with_unique_key(sending.properties), self._cluster)
+        if level:
+            entry = delayed_entry(
+                self._services,
+                level,
+                topic=config.name,
+                queue_id=sending.queue_id,
+                body=sending.body,
+                properties=sending.properties,
+                flag=sending.flag,
+                sys_flag=sending.sys_flag & SYS_KEPT,
+                born_ms=sending.born_ms,
+                born_host=exchange.channel.born_host,
+                reconsume_times=sending.reconsume_times,
+            )
+            self._put(exchange, [entry], sending)
+            return None
+        parts = [BatchEntry(sending.body, sending.properties, sending.flag)]
+        return self._finish(exchange, sending, config, parts)
+
+    def _batch(self, exchange: Exchange, sending: Sending, config: TopicConfig) -> Reply | None:
+        if config.name.startswith(names.RETRY_PREFIX):
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"batch request does not support retry group {config.name}",
+            )
+        try:
+            parts = decode_batch(sending.body)
+        except ProtocolError:
+            parts = []
+        if not parts or any(delay_level(part.properties) for part in parts):
+            return illegal_message(self._services.settings.message_bytes_max)
+        for part in parts:
+            if props.find(part.properties, b"TRAN_MSG"):
+                return illegal_message(self._services.settings.message_bytes_max)
+        return self._finish(exchange, sending, config, parts)
+
+    def _finish(
+        self,
+        exchange: Exchange,
+        sending: Sending,
+        config: TopicConfig,
+        parts: Sequence[BatchEntry],
+    ) -> Reply | None:
+        """Put the messages, as soon as the shape of compressed ones is known."""
+        tail = self._services.messages.store.tail(config.name, sending.queue_id)
+        if not tail.dual:
+            self._put_parts(exchange, sending, tail, parts, [None] * len(parts))
+            return None
+        self._inflater.shapes(
+            exchange.channel,
+            [part[:2] for part in parts],
+            sending.sys_flag,
+            body_bytes_max=self._services.settings.message_bytes_max,
+            use=lambda shapes: self._put_parts(exchange, sending, tail, parts, shapes),
+        )
+        return None
+
+    def _put_parts(
+        self,
+        exchange: Exchange,
+        sending: Sending,
+        tail: QueueTail,
+        parts: Sequence[BatchEntry],
+        shapes: list[Shape | None] | None,
+    ) -> None:
+        if shapes is None:
+            exchange.answer(illegal_message(self._services.settings.message_bytes_max))
+            return
+        try:
+            entries = [
+                make_entry(
+                    tail,
+                    part.body,
+                    part.properties,
+                    flag=part.flag,
+                    sys_flag=sending.sys_flag & SYS_KEPT,
+                    born_ms=sending.born_ms,
+                    born_host=exchange.channel.born_host,
+                    reconsume_times=sending.reconsume_times,
+                    metaq_shape=shape,
+                )
+                for part, shape in zip(parts, shapes, strict=True)
+            ]
+        except LimitExceededError:
+            exchange.answer(illegal_message(self._services.settings.message_bytes_max))
+            return
+        self._put(exchange, entries, sending)
+
+    def _put(self, exchange: Exchange, entries: list[Entry], sending: Sending) -> None:
+        self._services.messages.put(entries, None, self._stored, (exchange, sending))
+
+    def _stored(
+        self, token: tuple[Exchange, Sending], status: PutStatus, placed: Sequence[Placed]
+    ) -> None:
+        exchange, sending = token
+        exchange.answer(self._answer(sending, status, placed))
+
+    def _answer(self, sending: Sending, status: PutStatus, placed: Sequence[Placed]) -> Reply:
+        if status not in STORED:
+            return REFUSED[status]
+        identity = self._services.identity
+        ids = ",".join(offset_message_id(identity.store_host, place[1]) for place in placed)
+        unique = props.find(sending.properties, b"UNIQ_KEY")
+        ext = {
+            "msgId": ids,
+            "queueId": str(sending.queue_id),
+            "queueOffset": str(placed[0][0]),
+            "MSG_REGION": self._services.settings.region,
+            "TRACE_ON": "true" if self._services.settings.trace_on else "false",
+        }
+        if unique is not None:
+            ext["transactionId"] = unique.decode(errors="replace")
+        return Reply(STORED[status], ext=ext)
+
+    def _with_unique_key(self, properties: bytes) -> bytes:
+        if props.find(properties, b"UNIQ_KEY"):
+            return properties
+        return joined(properties, f"UNIQ_KEY\x01{self._services.unique_keys.next()}\x02".encode())
+
+    def _dead_letter_topic(self, sending: Sending) -> TopicConfig:
+        group = sending.topic.removeprefix(names.RETRY_PREFIX)
+        return rules.own_topic(self._services, names.dlq_topic(group))

@@ -1,0 +1,125 @@
+"""Messages that a consumer gives back: tried again later, or put with the dead letters."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from imago_broker.model import names
+from imago_broker.model.topics import PERM_WRITE
+from imago_broker.processors.rocketmq import rules
+from imago_broker.processors.rocketmq.delaying import delayed_entry
+from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
+from imago_broker.processors.rocketmq.outcomes import STATUS_NAMES
+from imago_broker.processors.rocketmq.sending import SYS_KEPT
+from imago_broker.service.messages import PutStatus
+from imago_wire import properties as props
+from imago_wire.errors import ProtocolError
+from imago_wire.record import decode_record, make_entry
+from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.headers import ConsumerSendMsgBackRequestHeader
+from imago_wire.remoting.peer import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imago_broker.model.groups import GroupConfig
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_wire.record import Entry, Placed, StoredMessage
+
+FIRST_LEVEL = 3
+"""The first retry waits as long as delay level 3: 10 s."""
+
+
+class SendBackProcessor:
+    """CONSUMER_SEND_MSG_BACK."""
+
+    def __init__(self, services: RocketmqServices) -> None:
+        self._services = services
+        self._rng = random.Random()  # noqa: S311  spreads messages over queues, no secret
+
+    def send_back(self, exchange: Exchange) -> Reply | None:
+        """Store a copy of the message in the group's retry or dead-letter topic."""
+        header = ConsumerSendMsgBackRequestHeader.from_ext(exchange.ext)
+        group = rules.group_of(self._services, header.group)
+        if group.retry_queues <= 0:
+            return OK
+        retry = rules.own_topic(self._services, names.retry_topic(group.name))
+        if not retry.perm & PERM_WRITE:
+            raise rules.forbidden(f"the topic[{retry.name}] sending message is forbidden")
+        message = self._message(header.offset)
+        tries_max = group.retry_max_times
+        if header.max_reconsume_times is not None and exchange.command.version >= Version.V3_4_9:
+            tries_max = header.max_reconsume_times
+        if message.reconsume_times >= tries_max or header.delay_level < 0:
+            entry = self._dead_letter(message, group)
+        else:
+            level = header.delay_level or FIRST_LEVEL + message.reconsume_times
+            entry = self._retry(message, group, level)
+        self._services.messages.put([entry], None, self._stored, exchange)
+        return None
+
+    def _message(self, offset: int) -> StoredMessage:
+        record = self._services.messages.store.record_at(offset) if offset >= 0 else None
+        if record is None:
+            raise _no_message(offset)
+        try:
+            return decode_record(record)
+        except ProtocolError:
+            raise _no_message(offset) from None
+
+    def _dead_letter(self, message: StoredMessage, group: GroupConfig) -> Entry:
+        topic = rules.own_topic(self._services, names.dlq_topic(group.name))
+        properties = _copied(message)
+        properties.pop(props.DELAY, None)
+        properties.setdefault(
+            props.DLQ_ORIGIN_TOPIC, properties.get(props.RETRY_TOPIC, message.topic)
+        )
+        properties.setdefault(
+            props.DLQ_ORIGIN_MESSAGE_ID,
+            properties.get(props.ORIGIN_MESSAGE_ID, message.offset_message_id),
+        )
+        return make_entry(
+            self._services.messages.store.tail(topic.name, 0),
+            message.body,
+            props.encode(properties),
+            flag=message.flag,
+            sys_flag=message.sys_flag & SYS_KEPT,
+            born_ms=message.born_ms,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times + 1,
+        )
+
+    def _retry(self, message: StoredMessage, group: GroupConfig, level: int) -> Entry:
+        return delayed_entry(
+            self._services,
+            level,
+            topic=names.retry_topic(group.name),
+            queue_id=self._rng.randrange(group.retry_queues),
+            body=message.body,
+            properties=props.encode(_copied(message)),
+            flag=message.flag,
+            sys_flag=message.sys_flag & SYS_KEPT,
+            born_ms=message.born_ms,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times + 1,
+        )
+
+    def _stored(self, exchange: Exchange, status: PutStatus, _: Sequence[Placed]) -> None:
+        if status is PutStatus.OK:
+            exchange.answer(OK)
+        else:
+            exchange.answer(Reply(ResponseCode.SYSTEM_ERROR, STATUS_NAMES[status]))
+
+
+def _copied(message: StoredMessage) -> dict[str, str]:
+    """Return the copy's properties: where it came from stays what it was at the first return."""
+    properties = {k: v for k, v in message.properties.items() if k not in props.RESERVED}
+    properties.setdefault(props.RETRY_TOPIC, message.topic)
+    properties.setdefault(props.ORIGIN_MESSAGE_ID, message.offset_message_id)
+    properties[props.WAIT] = "false"
+    return properties
+
+
+def _no_message(offset: int) -> RequestError:
+    return RequestError(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")

@@ -1,0 +1,192 @@
+"""The short way of a send: from what the scanner found in the bytes straight to the log.
+
+Serves plain messages and batches to topics that exist, without a command object or a map of
+header fields. Everything else is given back to go through the table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from imago_broker.model import names
+from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED
+from imago_broker.service.channel import Channel
+from imago_wire.errors import ProtocolError
+from imago_wire.hot import encode_send_response, find_each, join_message_ids, make_entry
+from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand, SerializeType
+from imago_wire.remoting.messages import decode_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imago_broker.processors.rocketmq.rows import Lane, Table
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.service.messages import PutStatus
+    from imago_broker.service.topics import TopicHandle
+    from imago_wire.record import Placed
+
+_SPECIAL = (
+    b"DELAY",
+    b"TRAN_MSG",
+    b"TIMER_DELAY_SEC",
+    b"TIMER_DELAY_MS",
+    b"TIMER_DELIVER_MS",
+)
+_WATCHED = (b"UNIQ_KEY", b"CLUSTER", *_SPECIAL)
+_NOTHING_SPECIAL = [None] * len(_SPECIAL)
+
+
+class SendingSession(Channel, Protocol):
+    """A connection as the short way uses it."""
+
+    def serve_send(self, item: tuple[Any, ...]) -> None:
+        """Serve a send through the table."""
+        ...
+
+    def push(self, data: bytes) -> None:
+        """Add an answer that is written at the end of this round of puts."""
+        ...
+
+
+class SendPath:
+    """Takes the scanner's SEND items of all connections of the broker."""
+
+    def __init__(self, services: RocketmqServices, lane: Lane, table: Table) -> None:
+        self._lane = lane
+        self._table = table
+        self._topics = services.topics
+        self._handles = services.topics.handles
+        self._put_one = services.messages.put_one
+        self._put = services.messages.put
+        self._services = services
+        self._store_host = services.identity.store_host
+        self._cluster = b"CLUSTER\x01" + services.identity.cluster.encode() + b"\x02"
+        settings = services.settings
+        # The answer's template knows RocketMQ's defaults only.
+        self._plain_answers = settings.region == "DefaultRegion" and settings.trace_on
+
+    def send(self, session: SendingSession, item: tuple[Any, ...]) -> None:
+        """Take one send."""
+        (
+            _, opaque, _, oneway, topic, queue_id, sys_flag, born_ms, flag, properties,
+            reconsume_times, batch, body, _, raw_header,
+        ) = item  # fmt: skip
+        handle = self._handles.get(topic)
+        if (
+            handle is None
+            or sys_flag
+            or reconsume_times
+            or not 0 <= queue_id < handle.partitions
+            or self._is_special(handle)
+            or len(body) > self._services.settings.message_bytes_max
+        ):
+            # First use makes the handle, so that the next one finds it here.
+            self._topics.handle(topic)
+            session.serve_send(item)
+            return
+        if batch:
+            self._send_batch(session, item, handle)
+            return
+        unique, cluster, *special = find_each(properties, _WATCHED)
+        if not unique or cluster is not None or special != _NOTHING_SPECIAL:
+            session.serve_send(item)
+            return
+        if properties[-1] != 2:
+            properties += b"\x02"
+        try:
+            entry = make_entry(
+                handle.tails[queue_id] or self._topics.tail(handle, queue_id),
+                body,
+                properties + self._cluster,
+                flag=flag,
+                born_ms=born_ms,
+                born_host=session.born_host,
+            )
+        except ProtocolError:
+            session.serve_send(item)
+            return
+        self._lane.running += 1
+        self._put_one(
+            entry,
+            handle.level,
+            self._unanswered if oneway else self._stored,
+            (session, opaque, raw_header[0], queue_id, unique),
+        )
+
+    def _is_special(self, handle: TopicHandle) -> bool:
+        """Whether the topic or the state of the broker asks for the careful way."""
+        name = handle.config.name
+        return (
+            not self._plain_answers
+            or bool(self._table.hooks)
+            or self._lane.running >= self._lane.running_max
+            or name[0] == "%"
+            or name in names.CLOSED_TO_SENDERS
+        )
+
+    def _send_batch(
+        self, session: SendingSession, item: tuple[Any, ...], handle: TopicHandle
+    ) -> None:
+        queue_id, body = item[5], item[12]
+        tail = handle.tails[queue_id] or self._topics.tail(handle, queue_id)
+        born_ms, born_host = item[7], session.born_host
+        entries = []
+        try:
+            for message, properties, flag in decode_batch(body):
+                if find_each(properties, _SPECIAL) != _NOTHING_SPECIAL:
+                    session.serve_send(item)
+                    return
+                entries.append(
+                    make_entry(
+                        tail, message, properties, flag=flag, born_ms=born_ms, born_host=born_host
+                    )
+                )
+        except ProtocolError:
+            entries = []
+        if not entries:
+            session.serve_send(item)
+            return
+        unique, transaction = find_each(item[9], (b"UNIQ_KEY", b"TRAN_MSG"))
+        if transaction is not None:
+            session.serve_send(item)
+            return
+        self._lane.running += 1
+        self._put(
+            entries,
+            handle.level,
+            self._unanswered if item[3] else self._stored,
+            (session, item[1], item[14][0], queue_id, unique or b""),
+        )
+
+    def _stored(
+        self,
+        token: tuple[SendingSession, int, int, int, bytes],
+        status: PutStatus,
+        placed: Sequence[Placed],
+    ) -> None:
+        self._lane.running -= 1
+        session, opaque, serialize, queue_id, unique = token
+        if not session.is_open:
+            return
+        code = STORED.get(status)
+        if code is None:
+            request = RemotingCommand(
+                code=0, opaque=opaque, serialize=SerializeType(serialize), flag=FLAG_RESPONSE
+            )
+            session.reply(request, REFUSED[status])
+            return
+        session.push(
+            encode_send_response(
+                opaque,
+                join_message_ids(self._store_host, [place[1] for place in placed]),
+                queue_id,
+                placed[0][0],
+                unique,
+                code,
+                serialize,
+            )
+        )
+
+    def _unanswered(self, _: object, status: PutStatus, placed: Sequence[Placed]) -> None:
+        del status, placed
+        self._lane.running -= 1

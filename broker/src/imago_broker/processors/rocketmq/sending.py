@@ -1,0 +1,152 @@
+"""One send, whatever its form on the wire: checked, given its queue, its copies and its answer.
+
+This is the careful way, for whatever the short way of `send` does not serve: unknown topics,
+retry topics, delays, transactions, compressed bodies, wrong numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from imago_broker.model import names
+from imago_broker.processors.rocketmq import rules
+from imago_broker.processors.rocketmq.exchange import RequestError
+from imago_wire import properties as props
+from imago_wire.layout import SYS_COMPRESSED, SYS_COMPRESSION_MASK, SYS_TRANSACTION_MASK
+from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.headers_send import read_send_header
+from imago_wire.remoting.peer import Version
+
+if TYPE_CHECKING:
+    from imago_broker.model.topics import TopicConfig
+    from imago_broker.processors.rocketmq.exchange import Exchange
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+
+SYS_KEPT = SYS_COMPRESSED | SYS_COMPRESSION_MASK
+"""What a client may say of its message; everything else the broker knows better."""
+
+TIMER_PROPERTIES = (b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS")
+
+
+@dataclass(slots=True)
+class Sending:
+    """What a send request says, in one form for both header classes."""
+
+    topic: str
+    default_topic: str
+    default_queues: int
+    queue_id: int
+    sys_flag: int
+    born_ms: int
+    flag: int
+    properties: bytes
+    reconsume_times: int
+    max_reconsume_times: int | None
+    batch: bool
+    body: bytes
+
+    @classmethod
+    def of(cls, exchange: Exchange) -> Sending:
+        """Read the request, in either form of its header."""
+        header = read_send_header(exchange.ext)
+        return cls(
+            topic=header.topic,
+            default_topic=header.default_topic,
+            default_queues=header.default_topic_queue_nums,
+            queue_id=header.queue_id,
+            sys_flag=header.sys_flag,
+            born_ms=header.born_timestamp,
+            flag=header.flag,
+            properties=header.properties.encode(),
+            reconsume_times=header.reconsume_times,
+            max_reconsume_times=header.max_reconsume_times,
+            batch=header.batch or exchange.command.code == RequestCode.SEND_BATCH_MESSAGE,
+            body=exchange.command.body,
+        )
+
+
+def checked_topic(services: RocketmqServices, sending: Sending, peer: str) -> TopicConfig:
+    """Return the topic of a send, made now where RocketMQ would; refuse what it refuses."""
+    name = sending.topic
+    config = services.topics.get(name)
+    if config is None and (problem := rules.topic_problem(name)):
+        raise rules.invalid(problem)
+    if name in names.CLOSED_TO_SENDERS:
+        raise rules.forbidden(f"Sending message to topic[{name}] is forbidden.")
+    if config is None:
+        config = _created(services, sending)
+    if sending.queue_id >= config.queues:
+        raise rules.invalid(
+            f"request queueId[{sending.queue_id}] is illegal, {config.name} "
+            f"readQueueNums={config.read_queues} writeQueueNums={config.write_queues} "
+            f"Producer: {peer}"
+        )
+    if config.write_queues == 0 and sending.queue_id < 0:
+        raise rules.forbidden(f"the topic[{name}] sending message is forbidden")
+    return config
+
+
+def _created(services: RocketmqServices, sending: Sending) -> TopicConfig:
+    config = services.topics.auto_create(
+        sending.topic,
+        default_topic=sending.default_topic,
+        default_queues=max(1, sending.default_queues),
+        for_retry=sending.topic.startswith(names.RETRY_PREFIX),
+    )
+    if config is None:
+        raise rules.unknown_topic(sending.topic)
+    return config
+
+
+def require_supported(services: RocketmqServices, sending: Sending) -> None:
+    """Refuse transactions and timers: a half message must never become visible."""
+    half = sending.sys_flag & SYS_TRANSACTION_MASK
+    marked = props.find(sending.properties, b"TRAN_MSG")
+    if half or (marked is not None and marked.lower() == b"true"):
+        raise rules.forbidden(
+            f"the broker[{services.identity.host}] sending transaction message is forbidden"
+        )
+    delayed = props.find(sending.properties, b"DELAY")
+    timed = any(props.find(sending.properties, name) for name in TIMER_PROPERTIES)
+    if timed and not delayed:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            "accurate timer message is not enabled, timerWheelEnable is false",
+        )
+
+
+def delay_level(properties: bytes) -> int:
+    """Return the delay level that a message asks for; 0 for none. ValueError: not a number."""
+    text = props.find(properties, b"DELAY")
+    if not text:
+        return 0
+    if not text.lstrip(b"-").isdigit() or len(text) > 10:
+        raise ValueError(f"property DELAY is no number: {text[:32]!r}")
+    return max(0, int(text))
+
+
+def is_dead_letter(services: RocketmqServices, sending: Sending, version: int) -> bool:
+    """Whether a message that a consumer sends to its own retry topic was tried often enough."""
+    group = sending.topic.removeprefix(names.RETRY_PREFIX)
+    if group == sending.topic:
+        return False
+    settings = rules.group_of(services, group)
+    tries_max = settings.retry_max_times
+    if sending.max_reconsume_times is not None and version >= Version.V3_4_9:
+        tries_max = sending.max_reconsume_times
+    return sending.reconsume_times > tries_max
+
+
+def with_cluster(properties: bytes, cluster: bytes) -> bytes:
+    """Return the properties with the cluster's name, which request and reply go by."""
+    if b"CLUSTER\x01" in properties:
+        properties = props.without(properties, (b"CLUSTER",))
+    return joined(properties, b"CLUSTER\x01" + cluster + b"\x02")
+
+
+def joined(properties: bytes, more: bytes) -> bytes:
+    """Return two property strings as one; 4.9 clients leave out the last separator."""
+    if properties and not properties.endswith(b"\x02"):
+        return properties + b"\x02" + more
+    return properties + more

@@ -1,0 +1,92 @@
+"""Which messages a pull wants: the tags of its subscription."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from imago_broker.processors.rocketmq import rules
+from imago_broker.processors.rocketmq.exchange import RequestError
+from imago_wire.errors import ProtocolError
+from imago_wire.remoting.bodies_client import MessageModel
+from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.subscriptions import ALL, TAG, tag_subscription
+
+if TYPE_CHECKING:
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_wire.remoting.bodies_client import SubscriptionData
+    from imago_wire.remoting.headers import PullMessageRequestHeader
+
+FLAG_SUBSCRIPTION = 0x4
+
+
+@lru_cache(maxsize=4096)
+def tag_codes(expression: str) -> frozenset[int] | None:
+    """Return the hashes of the tags in `a || b`; None wants everything (empty or `*`).
+
+    ProtocolError for an expression that names no tag.
+    """
+    subscription = tag_subscription("", expression.strip(), 0)
+    return None if subscription.sub_string == ALL else subscription.code_set
+
+
+def require_tag_type(expression_type: str | None) -> None:
+    """Refuse every kind of filter but tags, as a broker with enablePropertyFilter=false does."""
+    if expression_type not in (None, "", TAG):
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"The broker does not support consumer to filter message by {expression_type}",
+        )
+
+
+def wanted_tags(
+    services: RocketmqServices, header: PullMessageRequestHeader
+) -> frozenset[int] | None:
+    """Return the tag hashes that a pull wants, or None for all; refuse what RocketMQ refuses."""
+    if header.sys_flag & FLAG_SUBSCRIPTION:
+        require_tag_type(header.expression_type)
+        try:
+            return tag_codes(header.subscription or "")
+        except ProtocolError:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+                "parse the consumer's subscription failed",
+            ) from None
+    return _codes(_registered(services, header))
+
+
+def _registered(services: RocketmqServices, header: PullMessageRequestHeader) -> SubscriptionData:
+    group = services.clients.consumers(header.consumer_group)
+    if group is None:
+        raise RequestError(
+            ResponseCode.SUBSCRIPTION_NOT_EXIST,
+            f"the consumer's group info not exist\n{rules.FAQ}",
+        )
+    settings = services.groups.get(header.consumer_group)
+    if (
+        group.message_model is MessageModel.BROADCASTING
+        and settings is not None
+        and not settings.consume_broadcast_enable
+    ):
+        raise rules.forbidden(
+            f"the consumer group[{header.consumer_group}] can not consume by broadcast way"
+        )
+    subscription = group.subscriptions.get(header.topic)
+    if subscription is None:
+        raise RequestError(
+            ResponseCode.SUBSCRIPTION_NOT_EXIST,
+            f"the consumer's subscription not exist\n{rules.FAQ}",
+        )
+    if subscription.sub_version < header.sub_version:
+        raise RequestError(
+            ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
+        )
+    require_tag_type(subscription.expression_type)
+    return subscription
+
+
+def _codes(subscription: SubscriptionData) -> frozenset[int] | None:
+    if subscription.sub_string in ("", ALL):
+        return None
+    # The codes that the client sent are used, not its text: it filters by what it meant.
+    return subscription.code_set or tag_codes(subscription.sub_string)

@@ -1,0 +1,39 @@
+"""Offsets that an administrator has set and that consumers have not taken over yet.
+
+Until a consumer has heard of a reset, what it commits still counts from where it was before: such
+commits are dropped, and its next pull is sent to the new place.
+"""
+
+from __future__ import annotations
+
+RESETS_MAX = 100_000
+
+
+class PendingResets:
+    """Resets by group, topic and queue."""
+
+    def __init__(self, *, resets_max: int = RESETS_MAX) -> None:
+        self._resets_max = resets_max
+        self._pending: dict[tuple[str, str, int], int] = {}
+
+    def add(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Note where the group's next pull has to go. The oldest goes when there are too many."""
+        if len(self._pending) >= self._resets_max:
+            del self._pending[next(iter(self._pending))]
+        self._pending[group, topic, queue_id] = offset
+
+    def pending(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether the group has not heard yet."""
+        return (group, topic, queue_id) in self._pending
+
+    def take(self, group: str, topic: str, queue_id: int, asked_offset: int) -> int | None:
+        """Return where a pull has to go instead of where it asks, once; None: it is right."""
+        if not self._pending:
+            return None
+        offset = self._pending.pop((group, topic, queue_id), None)
+        return None if offset == asked_offset else offset
+
+    def forget_group(self, group: str) -> None:
+        """Drop what is pending for a deleted group."""
+        for key in [key for key in self._pending if key[0] == group]:
+            del self._pending[key]
