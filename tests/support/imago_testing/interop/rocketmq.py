@@ -1,4 +1,4 @@
-"""An original RocketMQ client, by typed calls. Every consumer and producer stops with its block."""
+"""An original RocketMQ client, by typed calls. Consumers and producers stop with their block."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from base64 import b64decode, b64encode
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from imago_testing.java.driver import CALL_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
     from imago_testing.java.driver import JavaDriver
 
@@ -109,16 +112,15 @@ class Producer:
     driver: JavaDriver
     name: str
 
-    def _call(self, command: str, topic: str, messages: Sequence[Outgoing], **more: object) -> Any:
-        forms = [message.form(topic) for message in messages]
+    def _call(self, command: str, where: str, messages: Sequence[Outgoing], **more: object) -> Any:
+        forms = [message.form(where) for message in messages]
         return self.driver.call(command, producer=self.name, messages=forms, **more)
 
     def send(self, topic: str, messages: Sequence[Outgoing]) -> list[Sent]:
         return [Sent.of(form) for form in self._call("producer.send", topic, messages)]
 
     def send_to_queue(self, queue: Queue, messages: Sequence[Outgoing]) -> list[Sent]:
-        where = asdict(queue)
-        forms = self._call("producer.send_to_queue", queue.topic, messages, **where)
+        forms = self._call("producer.send_to_queue", queue.topic, messages, **asdict(queue))
         return [Sent.of(form) for form in forms]
 
     def send_by_hash(self, topic: str, messages: Sequence[Outgoing]) -> list[Sent]:
@@ -153,9 +155,6 @@ class PushConsumer:
 
     def assigned(self) -> set[Queue]:
         return {Queue.of(form) for form in self.driver.call("push.assigned", name=self.name)}
-
-    def stop(self) -> None:
-        self.driver.call("push.stop", name=self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,16 +261,22 @@ class RocketmqClient:
     version: int
     driver: JavaDriver
     namesrv: str
+    _stopping: list[Future[Any]] = field(default_factory=list)
 
     @contextlib.contextmanager
     def _handle(self, kind: str, **options: object) -> Iterator[str]:
         name = f"{kind}-{next(_names)}"
-        stop = self.driver.call(f"{kind}.start", name=name, namesrv=self.namesrv, **options)
-        assert stop is True
+        self.driver.call(f"{kind}.start", name=name, namesrv=self.namesrv, **options)
         try:
             yield name
         finally:
-            self.driver.call(f"{kind}.stop", name=name)
+            # Stopping takes up to 3 s inside the client: the next steps need not wait for it.
+            self._stopping.append(self.driver.send(f"{kind}.stop", name=name))
+
+    def settle(self) -> None:
+        """Wait until all that has left its block is stopped; consumers have committed then."""
+        while self._stopping:
+            self._stopping.pop().result(CALL_SECONDS)
 
     @contextlib.contextmanager
     def producer(self, group: str = "interop-producer", **options: object) -> Iterator[Producer]:

@@ -31,17 +31,21 @@ final class Producers {
     }
 
     private Object start(Arguments with) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(with.text("group"));
+        DefaultMQProducer producer = create(with.text("group"), with.text("compression", "ZLIB"));
         Versions.prepare(producer, with.text("namesrv"), with.text("name"));
         producer.setSendMsgTimeout((int) SEND_TIMEOUT_MS);
         producer.setRetryTimesWhenSendFailed(with.count("retries", 2));
         producer.setCompressMsgBodyOverHowmuch(with.count("compress_over", 4096));
-        if (with.has("compression")) {
-            Versions.setEnum(producer, "setCompressType", with.text("compression"));
-        }
+        producer.setMaxMessageSize(with.count("size_max", 4 << 20));
         producer.start();
         producers.put(with.text("name"), producer);
         return true;
+    }
+
+    /** Version 4.9 knows the kind of compression only as a system property, read on creation. */
+    private static synchronized DefaultMQProducer create(String group, String compression) {
+        System.setProperty("rocketmq.message.compressType", compression);
+        return new DefaultMQProducer(group);
     }
 
     private Object stop(Arguments with) {

@@ -1,0 +1,157 @@
+"""One target and one driver process per client version, for the whole run."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_testing.interop.metaq import MetaqClient
+from imago_testing.interop.rocketmq import Admin, RocketmqClient
+from imago_testing.interop.targets import (
+    METAQ_TOPICS,
+    Target,
+    TargetName,
+    chosen_target,
+    running_target,
+)
+from imago_testing.java.driver import JavaDriver
+from imago_testing.java.modules import METAQ_CLIENT, ROCKETMQ4_CLIENT, ROCKETMQ5_CLIENT
+from imago_testing.processes import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+HERE = Path(__file__).parent
+ROCKETMQ_MAIN = "dev.imago.interop.rocketmq.RocketmqDriver"
+METAQ_MAIN = "dev.imago.interop.metaq.MetaqDriver"
+MODULES_OF_TARGET = {
+    TargetName.IMAGO: ("test_metaq", "test_rocketmq", "test_cross"),
+    TargetName.METAQ_ORIGINAL: ("test_metaq",),
+    TargetName.ROCKETMQ_ORIGINAL: ("test_rocketmq",),
+}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """An original broker speaks one protocol: the tests of the other do not apply to it."""
+    prefixes = MODULES_OF_TARGET[chosen_target()]
+    out = [
+        item
+        for item in items
+        if item.path.is_relative_to(HERE) and not item.path.name.startswith(prefixes)
+    ]
+    items[:] = [item for item in items if item not in out]
+    config.hook.pytest_deselected(items=out)
+
+
+@pytest.fixture(scope="session")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, JavaDriver]]:
+    """The driver processes that the target needs, started side by side."""
+    prefixes = MODULES_OF_TARGET[chosen_target()]
+    wanted = {}
+    if "test_metaq" in prefixes:
+        wanted["metaq"] = (METAQ_CLIENT, METAQ_MAIN)
+    if "test_rocketmq" in prefixes:
+        wanted["rocketmq4"] = (ROCKETMQ4_CLIENT, ROCKETMQ_MAIN)
+        wanted["rocketmq5"] = (ROCKETMQ5_CLIENT, ROCKETMQ_MAIN)
+    started: dict[str, JavaDriver] = {}
+    try:
+        for name, (module, main) in wanted.items():
+            started[name] = JavaDriver(module, main, tmp_path_factory.mktemp(name))
+        yield started
+    finally:
+        for driver in started.values():
+            driver.close()
+
+
+@pytest.fixture(scope="session")
+def target(
+    drivers: dict[str, JavaDriver], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Target]:
+    # After the drivers: they come up while the target does, and go before it does.
+    with running_target(chosen_target(), tmp_path_factory.mktemp("target")) as target:
+        for driver in drivers.values():
+            driver.wait_ready()
+        yield target
+        for driver in drivers.values():
+            driver.close()
+
+
+@pytest.fixture(scope="session")
+def metaq(target: Target, drivers: dict[str, JavaDriver]) -> MetaqClient:
+    return MetaqClient(drivers["metaq"], target.zookeeper, target.metaq_urls)
+
+
+@pytest.fixture(scope="session")
+def rocketmq4(target: Target, drivers: dict[str, JavaDriver]) -> Iterator[RocketmqClient]:
+    client = RocketmqClient(4, drivers["rocketmq4"], target.namesrv[4])
+    yield client
+    client.settle()
+
+
+@pytest.fixture(scope="session")
+def rocketmq5(target: Target, drivers: dict[str, JavaDriver]) -> Iterator[RocketmqClient]:
+    client = RocketmqClient(5, drivers["rocketmq5"], target.namesrv[5])
+    yield client
+    client.settle()
+
+
+@pytest.fixture(scope="session", params=["rocketmq4", "rocketmq5"], ids=["4.9", "5"])
+def rocketmq(request: pytest.FixtureRequest) -> RocketmqClient:
+    """Each client version in turn."""
+    client = request.getfixturevalue(request.param)
+    assert isinstance(client, RocketmqClient)
+    return client
+
+
+@pytest.fixture(scope="session")
+def admin(rocketmq: RocketmqClient) -> Iterator[Admin]:
+    with rocketmq.admin() as admin:
+        wait_until(
+            lambda: bool(admin.masters()), seconds_max=40, what="the name service knows a broker"
+        )
+        yield admin
+
+
+_serial = itertools.count(1)
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Make names that no other test uses and that say which test made them."""
+    test = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())[:60]
+    return lambda prefix: f"{prefix}-{next(_serial)}-{test}".rstrip("-")
+
+
+@pytest.fixture
+def topic(admin: Admin, unique: Callable[[str], str]) -> str:
+    """A new topic of four queues on each broker, with a route."""
+    return new_topic(admin, unique("topic"))
+
+
+def new_topic(admin: Admin, name: str, *, queues: int = 4) -> str:
+    admin.create_topic(name, queues=queues)
+    masters = set(admin.masters())
+    wait_until(
+        lambda: (
+            name in admin.call("topics")
+            and set(admin.call("route", topic=name)["queues"]) == masters
+        ),
+        seconds_max=10,
+        what=f"all brokers are in the route of {name}",
+    )
+    return name
+
+
+@pytest.fixture(scope="session")
+def metaq_topics() -> Iterator[str]:
+    """The configured MetaQ topics that no test has taken yet."""
+    return iter(METAQ_TOPICS)
+
+
+@pytest.fixture
+def metaq_topic(metaq_topics: Iterator[str]) -> str:
+    return next(metaq_topics)
