@@ -104,7 +104,7 @@ static void request(struct conn *c, int64_t intended) {
         break;
     default:
         n = sprintf(header,
-            "{\"code\":11,\"extFields\":{\"queueId\":\"%d\",\"maxMsgBytes\":\"%ld\",\"maxMsgNums\":\"%d\",\"sysFlag\":\"2\","
+            "{\"code\":11,\"extFields\":{\"queueId\":\"%d\",\"maxMsgBytes\":\"%ld\",\"maxMsgNums\":\"%d\",\"sysFlag\":\"4\","
             "\"suspendTimeoutMillis\":\"0\",\"commitOffset\":\"0\",\"topic\":\"%s\",\"queueOffset\":\"%ld\",\"expressionType\":\"TAG\","
             "\"subscription\":\"*\",\"subVersion\":\"0\",\"consumerGroup\":\"bench_group\"%s},\"flag\":0,\"language\":\"JAVA\","
             "\"opaque\":%d,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
