@@ -1,0 +1,311 @@
+"""The tree of nodes in ZooKeeper. Nothing else imports kazoo.
+
+kazoo runs threads of its own and calls back in them: every callback here only hops to the event
+loop. What kazoo tells is followed with care:
+
+- it says LOST only once a server is reached that knows of the session's end; whoever needs an
+  upper bound counts from SUSPENDED (the coordinator does);
+- it queues requests while it has no connection, and would do them at some later time: nothing is
+  given to it then;
+- a request without an answer (the connection broke) may have been done: it becomes
+  `TreeUnavailableError`, and whoever asked looks again;
+- the time-out that the server granted is not told: we ask for it ourselves before we start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kazoo import exceptions as kazoo_exceptions
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.hosts import collect_hosts
+from kazoo.protocol.states import EventType, KazooState, WatchedEvent
+from kazoo.retry import KazooRetry
+
+from imago_broker.cluster import edits
+from imago_broker.cluster.coordinator import TreeCoordinator
+from imago_broker.cluster.handshake import granted_session_timeout_ms
+from imago_broker.cluster.tree import (
+    OPERATIONS_MAX,
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    Node,
+    NodeError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Operation,
+    SetData,
+    TreeConfigurationError,
+    TreeUnavailableError,
+)
+from imago_broker.model.cluster import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from imago_broker.cluster.settings import CoordinatorConfig
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_STATES = {
+    KazooState.CONNECTED: Connection.CONNECTED,
+    KazooState.SUSPENDED: Connection.SUSPENDED,
+    KazooState.LOST: Connection.LOST,
+}
+_REFUSALS: dict[type[Exception], type[NodeError]] = {
+    kazoo_exceptions.NoNodeError: NoNodeError,
+    kazoo_exceptions.NodeExistsError: NodeExistsError,
+    kazoo_exceptions.BadVersionError: BadVersionError,
+    kazoo_exceptions.NotEmptyError: NotEmptyError,
+}
+_UNANSWERED = (
+    kazoo_exceptions.ConnectionLoss,
+    kazoo_exceptions.ConnectionClosedError,
+    kazoo_exceptions.SessionExpiredError,
+    kazoo_exceptions.SessionMovedError,
+    kazoo_exceptions.OperationTimeoutError,
+    kazoo_exceptions.CancelledError,
+    KazooTimeoutError,
+)
+_REACH_SECONDS = 2.0
+
+
+def zookeeper_coordinator(config: CoordinatorConfig, hosts: str) -> TreeCoordinator:
+    """Make a coordinator over `host:port[,host:port…][/chroot]`."""
+    tree = ZooKeeperTree(
+        hosts,
+        session_timeout_ms=config.session_timeout_ms,
+        connect_timeout_ms=config.connect_timeout_ms,
+    )
+    return TreeCoordinator(config, tree)
+
+
+class ZooKeeperTree:
+    """One session with a ZooKeeper ensemble, opened anew by itself when it ends."""
+
+    def __init__(self, hosts: str, *, session_timeout_ms: int, connect_timeout_ms: int) -> None:
+        try:
+            self._servers, chroot = collect_hosts(hosts)
+        except ValueError as error:
+            raise TreeConfigurationError(
+                f"zookeeper.connect = {hosts!r}: {error}; write host:port[,host:port…][/chroot]"
+            ) from error
+        self._hosts = hosts
+        self._chroot = (chroot or "").rstrip("/")
+        self._session_timeout_ms = session_timeout_ms
+        self._connect_timeout_ms = connect_timeout_ms
+        self._session_id = 0
+        self._connection = Connection.LOST
+        self._connection_callbacks: list[Callable[[Connection], None]] = []
+        self._watch_callbacks: list[Callable[[str], None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._first_connection: asyncio.Future[None] | None = None
+        self._client: Any = None
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    @property
+    def connection(self) -> Connection:
+        return self._connection
+
+    def on_connection(self, callback: Callable[[Connection], None]) -> None:
+        self._connection_callbacks.append(callback)
+
+    def on_watch(self, callback: Callable[[str], None]) -> None:
+        self._watch_callbacks.append(callback)
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout_ms / 1000):
+                await self._check_session_timeout()
+                await self._connect()
+        except TimeoutError as error:
+            raise TreeUnavailableError(
+                f"no ZooKeeper answers at {self._hosts} within {self._connect_timeout_ms} ms"
+            ) from error
+        await self._make_chroot()
+
+    async def stop(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            # Joins kazoo's threads, so not in the loop that their last callbacks hop to.
+            await asyncio.to_thread(_close, client)
+            self._become(Connection.LOST, 0)
+
+    async def get(self, path: str, watch: bool = False) -> Node | None:
+        watcher = self._watch_fired if watch else None
+        while True:
+            try:
+                data, stat = await self._ask(
+                    lambda client: client.get_async(self._chroot + path, watcher)
+                )
+            except NoNodeError:
+                # A missing node takes its watch from `exists` only.
+                if not watch or not await self._exists(path, watcher):
+                    return None
+            else:
+                return Node(data, stat.version, stat.czxid, stat.ephemeralOwner)
+
+    async def children(self, path: str, watch: bool = False) -> tuple[str, ...]:
+        watcher = self._watch_fired if watch else None
+        names = await self._ask(
+            lambda client: client.get_children_async(self._chroot + path, watcher)
+        )
+        return tuple(sorted(names))
+
+    async def commit(self, operations: Sequence[Operation]) -> None:
+        assert 0 < len(operations) <= OPERATIONS_MAX, "the caller cuts its batches"
+        results = await self._ask(lambda client: self._transaction(client, operations))
+        failed = [result for result in results if isinstance(result, Exception)]
+        if failed:
+            # One operation failed; the others say only that they were rolled back.
+            cause = next((f for f in failed if type(f) in _REFUSALS), failed[0])
+            raise _translated(cause, operations[0].path)
+
+    async def _check_session_timeout(self) -> None:
+        wanted = self._session_timeout_ms
+        while True:
+            for host, port in self._servers:
+                try:
+                    async with asyncio.timeout(_REACH_SECONDS):
+                        granted = await granted_session_timeout_ms(host, port, wanted_ms=wanted)
+                except (OSError, TimeoutError) as error:
+                    logger.info("zookeeper_unreachable host=%s port=%s: %s", host, port, error)
+                    continue
+                if granted != wanted:
+                    raise TreeConfigurationError(
+                        f"ZooKeeper at {host}:{port} grants sessions of {granted} ms, not the "
+                        f"{wanted} ms of zookeeper.session_timeout_ms: set that to a value "
+                        "between 2 and 20 times its tickTime"
+                    )
+                return
+            await asyncio.sleep(0.2)
+
+    async def _connect(self) -> None:
+        assert self._loop is not None, "called by start"
+        self._first_connection = self._loop.create_future()
+        self._client = KazooClient(
+            hosts=",".join(f"{_bracketed(host)}:{port}" for host, port in self._servers),
+            timeout=self._session_timeout_ms / 1000,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0),
+        )
+        self._client.add_listener(self._kazoo_state)
+        self._client.start_async()
+        await self._first_connection
+
+    async def _make_chroot(self) -> None:
+        parts = [part for part in self._chroot.split("/") if part]
+        paths = ["/" + "/".join(parts[: end + 1]) for end in range(len(parts))]
+        chroot, self._chroot = self._chroot, ""
+        try:
+            await edits.ensure(self, [(path, b"") for path in paths])
+        finally:
+            self._chroot = chroot
+
+    async def _exists(self, path: str, watcher: Callable[[WatchedEvent], None] | None) -> bool:
+        stat = await self._ask(lambda client: client.exists_async(self._chroot + path, watcher))
+        return stat is not None
+
+    def _transaction(self, client: Any, operations: Sequence[Operation]) -> Any:
+        transaction = client.transaction()
+        for operation in operations:
+            path = self._chroot + operation.path
+            match operation:
+                case Create():
+                    transaction.create(path, operation.data, ephemeral=operation.ephemeral)
+                case SetData():
+                    transaction.set_data(path, operation.data, operation.version)
+                case Delete():
+                    transaction.delete(path, operation.version)
+                case Check():
+                    transaction.check(path, operation.version)
+        return transaction.commit_async()
+
+    async def _ask(self, request: Callable[[Any], Any]) -> Any:
+        """Give kazoo a request and wait in the loop for its answer."""
+        if self._connection is not Connection.CONNECTED or self._client is None:
+            raise TreeUnavailableError(f"the ZooKeeper session is {self._connection}")
+        loop = asyncio.get_running_loop()
+        answered = loop.create_future()
+
+        def completed(result: Any) -> None:  # in a thread of kazoo
+            _hop(loop, _resolve, answered, result)
+
+        request(self._client).rawlink(completed)
+        try:
+            return await answered
+        except kazoo_exceptions.KazooException as error:
+            raise _translated(error, self._hosts) from error
+        except KazooTimeoutError as error:
+            raise TreeUnavailableError(f"ZooKeeper: {error}") from error
+
+    def _kazoo_state(self, state: str) -> None:  # in a thread of kazoo
+        client_id = self._client.client_id if self._client else None
+        if self._loop is not None:
+            _hop(self._loop, self._become, _STATES[state], client_id[0] if client_id else 0)
+
+    def _watch_fired(self, event: WatchedEvent) -> None:  # in a thread of kazoo
+        # A broken connection fires all watches with no event: everything is read again anyway.
+        if event.type != EventType.NONE and event.path and self._loop is not None:
+            _hop(self._loop, self._tell_watchers, event.path.removeprefix(self._chroot))
+
+    def _tell_watchers(self, path: str) -> None:
+        for callback in self._watch_callbacks:
+            callback(path)
+
+    def _become(self, connection: Connection, session_id: int) -> None:
+        if connection is Connection.CONNECTED:
+            self._session_id = session_id
+            if self._first_connection and not self._first_connection.done():
+                self._first_connection.set_result(None)
+        if connection is not self._connection:
+            self._connection = connection
+            for callback in self._connection_callbacks:
+                callback(connection)
+
+
+def _hop(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(call, *args)
+    except RuntimeError:
+        # The loop has ended before kazoo's threads did: nobody waits for this any more.
+        logger.debug("zookeeper_callback_dropped")
+
+
+def _resolve(answered: asyncio.Future[Any], result: Any) -> None:
+    if answered.done():
+        return
+    error = result.exception
+    if error is None:
+        answered.set_result(result.value)
+    else:
+        answered.set_exception(error)
+
+
+def _close(client: Any) -> None:
+    client.stop()
+    client.close()
+
+
+def _translated(error: Exception, where: str) -> Exception:
+    for kind, ours in _REFUSALS.items():
+        if isinstance(error, kind):
+            return ours(where)
+    if isinstance(error, _UNANSWERED):
+        return TreeUnavailableError(f"ZooKeeper did not answer: {type(error).__name__}")
+    return NodeError(f"ZooKeeper refused {where}: {type(error).__name__} {error}")
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

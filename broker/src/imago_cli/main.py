@@ -1,0 +1,111 @@
+"""The `imago` command. Sub-commands are loaded when they are asked for, from one table.
+
+A module of the table defines `attach(root)`, which adds its command or group of commands to the
+given `typer.Typer`. Nothing of it is imported before: a broker starts fast because it never loads
+Spark, tables or other commands.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shlex
+import sys
+from typing import NamedTuple
+
+import typer
+
+from imago_cli import exits
+from imago_cli.exits import CommandError, Exit
+from imago_cli.output import print_error
+
+
+class Row(NamedTuple):
+    module: str
+    help: str
+
+
+COMMANDS: dict[str, Row] = {
+    "up": Row("imago_cli.up", "Run a whole cluster of real processes on this machine."),
+    "demo": Row("imago_cli.demo", "Show both protocols and Spark agreeing on real records."),
+    "topic": Row("imago_cli.topic", "Create, change, list and delete topics."),
+    "group": Row("imago_cli.group", "Show consumer groups, their lag; reset offsets."),
+    "produce": Row("imago_cli.produce", "Send messages."),
+    "consume": Row("imago_cli.consume", "Read messages."),
+    "broker": Row("imago_cli.broker", "Run one broker process."),
+    "namesrv": Row("imago_cli.namesrv", "Run RocketMQ's name service as a process of its own."),
+    "log": Row("imago_cli.log", "Check or show a broker's files while it is stopped."),
+    "config": Row("imago_cli.config", "Show, explain and convert configurations."),
+    "doctor": Row("imago_cli.doctor", "Find the usual mistakes on this machine, with the cure."),
+}
+
+DEBUG_VARIABLE = "IMAGO_DEBUG"
+_COMPLETION_VARIABLE = "_IMAGO_COMPLETE"
+_COMPLETION_WORDS = ("_TYPER_COMPLETE_ARGS", "COMP_WORDS")
+
+
+def main() -> None:
+    """Run the command of this process's arguments and exit with its code."""
+    name = _command_name(sys.argv[1:])
+    try:
+        build(name)(prog_name="imago")
+    except CommandError as error:
+        print_error(error)
+        sys.exit(error.code)
+    except KeyboardInterrupt:
+        sys.exit(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        _close_output()
+        sys.exit(Exit.DONE)
+    except Exception as error:
+        if os.environ.get(DEBUG_VARIABLE):
+            raise
+        print_error(
+            CommandError(
+                f"{type(error).__name__}: {error}",
+                cure=f"this is a mistake of imago; {DEBUG_VARIABLE}=1 shows where it happened",
+            )
+        )
+        sys.exit(Exit.FAILED)
+
+
+def build(name: str | None) -> typer.Typer:
+    """Return the command with one sub-command loaded, or with the names of all."""
+    root = typer.Typer(
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        epilog=exits.HELP,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    root.callback()(_root)
+    if name in COMMANDS:
+        importlib.import_module(COMMANDS[name].module).attach(root)
+        return root
+    for other, row in COMMANDS.items():
+        root.command(other, help=row.help)(_placeholder)
+    return root
+
+
+def _root() -> None:
+    """Imago: a message broker for MetaQ and RocketMQ clients."""
+
+
+def _placeholder() -> None:
+    raise AssertionError("only listed, never called: a named command is loaded instead")
+
+
+def _command_name(arguments: list[str]) -> str | None:
+    """The sub-command on the line, or on the line that a shell wants completed."""
+    if _COMPLETION_VARIABLE in os.environ:
+        words = next((os.environ[v] for v in _COMPLETION_WORDS if v in os.environ), "")
+        try:
+            arguments = shlex.split(words)[1:]
+        except ValueError:  # a quote that is not closed yet
+            arguments = words.split()[1:]
+    return next((word for word in arguments if not word.startswith("-")), None)
+
+
+def _close_output() -> None:
+    """Keep the interpreter from complaining about the pipe once more at its end."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())

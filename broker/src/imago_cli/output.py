@@ -1,0 +1,55 @@
+"""What commands print: tables for people, JSON for programs, errors on standard error."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from imago_cli.exits import CommandError
+
+
+def print_json(value: object) -> None:
+    """Print one line of JSON and send it off at once."""
+    print_line(orjson.dumps(value).decode())
+
+
+def print_line(text: str) -> None:
+    """Print a line on standard output, unwrapped, and send it off at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table for people. Numbers stand to the right."""
+    # rich costs a quarter of a second to import: brokers and programs never pay it.
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    listed = [tuple(row) for row in rows]
+    table = Table(title=title or None, title_justify="left")
+    for number, column in enumerate(columns):
+        numeric = bool(listed) and all(isinstance(row[number], int | float) for row in listed)
+        table.add_column(column, justify="right" if numeric else "left")
+    for row in listed:
+        table.add_row(*(Text(str(cell)) for cell in row))
+    Console().print(table)
+
+
+def print_error(error: CommandError) -> None:
+    """Say on standard error what went wrong, and what to do."""
+    sys.stderr.write(f"error: {error.message}\n")
+    if error.cure:
+        sys.stderr.write(f"  cure: {error.cure}\n")
+    sys.stderr.flush()
+
+
+def say(text: str) -> None:
+    """Tell a person what is going on; programs read standard output only."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

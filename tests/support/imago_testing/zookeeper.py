@@ -1,0 +1,65 @@
+"""A real ZooKeeper for tests, out of PySpark's jars, on a free port with a small heap."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from imago_cli.java import find_java
+from imago_cli.zookeeper_server import ZooKeeperServer
+from imago_testing.ports import free_port_block
+from imago_testing.processes import ProcessFailedError, ServerProcess, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class RunningZooKeeper:
+    """A server process that can be killed, paused and started again on the same data."""
+
+    def __init__(self, folder: Path, *, tick_ms: int = 500) -> None:
+        self._server = ZooKeeperServer(
+            folder=folder, port=free_port_block(1), tick_ms=tick_ms, heap_mb=96
+        )
+        self._command = self._server.command(find_java())
+        self._process: ServerProcess | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self._server.host}:{self._server.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the server runs"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it and wait until it serves."""
+        self._server.write_config()
+        process = ServerProcess.start("zookeeper", self._command, self._server.folder)
+        self._process = process
+
+        def serves() -> bool:
+            if process.process.poll() is not None:
+                raise ProcessFailedError(f"ZooKeeper ended early:\n{process.log_tail()}")
+            return self._server.serves()
+
+        wait_until(serves, seconds_max=60, what="ZooKeeper serves")
+
+    def stop(self) -> None:
+        """End it and wait for the end."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+
+@contextlib.contextmanager
+def running_zookeeper(folder: Path, *, tick_ms: int = 500) -> Iterator[RunningZooKeeper]:
+    """Run a server for as long as the block lasts."""
+    server = RunningZooKeeper(folder, tick_ms=tick_ms)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
