@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from imago_client.errors import UsageError
@@ -21,7 +20,6 @@ RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
-_NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def check_name(what: str, name: str, *, characters_max: int = TOPIC_CHARACTERS_MAX) -> None:
@@ -63,7 +61,7 @@ class Message:
     wait_stored: bool = True
     """False: the broker may acknowledge before flush and replication."""
     flag: int = 0
-    properties: Mapping[str, str] = field(default=_NO_PROPERTIES)
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_name("topic", self.topic)

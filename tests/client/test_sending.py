@@ -1,0 +1,212 @@
+"""Which queue a message goes to, and what happens when a send fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_client.config import ProducerConfig
+from imago_client.core.outgoing import prepare, prepare_batch
+from imago_client.core.sending import Rotations, send, send_oneway
+from imago_client.errors import (
+    BrokerError,
+    ConnectionLostError,
+    NoRouteError,
+    RequestTimeoutError,
+    SendFailedError,
+)
+from imago_client.messages import Message, MessageQueue, SendStatus
+from imago_testing.client_scripts import World, in_turn, response
+from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.headers_send import SendMessageResponseHeader
+from imago_wire.tags import java_hash
+
+if TYPE_CHECKING:
+    from imago_client.core.effects import Operation
+    from imago_client.messages import SendResult
+    from imago_wire.remoting.command import RemotingCommand
+
+CONFIG = ProducerConfig()
+
+
+def stored(code: int = 0, queue_id: int = 1) -> RemotingCommand:
+    return response(code, SendMessageResponseHeader(msg_id="AB", queue_id=queue_id, queue_offset=5))
+
+
+def sending(
+    world: World,
+    message: Message,
+    config: ProducerConfig = CONFIG,
+    queue: MessageQueue | None = None,
+) -> Operation[SendResult]:
+    return send(world.state, config, Rotations(0), prepare(world.state, config, message), queue)
+
+
+def shards_tried(world: World) -> list[str]:
+    return [request.address for request in world.asked(RequestCode.SEND_MESSAGE_V2)]
+
+
+def test_send_returns_what_the_broker_acknowledged() -> None:
+    world = World(brokers=lambda _: stored(queue_id=1))
+    result = world.run(sending(world, Message("orders", b"x")))
+    assert (result.status, result.offset, result.stored_id) == (SendStatus.OK, 5, "AB")
+    assert result.queue == MessageQueue("orders", "a", 1)
+    assert len(result.message_id) == 32
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        (ResponseCode.FLUSH_DISK_TIMEOUT, SendStatus.FLUSH_DISK_TIMEOUT),
+        (ResponseCode.SLAVE_NOT_AVAILABLE, SendStatus.SLAVE_NOT_AVAILABLE),
+        (ResponseCode.FLUSH_SLAVE_TIMEOUT, SendStatus.FLUSH_SLAVE_TIMEOUT),
+    ],
+)
+def test_late_flush_or_replication_still_means_stored(code: int, status: SendStatus) -> None:
+    world = World(brokers=lambda _: stored(code))
+    assert world.run(sending(world, Message("orders", b"x"))).status is status
+    assert len(shards_tried(world)) == 1
+
+
+def test_late_replication_is_tried_elsewhere_when_asked_and_reported_when_nothing_helps() -> None:
+    world = World(brokers=lambda _: stored(ResponseCode.SLAVE_NOT_AVAILABLE))
+    config = ProducerConfig(retry_when_not_stored_ok=True)
+    result = world.run(sending(world, Message("orders", b"x"), config))
+    assert result.status is SendStatus.SLAVE_NOT_AVAILABLE
+    assert shards_tried(world) == ["a:1", "b:1", "a:1"]
+
+
+def test_messages_go_round_all_queues_of_all_shards() -> None:
+    world = World(brokers=lambda _: stored())
+    rotations = Rotations(0)
+    for _ in range(4):
+        outgoing = prepare(world.state, CONFIG, Message("orders", b"x"))
+        world.run(send(world.state, CONFIG, rotations, outgoing))
+    requests = world.asked(RequestCode.SEND_MESSAGE_V2)
+    places = [(one.address, one.header.to_ext()["e"]) for one in requests if one.header]
+    assert places == [("a:1", "0"), ("a:1", "1"), ("b:1", "0"), ("b:1", "1")]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        response(ResponseCode.SYSTEM_ERROR, remark="broken"),
+        response(ResponseCode.SYSTEM_BUSY),
+        response(ResponseCode.SERVICE_NOT_AVAILABLE),
+        response(ResponseCode.NO_PERMISSION),
+        response(ResponseCode.TOPIC_NOT_EXIST),
+        response(ResponseCode.GO_AWAY),
+        ConnectionLostError("a:1", "reset"),
+        RequestTimeoutError("a:1", 3.0),
+    ],
+)
+def test_failed_send_is_tried_on_another_shard_by_a_route_read_anew(
+    failure: RemotingCommand | Exception,
+) -> None:
+    world = World(brokers=in_turn([failure, stored()]))
+    world.run(sending(world, Message("orders", b"x")))
+    assert shards_tried(world) == ["a:1", "b:1"]
+    assert len(world.asked(RequestCode.GET_ROUTEINFO_BY_TOPIC)) == 2
+    assert world.pauses == []
+
+
+def test_refusal_that_would_come_again_is_raised_at_once() -> None:
+    world = World(brokers=lambda _: response(ResponseCode.MESSAGE_ILLEGAL, remark="too large"))
+    with pytest.raises(BrokerError, match="code 13: too large"):
+        world.run(sending(world, Message("orders", b"x")))
+    assert len(shards_tried(world)) == 1
+
+
+def test_send_gives_up_after_the_tries_and_names_every_cause() -> None:
+    world = World(brokers=lambda request: ConnectionLostError(request.address, "reset"))
+    with pytest.raises(SendFailedError, match="in 3 tries") as caught:
+        world.run(sending(world, Message("orders", b"x")))
+    assert [str(cause)[:3] for cause in caught.value.causes] == ["a:1", "b:1", "a:1"]
+
+
+def test_send_gives_up_when_its_time_is_over_however_many_tries_are_left() -> None:
+    world = World()
+
+    def late(_: object) -> Exception:
+        world.now_s += 2.0
+        return RequestTimeoutError("a:1", 2.0)
+
+    world.brokers = late
+    with pytest.raises(SendFailedError, match="in 2 tries"):
+        world.run(sending(world, Message("orders", b"x"), ProducerConfig(retries_max=9)))
+
+
+def test_only_shard_is_tried_again_after_a_growing_pause() -> None:
+    world = World(shards={"a": "a:1"}, brokers=lambda _: ConnectionLostError("a:1", "reset"))
+    with pytest.raises(SendFailedError):
+        world.run(sending(world, Message("orders", b"x"), ProducerConfig(retries_max=3)))
+    assert world.pauses == [0.1, 0.2, 0.4]
+
+
+def test_ordering_key_picks_the_queue_of_the_java_client_and_keeps_it_on_retry() -> None:
+    world = World(brokers=in_turn([ConnectionLostError("?", "reset"), stored()]))
+    key = "order-17"
+    world.run(sending(world, Message("orders", b"x", ordering_key=key)))
+    queues = [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    shard, queue_id = queues[abs(java_hash(key)) % 4]
+    requests = world.asked(RequestCode.SEND_MESSAGE_V2)
+    assert [one.address for one in requests] == [f"{shard}:1"] * 2
+    assert {one.header.to_ext()["e"] for one in requests if one.header} == {str(queue_id)}
+
+
+def test_given_queue_is_used() -> None:
+    world = World(brokers=lambda _: stored())
+    world.run(sending(world, Message("orders", b"x"), queue=MessageQueue("orders", "b", 1)))
+    assert shards_tried(world) == ["b:1"]
+
+
+def test_unknown_topic_is_sent_to_where_its_first_message_creates_it() -> None:
+    world = World(topics={"TBW102"}, brokers=lambda _: stored())
+    world.run(sending(world, Message("new", b"x")))
+    (request,) = world.asked(RequestCode.SEND_MESSAGE_V2)
+    assert request.header is not None
+    ext = request.header.to_ext()
+    assert (ext["b"], ext["c"], ext["d"]) == ("new", "TBW102", "4")
+
+
+def test_topic_that_nobody_serves_or_creates_is_an_error_at_once() -> None:
+    world = World(topics=set())
+    with pytest.raises(NoRouteError, match="imago topic create new"):
+        world.run(sending(world, Message("new", b"x")))
+    assert world.pauses == []
+
+
+def test_topic_that_vanished_is_waited_for() -> None:
+    world = World(brokers=in_turn([ConnectionLostError("a:1", "reset"), stored()]))
+    operation = sending(world, Message("orders", b"x"))
+    answer = world.brokers
+
+    def vanish_once(request: object) -> RemotingCommand | Exception:
+        world.topics = set()
+        return answer(request)  # type: ignore[arg-type]  # handed through unchanged
+
+    world.brokers = vanish_once
+    with pytest.raises(SendFailedError):
+        world.run(operation)
+    assert world.pauses == [0.2, 0.4]
+
+
+def test_oneway_send_asks_for_nothing() -> None:
+    world = World()
+    outgoing = prepare(world.state, CONFIG, Message("orders", b"x"))
+    target = world.run(send_oneway(world.state, CONFIG, Rotations(0), outgoing))
+    assert target == MessageQueue("orders", "a", 0)
+    (told,) = world.told()
+    assert (told.address, told.code, told.body) == ("a:1", RequestCode.SEND_MESSAGE_V2, b"x")
+
+
+def test_batch_travels_as_one_request() -> None:
+    world = World(brokers=lambda _: stored())
+    outgoing = prepare_batch(
+        world.state, CONFIG, [Message("orders", b"x"), Message("orders", b"y")]
+    )
+    world.run(send(world.state, CONFIG, Rotations(0), outgoing))
+    (request,) = world.asked(RequestCode.SEND_BATCH_MESSAGE)
+    assert request.header is not None
+    assert request.header.to_ext()["m"] == "true"
