@@ -43,9 +43,9 @@ class ScanStop(Enum):
     BLANK = "blank"
     """The record that closes a segment."""
     UNWRITTEN = "unwritten"
-    """Zeros, or fewer bytes than any record has, all of them zero."""
+    """Eight zeros: nothing was written here."""
     SHORT = "short"
-    """A record that starts well and is cut by the end of the bytes."""
+    """A record that starts well and is cut by the end of the bytes, or fewer than 8 bytes."""
     DAMAGED = "damaged"
     """Anything else."""
 
@@ -119,7 +119,7 @@ def _stop_at(data: Buffer, at: int) -> ScanStop | None:
     if not left:
         return ScanStop.END
     if left < BLANK_SIZE:
-        return ScanStop.SHORT if any(data[at:]) else ScanStop.UNWRITTEN
+        return ScanStop.SHORT
     size = int.from_bytes(data[at : at + 4], "big")
     magic = int.from_bytes(data[at + 4 : at + 8], "big")
     if magic == MAGIC_BLANK:

@@ -16,7 +16,5 @@ print(sorted({"asyncio", "socket", "uvloop", "imago_log", "imago_broker"} & set(
 
 
 def test_codecs_import_without_event_loop_and_network() -> None:
-    found = subprocess.run(
-        [sys.executable, "-c", CODE], check=True, capture_output=True, text=True
-    )
+    found = subprocess.run([sys.executable, "-c", CODE], check=True, capture_output=True, text=True)
     assert found.stdout.strip() == "[]"
