@@ -6,16 +6,23 @@ Inside a broker the assembly serves `NameService.table` on the name service's po
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from imago_broker.processors.rocketmq.rows import Table, build_table
+from imago_broker.namesrv.foreign import ForeignBrokers
+from imago_broker.namesrv.later import Later
+from imago_broker.namesrv.requests import NameProcessor
+from imago_broker.processors.rocketmq.rows import Lane, Row, Table, build_table
+from imago_wire.remoting.codes import RequestCode as Code
 
 if TYPE_CHECKING:
-    import asyncio
-
     from imago_broker.ports import Clock, Coordinator
+
+
+SWEEP_SECONDS = 5.0
 
 
 class Serving(Protocol):
@@ -45,10 +52,47 @@ class NameService:
     """Answers name-service requests out of the coordinator's last snapshot."""
 
     def __init__(self, config: NameServiceConfig, coordinator: Coordinator, clock: Clock) -> None:
-        self._config = config
-        self._coordinator = coordinator
-        self._clock = clock
-        self.table: Table = build_table([])
+        self._later = Later()
+        self._foreign = ForeignBrokers(coordinator, clock, self._later)
+        names = NameProcessor(config, coordinator, self._foreign, self._later)
+        self.table: Table = build_table(_rows(names, self._foreign))
+
+    def sweep(self) -> None:
+        """Forget foreign brokers that fell silent: call it every few seconds."""
+        self._foreign.sweep()
+
+    async def stop(self) -> None:
+        """Give up what waits for the registry. Serve nothing afterwards."""
+        await self._later.stop()
+
+
+def _rows(names: NameProcessor, foreign: ForeignBrokers) -> list[Row]:
+    # RocketMQ 5 keeps routes apart from everything else, so that tools cannot delay clients.
+    clients, tools = Lane("route", 50_000), Lane("default", 10_000)
+    return [
+        Row(Code.GET_ROUTEINFO_BY_TOPIC, names.route, clients),
+        Row(Code.GET_BROKER_CLUSTER_INFO, names.cluster_info, tools),
+        Row(Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, names.all_topics, tools),
+        Row(Code.GET_TOPICS_BY_CLUSTER, names.topics_of_cluster, tools),
+        Row(Code.GET_SYSTEM_TOPIC_LIST_FROM_NS, names.system_topics, tools),
+        Row(Code.GET_UNIT_TOPIC_LIST, names.unit_topics, tools),
+        Row(Code.GET_HAS_UNIT_SUB_TOPIC_LIST, names.unit_subscription_topics, tools),
+        Row(Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, names.ununit_subscription_topics, tools),
+        Row(Code.DELETE_TOPIC_IN_NAMESRV, names.delete_topic, tools),
+        Row(Code.WIPE_WRITE_PERM_OF_BROKER, names.wipe_write, tools),
+        Row(Code.ADD_WRITE_PERM_OF_BROKER, names.add_write, tools),
+        Row(Code.PUT_KV_CONFIG, names.put_kv, tools),
+        Row(Code.GET_KV_CONFIG, names.get_kv, tools),
+        Row(Code.DELETE_KV_CONFIG, names.delete_kv, tools),
+        Row(Code.GET_KVLIST_BY_NAMESPACE, names.list_kv, tools),
+        Row(Code.GET_NAMESRV_CONFIG, names.get_settings, tools),
+        Row(Code.UPDATE_NAMESRV_CONFIG, names.set_settings, tools),
+        Row(Code.REGISTER_BROKER, foreign.register, tools),
+        Row(Code.UNREGISTER_BROKER, foreign.unregister, tools),
+        Row(Code.QUERY_DATA_VERSION, foreign.query_data_version, tools),
+        Row(Code.BROKER_HEARTBEAT, foreign.heartbeat, tools),
+        Row(Code.GET_BROKER_MEMBER_GROUP, foreign.member_group, tools),
+    ]
 
 
 async def run(
@@ -62,14 +106,21 @@ async def run(
     """Serve until `stop` is set; return the process's exit code (0). The coordinator is started
     and stopped here."""
     await coordinator.start()
+    service = NameService(config, coordinator, clock)
     try:
-        serving = await serve(
-            NameService(config, coordinator, clock).table, config.host, config.port
-        )
+        serving = await serve(service.table, config.host, config.port)
         try:
-            await stop.wait()
+            await _until(stop, service.sweep)
         finally:
             await serving.stop()
     finally:
+        await service.stop()
         await coordinator.stop()
     return 0
+
+
+async def _until(stop: asyncio.Event, sweep: Callable[[], None]) -> None:
+    while not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), SWEEP_SECONDS)
+        sweep()

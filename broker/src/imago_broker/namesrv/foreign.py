@@ -1,0 +1,215 @@
+"""Brokers that are not ours and register here: kept as long as their connection, or their word.
+
+They live in the registry under this process's session. The connection over which a broker
+registered is its life line: when it closes, the broker is gone at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from imago_broker.model.cluster import ForeignBroker
+from imago_broker.namesrv import routes
+from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
+from imago_wire.remoting.bodies import (
+    BrokerMemberGroup,
+    DataVersion,
+    GetBrokerMemberGroupResponseBody,
+    KvTable,
+)
+from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.headers import (
+    BrokerHeartbeatRequestHeader,
+    GetBrokerMemberGroupRequestHeader,
+    QueryDataVersionRequestHeader,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    UnRegisterBrokerRequestHeader,
+)
+from imago_wire.remoting.register_body import decode_register_body
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_broker.namesrv.later import Later
+    from imago_broker.ports import Clock, Coordinator
+    from imago_broker.service.channel import Channel
+
+log = logging.getLogger(__name__)
+
+LIFE_MS = 120_000
+"""How long a registration counts that names no time of its own; brokers repeat it every 30 s."""
+BROKERS_MAX = 1000
+TOPICS_MAX = 100_000
+
+Key = tuple[str, str, int]
+
+
+@dataclass(slots=True)
+class _Held:
+    """A foreign broker whose connection is ours."""
+
+    broker: ForeignBroker
+    channel: Channel
+    life_ms: int
+    seen_ms: int
+    watcher: Callable[[], None]
+
+
+class ForeignBrokers:
+    """The foreign brokers that are connected to this process."""
+
+    def __init__(self, coordinator: Coordinator, clock: Clock, later: Later) -> None:
+        self._coordinator = coordinator
+        self._clock = clock
+        self._later = later
+        self._held: dict[Key, _Held] = {}
+
+    def register(self, exchange: Exchange) -> Reply | None:
+        """REGISTER_BROKER: note the broker and its topics, tell a slave where its master is."""
+        header = RegisterBrokerRequestHeader.from_ext(exchange.ext)
+        if routes.is_own(self._coordinator.view(), header.broker_name):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"broker name {header.broker_name} belongs to this cluster's own brokers",
+            )
+        broker = self._broker(exchange, header)
+        self._hold(exchange.channel, broker, header.heartbeat_timeout_millis or LIFE_MS)
+        self._later.answer(
+            exchange, self._coordinator.put_foreign(broker), lambda: self._registered(broker)
+        )
+        return None
+
+    def unregister(self, exchange: Exchange) -> Reply | None:
+        """UNREGISTER_BROKER: the broker stops in order."""
+        header = UnRegisterBrokerRequestHeader.from_ext(exchange.ext)
+        key = (header.cluster_name, header.broker_name, header.broker_id)
+        self._release(key)
+        self._later.answer(exchange, self._coordinator.remove_foreign(key), Reply)
+        return None
+
+    def query_data_version(self, exchange: Exchange) -> Reply:
+        """QUERY_DATA_VERSION: whether the broker's topics are the ones that we have."""
+        header = QueryDataVersionRequestHeader.from_ext(exchange.ext)
+        told = DataVersion.decode(exchange.command.body).to_json()
+        key = (header.cluster_name, header.broker_name, header.broker_id)
+        known = self._known(key)
+        changed = known is None or dict(known.data_version) != told
+        if not changed:
+            self._beat(key)
+        body = b"" if known is None else DataVersion.from_json(dict(known.data_version)).encode()
+        return Reply(ext={"changed": "true" if changed else "false"}, body=body)
+
+    def heartbeat(self, exchange: Exchange) -> Reply:
+        """BROKER_HEARTBEAT of 5.x: the broker lives."""
+        header = BrokerHeartbeatRequestHeader.from_ext(exchange.ext)
+        self._beat((header.cluster_name, header.broker_name, header.broker_id or 0))
+        return Reply()
+
+    def member_group(self, exchange: Exchange) -> Reply:
+        """GET_BROKER_MEMBER_GROUP of 5.x: the live members of a broker name."""
+        header = GetBrokerMemberGroupRequestHeader.from_ext(exchange.ext)
+        data = routes.members(self._coordinator.view(), header.broker_name)
+        addresses = data.broker_addrs if data is not None else {}
+        group = BrokerMemberGroup(
+            broker_addrs=addresses, broker_name=header.broker_name, cluster=header.cluster_name
+        )
+        return Reply(body=GetBrokerMemberGroupResponseBody(broker_member_group=group).encode())
+
+    def drop_topic(self, topic: str, cluster: str | None) -> list[ForeignBroker]:
+        """Return the brokers connected here, without a topic, that had it."""
+        changed = []
+        for held in self._held.values():
+            broker = held.broker
+            if topic in broker.topics and cluster in (None, "", broker.cluster):
+                kept = {name: c for name, c in broker.topics.items() if name != topic}
+                held.broker = replace(broker, topics=kept)
+                changed.append(held.broker)
+        return changed
+
+    def sweep(self) -> None:
+        """Remove brokers that have been silent longer than they said."""
+        now_ms = self._clock.monotonic_ms()
+        for key, held in list(self._held.items()):
+            if now_ms - held.seen_ms > held.life_ms:
+                log.info("foreign_broker_silent broker=%s id=%d", key[1], key[2])
+                self._remove(key)
+
+    def _broker(self, exchange: Exchange, header: RegisterBrokerRequestHeader) -> ForeignBroker:
+        body = decode_register_body(
+            exchange.command.body,
+            version=exchange.command.version,
+            body_crc32=header.body_crc32,
+        )
+        wrapper = body.topic_config_serialize_wrapper
+        if len(wrapper.topic_config_table) > TOPICS_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"more than {TOPICS_MAX} topics in a registration"
+            )
+        topics = {name: config.to_json() for name, config in wrapper.topic_config_table.items()}
+        key = (header.cluster_name, header.broker_name, header.broker_id)
+        known = self._known(key)
+        if not topics and known is not None:
+            # 4.9 brokers repeat a registration without topics when nothing changed.
+            topics = {name: dict(config) for name, config in known.topics.items()}
+        return ForeignBroker(
+            cluster=header.cluster_name,
+            broker_name=header.broker_name,
+            broker_id=header.broker_id,
+            address=header.broker_addr,
+            ha_address=header.ha_server_addr,
+            data_version=wrapper.data_version.to_json(),
+            topics=topics,
+            filter_servers=body.filter_server_list,
+            acting_master=bool(header.enable_acting_master),
+        )
+
+    def _registered(self, broker: ForeignBroker) -> Reply:
+        view = self._coordinator.view()
+        header = RegisterBrokerResponseHeader()
+        master = self._known((broker.cluster, broker.broker_name, 0))
+        if broker.broker_id and master is not None:
+            header = RegisterBrokerResponseHeader(
+                ha_server_addr=master.ha_address, master_addr=master.address
+            )
+        order = view.kv.get(routes.ORDER_NAMESPACE)
+        return Reply(
+            ext=header.to_ext(), body=KvTable(table=dict(order)).encode() if order else b""
+        )
+
+    def _known(self, key: Key) -> ForeignBroker | None:
+        held = self._held.get(key)
+        if held is not None:
+            return held.broker
+        return next((b for b in self._coordinator.view().foreign if b.key == key), None)
+
+    def _hold(self, channel: Channel, broker: ForeignBroker, life_ms: int) -> None:
+        key = broker.key
+        self._release(key)
+        if len(self._held) >= BROKERS_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"{BROKERS_MAX} brokers are registered here already"
+            )
+
+        def closed() -> None:
+            log.info("foreign_broker_gone broker=%s id=%d", key[1], key[2])
+            self._remove(key)
+
+        channel.watch(closed)
+        self._held[key] = _Held(broker, channel, life_ms, self._clock.monotonic_ms(), closed)
+
+    def _release(self, key: Key) -> None:
+        held = self._held.pop(key, None)
+        if held is not None:
+            held.channel.unwatch(held.watcher)
+
+    def _remove(self, key: Key) -> None:
+        self._release(key)
+        self._later.run(self._coordinator.remove_foreign(key))
+
+    def _beat(self, key: Key) -> None:
+        held = self._held.get(key)
+        if held is not None:
+            held.seen_ms = self._clock.monotonic_ms()

@@ -1,0 +1,191 @@
+"""The name service's answers to clients and tools."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from imago_broker.namesrv import routes
+from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
+from imago_broker.processors.rocketmq.rules import FAQ
+from imago_wire.remoting.bodies import KvTable
+from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.headers import (
+    AddWritePermOfBrokerRequestHeader,
+    DeleteKVConfigRequestHeader,
+    DeleteTopicFromNamesrvRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVListByNamespaceRequestHeader,
+    GetRouteInfoRequestHeader,
+    GetTopicsByClusterRequestHeader,
+    PutKVConfigRequestHeader,
+    WipeWritePermOfBrokerRequestHeader,
+)
+from imago_wire.remoting.peer import Version
+from imago_wire.remoting.properties_text import decode_properties_text, encode_properties_text
+
+if TYPE_CHECKING:
+    from imago_broker.namesrv.foreign import ForeignBrokers
+    from imago_broker.namesrv.later import Later
+    from imago_broker.namesrv.server import NameServiceConfig
+    from imago_broker.ports import Coordinator
+
+FIXED_SETTINGS = ("configBlackList", "configStorePath", "kvConfigPath")
+
+
+class NameProcessor:
+    """The request codes of clients and tools."""
+
+    def __init__(
+        self,
+        config: NameServiceConfig,
+        coordinator: Coordinator,
+        foreign: ForeignBrokers,
+        later: Later,
+    ) -> None:
+        self._config = config
+        self._coordinator = coordinator
+        self._foreign = foreign
+        self._later = later
+
+    def route(self, exchange: Exchange) -> Reply:
+        """GET_ROUTEINFO_BY_TOPIC, in standard JSON for those that want it, else in fastjson's."""
+        header = GetRouteInfoRequestHeader.from_ext(exchange.ext)
+        version = exchange.command.version
+        found = routes.route(
+            self._coordinator.view(),
+            header.topic,
+            with_order=self._config.order_messages,
+            acting_master=version >= Version.V5_0_0,
+        )
+        if found is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"No topic route info in name server for the topic: {header.topic}\n{FAQ}",
+            )
+        standard = version >= Version.V4_9_4 or bool(header.accept_standard_json_only)
+        return Reply(body=found.encode(standard=standard))
+
+    def cluster_info(self, _: Exchange) -> Reply:
+        """GET_BROKER_CLUSTER_INFO: always with bare broker ids, as the originals write it."""
+        return Reply(body=routes.cluster_info(self._coordinator.view()).encode())
+
+    def all_topics(self, _: Exchange) -> Reply:
+        """GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
+        return Reply(body=routes.all_topics(self._coordinator.view()).encode())
+
+    def topics_of_cluster(self, exchange: Exchange) -> Reply:
+        """GET_TOPICS_BY_CLUSTER: an unknown cluster has none."""
+        header = GetTopicsByClusterRequestHeader.from_ext(exchange.ext)
+        found = routes.topics_of_cluster(self._coordinator.view(), header.cluster)
+        return Reply(body=found.encode())
+
+    def system_topics(self, _: Exchange) -> Reply:
+        """GET_SYSTEM_TOPIC_LIST_FROM_NS."""
+        return Reply(body=routes.system_topics(self._coordinator.view()).encode())
+
+    def unit_topics(self, _: Exchange) -> Reply:
+        """GET_UNIT_TOPIC_LIST."""
+        return Reply(body=routes.topics_by_flag(self._coordinator.view(), routes.UNIT).encode())
+
+    def unit_subscription_topics(self, _: Exchange) -> Reply:
+        """GET_HAS_UNIT_SUB_TOPIC_LIST."""
+        view = self._coordinator.view()
+        return Reply(body=routes.topics_by_flag(view, routes.UNIT_SUBSCRIPTION).encode())
+
+    def ununit_subscription_topics(self, _: Exchange) -> Reply:
+        """GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST."""
+        view = self._coordinator.view()
+        found = routes.topics_by_flag(view, routes.UNIT_SUBSCRIPTION, routes.UNIT)
+        return Reply(body=found.encode())
+
+    def delete_topic(self, exchange: Exchange) -> Reply | None:
+        """DELETE_TOPIC_IN_NAMESRV: our brokers take their own topics out when they delete them."""
+        header = DeleteTopicFromNamesrvRequestHeader.from_ext(exchange.ext)
+
+        async def drop() -> None:
+            for broker in self._foreign.drop_topic(header.topic, header.cluster_name):
+                await self._coordinator.put_foreign(broker)
+
+        self._later.answer(exchange, drop(), Reply)
+        return None
+
+    def wipe_write(self, exchange: Exchange) -> Reply | None:
+        """WIPE_WRITE_PERM_OF_BROKER: producers shall not find the broker any more."""
+        header = WipeWritePermOfBrokerRequestHeader.from_ext(exchange.ext)
+        return self._set_wiped(exchange, header.broker_name, True, "wipeTopicCount")
+
+    def add_write(self, exchange: Exchange) -> Reply | None:
+        """ADD_WRITE_PERM_OF_BROKER: producers may find it again."""
+        header = AddWritePermOfBrokerRequestHeader.from_ext(exchange.ext)
+        return self._set_wiped(exchange, header.broker_name, False, "addTopicCount")
+
+    def _set_wiped(
+        self, exchange: Exchange, broker_name: str, wiped: bool, counted: str
+    ) -> Reply | None:
+        count = routes.topic_count(self._coordinator.view(), broker_name)
+        reply = Reply(ext={counted: str(count)})
+        if not count:
+            return reply
+        self._later.answer(
+            exchange, self._coordinator.set_write_wiped(broker_name, wiped), lambda: reply
+        )
+        return None
+
+    def put_kv(self, exchange: Exchange) -> Reply | None:
+        """PUT_KV_CONFIG."""
+        if not exchange.ext.get("namespace") or not exchange.ext.get("key"):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
+        header = PutKVConfigRequestHeader.from_ext(exchange.ext)
+        work = self._coordinator.put_kv(header.namespace, header.key, header.value)
+        self._later.answer(exchange, work, Reply)
+        return None
+
+    def get_kv(self, exchange: Exchange) -> Reply:
+        """GET_KV_CONFIG."""
+        header = GetKVConfigRequestHeader.from_ext(exchange.ext)
+        value = self._coordinator.view().kv.get(header.namespace, {}).get(header.key)
+        if value is None:
+            raise RequestError(
+                ResponseCode.QUERY_NOT_FOUND,
+                f"No config item, Namespace: {header.namespace} Key: {header.key}",
+            )
+        return Reply(ext={"value": value})
+
+    def delete_kv(self, exchange: Exchange) -> Reply | None:
+        """DELETE_KV_CONFIG."""
+        header = DeleteKVConfigRequestHeader.from_ext(exchange.ext)
+        work = self._coordinator.put_kv(header.namespace, header.key, None)
+        self._later.answer(exchange, work, Reply)
+        return None
+
+    def list_kv(self, exchange: Exchange) -> Reply:
+        """GET_KVLIST_BY_NAMESPACE."""
+        header = GetKVListByNamespaceRequestHeader.from_ext(exchange.ext)
+        table = self._coordinator.view().kv.get(header.namespace)
+        if not table:
+            raise RequestError(
+                ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}"
+            )
+        return Reply(body=KvTable(table=dict(table)).encode())
+
+    def get_settings(self, _: Exchange) -> Reply:
+        """GET_NAMESRV_CONFIG: what of the originals' settings has a meaning here."""
+        entries = {
+            "listenPort": str(self._config.port),
+            "orderMessageEnable": "true" if self._config.order_messages else "false",
+        }
+        return Reply(body=encode_properties_text(entries))
+
+    def set_settings(self, exchange: Exchange) -> Reply:
+        """UPDATE_NAMESRV_CONFIG: only `orderMessageEnable` can be changed."""
+        entries = decode_properties_text(exchange.command.body)
+        if any(key in FIXED_SETTINGS for key in entries):
+            raise RequestError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        for key, value in entries.items():
+            if key != "orderMessageEnable":
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR, f"the name service has no setting {key[:64]}"
+                )
+            self._config = replace(self._config, order_messages=value.strip().lower() == "true")
+        return Reply()

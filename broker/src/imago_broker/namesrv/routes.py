@@ -1,0 +1,188 @@
+"""Routes, clusters and lists of topics, computed from one snapshot of the registry."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from imago_broker.model.cluster import PERM_WRITE, Role
+from imago_wire.remoting.bodies import (
+    MASTER_ID,
+    BrokerData,
+    ClusterInfo,
+    QueueData,
+    TopicList,
+    TopicRouteData,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from imago_broker.model.cluster import BrokerRecord, ClusterView, ForeignBroker
+
+ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
+UNIT = 0x1
+UNIT_SUBSCRIPTION = 0x2
+
+
+def route(
+    view: ClusterView, topic: str, *, with_order: bool, acting_master: bool
+) -> TopicRouteData | None:
+    """Return where a topic's queues are; None when no live broker has it.
+
+    `acting_master`: write the member that clients of 5.x know and others do not.
+    """
+    queues = [
+        queue for name, queue in _queues(view) if name == topic and _serves(view, queue.broker_name)
+    ]
+    if not queues:
+        return None
+    names = {queue.broker_name for queue in queues}
+    flag = False if acting_master else None
+    return TopicRouteData(
+        broker_datas=tuple(data for data in _brokers(view, flag) if data.broker_name in names),
+        queue_datas=tuple(queues),
+        order_topic_conf=view.kv.get(ORDER_NAMESPACE, {}).get(topic) if with_order else None,
+    )
+
+
+def cluster_info(view: ClusterView) -> ClusterInfo:
+    """Return all brokers by name, and the broker names of each cluster."""
+    clusters: dict[str, list[str]] = defaultdict(list)
+    brokers = {}
+    for data in _brokers(view, None):
+        brokers[data.broker_name] = data
+        clusters[data.cluster].append(data.broker_name)
+    return ClusterInfo(
+        broker_addr_table=brokers,
+        cluster_addr_table={name: tuple(found) for name, found in clusters.items()},
+    )
+
+
+def all_topics(view: ClusterView) -> TopicList:
+    """Return the names of all topics."""
+    return _topics(view, lambda _: True)
+
+
+def topics_of_cluster(view: ClusterView, cluster: str) -> TopicList:
+    """Return the topics that have a queue in a cluster; none for an unknown one."""
+    brokers = {data.broker_name for data in _brokers(view, None) if data.cluster == cluster}
+    return _topics(view, lambda queue: queue.broker_name in brokers)
+
+
+def topics_by_flag(view: ClusterView, wanted: int, unwanted: int = 0) -> TopicList:
+    """Return the topics whose system flag has all the wanted bits and none of the others."""
+    return _topics(
+        view,
+        lambda queue: (
+            queue.topic_sys_flag & wanted == wanted and not queue.topic_sys_flag & unwanted
+        ),
+    )
+
+
+def system_topics(view: ClusterView) -> TopicList:
+    """Return the names of clusters and brokers, and one broker that knows its own topics."""
+    brokers = list(_brokers(view, None))
+    named = dict.fromkeys(name for data in brokers for name in (data.cluster, data.broker_name))
+    address = next((address for data in brokers for address in data.broker_addrs.values()), None)
+    return TopicList(topic_list=tuple(named), broker_addr=address)
+
+
+def topic_count(view: ClusterView, broker_name: str) -> int:
+    """Return how many topics a broker name has."""
+    return len({name for name, queue in _queues(view) if queue.broker_name == broker_name})
+
+
+def members(view: ClusterView, broker_name: str) -> BrokerData | None:
+    """Return the addresses of a broker name's live members."""
+    for data in _brokers(view, None):
+        if data.broker_name == broker_name:
+            return data
+    return None
+
+
+def is_own(view: ClusterView, broker_name: str) -> bool:
+    """Whether a broker name belongs to one of our shards."""
+    return any(broker.broker_name == broker_name for broker in view.brokers)
+
+
+def _topics(view: ClusterView, wanted: Callable[[QueueData], bool]) -> TopicList:
+    names = dict.fromkeys(name for name, queue in _queues(view) if wanted(queue))
+    return TopicList(topic_list=tuple(names))
+
+
+def _serves(view: ClusterView, broker_name: str) -> bool:
+    return members(view, broker_name) is not None
+
+
+def _queues(view: ClusterView) -> Iterator[tuple[str, QueueData]]:
+    """Yield every topic's queues on every broker name, ours first."""
+    names = {broker.shard: broker.broker_name for broker in view.brokers}
+    for topic in view.topics.values():
+        for shard, queues in sorted(topic.shards.items()):
+            if shard in names:
+                yield (
+                    topic.name,
+                    QueueData(
+                        broker_name=names[shard],
+                        perm=_perm(view, names[shard], queues.perm),
+                        read_queue_nums=queues.read,
+                        write_queue_nums=queues.write,
+                        topic_sys_flag=topic.sys_flag,
+                    ),
+                )
+    for broker in view.foreign:
+        yield from _foreign_queues(view, broker)
+
+
+def _foreign_queues(view: ClusterView, broker: ForeignBroker) -> Iterator[tuple[str, QueueData]]:
+    for topic, config in broker.topics.items():
+        yield (
+            topic,
+            QueueData(
+                broker_name=broker.broker_name,
+                perm=_perm(view, broker.broker_name, _number(config.get("perm"), 6)),
+                read_queue_nums=_number(config.get("readQueueNums"), 0),
+                write_queue_nums=_number(config.get("writeQueueNums"), 0),
+                topic_sys_flag=_number(config.get("topicSysFlag"), 0),
+            ),
+        )
+
+
+def _number(value: object, default: int) -> int:
+    return value if isinstance(value, int) else default
+
+
+def _perm(view: ClusterView, broker_name: str, perm: int) -> int:
+    return perm & ~PERM_WRITE if broker_name in view.wiped else perm
+
+
+def _brokers(view: ClusterView, acting_master: bool | None) -> Iterator[BrokerData]:
+    """Yield the live members of every broker name, ours first."""
+    for shard in view.shards():
+        own = view.members(shard)
+        yield BrokerData(
+            cluster=view.cluster,
+            broker_name=own[0].broker_name,
+            broker_addrs={_broker_id(broker): broker.rocketmq_address for broker in own},
+            enable_acting_master=acting_master,
+        )
+    foreign: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
+    for broker in view.foreign:
+        foreign[broker.cluster, broker.broker_name][broker.broker_id] = broker.address
+    for (cluster, name), addresses in foreign.items():
+        yield BrokerData(
+            cluster=cluster,
+            broker_name=name,
+            broker_addrs=addresses,
+            enable_acting_master=acting_master,
+        )
+
+
+def _broker_id(broker: BrokerRecord) -> int:
+    """Return RocketMQ's broker id: 0 for the master, the replica's number and 1 for others.
+
+    Members that are no masters are listed whether or not they serve reads: consumers must
+    heart-beat to whoever becomes the next master.
+    """
+    return MASTER_ID if broker.role is Role.MASTER else broker.replica + 1
