@@ -62,8 +62,10 @@ class RemotingLimits:
     output_bytes_max: int = 32 << 20
     """A peer that lets more than this pile up unread is cut off."""
     idle_ms: int = 120_000
-    stall_ms: int = 30_000
-    """A frame that is not whole, or an answer not taken, after this ends the connection."""
+    input_stall_ms: int = 30_000
+    """A frame that is not whole after this ends the connection."""
+    output_stall_ms: int = 30_000
+    """A peer that takes none of its answers for this long is cut off."""
     calls_max: int = 1024
     """Requests of ours to the client that wait for its answer."""
 
@@ -153,7 +155,8 @@ class RemotingSession(Session):
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._write_paused = False
-        self._stuck_since_ms: int | None = None
+        self._partial_since_ms = 0
+        self._deaf_since_ms = 0
         self._closing = False
         self._watchers: dict[Callable[[], None], None] = {}
         self._calls = ClientCalls(server.loop, calls_max=server.limits.calls_max)
@@ -185,12 +188,12 @@ class RemotingSession(Session):
 
     def pause_writing(self) -> None:
         self._write_paused = True
-        self._stuck_since_ms = self.server.now_ms
+        self._deaf_since_ms = self.server.now_ms
         self._steer_reading()
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        self._stuck_since_ms = None
+        self._deaf_since_ms = 0
         self._go_on_if_free()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -209,14 +212,14 @@ class RemotingSession(Session):
     # -- frames in ----------------------------------------------------------------------------
 
     def _keep(self, data: bytes) -> None:
-        self._stuck_since_ms = self.server.now_ms
+        self._partial_since_ms = self.server.now_ms
         self._buffer += data
 
     def _scan_buffer(self) -> None:
         items, consumed = scan_frames(self._buffer, self._limits.frame_bytes_max)
         if consumed:
             del self._buffer[:consumed]
-            self._stuck_since_ms = self.server.now_ms if self._buffer else None
+            self._partial_since_ms = self.server.now_ms if self._buffer else 0
         self._serve(items)
 
     def _serve(self, items: Sequence[tuple]) -> bool:  # type: ignore[type-arg]
@@ -275,13 +278,22 @@ class RemotingSession(Session):
     def sweep(self, now_ms: int) -> None:
         """Close a connection that is silent, or whose peer stopped in the middle."""
         self.server.now_ms = now_ms
-        stuck_ms = now_ms - (self._stuck_since_ms or now_ms)
-        if stuck_ms > self._limits.stall_ms:
-            log.info("connection_closed peer=%s reason=stuck", self.peer)
+        limits = self._limits
+        if self._deaf_since_ms and now_ms - self._deaf_since_ms > limits.output_stall_ms:
+            log.info("connection_aborted peer=%s reason=reads_nothing", self.peer)
             self.abort()
-        elif now_ms - self.last_read_ms > self._limits.idle_ms:
+        elif self._stalled_input_ms(now_ms) > limits.input_stall_ms:
+            log.info("connection_closed peer=%s reason=unfinished_frame", self.peer)
+            self.close()
+        elif now_ms - self.last_read_ms > limits.idle_ms:
             log.info("connection_closed peer=%s reason=idle", self.peer)
             self.close()
+
+    def _stalled_input_ms(self, now_ms: int) -> int:
+        # While the connection itself is held back, the unfinished frame is not the peer's fault.
+        if not self._partial_since_ms or self._backlog is not None or self._write_paused:
+            return 0
+        return now_ms - self._partial_since_ms
 
     def drain(self) -> None:
         """Read nothing more, answer what is in flight, then close."""

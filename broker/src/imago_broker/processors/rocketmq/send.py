@@ -171,8 +171,7 @@ class SendProcessor:
     def _answer(self, sending: Sending, status: PutStatus, placed: Sequence[Placed]) -> Reply:
         if status not in STORED:
             return REFUSED[status]
-        identity = self._services.identity
-        ids = ",".join(offset_message_id(identity.store_host, place[1]) for place in placed)
+        ids = ",".join(offset_message_id(self._services.store_host, place[1]) for place in placed)
         unique = props.find(sending.properties, b"UNIQ_KEY")
         ext = {
             "msgId": ids,

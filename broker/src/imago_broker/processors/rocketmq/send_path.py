@@ -59,7 +59,7 @@ class SendPath:
         self._put_one = services.messages.put_one
         self._put = services.messages.put
         self._services = services
-        self._store_host = services.identity.store_host
+        self._store_host = services.store_host
         self._cluster = b"CLUSTER\x01" + services.identity.cluster.encode() + b"\x02"
         settings = services.settings
         # The answer's template knows RocketMQ's defaults only.

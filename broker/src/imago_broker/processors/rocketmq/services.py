@@ -13,7 +13,6 @@ from imago_broker.service.locks import QueueLocks
 from imago_broker.service.pull_hold import PullHold
 from imago_broker.service.resets import PendingResets
 from imago_broker.service.traffic import Traffic
-from imago_wire.record import host_bytes
 from imago_wire.remoting.message_ids import UniqueKeys
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class RocketmqIdentity:
     cluster: str
     broker_name: str
     host: str
-    """Advertised address: it stands in every record and message id."""
+    """Advertised to clients."""
     port: int
     broker_id: int = 0
 
@@ -45,11 +44,6 @@ class RocketmqIdentity:
     def address(self) -> str:
         """What routes and answers name."""
         return f"{self.host}:{self.port}"
-
-    @property
-    def store_host(self) -> bytes:
-        """The same as it stands in records and message ids."""
-        return host_bytes(self.host, self.port)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,6 +69,11 @@ class RocketmqServices:
     memory_bytes: int = 1 << 30
     """How far behind the log's end a record counts as still in memory."""
     started_ms: int = 0
+
+    @property
+    def store_host(self) -> bytes:
+        """This broker's address as it stands in records and message ids."""
+        return self.messages.store.config.store_host
 
     def sweep(self) -> None:
         """Forget clients and locks that are over: call it every few seconds."""
@@ -116,7 +115,7 @@ def build_services(
         delay=delay,
         hold=hold,
         unique_keys=UniqueKeys(
-            identity.store_host[:-4], os.getpid(), secrets.randbits(32), clock.epoch_ms
+            messages.store.config.store_host[:-4], os.getpid(), secrets.randbits(32), clock.epoch_ms
         ),
         memory_bytes=int(_machine_memory() * MEMORY_RATIO),
         started_ms=clock.epoch_ms(),
