@@ -74,38 +74,46 @@ class Listener:
         protocol_factory: Callable[[], Session],
         limits: ListenerLimits = ListenerLimits(),
     ) -> None:
+        """`protocol_factory` may be replaced until `start`, for parts that need the port first."""
         self.host = host
         self.port = port
         """The bound port, once started; 0 before then means any free one."""
         self.accepted = 0
         self.refused = 0
-        self._factory = protocol_factory
+        self.protocol_factory = protocol_factory
         self._limits = limits
         self._sessions: set[Session] = set()
         self._per_address: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._emptied = asyncio.Event()
+        self._sock: socket.socket | None = None
 
     @property
     def connections(self) -> int:
         """How many connections are open."""
         return len(self._sessions)
 
+    def bind(self) -> socket.socket:
+        """Take the port without accepting yet; OSError when it cannot be had."""
+        if self._sock is None:
+            self._sock = bound_socket(self.host, self.port)
+            self.port = self._sock.getsockname()[1]
+        return self._sock
+
     async def start(self) -> None:
         """Bind and accept; OSError when the port cannot be had."""
         loop = asyncio.get_running_loop()
-        sock = bound_socket(self.host, self.port)
-        try:
-            self._server = await loop.create_server(self._make, sock=sock, backlog=BACKLOG)
-        except BaseException:
-            sock.close()
-            raise
-        self.port = sock.getsockname()[1]
+        sock = self.bind()
+        self._server = await loop.create_server(self._make, sock=sock, backlog=BACKLOG)
+        self._sock = None
         self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep)
 
     async def stop(self, *, drain_seconds: float = 0.0) -> None:
         """Accept no more, let the sessions finish what is in flight, then close them."""
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
         if self._server is not None:
             self._server.close()
         if self._sweeper is not None:
@@ -151,7 +159,7 @@ class Listener:
             self._emptied.set()
 
     def _make(self) -> Session:
-        session = self._factory()
+        session = self.protocol_factory()
         session.listener = self
         return session
 

@@ -1,0 +1,86 @@
+"""What the admin interface is told of the broker's parts."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import TYPE_CHECKING
+
+from imago_broker.admin.services import AdminServices, Counters, Member
+from imago_broker.metrics import registry
+from imago_broker.model.cluster import Connection, Role
+from imago_wire.hot import COMPILED
+
+if TYPE_CHECKING:
+    from imago_broker.app.broker import Broker
+
+
+def admin_services(broker: Broker) -> AdminServices:
+    """Hand the parts over. Callables read the broker at each call."""
+    return AdminServices(
+        current_config=lambda: broker.config,
+        replace_config=broker.apply,
+        topics=broker.topics,
+        groups=broker.groups,
+        offsets=broker.offsets,
+        store=broker.store,
+        coordinator=broker.coordinator,
+        clock=broker.clock,
+        registry=registry(broker.collector),
+        role=lambda: Role.MASTER,
+        uuid=broker.uuid,
+        replica=lambda: _replica(broker),
+        health=lambda: broker.health,
+        problems=lambda: problems(broker),
+        connections=lambda: {
+            "metaq": broker.metaq_listener.connections,
+            "rocketmq": broker.main_listener.connections + broker.fast_listener.connections,
+            "namesrv": broker.names_listener.connections,
+        },
+        counters=lambda: _counters(broker),
+        members=lambda group: _members(broker, group),
+        member_groups=lambda: sorted(broker.rocketmq.clients.consumer_groups()),
+        version=importlib.metadata.version("imago"),
+        compiled=COMPILED,
+    )
+
+
+def problems(broker: Broker) -> list[str]:
+    """Return why clients should not be sent here; empty when they should."""
+    found = []
+    if not broker.serving:
+        found.append("the broker is starting or stopping")
+    if broker.failed.done():
+        found.append(f"the broker has failed: {broker.failed.result()}")
+    if not broker.health.writable:
+        found.append(f"the disk is full: {broker.health.disk_used_ratio:.0%} used")
+    if broker.coordinator.state is not Connection.CONNECTED:
+        found.append(f"the registry is {broker.coordinator.state.value}")
+    found += broker.health.damaged
+    return found
+
+
+def _replica(broker: Broker) -> int:
+    registered = broker.coordinator.registered
+    return 0 if registered is None else registered.replica
+
+
+def _counters(broker: Broker) -> Counters:
+    metaq, traffic = broker.metaq_counters, broker.rocketmq.traffic
+    return Counters(
+        messages_in=broker.messages.appended,
+        messages_out=traffic.messages,
+        bytes_in=broker.store.log_end - broker.first_log_end,
+        bytes_out=traffic.bytes + metaq.bytes_out,
+    )
+
+
+def _members(broker: Broker, group: str) -> list[Member]:
+    consumers = broker.rocketmq.clients.consumers(group)
+    if consumers is None:
+        return []
+    members = (consumers.member(client_id) for client_id in consumers.client_ids)
+    return [
+        Member(member.client_id, member.channel.peer, member.language.name, member.version)
+        for member in members
+        if member is not None
+    ]

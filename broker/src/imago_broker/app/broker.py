@@ -1,0 +1,370 @@
+"""The broker: all parts of one process, started in order, stopped in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imago_broker.app.admin_port import AdminPort
+from imago_broker.app.admin_view import admin_services
+from imago_broker.app.clock import SystemClock
+from imago_broker.app.coordination import make_coordinator
+from imago_broker.app.identity import advertised_host, data_folder_uuid, numeric_address
+from imago_broker.app.metaq_port import serve_metaq
+from imago_broker.app.registration import Registration
+from imago_broker.app.rocketmq_ports import serve_names, serve_rocketmq
+from imago_broker.app.storage import open_store
+from imago_broker.config.metaq_render import render
+from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.errors import ExitCode, FatalError
+from imago_broker.metrics import BrokerCollector, MetaqCounters, metaq_samples
+from imago_broker.model.cluster import BrokerRecord, Role
+from imago_broker.model.declared import declared_topic
+from imago_broker.ports import CoordinatorConflictError, CoordinatorError
+from imago_broker.processors.rocketmq.services import (
+    RocketmqIdentity,
+    RocketmqServices,
+    build_services,
+)
+from imago_broker.server.listener import Listener, ListenerLimits, Session
+from imago_broker.service.groups import GroupService
+from imago_broker.service.messages import MessageService, PutStatus
+from imago_broker.service.offsets import ConsumerOffsets
+from imago_broker.service.topics import TopicService
+from imago_log.errors import LogIOError, StoreError
+
+if TYPE_CHECKING:
+    from imago_broker.config import BrokerConfig
+    from imago_broker.ports import Clock, Coordinator
+    from imago_log.results import StoreHealth
+    from imago_log.store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+TICK_SECONDS = 1.0
+UNREGISTER_SECONDS_MAX = 2.0
+
+
+class Broker:
+    """One broker in this process: `await start()`, use the ports, `await stop()`.
+
+    Everything runs on the loop that called `start`. `failed` is done when the broker cannot go
+    on by itself; whoever started it then stops it and ends with the error's exit code.
+    """
+
+    store: MessageStore
+    messages: MessageService
+    topics: TopicService
+    groups: GroupService
+    offsets: ConsumerOffsets
+    rocketmq: RocketmqServices
+    registration: Registration
+    health: StoreHealth
+    failed: asyncio.Future[FatalError]
+    uuid: str
+    first_log_end: int
+    """Where the log ended when this process opened it."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        coordinator: Coordinator | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Without a coordinator one is made as the configuration's `zookeeper.connect` says."""
+        self.config = config
+        self.clock: Clock = clock or SystemClock()
+        self.host = advertised_host(config.broker.host)
+        self.collector = BrokerCollector()
+        self.metaq_counters = MetaqCounters()
+        self.config_file = render(config, host=self.host)
+        self.coordinator = coordinator or make_coordinator(config, self.config_file)
+        self.serving = False
+        bind = config.broker.bind
+        limits = ListenerLimits(
+            connections_max=config.limits.connections_max,
+            connections_per_address_max=config.limits.connections_per_address_max,
+        )
+        fast = config.rocketmq.fast_port
+        if fast < 0:
+            fast = max(0, config.rocketmq.port - 2)
+        self.metaq_listener = Listener(bind, config.metaq.port, Session, limits)
+        self.main_listener = Listener(bind, config.rocketmq.port, Session, limits)
+        self.fast_listener = Listener(bind, fast, Session, limits)
+        self.names_listener = Listener(bind, config.namesrv.port, Session, limits)
+        self.admin = AdminPort(config.admin.bind or bind, config.admin.port)
+        self._ticker: asyncio.TimerHandle | None = None
+        self._coordinator_started = False
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """The listeners that the configuration asks for."""
+        config = self.config
+        wanted = [self.metaq_listener] if config.metaq.enabled else []
+        if config.rocketmq.enabled:
+            wanted += [self.main_listener, self.fast_listener]
+        return [*wanted, self.names_listener] if config.namesrv.enabled else wanted
+
+    @property
+    def metaq_port(self) -> int:
+        """Bound port of the MetaQ listener; 0: not enabled."""
+        return self.metaq_listener.port if self.config.metaq.enabled else 0
+
+    @property
+    def rocketmq_port(self) -> int:
+        """Bound port of the RocketMQ listener; 0: not enabled."""
+        return self.main_listener.port if self.config.rocketmq.enabled else 0
+
+    @property
+    def fast_port(self) -> int:
+        """Bound port of the second RocketMQ listener; 0: not enabled."""
+        return self.fast_listener.port if self.config.rocketmq.enabled else 0
+
+    @property
+    def namesrv_port(self) -> int:
+        """Bound port of the name service; 0: not enabled."""
+        return self.names_listener.port if self.config.namesrv.enabled else 0
+
+    @property
+    def admin_port(self) -> int:
+        """Bound port of the admin interface; 0: not enabled."""
+        return self.admin.port if self.config.admin.enabled else 0
+
+    async def start(self) -> None:
+        """Open the store, then the registry, then the ports; FatalError says why it cannot."""
+        self.failed = asyncio.get_running_loop().create_future()
+        try:
+            self._bind()
+            self._open()
+            await self._join()
+            await self._serve()
+        except BaseException:
+            await self.stop(clean=True)
+            raise
+
+    async def stop(self, *, clean: bool = True) -> None:
+        """Accept no more, answer what is in flight, sync, mark the store clean.
+
+        `clean=False` after an I/O error: nothing more is written. May be called again.
+        """
+        self.serving = False
+        drain_seconds = self.config.broker.drain_seconds if clean else 0.0
+        if self._ticker is not None:
+            self._ticker.cancel()
+        if hasattr(self, "registration"):
+            await self.registration.withdraw(UNREGISTER_SECONDS_MAX)
+        if hasattr(self, "rocketmq"):
+            self.rocketmq.delay.stop()
+        await asyncio.gather(
+            self.admin.stop(),
+            *(listener.stop(drain_seconds=drain_seconds) for listener in self._all_listeners()),
+        )
+        if hasattr(self, "store"):
+            self._close_store(clean=clean)
+        if self._coordinator_started:
+            self._coordinator_started = False
+            await self.coordinator.stop()
+        logger.info("broker_stopped clean=%s", clean)
+
+    def fail(self, error: FatalError) -> None:
+        """Note that the broker cannot go on; the first reason counts."""
+        self.messages.refuse(PutStatus.STOPPING)
+        if not self.failed.done():
+            logger.critical("broker_failed exit_code=%d reason=%s", error.exit_code, error)
+            self.failed.set_result(error)
+
+    def apply(self, config: BrokerConfig) -> None:
+        """Put changed settings in force; those that need a restart wait for it."""
+        self.config = config
+        self.topics.set_default_level(Acknowledgement(config.acknowledgement.level))
+        self.messages.timeout_ms = config.acknowledgement.timeout_ms
+        self.rocketmq.settings = config.rocketmq
+
+    def record(self) -> BrokerRecord:
+        """Return how this broker announces itself."""
+        replication = self.config.replication.port
+        if replication < 0:
+            replication = self.rocketmq_port + 1 if self.rocketmq_port else 0
+        return BrokerRecord(
+            shard=self.config.broker.shard,
+            uuid=self.uuid,
+            host=self.host,
+            metaq=self.metaq_port,
+            rocketmq=self.rocketmq_port,
+            fast=self.fast_port,
+            replication=replication,
+            admin=self.admin_port,
+            broker_name=self.config.broker_name,
+            role=Role.MASTER,
+        )
+
+    def _all_listeners(self) -> list[Listener]:
+        return [
+            self.metaq_listener,
+            self.main_listener,
+            self.fast_listener,
+            self.names_listener,
+        ]
+
+    def _bind(self) -> None:
+        """Take all ports first: a busy one must not cost a recovery of the log."""
+        try:
+            for listener in self.listeners:
+                listener.bind()
+            if self.config.admin.enabled:
+                self.admin.bind()
+        except OSError as error:
+            raise FatalError(
+                f"{error.strerror}; stop what uses it, or set another port",
+                exit_code=ExitCode.USAGE,
+            ) from error
+
+    def _open(self) -> None:
+        config, loop = self.config, asyncio.get_running_loop()
+        address = numeric_address(self.host)
+        self.store = open_store(
+            config, clock=self.clock, address=address, rocketmq_port=self.rocketmq_port
+        )
+        self.store.on_failure = self._store_failed_in_other_thread
+        self.first_log_end = self.store.log_end
+        self.uuid = data_folder_uuid(Path(config.broker.data_dir))
+        level = Acknowledgement(config.acknowledgement.level)
+        self.messages = MessageService(
+            self.store,
+            loop=loop,
+            clock=self.clock,
+            level_of=self._level_of,
+            timeout_ms=config.acknowledgement.timeout_ms,
+            waiting_bytes_max=config.acknowledgement.in_flight_bytes_max,
+        )
+        self.topics = TopicService(
+            self.store,
+            default_level=level,
+            topics_max=config.limits.topics_max,
+            auto_create_enabled=config.rocketmq.auto_create_topic,
+            default_queues=config.rocketmq.default_queues,
+            before_change=self.messages.flush_turn,
+        )
+        self.groups = GroupService(
+            self.store,
+            auto_create_enabled=config.rocketmq.auto_create_group,
+            groups_max=config.limits.groups_max,
+        )
+        self.offsets = ConsumerOffsets(self.store, loop=loop)
+        self.topics.on_change.append(self._forget_offsets)
+        for name, settings in config.topics.items():
+            if self.topics.get(name) is None:
+                self.topics.create_or_update(declared_topic(name, settings))
+        self.health = self.store.tick()
+
+    async def _join(self) -> None:
+        try:
+            await self.coordinator.start()
+        except CoordinatorConflictError as error:
+            raise FatalError(str(error), exit_code=ExitCode.USAGE) from error
+        except CoordinatorError as error:
+            connect = self.config.zookeeper.connect
+            raise FatalError(
+                f"zookeeper.connect: {connect}: {error}", exit_code=ExitCode.UNEXPECTED
+            ) from error
+        self._coordinator_started = True
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        config = self.config
+        self.rocketmq = build_services(
+            identity=RocketmqIdentity(
+                cluster=config.broker.cluster,
+                broker_name=config.broker_name,
+                host=self.host,
+                port=self.rocketmq_port,
+            ),
+            settings=config.rocketmq,
+            messages=self.messages,
+            topics=self.topics,
+            offsets=self.offsets,
+            groups=self.groups,
+            clock=self.clock,
+            coordinator=self.coordinator,
+            loop=loop,
+        )
+        self._wire_ports(loop)
+        self.collector.add(metaq_samples(self.metaq_counters))
+        for listener in self.listeners:
+            await listener.start()
+        if config.admin.enabled:
+            await self.admin.start(admin_services(self))
+        self.registration = Registration(self.coordinator, self.topics, shard=config.broker.shard)
+        try:
+            await self.registration.announce(self.record())
+        except CoordinatorConflictError as error:
+            raise FatalError(str(error), exit_code=ExitCode.USAGE) from error
+        except CoordinatorError as error:
+            raise FatalError(str(error), exit_code=ExitCode.UNEXPECTED) from error
+        self.rocketmq.delay.start()
+        self._ticker = loop.call_later(TICK_SECONDS, self._tick)
+        self.serving = True
+        logger.info(
+            "broker_started shard=%d metaq=%d rocketmq=%d namesrv=%d admin=%d data=%s",
+            config.broker.shard,
+            self.metaq_port,
+            self.rocketmq_port,
+            self.namesrv_port,
+            self.admin_port,
+            config.broker.data_dir,
+        )
+
+    def _wire_ports(self, loop: asyncio.AbstractEventLoop) -> None:
+        config = self.config
+        if config.metaq.enabled:
+            serve_metaq(
+                self.metaq_listener,
+                config,
+                settings=lambda: self.config.metaq,
+                host=self.host,
+                messages=self.messages,
+                topics=self.topics,
+                clock=self.clock,
+                counters=self.metaq_counters,
+                config_file=self.config_file,
+            )
+        if config.rocketmq.enabled:
+            serve_rocketmq(self.main_listener, self.fast_listener, config, self.rocketmq, loop)
+        if config.namesrv.enabled:
+            serve_names(self.names_listener, config, self.coordinator, self.clock, loop)
+
+    def _tick(self) -> None:
+        self._ticker = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
+        try:
+            self.health = self.store.tick()
+        except LogIOError as error:
+            self.fail(FatalError(str(error), exit_code=ExitCode.IO))
+            return
+        self.rocketmq.sweep()
+
+    def _store_failed_in_other_thread(self, error: LogIOError) -> None:
+        loop = self.failed.get_loop()
+        loop.call_soon_threadsafe(self.fail, FatalError(str(error), exit_code=ExitCode.IO))
+
+    def _close_store(self, *, clean: bool) -> None:
+        self.messages.release_all(PutStatus.STOPPING)
+        self.messages.close()
+        try:
+            if clean:
+                self.offsets.flush()
+            self.store.close(clean=clean)
+        except StoreError as error:
+            logger.critical("store_close_failed reason=%s", error)
+            raise FatalError(str(error), exit_code=ExitCode.IO) from error
+        finally:
+            del self.store
+
+    def _level_of(self, topic: bytes) -> Acknowledgement:
+        return self.topics.level_of(topic)
+
+    def _forget_offsets(self, name: str, config: object | None) -> None:
+        if config is None:
+            self.offsets.forget_topic(name)

@@ -1,0 +1,17 @@
+"""The machine's clocks."""
+
+from __future__ import annotations
+
+import time
+
+
+class SystemClock:
+    """`imago_broker.ports.Clock` of a real process."""
+
+    def epoch_ms(self) -> int:
+        """Wall clock."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Time since the machine started."""
+        return time.monotonic_ns() // 1_000_000

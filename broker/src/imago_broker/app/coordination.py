@@ -1,0 +1,32 @@
+"""Choosing the coordinator that the configuration asks for."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+from imago_broker.cluster.memory import memory_coordinator
+from imago_broker.cluster.settings import CoordinatorConfig
+
+if TYPE_CHECKING:
+    from imago_broker.config import BrokerConfig
+    from imago_broker.ports import Coordinator
+
+NONE = "none"
+
+
+def make_coordinator(config: BrokerConfig, config_file: bytes) -> Coordinator:
+    """Return the coordinator of `zookeeper.connect`; kazoo is loaded only where it is used."""
+    settings = CoordinatorConfig(
+        cluster=config.broker.cluster,
+        metaq_root=config.metaq.zk_root,
+        metaq_broker_id_base=config.metaq.broker_id_base,
+        metaq_config_checksum=zlib.crc32(config_file),
+        session_timeout_ms=config.zookeeper.session_timeout_ms,
+        connect_timeout_ms=config.zookeeper.connect_timeout_ms,
+    )
+    if config.zookeeper.connect == NONE:
+        return memory_coordinator(settings)
+    from imago_broker.cluster.zookeeper import zookeeper_coordinator  # noqa: PLC0415  30 MB saved
+
+    return zookeeper_coordinator(settings, config.zookeeper.connect)

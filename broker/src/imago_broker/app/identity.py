@@ -1,0 +1,79 @@
+"""Who this broker is: the address others reach it by, and the name of its data folder."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from imago_broker.errors import ExitCode, FatalError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UUID_FILE = "uuid"
+
+
+def advertised_host(configured: str) -> str:
+    """Return the address that clients are told: the configured one, or this machine's.
+
+    The machine's is the one it would use to reach another network; nothing is sent.
+    """
+    if configured:
+        return configured
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Documentation address: never a real host, and no packet leaves for it.
+            probe.connect(("192.0.2.1", 9))
+            address = str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+    return address
+
+
+def numeric_address(host: str) -> str:
+    """Return a host's IP address, which is what records and message ids hold."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise FatalError(
+            f"broker.host: {host!r} cannot be resolved ({error}); set an address or fix DNS",
+            exit_code=ExitCode.USAGE,
+        ) from error
+    return str(found[0][4][0])
+
+
+def data_folder_uuid(data_dir: Path) -> str:
+    """Return the name of a data folder for ever, made at its first use.
+
+    A broker that comes back with an empty disk is thereby another member of its shard.
+    """
+    path = data_dir / UUID_FILE
+    try:
+        return str(UUID(path.read_text(encoding="ascii").strip()))
+    except FileNotFoundError:
+        pass
+    except ValueError as error:
+        raise FatalError(
+            f"{path} holds no uuid; restore it, or delete it to make this a new member",
+            exit_code=ExitCode.DATA,
+        ) from error
+    made = str(uuid4())
+    temporary = path.with_suffix(".new")
+    with temporary.open("w", encoding="ascii") as file:
+        file.write(made + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(data_dir, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return made

@@ -1,0 +1,70 @@
+"""Putting the MetaQ port together."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from imago_broker.processors.metaq.realtime import RealTimeStatistics
+from imago_broker.processors.metaq.services import MetaqIdentity, MetaqServices
+from imago_broker.processors.metaq.table import MetaqProcessors
+from imago_broker.server.text_session import TextLimits, TextSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_broker.config import BrokerConfig
+    from imago_broker.config.settings import MetaqSection
+    from imago_broker.metrics import MetaqCounters
+    from imago_broker.ports import Clock
+    from imago_broker.server.listener import Listener
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.topics import TopicService
+
+
+def text_limits(config: BrokerConfig) -> TextLimits:
+    """Return what one connection may cost."""
+    limits = config.limits
+    body_max = max(config.metaq.message_bytes_max, config.rocketmq.message_bytes_max)
+    return TextLimits(
+        line_bytes_max=config.metaq.line_bytes_max,
+        body_bytes_max=body_max,
+        output_bytes_pause=limits.output_bytes_pause,
+        output_bytes_max=limits.output_bytes_max,
+        idle_ms=config.metaq.idle_seconds * 1000,
+        input_stall_ms=limits.input_stall_seconds * 1000,
+        output_stall_ms=limits.output_stall_seconds * 1000,
+    )
+
+
+def serve_metaq(
+    listener: Listener,
+    config: BrokerConfig,
+    *,
+    settings: Callable[[], MetaqSection],
+    host: str,
+    messages: MessageService,
+    topics: TopicService,
+    clock: Clock,
+    counters: MetaqCounters,
+    config_file: bytes,
+) -> None:
+    """Have a bound listener speak MetaQ."""
+    now_ms = clock.monotonic_ms()
+    services = MetaqServices(
+        identity=MetaqIdentity(broker_id=config.metaq_broker_id, host=host, port=listener.port),
+        settings=settings,
+        messages=messages,
+        topics=topics,
+        store=messages.store,
+        clock=clock,
+        rng=random.Random(),  # noqa: S311  spreads load over partitions
+        counters=counters,
+        realtime=RealTimeStatistics(now_ms),
+        connections=lambda: listener.connections,
+        config_file=lambda: config_file,
+        started_ms=now_ms,
+    )
+    processors = MetaqProcessors(services)
+    limits = text_limits(config)
+    listener.protocol_factory = lambda: TextSession(processors, limits)

@@ -1,0 +1,75 @@
+"""A broker as a process: signals, the event loop, the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from imago_broker.app.broker import Broker
+from imago_broker.errors import ExitCode, FatalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_broker.config import BrokerConfig
+
+logger = logging.getLogger(__name__)
+
+GC_THRESHOLDS = (50_000, 50, 100)
+"""A turn makes thousands of short-lived tuples; the default of 700 would collect every turn."""
+
+
+def main(config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None = None) -> int:
+    """Run a broker on an event loop of its own; return the process's exit code."""
+    configure_logging(config.log.level)
+    return uvloop.run(run(config, on_ready=on_ready))
+
+
+async def run(config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; return the process's exit code.
+
+    `on_ready` is called once everything serves.
+    """
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    broker = Broker(config)
+    try:
+        await broker.start()
+        _settle_garbage_collector()
+        if on_ready is not None:
+            on_ready(broker)
+        broker.failed.add_done_callback(lambda _: stopped.set())
+        await stopped.wait()
+        failure = broker.failed.result() if broker.failed.done() else None
+        await broker.stop(clean=failure is None or failure.exit_code is not ExitCode.IO)
+    except FatalError as error:
+        logger.critical("%s", error)
+        return int(error.exit_code)
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+    return int(failure.exit_code if failure is not None else ExitCode.CLEAN)
+
+
+def configure_logging(level: str) -> None:
+    """Write the process's log to standard error, one line an event."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+
+
+def _settle_garbage_collector() -> None:
+    """Take what was built at the start out of every later collection, and collect rarely."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)

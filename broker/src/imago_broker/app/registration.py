@@ -1,0 +1,83 @@
+"""Keeping the registry up to date with what this broker is and which topics it has."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from imago_broker.model.cluster import ShardQueues, TopicPlacement
+from imago_broker.ports import CoordinatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.model.topics import TopicConfig
+    from imago_broker.ports import Coordinator
+    from imago_broker.service.topics import TopicService
+
+logger = logging.getLogger(__name__)
+
+
+def placement(config: TopicConfig, shard: int) -> TopicPlacement:
+    """Return what the registry holds of a topic on one shard."""
+    queues = ShardQueues(config.write_queues, config.read_queues, config.perm)
+    return TopicPlacement(
+        name=config.name,
+        shards={shard: queues},
+        sys_flag=config.sys_flag,
+        order=config.order,
+        dual=config.dual,
+        attributes=dict(config.attributes),
+    )
+
+
+class Registration:
+    """Announces the broker and, from then on, each change of its topics.
+
+    The registry repeats what it could not write, so an error here is only worth a line.
+    """
+
+    def __init__(self, coordinator: Coordinator, topics: TopicService, *, shard: int) -> None:
+        self._coordinator = coordinator
+        self._topics = topics
+        self._shard = shard
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def announce(self, record: BrokerRecord) -> None:
+        """Register the broker and all its topics; then follow the topics' changes."""
+        await self._coordinator.register(record)
+        self._topics.on_change.append(self._topic_changed)
+        placements = [placement(config, self._shard) for config in self._topics.all()]
+        await self._coordinator.publish_topics(placements)
+
+    async def withdraw(self, timeout_seconds: float) -> None:
+        """Leave the registry, so that clients move before the port closes."""
+        if self._topic_changed in self._topics.on_change:
+            self._topics.on_change.remove(self._topic_changed)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._coordinator.unregister()
+        except (TimeoutError, CoordinatorError) as error:
+            logger.warning("unregister_failed reason=%s", error)
+
+    def _topic_changed(self, name: str, config: TopicConfig | None) -> None:
+        if config is None:
+            self._spawn(self._coordinator.remove_topic(name), name)
+        else:
+            self._spawn(self._coordinator.publish_topic(placement(config, self._shard)), name)
+
+    def _spawn(self, work: Coroutine[None, None, None], topic: str) -> None:
+        task = asyncio.create_task(self._logged(work, topic))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _logged(self, work: Coroutine[None, None, None], topic: str) -> None:
+        try:
+            await work
+        except CoordinatorError as error:
+            logger.warning("topic_not_published topic=%s reason=%s", topic, error)

@@ -1,0 +1,66 @@
+"""Putting the RocketMQ ports and the name service's together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.namesrv.server import NameService, NameServiceConfig
+from imago_broker.processors.rocketmq.table import build_processors
+from imago_broker.server.remoting_session import RemotingLimits, RemotingServer
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from imago_broker.config import BrokerConfig
+    from imago_broker.ports import Clock, Coordinator
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.server.listener import Listener
+
+
+def remoting_limits(config: BrokerConfig) -> RemotingLimits:
+    """Return what one connection may cost."""
+    return RemotingLimits(
+        frame_bytes_max=config.rocketmq.frame_bytes_max,
+        output_bytes_max=config.limits.output_bytes_max,
+        idle_ms=config.rocketmq.idle_seconds * 1000,
+        output_bytes_pause=config.limits.output_bytes_pause,
+        input_stall_ms=config.limits.input_stall_seconds * 1000,
+        output_stall_ms=config.limits.output_stall_seconds * 1000,
+    )
+
+
+def serve_rocketmq(
+    main: Listener,
+    fast: Listener,
+    config: BrokerConfig,
+    services: RocketmqServices,
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    """Have two bound listeners speak RocketMQ over the same services."""
+    processors = build_processors(services, loop)
+    limits = remoting_limits(config)
+    for listener, table in ((main, processors.main), (fast, processors.fast)):
+        server = RemotingServer(
+            table,
+            loop=loop,
+            send_path=processors.send_path,
+            on_close=services.clients.closed,
+            on_drain=services.hold.release_all,
+            limits=limits,
+        )
+        services.messages.on_completed(server.flush)
+        listener.protocol_factory = server.session
+
+
+def serve_names(
+    listener: Listener,
+    config: BrokerConfig,
+    coordinator: Coordinator,
+    clock: Clock,
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    """Have a bound listener answer the name service."""
+    settings = NameServiceConfig(host=listener.host, port=listener.port)
+    table = NameService(settings, coordinator, clock).table
+    server = RemotingServer(table, loop=loop, limits=remoting_limits(config))
+    listener.protocol_factory = server.session

@@ -1,0 +1,55 @@
+"""Opening the store with the broker's settings, and its errors as exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imago_broker.errors import ExitCode, FatalError
+from imago_log.config import StoreConfig
+from imago_log.errors import CorruptLogError, DataFolderLockedError, LogIOError
+from imago_log.store import MessageStore
+from imago_wire.record import host_bytes
+
+if TYPE_CHECKING:
+    from imago_broker.config import BrokerConfig
+    from imago_broker.ports import Clock
+
+
+def open_store(
+    config: BrokerConfig, *, clock: Clock, address: str, rocketmq_port: int
+) -> MessageStore:
+    """Open or make the data folder; `FatalError` says why it cannot be used."""
+    folder = Path(config.broker.data_dir)
+    try:
+        return MessageStore.open(
+            store_config(config, folder, host_bytes(address, rocketmq_port)), clock=clock.epoch_ms
+        )
+    except DataFolderLockedError as error:
+        raise FatalError(
+            f"{error}: stop that broker, or set another broker.data_dir", exit_code=ExitCode.DATA
+        ) from error
+    except CorruptLogError as error:
+        raise FatalError(
+            f"{error}; look at it with `imago log check {folder}`", exit_code=ExitCode.DATA
+        ) from error
+    except LogIOError as error:
+        raise FatalError(str(error), exit_code=ExitCode.IO) from error
+
+
+def store_config(config: BrokerConfig, folder: Path, store_host: bytes) -> StoreConfig:
+    """Translate the settings into the store's own."""
+    store = config.store
+    return StoreConfig(
+        data_dir=folder,
+        metaq_broker_id=config.metaq_broker_id,
+        store_host=store_host,
+        segment_bytes_max=store.segment_bytes_max,
+        message_bytes_max=max(config.rocketmq.message_bytes_max, config.metaq.message_bytes_max),
+        metaq_segment_bytes_max=store.metaq_segment_bytes_max,
+        retention_ms=store.retention_ms,
+        retention_bytes=store.retention_bytes_max,
+        disk_clean_ratio=store.disk_clean_ratio,
+        disk_force_ratio=store.disk_force_ratio,
+        disk_full_ratio=store.disk_full_ratio,
+    )
