@@ -198,7 +198,7 @@ class Keeper:
 
     async def _announce(self, registration: Registration) -> None:
         record = registration.record
-        if not self._config.metaq_root or not record.metaq:
+        if not self._config.metaq_public or not record.metaq:
             return
         if self._publication is None:
             broker_id = self._config.metaq_broker_id_base + record.shard

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from imago_broker.cluster.coordinator import TreeCoordinator
@@ -41,8 +41,13 @@ if TYPE_CHECKING:
 def memory_coordinator(
     config: CoordinatorConfig, ensemble: MemoryEnsemble | None = None
 ) -> TreeCoordinator:
-    """Make a coordinator over an ensemble in this process, a new one unless given."""
-    return TreeCoordinator(config, MemoryTree(ensemble or MemoryEnsemble()))
+    """Make a coordinator over an ensemble in this process.
+
+    Without one the coordinator is alone: nobody could read MetaQ's tree, so none is kept.
+    """
+    if ensemble is None:
+        return TreeCoordinator(replace(config, metaq_public=False), MemoryTree(MemoryEnsemble()))
+    return TreeCoordinator(config, MemoryTree(ensemble))
 
 
 @dataclass(slots=True)

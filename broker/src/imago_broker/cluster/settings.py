@@ -15,6 +15,8 @@ class CoordinatorConfig:
     """Name below which the registry stands: `/imago/<cluster>`."""
     metaq_root: str = "/meta"
     """Root of the public tree that MetaQ clients read (their `zk.zkRoot`)."""
+    metaq_public: bool = True
+    """Whether brokers and topics are written into that tree."""
     metaq_broker_id_base: int = 0
     """MetaQ's broker id of shard 0; raise it beside original brokers in the same tree."""
     metaq_config_checksum: int = 0

@@ -1,0 +1,29 @@
+"""Reads a server's configuration file and environment, for commands."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from imago_broker.config import BrokerConfig, ConfigError, load
+from imago_cli.exits import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def read_config(path: Path | None) -> BrokerConfig:
+    """Return the configuration of a file (none: defaults) under the environment's settings.
+
+    UsageError names the file, the key, the reason and the cure.
+    """
+    text = ""
+    if path is not None:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--config {path}: {error}") from error
+    try:
+        return load(text, os.environ)
+    except ConfigError as error:
+        raise UsageError(f"{path or 'environment'}: {error}") from error

@@ -1,0 +1,105 @@
+"""`imago namesrv`: RocketMQ's name service as a process of its own, over the cluster registry."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path  # noqa: TC003  typer reads the annotation
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imago_cli.configuration import read_config
+from imago_cli.exits import CommandError, Exit, UsageError
+from imago_cli.ready import announce
+
+if TYPE_CHECKING:
+    from imago_broker.config import BrokerConfig
+    from imago_broker.namesrv.server import Serving
+    from imago_broker.processors.rocketmq.rows import Table
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the command."""
+    root.command("namesrv", help=namesrv.__doc__)(namesrv)
+
+
+def namesrv(
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file; IMAGO__SECTION__KEY overrides it.")
+    ] = None,
+    ready_fd: Annotated[int, typer.Option(hidden=True)] = -1,
+) -> None:
+    """Run RocketMQ's name service as a process of its own, until SIGTERM.
+
+    It holds no state: all of it is in the registry that zookeeper.connect names, and any number
+    of these processes answer alike.
+    """
+    settings = read_config(config)
+    if settings.zookeeper.connect == "none":
+        raise UsageError(
+            "a name service of its own needs the registry: zookeeper.connect is 'none'",
+            cure="set zookeeper.connect, or let the broker answer (namesrv.enabled = true)",
+        )
+    # Only now: a mistyped key is told before half a second of imports.
+    import uvloop
+
+    from imago_broker.app.process import configure_logging
+
+    configure_logging(settings.log.level)
+    raise typer.Exit(uvloop.run(_run(settings, ready_fd)))
+
+
+async def _run(settings: BrokerConfig, ready_fd: int) -> int:
+    from imago_broker.app.clock import SystemClock
+    from imago_broker.app.coordination import make_coordinator
+    from imago_broker.namesrv.server import NameServiceConfig, run
+    from imago_broker.ports import CoordinatorConflictError, CoordinatorError
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+    async def serve(table: Table, host: str, port: int) -> Serving:
+        serving = await _serve(settings, table, host, port)
+        announce(ready_fd, {"pid": os.getpid(), "namesrv": serving.port})
+        return serving
+
+    try:
+        return await run(
+            NameServiceConfig(host=settings.broker.bind, port=settings.namesrv.port),
+            coordinator=make_coordinator(settings, b""),
+            clock=SystemClock(),
+            serve=serve,
+            stop=stop,
+        )
+    except CoordinatorConflictError as error:
+        raise UsageError(str(error)) from error
+    except CoordinatorError as error:
+        raise CommandError(f"zookeeper.connect: {error}", code=Exit.FAILED) from error
+
+
+async def _serve(settings: BrokerConfig, table: Table, host: str, port: int) -> Serving:
+    from imago_broker.app.rocketmq_ports import remoting_limits
+    from imago_broker.server.listener import Listener, ListenerLimits, Session
+    from imago_broker.server.remoting_session import RemotingServer
+
+    limits = ListenerLimits(
+        connections_max=settings.limits.connections_max,
+        connections_per_address_max=settings.limits.connections_per_address_max,
+    )
+    listener = Listener(host, port, Session, limits)
+    server = RemotingServer(
+        table, loop=asyncio.get_running_loop(), limits=remoting_limits(settings)
+    )
+    listener.protocol_factory = server.session
+    try:
+        listener.bind()
+    except OSError as error:
+        raise UsageError(
+            f"namesrv.port: {error.strerror}", cure="stop what uses it, or set another port"
+        ) from error
+    await listener.start()
+    return listener

@@ -1,0 +1,238 @@
+"""Starts processes, starts them again when they die, stops them in order.
+
+Each child is a session of its own, so that a Ctrl-C at the terminal reaches the supervisor alone,
+and dies with it (see `child`). A child that says so when it serves writes one line of JSON to the
+pipe it was given; others are asked by a probe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from imago_cli import child
+from imago_cli.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+logger = logging.getLogger(__name__)
+
+READY_SECONDS_MAX = 120.0
+BACKOFF_SECONDS_FIRST = 0.1
+BACKOFF_SECONDS_MAX = 5.0
+HEALTHY_SECONDS = 2.0
+"""A process that has served this long starts again at once; others wait twice as long each time."""
+_PROBE_SECONDS = 0.05
+_READY_LINE_BYTES_MAX = 65536
+_ERROR_LINE = re.compile(r"^(?:error:|.* CRITICAL \S+) (.+)$", re.MULTILINE)
+"""Of a command, and of a server's log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSpec:
+    """What to run."""
+
+    name: str
+    command: Sequence[str]
+    """`{ready_fd}` in it stands for the number of the pipe for the ready line."""
+    log_path: Path
+    pid_path: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stop_seconds: float = 15.0
+    """How long after SIGTERM it is killed."""
+    probe: Callable[[], bool] | None = None
+    """Asked in a thread whether it serves; None: it writes a ready line."""
+
+
+class ChildFailedError(CommandError):
+    """A process ended before it served."""
+
+    def __init__(self, spec: ProcessSpec, exit_code: int, reason: str) -> None:
+        super().__init__(
+            f"{spec.name}: {reason}",
+            cure=f"its log is {spec.log_path}",
+            code=_own_code(exit_code),
+        )
+
+
+class Child:
+    """One process that is kept running."""
+
+    def __init__(self, spec: ProcessSpec, *, restart: bool) -> None:
+        self.spec = spec
+        self.ready: Mapping[str, Any] = {}
+        """What the process said when it began to serve."""
+        self._restart = restart
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = False
+        self._log_start = 0
+
+    @property
+    def pid(self) -> int:
+        """Process id of the present life; 0 when there is none."""
+        return self._process.pid if self._process else 0
+
+    async def start(self) -> None:
+        """Start it and wait until it serves; ChildFailedError when it ends before."""
+        try:
+            async with asyncio.timeout(READY_SECONDS_MAX):
+                await self._start()
+        except TimeoutError as error:
+            await self.stop()
+            raise CommandError(
+                f"{self.spec.name} does not serve within {READY_SECONDS_MAX:g} s",
+                cure=f"see {self.spec.log_path}",
+            ) from error
+
+    async def keep(self) -> None:
+        """Return when it is stopped; until then start it again whenever it dies."""
+        pause = BACKOFF_SECONDS_FIRST
+        loop = asyncio.get_running_loop()
+        while True:
+            since = loop.time()
+            code = await self._wait()
+            if self._stopping:
+                return
+            logger.warning("process_died name=%s exit_code=%s", self.spec.name, code)
+            if not self._restart:
+                self._forget()
+                return
+            if loop.time() - since >= HEALTHY_SECONDS:
+                pause = BACKOFF_SECONDS_FIRST
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, BACKOFF_SECONDS_MAX)
+            await self._start_again()
+
+    async def stop(self) -> None:
+        """SIGTERM, and after a while SIGKILL."""
+        self._stopping = True
+        process = self._process
+        if process is None or process.returncode is not None:
+            self._forget()
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(self.spec.stop_seconds):
+                await self._wait()
+        except TimeoutError:
+            logger.warning(
+                "process_killed name=%s after=%ss", self.spec.name, self.spec.stop_seconds
+            )
+            process.kill()
+            await self._wait()
+        self._forget()
+
+    def kill(self) -> None:
+        """SIGKILL, now."""
+        self._stopping = True
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    async def _start_again(self) -> None:
+        try:
+            await self.start()
+        except CommandError as error:
+            logger.warning("process_not_ready name=%s: %s", self.spec.name, error.message)
+        else:
+            logger.info("process_restarted name=%s pid=%s", self.spec.name, self.pid)
+
+    async def _start(self) -> None:
+        read_end, write_end = os.pipe()
+        try:
+            await self._spawn(write_end)
+        except BaseException:
+            os.close(read_end)
+            raise
+        finally:
+            os.close(write_end)
+        with os.fdopen(read_end, "rb", buffering=0) as pipe:
+            if self.spec.probe is None:
+                self.ready = await self._ready_line(pipe.fileno())
+            else:
+                await self._probe_until_ready(self.spec.probe)
+
+    async def _spawn(self, ready_fd: int) -> None:
+        spec = self.spec
+        spec.log_path.parent.mkdir(parents=True, exist_ok=True)
+        command = [part.replace("{ready_fd}", str(ready_fd)) for part in spec.command]
+        wrapper = [sys.executable, "-I", "-S", str(Path(child.__file__)), str(os.getpid())]
+        with spec.log_path.open("ab") as log:
+            self._log_start = log.tell()
+            self._process = await asyncio.create_subprocess_exec(
+                *wrapper,
+                *command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=dict(spec.environment),
+                pass_fds=[ready_fd],
+                start_new_session=True,
+            )
+        spec.pid_path.parent.mkdir(parents=True, exist_ok=True)
+        spec.pid_path.write_text(f"{self._process.pid}\n")
+
+    async def _ready_line(self, pipe: int) -> Mapping[str, Any]:
+        loop = asyncio.get_running_loop()
+        os.set_blocking(pipe, False)
+        line = b""
+        while not line.endswith(b"\n"):
+            readable = loop.create_future()
+            loop.add_reader(pipe, _set, readable)
+            try:
+                await readable
+            finally:
+                loop.remove_reader(pipe)
+            chunk = os.read(pipe, _READY_LINE_BYTES_MAX)
+            line += chunk
+            if not chunk or len(line) > _READY_LINE_BYTES_MAX:
+                raise self._failed(await self._wait())
+        said: Mapping[str, Any] = json.loads(line)
+        return said
+
+    async def _probe_until_ready(self, probe: Callable[[], bool]) -> None:
+        while not await asyncio.to_thread(probe):
+            if self._process is None or self._process.returncode is not None:
+                raise self._failed(await self._wait())
+            await asyncio.sleep(_PROBE_SECONDS)
+
+    async def _wait(self) -> int:
+        process = self._process
+        assert process is not None, "started before it is waited for"
+        return await process.wait()
+
+    def _failed(self, code: int) -> ChildFailedError:
+        with self.spec.log_path.open("rb") as log:
+            log.seek(self._log_start)
+            text = log.read(1 << 20).decode(errors="replace")
+        return ChildFailedError(self.spec, code, reason_in(text) or f"ended with code {code}")
+
+    def _forget(self) -> None:
+        self._process = None
+        with suppress(FileNotFoundError):
+            self.spec.pid_path.unlink()
+
+
+def reason_in(log: str) -> str:
+    """Return what the process itself said was wrong: its last error line."""
+    said = _ERROR_LINE.findall(log)
+    return str(said[-1]) if said else ""
+
+
+def _own_code(exit_code: int) -> Exit:
+    known = {Exit.USAGE, Exit.DATA, Exit.IO, Exit.FENCED}
+    return Exit(exit_code) if exit_code in known else Exit.FAILED
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

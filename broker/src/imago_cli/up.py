@@ -1,0 +1,305 @@
+"""`imago up`: a whole cluster of real processes on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from imago_broker.config import BrokerConfig, ConfigError
+from imago_broker.config.loading import from_tree, with_overrides
+from imago_broker.config.metaq_ini import convert
+from imago_cli import toml_text, up_state
+from imago_cli.exits import Exit, UsageError
+from imago_cli.java import find_java
+from imago_cli.log_relay import LogRelay
+from imago_cli.output import print_json, print_line, print_table, say
+from imago_cli.supervisor import Child, ProcessSpec
+from imago_cli.up_plan import NO_ZOOKEEPER, ClusterPlan, local_base, refuse_owned_keys
+from imago_cli.zookeeper_server import ZooKeeperServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_DATA = Path("imago-data")
+_STOP_MARGIN_SECONDS = 5.0
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the command."""
+    root.command("up", help=up.__doc__)(up)
+
+
+def up(
+    shards: Annotated[
+        int | None, typer.Option(help="Shards, one broker process each.", show_default="1")
+    ] = None,
+    replicas: Annotated[int, typer.Option(help="Members of a shard.")] = 1,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            help="auto: one from PySpark's jars; none: one broker alone; or HOST:PORT[,…].",
+            show_default="auto",
+        ),
+    ] = None,
+    data: Annotated[Path, typer.Option(help="Folder of everything on disk.")] = DEFAULT_DATA,
+    cluster: Annotated[
+        str | None, typer.Option(help="Name of the cluster.", show_default="imago")
+    ] = None,
+    port_base: Annotated[
+        int | None, typer.Option(help="First of a block of ports; nothing else is bound.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A broker's setting, as section.key=value. Repeatable."),
+    ] = None,
+    metaq_ini: Annotated[
+        Path | None, typer.Option(help="MetaQ's server.ini: topics, partitions, policies.")
+    ] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart/--no-restart", help="Start again what dies.")
+    ] = True,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON once everything serves.")
+    ] = False,
+) -> None:
+    """Run a whole cluster of real processes on this machine, until SIGTERM or Ctrl-C.
+
+    The same --data brings the same cluster back, with what is in it.
+    """
+    if replicas != 1:
+        raise UsageError(
+            f"--replicas {replicas}: replication is not there yet",
+            cure="--replicas 1; use --shards for more than one broker",
+        )
+    _log_to_stderr()
+    with up_state.locked(data.absolute()):
+        plan = up_state.plan(
+            data.absolute(),
+            shards=shards,
+            cluster=cluster,
+            zookeeper=zookeeper,
+            port_base=port_base,
+        )
+        base = base_settings(settings or [], metaq_ini)
+        configs = write_configs(plan, base)
+        refuse_busy_ports(plan, configs[0].broker.bind)
+        up_state.remember(plan)
+        cluster_run = ClusterRun(plan, configs, restart=restart, as_json=as_json)
+        code = asyncio.run(cluster_run.run())
+    raise typer.Exit(code)
+
+
+def base_settings(assignments: Sequence[str], metaq_ini: Path | None) -> dict[str, Any]:
+    """Return what all brokers have in common: the ini file, then the command line."""
+    refuse_owned_keys(assignments)
+    tree: dict[str, Any] = local_base()
+    try:
+        if metaq_ini is not None:
+            conversion = convert(_read_ini(metaq_ini))
+            for note in conversion.notes:
+                say(f"note: {metaq_ini.name}: {note}")
+            for section, values in tomllib.loads(conversion.toml).items():
+                tree.setdefault(section, {}).update(values)
+            tree["broker"].update(local_base()["broker"])
+        with_overrides(tree, assignments)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    return tree
+
+
+def write_configs(plan: ClusterPlan, base: Mapping[str, Any]) -> list[BrokerConfig]:
+    """Write each process's configuration file; return those of the brokers, checked."""
+    folder = plan.data / "config"
+    folder.mkdir(parents=True, exist_ok=True)
+    configs = []
+    for shard in range(plan.shards):
+        tree = plan.broker_tree(shard, base)
+        configs.append(_checked(tree))
+        (folder / f"shard-{shard}.toml").write_text(toml_text.dump(tree))
+    tree = plan.namesrv_tree(base)
+    _checked(tree)
+    (folder / "namesrv.toml").write_text(toml_text.dump(tree))
+    return configs
+
+
+def refuse_busy_ports(plan: ClusterPlan, bind: str) -> None:
+    """UsageError that names the first port which somebody else has."""
+    for what, port in plan.ports():
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((bind, port))
+            except OSError as error:
+                raise UsageError(
+                    f"port {port}, for {what}, cannot be bound: {error.strerror}",
+                    cure="stop what has it, or give another --port-base",
+                ) from error
+
+
+class ClusterRun:
+    """The processes of one cluster, from the first start to the last stop."""
+
+    def __init__(
+        self,
+        plan: ClusterPlan,
+        configs: Sequence[BrokerConfig],
+        *,
+        restart: bool,
+        as_json: bool,
+    ) -> None:
+        self._plan = plan
+        self._configs = configs
+        self._as_json = as_json
+        server = list(self._zookeeper())
+        self._first = [Child(spec, restart=restart) for spec in server]
+        self._brokers = [Child(self._broker(n), restart=restart) for n in range(plan.shards)]
+        names = [self._namesrv()] if plan.zookeeper != NO_ZOOKEEPER else []
+        self._names = [Child(spec, restart=restart) for spec in names]
+
+    async def run(self) -> int:
+        """Start all, say so, keep them running until a signal, stop all in order."""
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled, stopping)
+        children = [*self._first, *self._names, *self._brokers]
+        relay = LogRelay([child.spec.log_path for child in children])
+        relay.start()
+        try:
+            if await self._started_before(stopping):
+                self._say_ready()
+                await self._keep(children, stopping)
+        finally:
+            await self._stop()
+            relay.stop()
+        return Exit.DONE
+
+    async def _started_before(self, stopping: asyncio.Event) -> bool:
+        """Start everything; False when a signal came first."""
+        starting = asyncio.create_task(self._start())
+        signalled = asyncio.create_task(stopping.wait())
+        try:
+            await asyncio.wait([starting, signalled], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            signalled.cancel()
+        if not starting.done():
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            return False
+        starting.result()
+        return True
+
+    async def _start(self) -> None:
+        for child in self._first:
+            await child.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for child in [*self._names, *self._brokers]:
+                    group.create_task(child.start())
+        except ExceptionGroup as failures:
+            # The first to fail is the cause; the others were cut off because of it.
+            raise failures.exceptions[0] from None
+
+    async def _keep(self, children: Sequence[Child], stopping: asyncio.Event) -> None:
+        keepers = [asyncio.create_task(child.keep()) for child in children]
+        try:
+            await stopping.wait()
+        finally:
+            for keeper in keepers:
+                keeper.cancel()
+            await asyncio.gather(*keepers, return_exceptions=True)
+
+    async def _stop(self) -> None:
+        """Brokers while the registry still answers, then the name service, ZooKeeper last."""
+        for group in (self._brokers, self._names, self._first):
+            await asyncio.gather(*(child.stop() for child in group))
+
+    def _signalled(self, stopping: asyncio.Event) -> None:
+        if stopping.is_set():
+            for child in [*self._brokers, *self._names, *self._first]:
+                child.kill()
+        stopping.set()
+
+    def _say_ready(self) -> None:
+        host = self._configs[0].broker.host
+        ready = self._plan.ready(host, [child.pid for child in self._brokers])
+        if self._as_json:
+            print_json(ready)
+            return
+        rows = [
+            [broker["shard"], broker["metaq"], broker["rocketmq"], broker["admin"], broker["pid"]]
+            for broker in ready["brokers"]
+        ]
+        print_table(
+            f"cluster {self._plan.cluster}", ["shard", "MetaQ", "RocketMQ", "admin", "pid"], rows
+        )
+        print_line(f"name service {ready['namesrv']}, ZooKeeper {ready['zookeeper']}")
+        print_line(f"data and logs in {self._plan.data}; Ctrl-C stops everything")
+
+    def _zookeeper(self) -> Iterator[ProcessSpec]:
+        plan = self._plan
+        if not plan.own_zookeeper:
+            return
+        server = ZooKeeperServer(folder=plan.data / "zookeeper", port=plan.zookeeper_port)
+        command = server.command(find_java())
+        server.write_config()
+        yield self._spec("zookeeper", command, probe=server.serves)
+
+    def _broker(self, shard: int) -> ProcessSpec:
+        stop_seconds = self._configs[shard].broker.drain_seconds + _STOP_MARGIN_SECONDS
+        return self._spec(
+            f"shard-{shard}", self._imago("broker", f"shard-{shard}"), stop_seconds=stop_seconds
+        )
+
+    def _namesrv(self) -> ProcessSpec:
+        return self._spec("namesrv", self._imago("namesrv", "namesrv"))
+
+    def _imago(self, command: str, name: str) -> list[str]:
+        config = self._plan.data / "config" / f"{name}.toml"
+        ours = [sys.executable, "-m", "imago_cli", command]
+        return [*ours, "--config", str(config), "--ready-fd", "{ready_fd}"]
+
+    def _spec(self, name: str, command: Sequence[str], **options: Any) -> ProcessSpec:
+        plan = self._plan
+        return ProcessSpec(
+            name=name,
+            command=command,
+            log_path=plan.data / "logs" / f"{name}.log",
+            pid_path=plan.data / "run" / f"{name}.pid",
+            environment=child_environment(os.environ),
+            **options,
+        )
+
+
+def child_environment(ours: Mapping[str, str]) -> dict[str, str]:
+    """Return our environment without settings of brokers: they are in the files already."""
+    return {name: value for name, value in ours.items() if not name.startswith("IMAGO__")}
+
+
+def _checked(tree: Mapping[str, Any]) -> BrokerConfig:
+    try:
+        return from_tree(tree)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+
+
+def _read_ini(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--metaq-ini {path}: {error}") from error
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")

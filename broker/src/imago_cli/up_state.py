@@ -1,0 +1,117 @@
+"""What a data folder remembers of the cluster in it, and who may use the folder."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from imago_cli.exits import CommandError, Exit, UsageError
+from imago_cli.up_plan import OWN_ZOOKEEPER, ClusterPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FORMAT = 1
+_FILE = "cluster.json"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder for as long as the block lasts; UsageError when another process has it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise UsageError(f"--data {folder}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(
+                f"{folder} is locked by another imago up",
+                cure="stop that one, or give another --data",
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def plan(
+    folder: Path,
+    *,
+    shards: int | None,
+    cluster: str | None,
+    zookeeper: str | None,
+    port_base: int | None,
+) -> ClusterPlan:
+    """Return the cluster that is in the folder, or the new one that was asked for.
+
+    What is not given is as it was; what contradicts the data is refused.
+    """
+    before = _read(folder / _FILE)
+    if before:
+        _refuse_other_cluster(folder, before, cluster, shards)
+    return ClusterPlan(
+        data=folder,
+        cluster=cluster or before.get("cluster", "imago"),
+        shards=shards or before.get("shards", 1),
+        zookeeper=zookeeper or before.get("zookeeper", OWN_ZOOKEEPER),
+        port_base=port_base if port_base is not None else before.get("port_base"),
+    )
+
+
+def remember(plan: ClusterPlan) -> None:
+    """Write down what is in the folder."""
+    value = {
+        "format": FORMAT,
+        "cluster": plan.cluster,
+        "shards": plan.shards,
+        "zookeeper": plan.zookeeper,
+        "port_base": plan.port_base,
+    }
+    path = plan.data / _FILE
+    temporary = path.with_suffix(".new")
+    temporary.write_text(json.dumps(value) + "\n")
+    temporary.replace(path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
+    kinds = {"cluster": str, "shards": int, "zookeeper": str, "port_base": int | None}
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise _damaged(path, f"not of format {FORMAT}")
+    if wrong := [key for key, kind in kinds.items() if not isinstance(value.get(key), kind)]:
+        raise _damaged(path, f"{wrong[0]} is missing or of the wrong kind")
+    return value
+
+
+def _damaged(path: Path, reason: str) -> CommandError:
+    return CommandError(
+        f"{path} cannot be understood: {reason}",
+        cure="restore it, or delete it: shards and ports must then be given again",
+        code=Exit.DATA,
+    )
+
+
+def _refuse_other_cluster(
+    folder: Path, before: dict[str, Any], cluster: str | None, shards: int | None
+) -> None:
+    if cluster not in (None, before["cluster"]):
+        raise UsageError(
+            f"{folder} holds cluster {before['cluster']}, not {cluster}",
+            cure="give another --data for another cluster",
+        )
+    if shards is not None and shards < before["shards"]:
+        raise UsageError(
+            f"{folder} holds {before['shards']} shards: with {shards} their messages would be lost",
+            cure=f"--shards {before['shards']}",
+        )
