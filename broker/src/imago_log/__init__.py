@@ -1,1 +1,39 @@
-"""The log store: one commit log and the views derived from it."""
+"""The store: one log as the only truth, and views that can be rebuilt from it."""
+
+from imago_log.config import StoreConfig
+from imago_log.errors import (
+    CorruptLogError,
+    DataFolderLockedError,
+    DiskFullError,
+    LogIOError,
+    StoreClosedError,
+    StoreError,
+)
+from imago_log.results import (
+    DiskLevel,
+    FileSlice,
+    MetaqRead,
+    MetaqStatus,
+    ReadResult,
+    ReadStatus,
+    StoreHealth,
+)
+from imago_log.store import MessageStore
+
+__all__ = [
+    "CorruptLogError",
+    "DataFolderLockedError",
+    "DiskFullError",
+    "DiskLevel",
+    "FileSlice",
+    "LogIOError",
+    "MessageStore",
+    "MetaqRead",
+    "MetaqStatus",
+    "ReadResult",
+    "ReadStatus",
+    "StoreClosedError",
+    "StoreConfig",
+    "StoreError",
+    "StoreHealth",
+]

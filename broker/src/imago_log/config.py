@@ -8,15 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-DELAY_LEVELS_MS = tuple(
-    1000 * seconds
-    for seconds in (
-        *(1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600),
-        *(1200, 1800, 3600, 7200),
-    )
-)
-"""RocketMQ's default delay levels: 1s 5s 10s 30s 1m … 10m 20m 30m 1h 2h."""
-
 SEGMENT_BYTES_MIN = 4096
 HOST_SIZES = (8, 20)
 
@@ -46,8 +37,6 @@ class StoreConfig:
     """Above it the oldest log files are deleted whatever their age."""
     disk_full_ratio: float = 0.90
     """Above it puts are refused until the disk is below it again."""
-    delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS
-    """Needed to rebuild the deliver times in the units of the delay topic."""
     files_open_max: int = 512
     """Open view files; the least recently used one is closed."""
     view_pending_bytes_max: int = 32 << 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -66,7 +65,7 @@ class FileSlice:
 
     def read(self) -> bytes:
         """Return the bytes themselves."""
-        return os.pread(self.file.fd, self.size, self.offset)
+        return self.file.vfs.pread(self.file.fd, self.size, self.offset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,38 +7,81 @@ are threads of the store's own and call back only through `on_durable` and `on_f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
+from imago_log import reading
+from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
+from imago_log.flusher import (
+    Flusher,
+    InlineFlusher,
+    InlineWorker,
+    ThreadFlusher,
+    ThreadWorker,
+    Worker,
+)
+from imago_log.folder import LastStop
+from imago_log.housekeeping import Housekeeper
+from imago_log.metadata import (
+    JSON,
+    META_TOPIC,
+    TOPIC_KIND,
+    Change,
+    Topic,
+    check_topic_name,
+    encode_changes,
+    is_dual,
+)
+from imago_log.metaq_reading import read_positions
+from imago_log.opening import open_parts
+from imago_log.results import DiskLevel, MetaqRead, MetaqStatus, ReadResult, StoreHealth
 from imago_log.vfs import OsVfs, Vfs
+from imago_wire.hot import QueueTail, RecordBuilder, make_entry
+from imago_wire.record import record_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from imago_wire.record import Entry, Placed, QueueTail
-
     from imago_log.config import StoreConfig
-    from imago_log.errors import LogIOError
-    from imago_log.results import MetaqRead, ReadResult, StoreHealth
+    from imago_log.consume_queue import ConsumeQueue
+    from imago_log.parts import Parts
+    from imago_wire.record import Entry, Placed
 
-JSON = Any
-"""A value that JSON can hold: the store keeps it, its owner knows what it means."""
+SWEEPS_PER_DELAY = 10
 
 
 class MessageStore:
-    """One shard's messages, topics and offsets in one data folder."""
+    """One shard's messages, topics and offsets in one data folder. Made by `open`."""
 
-    config: StoreConfig
-    log_start: int
-    log_end: int
-    durable_end: int
-    high_watermark: int
-    epoch: int
-    unclean: bool
-    """The last process left no clean mark and the machine was started anew since."""
-    on_durable: Callable[[int], None]
-    """Called in the flusher thread with the new durable end; must not block or raise."""
-    on_failure: Callable[[LogIOError], None]
-    """Called in the thread that saw it, once: the process must stop (exit 4)."""
+    def __init__(self, parts: Parts, clock: Callable[[], int], *, threaded: bool) -> None:
+        self.config = parts.config
+        self.epoch = parts.epochs.last
+        self.unclean = parts.last_stop is LastStop.POWER_LOST
+        """The last process left no clean mark and the machine was started anew since."""
+        self.on_durable: Callable[[int], None] = _ignore
+        """Called in the flusher thread with the new durable end; must not block or raise."""
+        self.on_failure: Callable[[StoreError], None] = _ignore
+        """Called once, in the thread that saw it: the process must stop (exit 4)."""
+        self._parts, self._clock = parts, clock
+        self._log, self._queues, self._recent = parts.log, parts.queues, parts.recent
+        self._metadata = parts.metadata
+        self._builder = RecordBuilder(
+            self.config.store_host, self.config.metaq_broker_id, parts.metaq_id
+        )
+        self._tails: dict[tuple[str, int], QueueTail] = {}
+        self._watermark: int | None = None
+        self._refusal: DiskFullError | None = None
+        self._failure: StoreError | None = None
+        self._closed = self._released = False
+        self._next_sweep_ms = 0
+        self._sweep_interval_ms = max(1, self.config.view_delay_ms // SWEEPS_PER_DELAY)
+        self._record_bytes_max = record_size(255, 32767, self.config.message_bytes_max)
+        self._flusher: Flusher = (
+            ThreadFlusher(self._sync, self._fail) if threaded else InlineFlusher(self._sync)
+        )
+        self._worker: Worker = ThreadWorker(self._fail) if threaded else InlineWorker()
+        self._keeper = Housekeeper(parts, self._worker, clock)
+        self._keeper.restate = self._restate
 
     @classmethod
     def open(
@@ -55,61 +98,274 @@ class MessageStore:
         inside the call that asks for them (tests, tools). Raises DataFolderLockedError,
         CorruptLogError, LogIOError.
         """
-        raise NotImplementedError((cls, config, clock, vfs or OsVfs(), threaded))
+        return cls(open_parts(config, vfs or OsVfs()), clock, threaded=threaded)
+
+    # Ends
+
+    @property
+    def log_start(self) -> int:
+        """Physical offset of the oldest record that is kept."""
+        return self._log.start
+
+    @property
+    def log_end(self) -> int:
+        """Physical offset that the next record gets, unless it needs a new file."""
+        return self._log.end
+
+    @property
+    def durable_end(self) -> int:
+        """Everything below is on the device."""
+        return self._log.durable_end
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below is visible to readers; the log's end while there is one member."""
+        return self._log.end if self._watermark is None else self._watermark
 
     def set_high_watermark(self, offset: int) -> None:
-        """Everything below is visible; never goes back, at most `log_end`."""
-        raise NotImplementedError
+        """Make everything below visible, and nothing else; never goes back."""
+        self._watermark = min(max(offset, self._watermark or 0), self._log.end)
+
+    # Topics and other metadata
 
     def create_topic(self, name: str, value: Mapping[str, JSON]) -> None:
         """Create a topic, or replace the value of an existing one (same incarnation).
 
         Whether a topic has MetaQ positions is fixed when it is created: `value["dual"]` if it is
         there, else true unless its attribute `dialects` is `rocketmq` or it is a system topic.
+        ValueError: the name cannot be stored.
         """
-        raise NotImplementedError
+        check_topic_name(name)
+        if name == META_TOPIC:
+            raise ValueError(f"{META_TOPIC} is the store's own")
+        old = self._metadata.topics.get(name)
+        content = {
+            "incarnation": old.incarnation if old else self._log.end + 1,
+            "dual": old.dual if old else is_dual(name, value),
+            "value": dict(value),
+        }
+        self._put_changes([(TOPIC_KIND, name, content)])
+        topic = self._metadata.topics[name]
+        if topic.materialised and not (old and self._is_open_materialised(topic)):
+            self._open_materialised(topic)
 
     def delete_topic(self, name: str) -> None:
         """Forget a topic and its queues. KeyError when unknown."""
-        raise NotImplementedError
+        if name not in self._metadata.topics:
+            raise KeyError(name)
+        self._put_changes([(TOPIC_KIND, name, None)])
+        for key in [key for key in self._tails if key[0] == name]:
+            del self._tails[key]
+        self._parts.materialiser.drop_topic(name)
+        self._queues.drop_topic(name)
+        self._worker.submit(self._queues.empty_trash)
 
     def topics(self) -> Mapping[str, dict[str, JSON]]:
         """Values by name, as given to `create_topic`; a live read-only view."""
-        raise NotImplementedError
+        return MappingProxyType(self._metadata.public)
 
-    def put_meta(self, changes: Sequence[tuple[str, str, JSON | None]]) -> int:
+    def put_meta(self, changes: Sequence[Change]) -> int:
         """Record (kind, key, value) changes in the log, None removes; return the end offset."""
-        raise NotImplementedError
+        for kind, _, _ in changes:
+            if kind == TOPIC_KIND:
+                raise ValueError("topics change through create_topic and delete_topic")
+        return self._put_changes(changes)
 
     def meta(self, kind: str) -> Mapping[str, JSON]:
         """Current values of one kind by key; a live read-only view."""
-        raise NotImplementedError
+        return MappingProxyType(self._metadata.kind(kind))
+
+    def set_materialised(self, topic: str) -> None:
+        """Keep MetaQ's own files for this topic from now on; a replicated topic attribute.
+
+        KeyError: unknown topic. ValueError: the topic has no MetaQ positions.
+        """
+        found = self._metadata.topics[topic]
+        if not found.dual:
+            raise ValueError(f"topic {topic} has no MetaQ positions")
+        if not found.materialised:
+            attributes = {**found.attributes, "materialised": "true"}
+            self.create_topic(topic, {**found.value, "attributes": attributes})
+
+    def _put_changes(self, changes: Sequence[Change]) -> int:
+        tail = self.tail(META_TOPIC, 0)
+        born_host = self.config.store_host
+        entries = [
+            make_entry(tail, body, born_ms=self._clock(), born_host=born_host)
+            for body in encode_changes(changes)
+        ]
+        if not entries:
+            return self._log.end
+        placed = self._append(entries)
+        self._metadata.apply(changes, placed[0][1])
+        self._metadata.end = self._log.end
+        return self._log.end
+
+    def _restate(self) -> None:
+        start = self._log.end
+        self._put_changes(self._metadata.whole())
+        self._metadata.restated = start
+
+    def _is_open_materialised(self, topic: Topic) -> bool:
+        return any(found.topic is topic for found in self._parts.materialiser)
+
+    def _open_materialised(self, topic: Topic) -> None:
+        for queue in list(self._queues):
+            if queue.tail.topic == topic.name.encode():
+                self._parts.materialiser.open(topic, queue, self._log.start)
+
+    # Queues
 
     def tail(self, topic: str, queue_id: int) -> QueueTail:
         """Return the handle that entries of this queue carry; KeyError for an unknown topic.
 
-        A handle dies with its topic: take a new one after delete and create.
+        The queue is made when it does not exist. A handle dies with its topic: take a new one
+        after delete and create.
         """
-        raise NotImplementedError
+        found = self._tails.get((topic, queue_id))
+        if found is not None:
+            return found
+        return self._open_queue(topic, queue_id).tail
+
+    def _open_queue(self, name: str, queue_id: int) -> ConsumeQueue:
+        topic = self._metadata.topic(name)
+        known = self._queues.find(name, queue_id) is not None
+        queue = self._queues.get(topic, queue_id)
+        self._tails[name, queue_id] = queue.tail
+        if topic.materialised and (not known or not self._parts.materialiser.get(name, queue_id)):
+            self._parts.materialiser.open(topic, queue, self._log.start)
+        return queue
+
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return a queue that exists, without making one."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is not None and (topic, queue_id) in self._tails:
+            return queue
+        try:
+            if queue is None and not self._queues.is_on_disk(topic, queue_id):
+                return None
+            return self._open_queue(topic, queue_id)
+        except KeyError:
+            return None
+
+    def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return the smallest stored and the visible end queue offset; (0, 0) when unknown."""
+        queue = self._queue(topic, queue_id)
+        return (0, 0) if queue is None else self._bounds(queue)
+
+    def position_range(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return the smallest stored and the visible end MetaQ position; (0, 0) when unknown."""
+        queue = self._queue(topic, queue_id)
+        return (0, 0) if queue is None or not queue.tail.dual else self._visible(queue)[2:]
+
+    def _bounds(self, queue: ConsumeQueue) -> tuple[int, int]:
+        low = queue.min_offset(self._log.start)
+        high = queue.tail.next_offset
+        if self._watermark is not None and self._watermark < self._log.end:
+            high = max(low, queue.offset_of_log(self._watermark))
+        return low, high
+
+    def _visible(self, queue: ConsumeQueue) -> tuple[int, int, int, int]:
+        low, high = self._bounds(queue)
+        end = queue.end
+        tail = queue.tail
+        low_position = queue.position(low)[0] if low < end else tail.next_position
+        high_position = queue.position(high)[0] if high < end else tail.next_position
+        segments = self._parts.materialiser.get(tail.topic.decode(), tail.queue_id)
+        if segments is not None:
+            low_position = min(max(low_position, segments.min_position), high_position)
+        return low, high, low_position, high_position
+
+    # Appending
 
     def append(self, entries: Sequence[Entry]) -> list[Placed]:
         """Write the entries in this order, in one call to the file; they are readable at once.
 
-        DiskFullError, StoreClosedError: nothing was appended. LogIOError: stop the process.
+        DiskFullError, StoreClosedError: nothing was appended. LimitExceededError: a record is
+        larger than a log file; nothing was appended. LogIOError: stop the process.
         """
-        raise NotImplementedError
+        if self._refusal is not None:
+            raise self._refusal
+        return self._append(entries)
+
+    def _append(self, entries: Sequence[Entry]) -> list[Placed]:
+        if self._closed:
+            raise StoreClosedError("the store is closed") from self._failure
+        log, parts = self._log, self._parts
+        store_ms = self._clock()
+        if store_ms < parts.store_ms:
+            store_ms = parts.store_ms  # never back, whatever the clock does
+        if len(entries) * self._record_bytes_max > log.room:
+            log.reserve(self._sizes(entries))
+        start = log.end
+        data, placed = self._builder.build(entries, 0, start, store_ms, log.room)
+        parts.store_ms = store_ms
+        try:
+            if len(placed) == len(entries):
+                log.write(data)
+                self._recent.add(start, data)
+                parts.keys.add(start, data)
+            else:
+                self._append_across(entries, data, placed, store_ms)
+        except LogIOError as error:
+            self._fail(error)
+            raise
+        parts.metaq_id = self._builder.last_metaq_id
+        if store_ms >= self._next_sweep_ms:
+            self._next_sweep_ms = store_ms + self._sweep_interval_ms
+            self._keeper.sweep()
+        return placed
+
+    def _append_across(
+        self, entries: Sequence[Entry], data: bytes, placed: list[Placed], store_ms: int
+    ) -> None:
+        """Write what fits into this file, then go on in the next one, as often as needed."""
+        log = self._log
+        while True:
+            start = log.end
+            last = len(placed) == len(entries)
+            if last:
+                log.write(data)
+            else:
+                log.roll(data)
+            if data:
+                self._recent.add(start, data)
+                self._parts.keys.add(start, data)
+            if last:
+                return
+            data, more = self._builder.build(entries, len(placed), log.end, store_ms, log.room)
+            placed += more
+
+    def _sizes(self, entries: Sequence[Entry]) -> list[int]:
+        """Return upper bounds of the entries' record sizes."""
+        store_host_size = len(self.config.store_host)
+        return [
+            record_size(
+                len(entry[0].topic),
+                len(entry[2]),
+                len(entry[1]),
+                born_host_size=len(entry[6]),
+                store_host_size=store_host_size,
+            )
+            for entry in entries
+        ]
 
     def request_sync(self) -> None:
         """Ask that everything appended so far becomes durable; never blocks."""
-        raise NotImplementedError
+        self._flusher.request()
 
-    def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Return the smallest stored and the visible end queue offset; (0, 0) when unknown."""
-        raise NotImplementedError
+    def _sync(self) -> None:
+        end = self._log.sync()
+        self.on_durable(end)
 
-    def position_range(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Return the smallest stored and the visible end MetaQ position; (0, 0) when unknown."""
-        raise NotImplementedError
+    def _fail(self, error: StoreError) -> None:
+        first = self._failure is None
+        self._failure = self._failure or error
+        self._closed = True
+        if first:
+            self.on_failure(error)
+
+    # Reading
 
     def read(
         self,
@@ -123,48 +379,111 @@ class MessageStore:
     ) -> ReadResult:
         """Return records from a queue offset on, at least one if there is one to return.
 
-        `tags`: signed 32-bit hashes of the wanted tags; None wants all.
+        `tags`: signed 32-bit hashes of the wanted tags; None wants all. CorruptLogError: the
+        records' file is out of service.
         """
-        raise NotImplementedError
+        queue = self._queue(topic, queue_id)
+        bounds = (0, 0) if queue is None else self._bounds(queue)
+        limits = (messages_max, bytes_max)
+        return reading.read_queue(queue, self._parts.records, bounds, offset, limits, tags)
 
     def read_positions(self, topic: str, queue_id: int, position: int, bytes_max: int) -> MetaqRead:
-        """Return messages in MetaQ's form from a position on."""
-        raise NotImplementedError
+        """Return messages in MetaQ's form from a position on.
+
+        A position inside a message stands for the next message, so nothing is skipped.
+        """
+        queue = self._queue(topic, queue_id)
+        if queue is None or not queue.tail.dual or not queue.end:
+            return MetaqRead(MetaqStatus.NO_QUEUE, position, 0, 0)
+        segments = self._parts.materialiser.get(topic, queue_id)
+        visible = self._visible(queue)
+        return read_positions(queue, self._parts.records, segments, visible, position, bytes_max)
 
     def record_at(self, physical_offset: int) -> bytes | None:
         """Return the whole record that starts there, or None."""
-        raise NotImplementedError
+        return self._parts.records.whole(physical_offset)
 
     def offset_by_time(self, topic: str, queue_id: int, ms: int, *, upper: bool = False) -> int:
         """Return the first offset stored at or after `ms`; `upper`: the last at or before it."""
-        raise NotImplementedError
+        queue = self._queue(topic, queue_id)
+        if queue is None:
+            return 0
+        bounds = self._bounds(queue)
+        return reading.offset_by_time(queue, self._parts.records, bounds, ms, upper=upper)
 
     def position_of(self, topic: str, queue_id: int, offset: int) -> int:
         """Return the MetaQ position of a queue offset, both clamped to what is stored."""
-        raise NotImplementedError
+        queue = self._queue(topic, queue_id)
+        if queue is None or not queue.tail.dual:
+            return 0
+        low, high, low_position, high_position = self._visible(queue)
+        if offset >= high:
+            return high_position
+        return max(low_position, queue.position(max(offset, low))[0])
 
     def offset_of(self, topic: str, queue_id: int, position: int) -> int:
         """Return the queue offset of the first message at or after a MetaQ position."""
-        raise NotImplementedError
+        queue = self._queue(topic, queue_id)
+        if queue is None or not queue.tail.dual:
+            return 0
+        low, high = self._bounds(queue)
+        return min(high, queue.offset_of_position(position, low))
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int | None:
         """Return the store time of one message in epoch milliseconds, or None."""
-        raise NotImplementedError
+        queue = self._queue(topic, queue_id)
+        if queue is None:
+            return None
+        low, high = self._bounds(queue)
+        if not low <= offset < high:
+            return None
+        return self._parts.records.store_ms(queue.unit(offset)[0])
 
     def find_key(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
     ) -> list[bytes]:
-        """Return whole records whose KEYS or UNIQ_KEY holds the key, oldest first."""
-        raise NotImplementedError
+        """Return whole records whose KEYS or UNIQ_KEY holds the key, oldest first.
 
-    def set_materialised(self, topic: str) -> None:
-        """Keep MetaQ's own files for this topic from now on; a replicated topic attribute."""
-        raise NotImplementedError
+        Of more than `count_max` the newest.
+        """
+        places = (self._log.start, self.high_watermark)
+        times = (begin_ms, end_ms)
+        parts = self._parts
+        return reading.find_key(parts.keys, parts.records, (topic, key), places, times, count_max)
+
+    # Housekeeping
 
     def tick(self) -> StoreHealth:
         """Retention, disk levels, write-behind, checkpoint: call it every second."""
-        raise NotImplementedError
+        if self._closed:
+            raise StoreClosedError("the store is closed") from self._failure
+        try:
+            health = self._keeper.tick()
+        except LogIOError as error:
+            self._fail(error)
+            raise
+        if self._keeper.level is DiskLevel.FULL:
+            limit = self.config.disk_full_ratio
+            self._refusal = DiskFullError(used_ratio=health.disk_used_ratio, limit_ratio=limit)
+        else:
+            self._refusal = None
+        return health
 
     def close(self, *, clean: bool = True) -> None:
         """Sync and stop. With `clean` the next start reads nothing again."""
-        raise NotImplementedError
+        if self._released:
+            return
+        self._closed = True
+        self._flusher.stop()
+        if clean and self._failure is None:
+            self._keeper.sync_all()
+        self._worker.stop()
+        if clean and self._failure is None:
+            self._log.close()
+            self._parts.folder.mark_clean()
+        self._released = True
+        self._parts.release()
+
+
+def _ignore(_: object) -> None:
+    """Stands where the owner of the store will put its own."""

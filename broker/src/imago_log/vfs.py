@@ -35,14 +35,14 @@ class DiskUsage:
 class OpenFile:
     """A file descriptor that closes itself when the last user drops it."""
 
-    __slots__ = ("_vfs", "fd", "path")
+    __slots__ = ("fd", "path", "vfs")
 
     def __init__(self, vfs: Vfs, path: Path, fd: int) -> None:
-        self._vfs, self.path, self.fd = vfs, path, fd
+        self.vfs, self.path, self.fd = vfs, path, fd
 
     def __del__(self) -> None:
         with contextlib.suppress(OSError):
-            self._vfs.close(self.fd)
+            self.vfs.close(self.fd)
 
 
 class Vfs(Protocol):

@@ -1,0 +1,279 @@
+"""The log itself: preallocated files of one size, one writer, one syncing thread.
+
+Offsets are physical: byte positions in the whole log. A file is named by its first offset, which
+is a multiple of the file size; a record never spans two files, a blank record closes a file whose
+rest is too small. `write` reaches the page cache, `sync` the device.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections import deque
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from imago_log.errors import CorruptLogError, DiskFullError, LogIOError
+from imago_log.files import fatal, offset_name, offsets_of, write_all
+from imago_log.vfs import OpenFile, Vfs
+from imago_wire.errors import LimitExceededError
+from imago_wire.layout import BLANK_SIZE, blank_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+class CommitLog:
+    """The files of one log. Write and roll in one thread; `sync` and `add_spare` in any.
+
+    `end` is what is written, `durable_end` what is synced; both only grow while open.
+    """
+
+    def __init__(self, vfs: Vfs, folder: Path, segment_size: int) -> None:
+        self._vfs, self.folder, self.segment_size = vfs, folder, segment_size
+        self._files: dict[int, OpenFile] = {}
+        """By number: first offset // segment_size."""
+        self.damaged: dict[int, CorruptLogError] = {}
+        """Files out of service, by number: reads there raise."""
+        self._spares: deque[tuple[int, OpenFile]] = deque()
+        self._spare_lock = threading.Lock()
+        self._rolled: list[OpenFile] = []
+        self._sync_lock = threading.Lock()
+        self.start = self.end = self.durable_end = 0
+        self._active: OpenFile | None = None
+        self._base = 0
+        self._limit = 0
+
+    # Files
+
+    def load(self, start: int) -> None:
+        """Find the files from `start` on; leftovers below are removed. The end is not known yet.
+
+        CorruptLogError: a file is missing between others, or has another size.
+        """
+        with fatal("list", self.folder):
+            bases = offsets_of(self._vfs.names(self.folder))
+        for base in bases:
+            path = self.path(base)
+            if base + self.segment_size <= start:
+                with fatal("remove", path):
+                    self._vfs.unlink(path)
+            elif base % self.segment_size:
+                raise CorruptLogError(path, 0, f"does not start at a multiple of the file size "
+                                               f"{self.segment_size}")  # fmt: skip
+            else:
+                self._load_file(path, base, last=base == bases[-1])
+        self._check_contiguous()
+        first = min(self._files, default=start // self.segment_size)
+        self.start = max(start, first * self.segment_size)
+        self.end = self.durable_end = self.start
+
+    def _load_file(self, path: Path, base: int, *, last: bool) -> None:
+        with fatal("open", path):
+            file = OpenFile(self._vfs, path, self._vfs.open(path))
+            size = self._vfs.size(file.fd)
+            if size == self.segment_size:
+                self._files[base // self.segment_size] = file
+            elif last and not any(self._vfs.pread(file.fd, 64, 0)):
+                self._vfs.unlink(path)  # a crash while it was being made
+            else:
+                reason = f"{size} bytes, the configured file size is {self.segment_size}"
+                raise CorruptLogError(path, size, reason)
+
+    def _check_contiguous(self) -> None:
+        numbers = sorted(self._files)
+        for number, following in pairwise(numbers):
+            if following != number + 1:
+                path = self.path((number + 1) * self.segment_size)
+                raise CorruptLogError(path, 0, "the file is missing")
+
+    def path(self, offset: int) -> Path:
+        """Return the path of the file that holds an offset."""
+        return self.folder / offset_name(offset - offset % self.segment_size)
+
+    def bases(self) -> list[int]:
+        """Return the first offsets of all files in service or damaged, spares not included."""
+        return [number * self.segment_size for number in sorted({*self._files, *self.damaged})]
+
+    @property
+    def files_end(self) -> int:
+        """Where the last file ends; the log's start when there is none."""
+        return max((base + self.segment_size for base in self.bases()), default=self.start)
+
+    def take_out(self, offset: int, reason: str) -> CorruptLogError:
+        """Take the file that holds an offset out of service; return the error that reads raise."""
+        error = CorruptLogError(self.path(offset), offset % self.segment_size, reason)
+        number = offset // self.segment_size
+        if number * self.segment_size != self._base:  # the one that is written cannot go
+            self._files.pop(number, None)
+        self.damaged[number] = error
+        return error
+
+    # Opening for writes
+
+    def begin(self, end: int, *, torn: bool) -> None:
+        """Start to write at `end`. With `torn`, what stands behind it is cut off, durably.
+
+        Stale records behind the end would come back to life at the next start.
+        """
+        number = end // self.segment_size
+        removed = [later for later in self._files if later > number]
+        for later in sorted(removed, reverse=True):  # newest first: never a gap
+            path = self._files.pop(later).path
+            with fatal("remove", path):
+                self._vfs.unlink(path)
+        file = self._files.get(number)
+        if file is None:
+            file = self._files[number] = self._create(number)
+        elif torn:
+            self._cut(file, end % self.segment_size)
+        if removed:
+            with fatal("sync", self.folder):
+                self._vfs.sync_folder(self.folder)
+        self._active, self._base = file, number * self.segment_size
+        self._limit = self._base + self.segment_size
+        self.end = end
+
+    def _cut(self, file: OpenFile, position: int) -> None:
+        with fatal("truncate", file.path):
+            self._vfs.truncate(file.fd, position)
+            self._allocate(file)
+            self._vfs.sync(file.fd)
+
+    def _create(self, number: int) -> OpenFile:
+        path = self.folder / offset_name(number * self.segment_size)
+        with fatal("create", path):
+            file = OpenFile(self._vfs, path, self._vfs.open(path, create=True))
+            try:
+                self._allocate(file)
+                self._vfs.sync(file.fd)
+                self._vfs.sync_folder(self.folder)
+            except DiskFullError:
+                self._vfs.unlink(path)
+                raise
+        return file
+
+    def _allocate(self, file: OpenFile) -> None:
+        try:
+            self._vfs.allocate(file.fd, self.segment_size)
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                raise
+            used_ratio = self._vfs.disk_usage(self.folder).ratio
+            raise DiskFullError(used_ratio=used_ratio, limit_ratio=1.0) from error
+
+    # Writing
+
+    @property
+    def room(self) -> int:
+        """Bytes up to the end of the file that is written."""
+        return self._limit - self.end
+
+    def reserve(self, sizes: Iterable[int]) -> None:
+        """Make sure that records of at most these sizes can be written, in this order.
+
+        DiskFullError: they cannot, nothing has changed. LimitExceededError: one never can.
+        """
+        room, files = self.room, 0
+        for size in sizes:
+            if size + BLANK_SIZE > room:
+                files, room = files + 1, self.segment_size
+                if size + BLANK_SIZE > room:
+                    raise LimitExceededError("record", size=size, size_max=room - BLANK_SIZE)
+            room -= size
+        while len(self._spares) < files:
+            self.add_spare(files)
+
+    def add_spare(self, count_max: int = 1) -> None:
+        """Make the next file ahead of its use, unless there are `count_max` already."""
+        with self._spare_lock:
+            if len(self._spares) < count_max:
+                newest = self._spares[-1][0] if self._spares else self._base // self.segment_size
+                self._spares.append((newest + 1, self._create(newest + 1)))
+
+    @property
+    def spares(self) -> int:
+        """How many files are made ahead."""
+        return len(self._spares)
+
+    def write(self, data: bytes) -> None:
+        """Write whole records that fit, with one call to the file. LogIOError is final."""
+        assert self._active is not None, "begin comes first"
+        file, position = self._active, self.end - self._base
+        try:
+            written = self._vfs.pwrite(file.fd, data, position)
+        except OSError as error:
+            raise LogIOError("write", file.path, error) from error
+        if written < len(data):
+            rest = data[max(written, 0) :]
+            write_all(self._vfs, file.fd, rest, position + max(written, 0), file.path)
+        self.end += len(data)
+
+    def roll(self, data: bytes) -> None:
+        """Write the last records of this file and its blank record, then go to the next file."""
+        self.write(data + blank_record(self.room - len(data)))
+        assert self._active is not None, "begin comes first"
+        number = self._base // self.segment_size + 1
+        if not self._spares:
+            self.add_spare()
+        with self._spare_lock:
+            spare_number, file = self._spares.popleft()
+        assert spare_number == number, "spares follow the file that is written"
+        with self._sync_lock:
+            self._rolled.append(self._active)
+            self._files[number] = self._active = file
+        self._base = self.end = number * self.segment_size
+        self._limit = self._base + self.segment_size
+
+    def sync(self) -> int:
+        """Make everything written so far durable; return the new durable end."""
+        end = self.end  # before the files are taken: what is written meanwhile is not promised
+        with self._sync_lock:
+            rolled = list(self._rolled)
+            files = [*rolled, *([self._active] if self._active else [])]
+        for file in files:
+            with fatal("sync", file.path):
+                self._vfs.sync(file.fd)
+        with self._sync_lock:
+            self._rolled = [file for file in self._rolled if file not in rolled]
+        self.durable_end = max(self.durable_end, end)
+        return self.durable_end
+
+    # Reading and deleting
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return bytes within one file; b"" when they were deleted.
+
+        CorruptLogError: the file is out of service, or ends too early.
+        """
+        number, position = divmod(offset, self.segment_size)
+        file = self._files.get(number)
+        if file is None:
+            if number in self.damaged:
+                raise self.damaged[number]
+            return b""
+        return self._vfs.pread(file.fd, size, position)
+
+    def delete_before(self, start: int) -> list[Path]:
+        """Take all files that end at or before `start` out of the log; return what to unlink."""
+        self.start = max(self.start, start)
+        first = self.start // self.segment_size
+        for number in [number for number in self.damaged if number < first]:
+            del self.damaged[number]
+        gone = [number for number in sorted(self._files) if number < first]
+        for number in gone:
+            del self._files[number]
+        return [self.folder / offset_name(number * self.segment_size) for number in gone]
+
+    def close(self) -> None:
+        """Close all files and remove those made ahead."""
+        for _, file in self._spares:
+            with fatal("remove", file.path):
+                self._vfs.unlink(file.path)
+        self._spares.clear()
+        self._files.clear()
+        self._rolled.clear()
+        self._active = None

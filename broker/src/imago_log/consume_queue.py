@@ -1,0 +1,207 @@
+"""One queue: from queue offset to log offset, size and tag, and to MetaQ position.
+
+Two sequences of units with the same index: RocketMQ's 20 bytes (i64 log offset, i32 size, i64 tag
+code) and, where the topic is dual, 12 bytes (i64 position, i32 size in MetaQ's form). The newest
+units are in the queue's tail, where the record builder puts them; `write_behind` moves them to
+the files. A view: all of it can be built again from the log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_log.unit_files import BLANK_SIZE_FIELD, UnitFiles
+from imago_wire.layout import POSITION_UNIT, UNIT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from imago_wire.hot import QueueTail
+
+UNIT_SIZE = UNIT.size
+POSITION_SIZE = POSITION_UNIT.size
+
+
+class ConsumeQueue:
+    """The index of one queue. `tail` is shared with every entry of the queue."""
+
+    __slots__ = ("_log_start", "_min", "_positions", "_units", "synced", "tail")
+
+    def __init__(self, tail: QueueTail, units: UnitFiles, positions: UnitFiles | None) -> None:
+        self.tail, self._units, self._positions = tail, units, positions
+        self.synced = units.end
+        """Units before it are on the device."""
+        self._log_start = self._min = -1
+        self._take_ends()
+
+    def load(self) -> None:
+        """Find what the files hold."""
+        for files in self.files():
+            files.load()
+        self.synced = self._units.end
+        self._take_ends()
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both sequences hold the same offsets."""
+        positions, units = self._positions, self._units
+        return positions is None or (positions.first, positions.end) == (units.first, units.end)
+
+    @property
+    def written(self) -> int:
+        """Units before it are in the files."""
+        return self._units.end
+
+    def _take_ends(self) -> None:
+        self.tail.next_offset = self._units.end
+        if self._positions is not None:
+            self.tail.next_position = self._end_position(self._positions)
+
+    @staticmethod
+    def _end_position(positions: UnitFiles) -> int:
+        if positions.end == positions.first:
+            return 0
+        position, size = POSITION_UNIT.unpack(positions.read(positions.end - 1, 1))
+        return 0 if size == BLANK_SIZE_FIELD else int(position + size)
+
+    # Reading
+
+    @property
+    def first(self) -> int:
+        """The first unit that is kept, whether or not its record still is."""
+        return self._units.first
+
+    @property
+    def end(self) -> int:
+        """The queue offset that the next record gets."""
+        return self.tail.next_offset
+
+    def units(self, start: int, count: int) -> bytes:
+        """Return up to `count` units from `start` on, which is within first … end."""
+        return _joined(self._units, self.tail.units, UNIT_SIZE, start, count)
+
+    def unit(self, offset: int) -> tuple[int, int, int]:
+        """Return log offset, size and tag code of one message."""
+        return UNIT.unpack(self.units(offset, 1))
+
+    def position_units(self, start: int, count: int) -> bytes:
+        """Return up to `count` 12-byte units; the queue is dual."""
+        assert self._positions is not None, "only dual queues have positions"
+        return _joined(self._positions, self.tail.positions, POSITION_SIZE, start, count)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Return MetaQ position and size of one message of a dual queue."""
+        return POSITION_UNIT.unpack(self.position_units(offset, 1))
+
+    def search(self, low: int, high: int, before: Callable[[int], bool]) -> int:
+        """Return the first offset in low … high for which `before` does not hold (any more)."""
+        while low < high:
+            middle = (low + high) // 2
+            if before(middle):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def min_offset(self, log_start: int) -> int:
+        """Return the offset of the first message whose record is still in the log."""
+        if log_start != self._log_start:
+            first = max(self.first, self._min)
+            self._min = self.search(first, self.end, lambda offset: self._gone(offset, log_start))
+            self._log_start = log_start
+        return self._min
+
+    def _gone(self, offset: int, log_start: int) -> bool:
+        place, size, _ = self.unit(offset)
+        return place < log_start or size == BLANK_SIZE_FIELD
+
+    def offset_of_log(self, log_offset: int) -> int:
+        """Return the first offset whose record is at or after a log offset."""
+        return self.search(self.first, self.end, lambda offset: self.unit(offset)[0] < log_offset)
+
+    def offset_of_position(self, position: int, low: int) -> int:
+        """Return the first offset from `low` on whose message starts at or after a position."""
+        return self.search(low, self.end, lambda offset: self.position(offset)[0] < position)
+
+    # Writing behind
+
+    @property
+    def pending(self) -> int:
+        """Bytes of units that are not in the files yet."""
+        return len(self.tail.units)
+
+    @property
+    def first_pending(self) -> int | None:
+        """Log offset of the first message whose unit is not in the files, None when all are."""
+        units = self.tail.units
+        return int.from_bytes(units[:8], "big") if units else None
+
+    def write_behind(self) -> None:
+        """Move the units from memory to the files."""
+        tail = self.tail
+        if tail.positions and self._positions is not None:
+            self._positions.append(bytes(tail.positions))
+            tail.positions.clear()
+        if tail.units:
+            self._units.append(bytes(tail.units))
+            tail.units.clear()
+
+    def files(self) -> Iterator[UnitFiles]:
+        """The sequences of files behind the queue."""
+        yield self._units
+        if self._positions is not None:
+            yield self._positions
+
+    def drop_before(self, offset: int) -> None:
+        """Remove the files whose messages are all before `offset`.
+
+        The newest synced unit stays: offset and position of the next message come from it.
+        """
+        for files in self.files():
+            files.drop_before(min(offset, self.synced - 1))
+
+    # Rebuilding
+
+    def add(self, place: int, size: int, tag: int, offset: int, position: tuple[int, int]) -> bool:
+        """Append the unit of a record read back from the log, unless it is there already.
+
+        False: the queue does not reach up to this record, so units before it are missing.
+        """
+        tail = self.tail
+        if offset < tail.next_offset:
+            return True
+        if offset > tail.next_offset:
+            if tail.next_offset > self.first or tail.units:
+                return False
+            self._begin_at(offset)
+        tail.units += UNIT.pack(place, size, tag)
+        tail.next_offset = offset + 1
+        if tail.dual:
+            tail.positions += POSITION_UNIT.pack(*position)
+            tail.next_position = position[0] + position[1]
+        return True
+
+    def _begin_at(self, offset: int) -> None:
+        for files in self.files():
+            files.start_at(offset)
+        self.tail.next_offset = offset
+        self._log_start = self._min = -1
+
+    def truncate(self, end: int) -> None:
+        """Forget the units from `end` on."""
+        self.write_behind()
+        for files in self.files():
+            files.truncate(max(end, files.first))
+        self.synced = min(self.synced, end)
+        self._take_ends()
+        self._log_start = self._min = -1
+
+
+def _joined(files: UnitFiles, memory: bytearray, unit: int, start: int, count: int) -> bytes:
+    """Return units from the files, from memory, or from both."""
+    at = start - files.end
+    if at >= 0:
+        return bytes(memory[at * unit : (at + count) * unit])
+    data = files.read(start, count)
+    missing = count - len(data) // unit
+    return data + memory[: missing * unit] if missing > 0 else data

@@ -1,0 +1,273 @@
+"""What a store does besides appending: views to files, syncs, checkpoints, retention, disk levels.
+
+Everything is decided in the store's thread; the slow part of it (syncs, deletions, snapshots) is
+handed to the worker as one job that holds all it needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from imago_log.errors import DiskFullError
+from imago_log.files import fatal, replace_whole
+from imago_log.results import DiskLevel, StoreHealth
+from imago_log.retention import Limits, LogFile, disk_level, files_to_delete
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from imago_log.checkpoint import Checkpoint
+    from imago_log.consume_queue import ConsumeQueue
+    from imago_log.flusher import Worker
+    from imago_log.metaq_segments import MetaqSegments
+    from imago_log.parts import Parts
+
+KEYS_PENDING_BYTES = 1 << 16
+RELIEF_INTERVAL_BYTES = 32 << 20
+SPARE_AT_RATIO = 0.5
+
+
+@dataclass(slots=True)
+class _SyncJob:
+    """One round of making views durable: what to sync, and what holds afterwards."""
+
+    paths: list[Path]
+    snapshot: bytes | None
+    queues: list[tuple[ConsumeQueue, int]]
+    segments: list[tuple[MetaqSegments, int]]
+    views_end: int
+    metadata_end: int
+    keys: tuple[int, int]
+    version: int
+
+
+class Housekeeper:
+    """Works on the parts of one open store. All methods belong to the store's thread."""
+
+    def __init__(self, parts: Parts, worker: Worker, clock: Callable[[], int]) -> None:
+        self._parts, self._worker, self._clock = parts, worker, clock
+        config = parts.config
+        self._limits = Limits(
+            retention_ms=config.retention_ms,
+            retention_bytes=config.retention_bytes,
+            clean_ratio=config.disk_clean_ratio,
+            force_ratio=config.disk_force_ratio,
+            full_ratio=config.disk_full_ratio,
+        )
+        self.level = DiskLevel.NORMAL
+        self.used_ratio = 0.0
+        self.restate: Callable[[], None] = _nothing
+        """Writes the whole metadata to the log, before a file that held a part of it goes."""
+        self._newest_ms: dict[int, int] = {}
+        self._relieved_at = parts.log.end
+        self._next_sync_ms = clock() + config.view_sync_interval_ms
+        self._next_checkpoint_ms = 0
+        self._syncing: _SyncJob | None = None
+        self._synced: _SyncJob | None = None
+        self._snapshot_version = parts.metadata.version
+
+    # Every few milliseconds under load, every second otherwise
+
+    def sweep(self) -> None:
+        """Move some of what is in memory to the view files; bounded work."""
+        parts = self._parts
+        parts.keys.digest()
+        if parts.keys.pending >= KEYS_PENDING_BYTES:
+            parts.keys.write_behind()
+        parts.materialiser.write_some()
+        parts.queues.write_some()
+        if parts.log.end - self._relieved_at > RELIEF_INTERVAL_BYTES:
+            self._relieved_at = parts.log.end
+            parts.queues.relieve()
+
+    def tick(self) -> StoreHealth:
+        """Do what is due, and tell how things stand."""
+        now_ms = self._clock()
+        self.sweep()
+        self._take_synced()
+        self._look_at_disk()
+        self._retain(now_ms)
+        if now_ms >= self._next_sync_ms and self._syncing is None:
+            self._next_sync_ms = now_ms + self._parts.config.view_sync_interval_ms
+            self._start_sync()
+        elif now_ms >= self._next_checkpoint_ms:
+            self._next_checkpoint_ms = now_ms + self._parts.config.checkpoint_interval_ms
+            self._checkpoint()
+        self._make_spare()
+        return self._health()
+
+    def _make_spare(self) -> None:
+        log = self._parts.log
+        used = 1 - log.room / log.segment_size
+        if used > SPARE_AT_RATIO and not log.spares and self.level is not DiskLevel.FULL:
+            self._worker.submit(self._add_spare)
+
+    def _add_spare(self) -> None:
+        with contextlib.suppress(DiskFullError):  # said again by the append that needs it
+            self._parts.log.add_spare()
+
+    # Disk and retention
+
+    def _look_at_disk(self) -> None:
+        parts = self._parts
+        with fatal("measure", parts.folder.root):
+            usage = parts.vfs.disk_usage(parts.folder.root)
+        self.used_ratio = usage.ratio
+        self.level = disk_level(usage.ratio, self._limits)
+
+    def _retain(self, now_ms: int) -> None:
+        log = self._parts.log
+        bases = log.bases()[:-1]
+        self._newest_ms = {base: ms for base, ms in self._newest_ms.items() if base in bases}
+        files = [LogFile(base, self._newest(base)) for base in bases]
+        count = files_to_delete(
+            files,
+            file_size=log.segment_size,
+            now_ms=now_ms,
+            level=self.level,
+            limits=self._limits,
+        )
+        if count:
+            self._delete_before((bases[count:] or [log.bases()[-1]])[0])
+        self._parts.materialiser.expire(now_ms, log.start)
+
+    def _newest(self, base: int) -> int:
+        """Return the store time of the first record of the next file."""
+        if base not in self._newest_ms:
+            log = self._parts.log
+            following = base + log.segment_size
+            if following >= log.end or following // log.segment_size in log.damaged:
+                return self._parts.store_ms
+            self._newest_ms[base] = self._parts.records.store_ms(following)
+        return self._newest_ms[base]
+
+    def _delete_before(self, start: int) -> None:
+        parts = self._parts
+        if parts.metadata.restated < start:
+            self.restate()
+        paths = parts.log.delete_before(start)
+        parts.epochs.forget_before(start)
+        for queue in parts.queues:
+            queue.drop_before(queue.min_offset(start))
+        parts.keys.drop_before(start)
+        checkpoint = parts.checkpoint_now()
+
+        def job() -> None:
+            parts.checkpoint.write(checkpoint)  # first: then missing files are no damage
+            for path in paths:
+                with fatal("remove", path):
+                    parts.vfs.unlink(path)
+
+        self._worker.submit(job)
+
+    # Syncs and checkpoints
+
+    def _checkpoint(self) -> None:
+        checkpoint = self._parts.checkpoint_now()
+        if checkpoint != self._parts.checkpoint.value:
+            self._worker.submit(lambda: self._parts.checkpoint.write(checkpoint))
+
+    def _start_sync(self) -> None:
+        job = self._plan_sync()
+        if job is not None:
+            self._syncing = job
+            self._worker.submit(lambda: self._run_sync(job))
+
+    def _plan_sync(self) -> _SyncJob | None:
+        parts = self._parts
+        end = parts.log.end
+        views_end = parts.queues.written_end(end)
+        if (views_end, end, end) == (parts.views_synced, parts.metadata_synced, parts.keys.end):
+            return None
+        parts.keys.write_behind()
+        paths, queues = parts.queues.unsynced()
+        paths += parts.keys.paths_from(parts.keys_synced[1])
+        segments = []
+        for partition in parts.materialiser:
+            if partition.segments.synced < partition.segments.end:
+                paths += partition.segments.paths_from(partition.segments.synced)
+                segments.append((partition.segments, partition.segments.end))
+        changed = parts.metadata.version != self._snapshot_version
+        return _SyncJob(
+            paths=paths,
+            snapshot=parts.metadata.snapshot_at(end) if changed else None,
+            queues=queues,
+            segments=segments,
+            views_end=views_end,
+            metadata_end=end,
+            keys=(parts.keys.written_end, parts.keys.written_count),
+            version=parts.metadata.version,
+        )
+
+    def _run_sync(self, job: _SyncJob) -> None:
+        """In the worker. The log first: no view may be ahead of it on the device."""
+        parts = self._parts
+        parts.log.sync()
+        if job.snapshot is not None:
+            replace_whole(parts.vfs, parts.folder.metadata, job.snapshot)
+        for path in job.paths:
+            self._sync_path(path)
+        for segments, position in job.segments:
+            segments.mark_synced(position)
+        self._synced = job
+
+    def _sync_path(self, path: Path) -> None:
+        vfs = self._parts.vfs
+        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+            fd = vfs.open(path)
+            try:
+                with fatal("sync", path):
+                    vfs.sync(fd)
+            finally:
+                vfs.close(fd)
+
+    def _take_synced(self) -> None:
+        job = self._synced
+        if job is None:
+            return
+        self._synced = self._syncing = None
+        parts = self._parts
+        parts.views_synced, parts.metadata_synced = job.views_end, job.metadata_end
+        parts.keys_synced = job.keys
+        self._snapshot_version = job.version
+        for queue, end in job.queues:
+            queue.synced = max(queue.synced, min(end, queue.written))
+
+    def sync_all(self) -> Checkpoint:
+        """Write and sync everything, now; return the checkpoint that then holds."""
+        parts = self._parts
+        self._worker.drain()
+        self._take_synced()
+        parts.queues.write_all()
+        parts.materialiser.write_all()
+        parts.keys.write_behind()
+        job = self._plan_sync()
+        if job is not None:
+            self._run_sync(job)
+            self._take_synced()
+        checkpoint = parts.checkpoint_now()
+        parts.checkpoint.write(checkpoint)
+        return checkpoint
+
+    def _health(self) -> StoreHealth:
+        parts = self._parts
+        usage = parts.vfs.disk_usage(parts.folder.root)
+        return StoreHealth(
+            writable=self.level is not DiskLevel.FULL,
+            disk_level=self.level,
+            disk_used_ratio=usage.ratio,
+            disk_total_bytes=usage.total,
+            disk_used_bytes=usage.used,
+            log_start=parts.log.start,
+            log_end=parts.log.end,
+            durable_end=parts.log.durable_end,
+            views_end=parts.queues.written_end(parts.log.end),
+            damaged=tuple(str(error) for error in parts.log.damaged.values()),
+        )
+
+
+def _nothing() -> None:
+    """Stands where the store will put its own."""

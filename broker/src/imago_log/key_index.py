@@ -1,0 +1,200 @@
+"""View: message keys → log offsets, in log order.
+
+12 bytes an entry (u32 hash of `topic#key`, i64 log offset), a million entries a file, appended
+behind the log and never sorted: putting costs next to nothing, and a look-up searches the bytes
+of the time range for the hash. Different keys may share a hash, so the caller compares. See
+docs/formats/key-index.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from imago_log.files import FilePool, fatal, offset_name, offsets_of, write_all
+from imago_wire.hot import key_entries
+from imago_wire.layout import KEY_ENTRY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ENTRY_SIZE = KEY_ENTRY.size
+ENTRIES_PER_FILE = 1 << 20
+READ_ENTRIES = 1 << 17
+
+
+class KeyIndex:
+    """Entries `first` … `count`, of all records below the log offset `end`.
+
+    Entries in memory are found too. `written_count` of them are in files, of all records below
+    `written_end`.
+    """
+
+    def __init__(
+        self, pool: FilePool, folder: Path, entries_per_file: int = ENTRIES_PER_FILE
+    ) -> None:
+        self._pool, self._folder = pool, folder
+        self._entries_per_file = entries_per_file
+        self._starts: list[int] = []
+        self._memory = bytearray()
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        self.written_count = self.written_end = self.end = 0
+
+    # Filling
+
+    def load(self, count: int, end: int) -> None:
+        """Take over `count` entries that cover the log below `end`; later ones are cut off.
+
+        ValueError: the files do not hold as many.
+        """
+        with fatal("list", self._folder):
+            names = self._pool.vfs.names(self._folder)
+        self._starts = [position // ENTRY_SIZE for position in offsets_of(names)]
+        self.written_count, self.written_end, self.end = count, end, end
+        self._truncate_files(count)
+        if count and not self._holds(count):
+            raise ValueError(f"the key index holds less than {count} entries")
+
+    def _holds(self, count: int) -> bool:
+        if not self._starts or not self._starts[-1] < count:
+            return False
+        with fatal("open", self._folder):
+            size = self._pool.vfs.size(self._pool.get(self._path(self._starts[-1])).fd)
+        return size >= (count - self._starts[-1]) * ENTRY_SIZE
+
+    def reset(self, end: int) -> None:
+        """Begin anew with nothing, covering the log from `end` on."""
+        self._memory.clear()
+        self._waiting.clear()
+        with fatal("list", self._folder):
+            names = self._pool.vfs.names(self._folder)
+        for position in offsets_of(names):
+            self._unlink(position // ENTRY_SIZE)
+        self._starts = []
+        self.written_count, self.written_end, self.end = 0, end, end
+
+    def add(self, log_offset: int, records: bytes) -> None:
+        """Remember records just written; their entries are made in `digest`."""
+        self._waiting.append((log_offset, records))
+
+    def digest(self) -> None:
+        """Make the entries of the records that wait."""
+        waiting = self._waiting
+        while waiting:
+            log_offset, records = waiting.popleft()
+            self._memory += key_entries(records, log_offset)
+            self.end = log_offset + len(records)
+
+    @property
+    def pending(self) -> int:
+        """Bytes of entries in memory."""
+        return len(self._memory)
+
+    def write_behind(self) -> None:
+        """Write the entries in memory to their files."""
+        self.digest()
+        view = memoryview(bytes(self._memory))
+        self._memory.clear()
+        while view:
+            start = self.written_count - self.written_count % self._entries_per_file
+            room = start + self._entries_per_file - self.written_count
+            part = view[: room * ENTRY_SIZE]
+            path = self._path(start)
+            with fatal("open", path):
+                file = self._pool.get(path, create=not self._starts or self._starts[-1] != start)
+            if not self._starts or self._starts[-1] != start:
+                self._starts.append(start)
+            position = (self.written_count - start) * ENTRY_SIZE
+            write_all(self._pool.vfs, file.fd, bytes(part), position, path)
+            self.written_count += len(part) // ENTRY_SIZE
+            view = view[len(part) :]
+        self.written_end = self.end
+
+    def paths_from(self, count: int) -> list[Path]:
+        """Return the files that hold entries from a number on."""
+        return [self._path(s) for s in self._starts if s + self._entries_per_file > count]
+
+    # Looking up
+
+    def candidates(self, key_hash: int, log_from: int, log_to: int) -> Iterator[int]:
+        """Yield log offsets in log_from … log_to whose message may have the key, newest first."""
+        self.digest()
+        needle = key_hash.to_bytes(4, "big")
+        first, last = self._search(log_from), self._search(log_to)
+        blocks = range(first, last, READ_ENTRIES)
+        for start in reversed(blocks):
+            data = self._read(start, min(READ_ENTRIES, last - start))
+            yield from reversed(list(_offsets_with(data, needle)))
+
+    def _search(self, log_offset: int) -> int:
+        low, high = self.first, self.written_count + len(self._memory) // ENTRY_SIZE
+        while low < high:
+            middle = (low + high) // 2
+            if self._offset(middle) < log_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    @property
+    def first(self) -> int:
+        """The first entry that is kept."""
+        return self._starts[0] if self._starts else self.written_count
+
+    def _offset(self, entry: int) -> int:
+        return int(KEY_ENTRY.unpack(self._read(entry, 1))[1])
+
+    def _read(self, start: int, count: int) -> bytes:
+        parts = []
+        while count and start < self.written_count:
+            file_start = start - start % self._entries_per_file
+            end = min(start + count, file_start + self._entries_per_file, self.written_count)
+            with fatal("read", self._folder):
+                file = self._pool.get(self._path(file_start))
+                parts.append(
+                    self._pool.vfs.pread(
+                        file.fd, (end - start) * ENTRY_SIZE, (start - file_start) * ENTRY_SIZE
+                    )
+                )
+            start, count = end, count - (end - start)
+        if count:
+            at = (start - self.written_count) * ENTRY_SIZE
+            parts.append(bytes(self._memory[at : at + count * ENTRY_SIZE]))
+        return b"".join(parts)
+
+    # Cutting
+
+    def truncate(self, log_offset: int) -> None:
+        """Forget the entries of records at or after a log offset."""
+        self.write_behind()
+        count = self._search(log_offset)
+        self._truncate_files(count)
+        self.written_count = min(self.written_count, count)
+        self.written_end = self.end = min(self.end, log_offset)
+
+    def _truncate_files(self, count: int) -> None:
+        while self._starts and self._starts[-1] >= count:
+            self._unlink(self._starts.pop())
+
+    def drop_before(self, log_start: int) -> None:
+        """Remove the files whose entries all point below the log's start, but never the last."""
+        while len(self._starts) > 1 and self._offset(self._starts[1]) < log_start:
+            self._unlink(self._starts.pop(0))
+
+    def _path(self, start: int) -> Path:
+        return self._folder / offset_name(start * ENTRY_SIZE)
+
+    def _unlink(self, start: int) -> None:
+        path = self._path(start)
+        self._pool.forget(path)
+        with fatal("remove", path):
+            self._pool.vfs.unlink(path)
+
+
+def _offsets_with(data: bytes, needle: bytes) -> Iterator[int]:
+    at = data.find(needle)
+    while at >= 0:
+        if at % ENTRY_SIZE == 0:
+            yield int(KEY_ENTRY.unpack_from(data, at)[1])
+        at = data.find(needle, at + 1)

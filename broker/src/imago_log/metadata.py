@@ -1,0 +1,225 @@
+"""Topics, groups, offsets and delay progress: key-value state that lives in the log.
+
+A change is the body of a record of the reserved topic `IMAGO_META`, so it is ordered with the
+messages and copied with them. In memory stands the state at the log's end; a JSON file holds a
+snapshot that names its log offset. Before the oldest log file goes, the whole state is written to
+the log again, so that the log alone is always enough. See docs/formats/metadata.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from imago_wire.crc import crc31
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+META_TOPIC = "IMAGO_META"
+TOPIC_KIND = "topic"
+SNAPSHOT_FORMAT = 1
+RECORD_BYTES_MAX = 256 << 10
+"""A record holds changes up to about this size; one larger value still is one record."""
+NAME_BYTES_MAX = 255
+
+JSON = Any
+Change = tuple[str, str, JSON | None]
+"""Kind, key, new value; None removes."""
+
+
+@dataclass(slots=True)
+class Topic:
+    """What the log itself needs to know of a topic."""
+
+    name: str
+    incarnation: int
+    """Counts the creations under this name."""
+    birth: int
+    """Log offset of the record that created it: older records of the name are not its own."""
+    dual: bool
+    """Its records carry MetaQ positions; fixed at creation."""
+    value: dict[str, JSON]
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "incarnation": self.incarnation,
+            "birth": self.birth,
+            "dual": self.dual,
+            "value": self.value,
+        }
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        found = self.value.get("attributes")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def materialised(self) -> bool:
+        """MetaQ's own files are kept for it."""
+        return self.dual and self.attributes.get("materialised") == "true"
+
+    @property
+    def retention_ms(self) -> int | None:
+        """How long its materialised files are kept, where that is shorter than the log."""
+        text = str(self.attributes.get("retention.ms", ""))
+        return int(text) if text.isdecimal() else None
+
+    @property
+    def retention_bytes(self) -> int | None:
+        """How large one partition's materialised files may grow."""
+        text = str(self.attributes.get("retention.bytes", ""))
+        return int(text) if text.isdecimal() else None
+
+
+def check_topic_name(name: str) -> None:
+    """ValueError: the name cannot be that of a folder."""
+    size = len(name.encode())
+    if not 0 < size <= NAME_BYTES_MAX or name in (".", "..") or "/" in name or "\0" in name:
+        raise ValueError(f"topic name {name[:64]!r}")
+
+
+def is_dual(name: str, value: Mapping[str, JSON]) -> bool:
+    """Whether a new topic with this value has MetaQ positions."""
+    if name == META_TOPIC:
+        return False
+    stated = value.get("dual")
+    if isinstance(stated, bool):
+        return stated
+    attributes = value.get("attributes") or {}
+    system = name.startswith(("SCHEDULE_TOPIC_", "RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%"))
+    return not system and attributes.get("dialects") != "rocketmq"
+
+
+def encode_changes(changes: Iterable[Change]) -> list[bytes]:
+    """Return the bodies of the records that carry the changes, in order."""
+    bodies: list[bytes] = []
+    group: list[bytes] = []
+    size = 0
+    for change in changes:
+        data = orjson.dumps(change)
+        if group and size + len(data) > RECORD_BYTES_MAX:
+            bodies.append(_body(group))
+            group, size = [], 0
+        group.append(data)
+        size += len(data)
+    if group:
+        bodies.append(_body(group))
+    return bodies
+
+
+def _body(changes: Sequence[bytes]) -> bytes:
+    return b'{"changes":[' + b",".join(changes) + b"]}"
+
+
+def decode_changes(body: bytes) -> list[Change]:
+    """Return the changes of one record. ValueError: it is something else."""
+    found = orjson.loads(body)
+    changes = found.get("changes") if isinstance(found, dict) else None
+    if not isinstance(changes, list):
+        raise ValueError("no list of changes")  # noqa: TRY004 - it is about the bytes
+    return [(str(kind), str(key), value) for kind, key, value in changes]
+
+
+class Metadata:
+    """The state at one log offset, `end`."""
+
+    def __init__(self) -> None:
+        meta = Topic(META_TOPIC, 0, 0, dual=False, value={})
+        self.builtin = {META_TOPIC: meta}
+        self.topics: dict[str, Topic] = {}
+        self.values: dict[str, dict[str, JSON]] = {}
+        """By kind and key; topics are apart."""
+        self.public: dict[str, dict[str, JSON]] = {}
+        """The topics' own values by name, as given."""
+        self.end = 0
+        """All changes in the log below it are in the state."""
+        self.version = 0
+        """Grows with every change."""
+        self.restated = 0
+        """Log offset from which the log alone holds the whole state."""
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic, `IMAGO_META` included. KeyError when unknown."""
+        found = self.topics.get(name)
+        return found if found is not None else self.builtin[name]
+
+    def kind(self, kind: str) -> dict[str, JSON]:
+        """Return the live mapping of one kind."""
+        return self.values.setdefault(kind, {})
+
+    def apply(self, changes: Iterable[Change], log_offset: int) -> list[str]:
+        """Take over changes; return the topics whose queues are no longer valid."""
+        ended: list[str] = []
+        self.version += 1
+        for kind, key, value in changes:
+            if kind == TOPIC_KIND:
+                if self._apply_topic(key, value, log_offset):
+                    ended.append(key)
+            elif value is None:
+                self.kind(kind).pop(key, None)
+            else:
+                self.kind(kind)[key] = value
+        return ended
+
+    def _apply_topic(self, name: str, value: JSON | None, log_offset: int) -> bool:
+        old = self.topics.get(name)
+        if value is None:
+            self.topics.pop(name, None)
+            self.public.pop(name, None)
+            return old is not None
+        birth = value.get("birth")
+        if birth is None:
+            birth = log_offset
+        incarnation = int(value["incarnation"])
+        if old is not None and old.incarnation == incarnation:
+            birth = old.birth
+        topic = Topic(name, incarnation, int(birth), bool(value["dual"]), value["value"])
+        if old is not None and old.incarnation == incarnation:
+            old.value = topic.value  # whoever holds the topic sees the new value
+        else:
+            self.topics[name] = topic
+        self.public[name] = topic.value
+        return old is not None and old.incarnation != incarnation
+
+    def whole(self) -> list[Change]:
+        """Return the changes that make this state out of nothing."""
+        changes: list[Change] = [
+            (TOPIC_KIND, name, topic.to_json()) for name, topic in self.topics.items()
+        ]
+        for kind, values in self.values.items():
+            changes += [(kind, key, value) for key, value in values.items()]
+        return changes
+
+    def snapshot(self) -> bytes:
+        """Return the file that holds this state: a line with a checksum, then JSON."""
+        return self.snapshot_at(self.end)
+
+    def snapshot_at(self, end: int) -> bytes:
+        """The same, when the log has no change between `self.end` and `end`."""
+        data = orjson.dumps(
+            {
+                "format": SNAPSHOT_FORMAT,
+                "end": end,
+                "restated": self.restated,
+                "changes": self.whole(),
+            }
+        )
+        return b"%010d\n%b\n" % (crc31(data), data)
+
+    @classmethod
+    def from_snapshot(cls, data: bytes) -> Metadata:
+        """Read `snapshot`'s form. ValueError: it is damaged."""
+        checksum, _, rest = data.partition(b"\n")
+        content = rest.removesuffix(b"\n")
+        if not checksum.isdigit() or int(checksum) != crc31(content):
+            raise ValueError("checksum does not match")
+        found = orjson.loads(content)
+        if found["format"] != SNAPSHOT_FORMAT:
+            raise ValueError(f"format {found['format']}")
+        metadata = cls()
+        metadata.apply(((kind, key, value) for kind, key, value in found["changes"]), 0)
+        metadata.end, metadata.restated = int(found["end"]), int(found["restated"])
+        return metadata

@@ -1,0 +1,83 @@
+"""Reads by MetaQ position: slices of materialised files, or records transcoded on the way out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_log.consume_queue import POSITION_SIZE, ConsumeQueue
+from imago_log.results import FileSlice, MetaqRead, MetaqStatus
+from imago_wire.hot import metaq_block
+from imago_wire.layout import METAQ_HEADER_SIZE, POSITION_UNIT
+
+if TYPE_CHECKING:
+    from imago_log.metaq_segments import MetaqSegments
+    from imago_log.reading import LogRecords
+
+MESSAGES_MAX = 2048
+"""Messages that one read returns, however small they are."""
+SLICE_BYTES_MIN = 64 << 10
+"""Shorter reads of a file are returned as bytes: sendfile would cost more than it saves."""
+
+
+def read_positions(
+    queue: ConsumeQueue,
+    records: LogRecords,
+    segments: MetaqSegments | None,
+    visible: tuple[int, int, int, int],
+    position: int,
+    bytes_max: int,
+) -> MetaqRead:
+    """Read from one dual queue; `visible` is (min offset, end offset, min and end position)."""
+    low, high, position_min, position_max = visible
+    if position < position_min:
+        return MetaqRead(MetaqStatus.TOO_SMALL, position_min, position_min, position_max)
+    if position >= position_max:
+        status = MetaqStatus.AT_END if position == position_max else MetaqStatus.BEYOND_END
+        return MetaqRead(status, position_max, position_min, position_max)
+    offset = queue.offset_of_position(position, low)
+    if offset >= high:  # inside the last message
+        return MetaqRead(MetaqStatus.AT_END, position_max, position_min, position_max)
+    start, count, size = whole_messages(queue, offset, high, bytes_max)
+    data = _data(queue, records, segments, (offset, count), (start, size))
+    return MetaqRead(MetaqStatus.FOUND, start, position_min, position_max, data)
+
+
+def whole_messages(
+    queue: ConsumeQueue, offset: int, high: int, bytes_max: int
+) -> tuple[int, int, int]:
+    """Return the position of a message, and how many from it on are whole in `bytes_max` bytes.
+
+    Third: their size; with no whole one a part of the first, at least its header.
+    """
+    count = min(high - offset, MESSAGES_MAX, max(1, bytes_max // METAQ_HEADER_SIZE))
+    units = queue.position_units(offset, count)
+    start, first_size = POSITION_UNIT.unpack_from(units)
+    if first_size > bytes_max:
+        return start, 0, max(bytes_max, METAQ_HEADER_SIZE)
+    low, fits = 1, count
+    while low < fits:
+        middle = (low + fits + 1) // 2
+        at, size = POSITION_UNIT.unpack_from(units, (middle - 1) * POSITION_SIZE)
+        if at + size - start <= bytes_max:
+            low = middle
+        else:
+            fits = middle - 1
+    at, size = POSITION_UNIT.unpack_from(units, (low - 1) * POSITION_SIZE)
+    return start, low, at + size - start
+
+
+def _data(
+    queue: ConsumeQueue,
+    records: LogRecords,
+    segments: MetaqSegments | None,
+    messages: tuple[int, int],
+    place: tuple[int, int],
+) -> bytes | FileSlice:
+    (offset, count), (start, size) = messages, place
+    found = segments.slice(start, size) if segments is not None else None
+    if found is not None:
+        # A shorter slice is whole messages too: files end at message borders.
+        return found if found.size >= SLICE_BYTES_MIN else found.read()
+    if not count:
+        return metaq_block(records.each(queue.units(offset, 1)))[:size]
+    return metaq_block(records.each(queue.units(offset, count)))

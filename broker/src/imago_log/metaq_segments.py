@@ -1,0 +1,225 @@
+"""View: one partition in MetaQ's own files, byte for byte.
+
+`<topic>-<partition>/<20-digit start position>.meta`, each a plain sequence of messages in MetaQ's
+stored form. A file is closed, and the next one made, once it is at least `size_max` large after an
+append; a message never spans two files. A small file `origin` beside them, which MetaQ ignores,
+says which incarnation of the topic they belong to and from where on they must be checked.
+"""
+
+from __future__ import annotations
+
+import threading
+from struct import Struct
+from typing import TYPE_CHECKING
+
+import orjson
+
+from imago_log.files import FilePool, fatal, offset_name, offsets_of, read_whole, replace_whole
+from imago_log.files import write_all as write_bytes
+from imago_log.results import FileSlice
+from imago_wire.crc import crc31
+from imago_wire.layout import METAQ_HEADER_SIZE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imago_log.vfs import OpenFile
+
+SUFFIX = ".meta"
+ORIGIN = "origin"
+_LENGTH_AND_CHECKSUM = Struct(">ii")
+
+
+class MetaqSegments:
+    """The files of one partition: positions `start` … `end`, without holes."""
+
+    def __init__(self, pool: FilePool, folder: Path, size_max: int, birth: int) -> None:
+        self._pool, self.folder, self._size_max, self._birth = pool, folder, size_max, birth
+        self._starts: list[int] = []
+        self.end = 0
+        self.min_position = 0
+        """Everything below has expired for MetaQ's readers."""
+        self.synced = 0
+        """Everything below is on the device."""
+        self._origin_lock = threading.Lock()
+
+    @property
+    def start(self) -> int:
+        """The first position that a file holds."""
+        return self._starts[0] if self._starts else self.end
+
+    @property
+    def exists(self) -> bool:
+        """Whether there are files at all."""
+        return bool(self._starts)
+
+    def starts(self) -> list[int]:
+        """Return the start positions of the files."""
+        return list(self._starts)
+
+    # Opening
+
+    def load(self, *, verify: bool) -> None:
+        """Find the files; with `verify` check what may be torn and cut it off."""
+        with fatal("list", self.folder):
+            names = self._pool.vfs.names(self.folder)
+            origin = read_whole(self._pool.vfs, self.folder / ORIGIN)
+        self._starts = offsets_of(names, SUFFIX)
+        if not self._take_origin(origin):
+            self.discard()
+            return
+        if self._starts:
+            self.end = self._starts[-1] + self._size(self._starts[-1])
+        self._keep_contiguous()
+        if verify and self._starts:
+            self._verify()
+
+    def _take_origin(self, data: bytes | None) -> bool:
+        try:
+            found = orjson.loads(data or b"{}")
+            self.min_position, self.synced = int(found["min"]), int(found["synced"])
+            return bool(found["birth"] == self._birth)
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            return False
+
+    def _keep_contiguous(self) -> None:
+        for at in range(len(self._starts) - 1):
+            if self._starts[at] + self._size(self._starts[at]) != self._starts[at + 1]:
+                self._drop_from(at + 1)
+                return
+
+    def _verify(self) -> None:
+        """Check the messages from the last synced file on; cut at the first that is not whole."""
+        for start in list(self._starts):
+            size = self._size(start)
+            if start + size < self.synced and start != self._starts[-1]:
+                continue
+            good = whole_size(self._pool.vfs.pread(self._file(start).fd, size, 0))
+            if good < size:
+                self.truncate(start + good)
+                return
+
+    def discard(self) -> None:
+        """Remove everything."""
+        self._drop_from(0)
+        self.end = self.min_position = self.synced = 0
+
+    def _drop_from(self, at: int) -> None:
+        while len(self._starts) > at:
+            self._unlink(self._starts.pop())
+        if self._starts:
+            self.end = self._starts[-1] + self._size(self._starts[-1])
+
+    def begin(self, position: int) -> None:
+        """Begin at a position, with nothing before it."""
+        self.discard()
+        with fatal("create", self.folder):
+            self._pool.vfs.make_folder(self.folder)
+        self.end = self.synced = position
+        self._write_origin()
+        self._new_file()
+
+    # Writing
+
+    def append(self, block: bytes) -> None:
+        """Write whole messages; the next file begins once this one is large enough."""
+        start = self._starts[-1]
+        path = self._path(start)
+        with fatal("open", path):
+            file = self._file(start)
+        write_bytes(self._pool.vfs, file.fd, block, self.end - start, path)
+        self.end += len(block)
+        if self.end - start >= self._size_max:
+            self._new_file()
+
+    def _new_file(self) -> None:
+        with fatal("create", self.folder):
+            self._pool.get(self._path(self.end), create=True)
+        self._starts.append(self.end)
+
+    def mark_synced(self, position: int) -> None:
+        """Say that the files are on the device up to a position. In any thread."""
+        if self._starts:
+            self.synced = min(position, self.end)
+            self._write_origin()
+
+    def _write_origin(self) -> None:
+        content = {"birth": self._birth, "min": self.min_position, "synced": self.synced}
+        with self._origin_lock:
+            replace_whole(self._pool.vfs, self.folder / ORIGIN, orjson.dumps(content))
+
+    def paths_from(self, position: int) -> list[Path]:
+        """Return the files that hold positions from one on."""
+        ends = [*self._starts[1:], self.end]
+        return [
+            self._path(start)
+            for start, end in zip(self._starts, ends, strict=True)
+            if end >= position
+        ]
+
+    # Reading
+
+    def slice(self, position: int, size: int) -> FileSlice | None:
+        """Return up to `size` bytes of one file from a position on; None: not in the files."""
+        if not self._starts or not self.start <= position < self.end:
+            return None
+        at = len(self._starts) - 1
+        while self._starts[at] > position:
+            at -= 1
+        end = self._starts[at + 1] if at + 1 < len(self._starts) else self.end
+        with fatal("open", self.folder):
+            file = self._file(self._starts[at])
+        return FileSlice(file, position - self._starts[at], min(size, end - position))
+
+    # Cutting
+
+    def truncate(self, end: int) -> None:
+        """Cut off everything from a position on."""
+        if end >= self.end:
+            return
+        if end < self.start:
+            self.discard()
+            return
+        while len(self._starts) > 1 and self._starts[-1] > end:
+            self._unlink(self._starts.pop())
+        start = self._starts[-1]
+        with fatal("truncate", self.folder):
+            self._pool.vfs.truncate(self._file(start).fd, end - start)
+        self.end = end
+        self.synced = min(self.synced, end)
+
+    def drop_oldest(self) -> None:
+        """Remove the oldest file; readers of its positions are sent to the next one."""
+        assert len(self._starts) > 1, "the file that is written stays"
+        self.min_position = self._starts[1]
+        self._write_origin()  # first: a crash must not bring the minimum back down
+        self._unlink(self._starts.pop(0))
+
+    def _size(self, start: int) -> int:
+        with fatal("open", self.folder):
+            return self._pool.vfs.size(self._file(start).fd)
+
+    def _file(self, start: int) -> OpenFile:
+        return self._pool.get(self._path(start))
+
+    def _path(self, start: int) -> Path:
+        return self.folder / (offset_name(start) + SUFFIX)
+
+    def _unlink(self, start: int) -> None:
+        path = self._path(start)
+        self._pool.forget(path)
+        with fatal("remove", path):
+            self._pool.vfs.unlink(path)
+
+
+def whole_size(data: bytes) -> int:
+    """Return the size of the whole messages, checksums verified, at the start of the data."""
+    at = 0
+    while at + METAQ_HEADER_SIZE <= len(data):
+        length, checksum = _LENGTH_AND_CHECKSUM.unpack_from(data, at)
+        body_at = at + METAQ_HEADER_SIZE
+        end = body_at + length
+        if length < 0 or end > len(data) or crc31(memoryview(data)[body_at:end]) != checksum:
+            break
+        at = end
+    return at

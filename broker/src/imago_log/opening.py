@@ -1,0 +1,216 @@
+"""Open a data folder: from what the last process left to a store that can be written.
+
+Order matters, for a crash may come between any two steps: the log is recovered and cut, then the
+checkpoint says what holds now, then the running mark is set, then the first byte is written.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from imago_log.checkpoint import Checkpoint
+from imago_log.dispatcher import Dispatcher
+from imago_log.files import fatal, read_whole, replace_whole
+from imago_log.folder import DataFolder, LastStop
+from imago_log.metadata import Metadata
+from imago_log.parts import Parts
+from imago_log.queues import ViewsInvalidError
+from imago_log.recovery import recover
+from imago_wire.errors import RecordError
+from imago_wire.hot import view_record
+from imago_wire.layout import UNIT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imago_log.config import StoreConfig
+    from imago_log.consume_queue import ConsumeQueue
+    from imago_log.vfs import Vfs
+
+logger = logging.getLogger(__name__)
+
+_LOOK_BEHIND_END = 4096
+
+
+def open_parts(config: StoreConfig, vfs: Vfs) -> Parts:
+    """Open the folder and recover it. Errors: see `MessageStore.open`."""
+    folder = DataFolder(config.data_dir, vfs)
+    folder.take()
+    parts: Parts | None = None
+    try:
+        parts = Parts.make(config, vfs, folder)
+        _Opening(parts).run()
+    except BaseException:
+        if parts is not None:
+            parts.release()
+        folder.release()
+        raise
+    return parts
+
+
+class _Opening:
+    """One opening; what is known so far is in its attributes."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.last_stop = parts.last_stop = parts.folder.last_stop()
+        self.known = parts.checkpoint.value is not None
+        self.checkpoint = parts.checkpoint.value or Checkpoint()
+        self.marker: Path = parts.folder.config / "views"
+
+    def run(self) -> None:
+        parts = self.parts
+        parts.log.load(self.checkpoint.log_start)
+        snapshot = self._snapshot()
+        views = self.known and parts.vfs.exists(self.marker) and self._load_keys()
+        if snapshot is not None and views:
+            parts.metadata = snapshot
+            snapshot.end = max(snapshot.end, self.checkpoint.metadata_end)
+            parts.metadata_synced = snapshot.end
+            parts.keys_synced = (self.checkpoint.keys_end, self.checkpoint.keys_count)
+            try:
+                end, torn = self._from_checkpoint()
+            except ViewsInvalidError as error:
+                logger.warning("views.invalid reason=%s", error)
+                end, torn = self._from_nothing()
+        else:
+            end, torn = self._from_nothing()
+        self._finish(end, torn)
+
+    def _snapshot(self) -> Metadata | None:
+        path = self.parts.folder.metadata
+        with fatal("read", path):
+            data = read_whole(self.parts.vfs, path)
+        if data is None:
+            return None
+        try:
+            return Metadata.from_snapshot(data)
+        except (ValueError, KeyError, TypeError) as error:
+            logger.warning("metadata.snapshot-damaged path=%s reason=%s", path, error)
+            return None
+
+    def _load_keys(self) -> bool:
+        try:
+            self.parts.keys.load(self.checkpoint.keys_count, self.checkpoint.keys_end)
+        except ValueError as error:
+            logger.warning("keys.invalid reason=%s", error)
+            return False
+        return True
+
+    # From the checkpoint
+
+    def _from_checkpoint(self) -> tuple[int, bool]:
+        parts, checkpoint = self.parts, self.checkpoint
+        if self.last_stop is LastStop.CLEAN and self._ends_clean():
+            parts.queues.limit = checkpoint.log_end
+            parts.views_synced = checkpoint.views_synced
+            self._take_newest(checkpoint.store_ms, checkpoint.metaq_id)
+            return checkpoint.log_end, False
+        power_lost = self.last_stop is LastStop.POWER_LOST
+        views_end = checkpoint.views_synced if power_lost else checkpoint.views_written
+        start = max(min(views_end, checkpoint.keys_end, parts.metadata.end), parts.log.start)
+        parts.queues.limit = views_end
+        parts.views_synced = checkpoint.views_synced
+        parts.materialiser.verify = True
+        if power_lost:
+            self._load_all_queues()
+        return self._read_again(start, queues_from=views_end)
+
+    def _ends_clean(self) -> bool:
+        """Whether the log ends where the checkpoint says, with nothing behind it."""
+        log, checkpoint = self.parts.log, self.checkpoint
+        views = {checkpoint.views_synced, checkpoint.keys_end, checkpoint.metadata_end}
+        if views != {checkpoint.log_end}:
+            return False
+        return not any(log.read(checkpoint.log_end, _LOOK_BEHIND_END))
+
+    def _load_all_queues(self) -> None:
+        """Cut every queue now: units above the limit may be of records that are lost."""
+        queues, metadata = self.parts.queues, self.parts.metadata
+        queues.proven = self._proven
+        for name, queue_id in queues.on_disk():
+            try:
+                queues.get(metadata.topic(name), queue_id)
+            except KeyError:
+                queues.drop_topic(name)
+        queues.proven = None
+
+    def _proven(self, queue: ConsumeQueue, unit: bytes, offset: int) -> bool:
+        place, size, _ = UNIT.unpack(unit)
+        if place < self.parts.log.start:  # the record has expired: only order can tell
+            return offset == queue.first or queue.unit(offset - 1)[0] < place
+        record = self.parts.log.read(place, size)
+        try:
+            view = view_record(record)
+        except RecordError:
+            return False
+        own = (view.topic, view.queue_id, view.queue_offset, view.physical_offset)
+        return own == (queue.tail.topic, queue.tail.queue_id, offset, place)
+
+    # From nothing
+
+    def _from_nothing(self) -> tuple[int, bool]:
+        """Build every view anew: topics first, so that each record finds its own."""
+        parts = self.parts
+        if parts.log.bases():
+            logger.warning("views.rebuild log_start=%d", parts.log.start)
+        with fatal("remove", self.marker):
+            parts.vfs.unlink(self.marker)
+        parts.metadata = Metadata()
+        parts.queues.drop_all()
+        parts.keys.reset(parts.log.start)
+        start = parts.log.start
+        parts.queues.limit = parts.views_synced = parts.metadata_synced = start
+        parts.keys_synced = (start, 0)
+        parts.materialiser.verify = True
+        self._read_again(start, queues_from=start, only_metadata=True)
+        return self._read_again(start, queues_from=start)
+
+    def _read_again(
+        self, start: int, *, queues_from: int, only_metadata: bool = False
+    ) -> tuple[int, bool]:
+        parts, checkpoint = self.parts, self.checkpoint
+        dispatcher = Dispatcher(
+            parts.metadata,
+            parts.queues,
+            parts.keys,
+            queues_from=queues_from,
+            only_metadata=only_metadata,
+        )
+        end, torn = recover(
+            parts.log,
+            start,
+            dispatcher.block,
+            last_stop=self.last_stop,
+            durable_end=checkpoint.durable_end,
+        )
+        logger.info(
+            "log.read-again start=%d end=%d records=%d last_stop=%s",
+            start, end, dispatcher.count, self.last_stop.value,
+        )  # fmt: skip
+        self._take_newest(
+            max(dispatcher.store_ms, checkpoint.store_ms),
+            max(dispatcher.metaq_id, checkpoint.metaq_id),
+        )
+        return end, torn
+
+    def _take_newest(self, store_ms: int, metaq_id: int) -> None:
+        self.parts.store_ms, self.parts.metaq_id = store_ms, metaq_id
+
+    # Afterwards
+
+    def _finish(self, end: int, torn: bool) -> None:
+        parts = self.parts
+        parts.log.begin(end, torn=torn)
+        parts.log.sync()
+        parts.metadata.end = end
+        parts.keys.truncate(end)
+        parts.queues.write_all()
+        parts.epochs.begin(max(parts.epochs.last, self.checkpoint.epoch) + 1, end)
+        parts.checkpoint.write(parts.checkpoint_now())
+        if not parts.vfs.exists(self.marker):
+            replace_whole(parts.vfs, parts.folder.metadata, parts.metadata.snapshot())
+            replace_whole(parts.vfs, self.marker, b"1\n")
+        parts.folder.mark_running()
+        parts.queues.empty_trash()

@@ -1,0 +1,98 @@
+"""The parts of one open store, together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from imago_log.checkpoint import Checkpoint, CheckpointFile
+from imago_log.commit_log import CommitLog
+from imago_log.epochs import EpochFile
+from imago_log.files import FilePool
+from imago_log.folder import DataFolder, LastStop
+from imago_log.key_index import KeyIndex
+from imago_log.materialiser import Materialiser
+from imago_log.metadata import Metadata
+from imago_log.queues import Queues
+from imago_log.reading import LogRecords
+from imago_log.recent import RecentLog
+
+if TYPE_CHECKING:
+    from imago_log.config import StoreConfig
+    from imago_log.vfs import Vfs
+
+RECENT_BYTES_MAX = 8 << 20
+
+
+@dataclass(slots=True)
+class Parts:
+    """What stands on what: log ← records ← queues, keys, materialised files; metadata apart."""
+
+    config: StoreConfig
+    vfs: Vfs
+    folder: DataFolder
+    pool: FilePool
+    log: CommitLog
+    recent: RecentLog
+    records: LogRecords
+    queues: Queues
+    keys: KeyIndex
+    materialiser: Materialiser
+    checkpoint: CheckpointFile
+    epochs: EpochFile
+    metadata: Metadata = field(default_factory=Metadata)
+    last_stop: LastStop = LastStop.CLEAN
+    store_ms: int = 0
+    """Newest store timestamp in the log."""
+    metaq_id: int = 0
+    """Highest MetaQ id in the log."""
+    views_synced: int = 0
+    metadata_synced: int = 0
+    """The metadata snapshot on the device holds every change below."""
+    keys_synced: tuple[int, int] = (0, 0)
+    """Log offset and number of entries up to which the key index is on the device."""
+
+    @classmethod
+    def make(cls, config: StoreConfig, vfs: Vfs, folder: DataFolder) -> Parts:
+        """Put the parts together; nothing is read yet but checkpoint and epochs."""
+        pool = FilePool(vfs, config.files_open_max)
+        log = CommitLog(vfs, folder.log, config.segment_bytes_max)
+        recent = RecentLog(RECENT_BYTES_MAX)
+        records = LogRecords(log, recent)
+        return cls(
+            config=config,
+            vfs=vfs,
+            folder=folder,
+            pool=pool,
+            log=log,
+            recent=recent,
+            records=records,
+            queues=Queues(folder, pool, config.view_pending_bytes_max),
+            keys=KeyIndex(pool, folder.keys),
+            materialiser=Materialiser(pool, folder.metaq, config, records),
+            checkpoint=CheckpointFile(vfs, folder.checkpoint),
+            epochs=EpochFile(vfs, folder.epochs),
+        )
+
+    def checkpoint_now(self) -> Checkpoint:
+        """Return the checkpoint of this moment."""
+        return Checkpoint(
+            log_start=self.log.start,
+            log_end=self.log.end,
+            durable_end=self.log.durable_end,
+            views_written=self.queues.written_end(self.log.end),
+            views_synced=self.views_synced,
+            metadata_end=self.metadata_synced,
+            keys_end=self.keys_synced[0],
+            keys_count=self.keys_synced[1],
+            store_ms=self.store_ms,
+            metaq_id=self.metaq_id,
+            epoch=self.epochs.last,
+        )
+
+    def release(self) -> None:
+        """Close all files and give the folder back."""
+        self.materialiser.forget()
+        self.pool.close()
+        self.checkpoint.close()
+        self.folder.release()

@@ -1,0 +1,220 @@
+"""All queues of a store: found on demand, written behind, synced, removed with their topic.
+
+Writing behind is spread out: each round looks at a part of the queues and writes a bounded number
+of files, so that ten thousand busy queues cost no more a turn than ten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from imago_log.consume_queue import POSITION_SIZE, UNIT_SIZE, ConsumeQueue
+from imago_log.errors import StoreError
+from imago_log.files import FilePool, fatal
+from imago_log.unit_files import BLANK_SIZE_FIELD, UnitFiles
+from imago_wire.hot import QueueTail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from imago_log.folder import DataFolder
+    from imago_log.metadata import Topic
+
+LOOKED_AT_MAX = 1024
+"""Queues that one round looks at."""
+WRITTEN_MAX = 32
+"""Queues that one round writes, while memory is not short."""
+
+
+class ViewsInvalidError(StoreError):
+    """The queue files do not agree with the log: all views are to be built anew."""
+
+
+class Queues:
+    """Queues by topic and number. `limit` is the log offset up to which files count when found."""
+
+    def __init__(self, folder: DataFolder, pool: FilePool, pending_bytes_max: int) -> None:
+        self._folder, self._pool = folder, pool
+        self._pending_bytes_max = pending_bytes_max
+        self._by_key: dict[tuple[str, int], ConsumeQueue] = {}
+        self._order: list[ConsumeQueue] = []
+        self._cursor = 0
+        self._trashed = 0
+        self.limit = 0
+        self.proven: Callable[[ConsumeQueue, bytes, int], bool] | None = None
+        """After power loss: whether the log has the record that a unit says it has."""
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(self._order)
+
+    # Finding
+
+    def get(self, topic: Topic, queue_id: int) -> ConsumeQueue:
+        """Return a queue, made when it does not exist yet."""
+        queue = self._by_key.get((topic.name, queue_id))
+        return queue if queue is not None else self._open(topic, queue_id)
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return a queue that is open."""
+        return self._by_key.get((topic, queue_id))
+
+    def _open(self, topic: Topic, queue_id: int) -> ConsumeQueue:
+        tail = QueueTail(topic.name.encode(), queue_id, dual=topic.dual)
+        below = f"{topic.name}/{queue_id}"
+        units = UnitFiles(self._pool, self._folder.queues / below, UNIT_SIZE)
+        positions = None
+        if topic.dual:
+            positions = UnitFiles(self._pool, self._folder.positions / below, POSITION_SIZE)
+        queue = ConsumeQueue(tail, units, positions)
+        self._load(queue, topic)
+        self._by_key[topic.name, queue_id] = queue
+        self._order.append(queue)
+        return queue
+
+    def _load(self, queue: ConsumeQueue, topic: Topic) -> None:
+        queue.load()
+        if self._is_stale(queue, topic):
+            for folder in (self._folder.queues, self._folder.positions):
+                self._discard(folder / topic.name / str(queue.tail.queue_id))
+            queue.load()
+        end = queue.offset_of_log(self.limit)
+        if self.proven is not None:
+            end = self._proven_end(queue, end)
+        queue.truncate(end)
+        if not queue.agrees:
+            raise ViewsInvalidError(f"units of {topic.name}/{queue.tail.queue_id} do not match")
+
+    def _is_stale(self, queue: ConsumeQueue, topic: Topic) -> bool:
+        """Whether the files are those of a deleted topic of the same name."""
+        if queue.end == queue.first:
+            return False
+        place, size, _ = queue.unit(queue.end - 1)
+        return size != BLANK_SIZE_FIELD and place < topic.birth
+
+    def _proven_end(self, queue: ConsumeQueue, end: int) -> int:
+        """Return the end of the units that a power loss has certainly left whole.
+
+        Units of records below `limit` were synced; behind them anything may stand. One whose
+        record says the same queue and offset shows that all before it are good.
+        """
+        assert self.proven is not None, "only after power loss"
+        while end > queue.first:
+            unit = queue.units(end - 1, 1)
+            if int.from_bytes(unit[8:12], "big") == BLANK_SIZE_FIELD:
+                return end
+            if self.proven(queue, unit, end - 1):
+                return end
+            end -= 1
+        return end
+
+    def on_disk(self) -> list[tuple[str, int]]:
+        """Return topic and number of every queue that has a folder."""
+        vfs, root = self._pool.vfs, self._folder.queues
+        with fatal("list", root):
+            return [
+                (topic, int(name))
+                for topic in vfs.names(root)
+                for name in vfs.names(root / topic)
+                if name.isdecimal()
+            ]
+
+    def is_on_disk(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue has files."""
+        return self._pool.vfs.exists(self._folder.queues / topic / str(queue_id))
+
+    # Writing behind
+
+    def write_some(self) -> None:
+        """Write units to files, a bounded number of queues."""
+        order = self._order
+        if not order:
+            return
+        left = WRITTEN_MAX
+        cursor = self._cursor
+        for _ in range(min(LOOKED_AT_MAX, len(order))):
+            cursor = cursor + 1 if cursor + 1 < len(order) else 0
+            queue = order[cursor]
+            if queue.tail.units:
+                queue.write_behind()
+                left -= 1
+                if not left:
+                    break
+        self._cursor = cursor
+
+    def write_all(self) -> None:
+        """Write all units to their files."""
+        for queue in self._order:
+            if queue.tail.units:
+                queue.write_behind()
+
+    def relieve(self) -> None:
+        """Write everything when the units in memory exceed their limit."""
+        pending = sum(
+            len(queue.tail.units) + len(queue.tail.positions)
+            for queue in self._order
+            if queue.tail.units
+        )
+        if pending > self._pending_bytes_max:
+            self.write_all()
+
+    def written_end(self, log_end: int) -> int:
+        """Return the log offset below which every record's unit is in its file."""
+        pending = [queue.first_pending for queue in self._order if queue.tail.units]
+        return min((place for place in pending if place is not None), default=log_end)
+
+    def unsynced(self) -> tuple[list[Path], list[tuple[ConsumeQueue, int]]]:
+        """Return the files to sync, and for each queue how far it is synced then."""
+        paths: list[Path] = []
+        ends: list[tuple[ConsumeQueue, int]] = []
+        for queue in self._order:
+            end = queue.written
+            if queue.synced < end:
+                for files in queue.files():
+                    paths += files.paths_from(queue.synced)
+                ends.append((queue, end))
+        return paths, ends
+
+    # Cutting and removing
+
+    def truncate(self, end: int) -> None:
+        """Forget every unit whose record is at or after a log offset."""
+        for queue in self._order:
+            queue.truncate(queue.offset_of_log(end))
+
+    def drop_topic(self, topic: str) -> None:
+        """Forget a topic's queues and move its folders out of the way; `empty_trash` removes."""
+        for key in [key for key in self._by_key if key[0] == topic]:
+            queue = self._by_key.pop(key)
+            self._order.remove(queue)
+        for folder in (self._folder.queues / topic, self._folder.positions / topic):
+            self._discard(folder)
+
+    def drop_all(self) -> None:
+        """Forget everything: the views are built anew."""
+        self._by_key.clear()
+        self._order.clear()
+        for folder in (self._folder.queues, self._folder.positions):
+            for name in self._pool.vfs.names(folder):
+                self._discard(folder / name)
+
+    def _discard(self, folder: Path) -> None:
+        vfs = self._pool.vfs
+        if not vfs.exists(folder):
+            return
+        self._pool.forget_below(folder)
+        with fatal("remove", folder):
+            while vfs.exists(target := self._folder.trash / str(self._trashed)):
+                self._trashed += 1
+            vfs.rename(folder, target)
+
+    def empty_trash(self) -> None:
+        """Remove what was discarded; what cannot be removed now is left for the next time."""
+        vfs = self._pool.vfs
+        for name in vfs.names(self._folder.trash):
+            with contextlib.suppress(OSError):
+                vfs.remove_folder(self._folder.trash / name)

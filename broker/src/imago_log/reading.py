@@ -1,0 +1,188 @@
+"""Reads by queue offset, log offset, time and key: look up units, then slices of the log.
+
+Nothing here decodes a record but the look-up by key, which must compare the key itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_log.results import ReadResult, ReadStatus
+from imago_wire import properties as names
+from imago_wire.errors import RecordError
+from imago_wire.hot import view_record
+from imago_wire.layout import FIXED_SIZE_V4, HEAD, MAGIC_V1, MAGIC_V2, SYS_BORN_V6, UNIT
+from imago_wire.record import key_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from imago_log.commit_log import CommitLog
+    from imago_log.consume_queue import ConsumeQueue
+    from imago_log.key_index import KeyIndex
+    from imago_log.recent import RecentLog
+
+FILTERED_UNITS_MAX = 800
+"""Units that one filtered read looks at, as RocketMQ does, unless more messages are wanted."""
+UNITS_AT_ONCE = 2048
+_STORE_TIME_AT = 56
+_STORE_TIME_AT_V6 = 68
+
+
+class LogRecords:
+    """Records of the log by place, from memory where they are recent."""
+
+    def __init__(self, log: CommitLog, recent: RecentLog) -> None:
+        self._log, self._recent = log, recent
+
+    def join(self, runs: Iterable[tuple[int, int]]) -> bytes:
+        """Return the bytes of (log offset, size) runs, joined; each lies within one file."""
+        recent, log = self._recent, self._log
+        parts = [recent.get(place, size) or log.read(place, size) for place, size in runs]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def each(self, units: bytes) -> list[bytes | memoryview]:
+        """Return the record of each 20-byte unit."""
+        found: list[bytes | memoryview] = []
+        recent, log = self._recent, self._log
+        for place, size, _ in UNIT.iter_unpack(units):
+            found.append(recent.view(place, size) or log.read(place, size))
+        return found
+
+    def whole(self, place: int) -> bytes | None:
+        """Return the record that starts at a log offset, or None when none does."""
+        if not self._log.start <= place < self._log.end:
+            return None
+        head = self._log.read(place, HEAD.size)
+        if len(head) < HEAD.size:
+            return None
+        size, magic, _, _, _, _, own_place, _, _ = HEAD.unpack(head)
+        end_of_file = place - place % self._log.segment_size + self._log.segment_size
+        if magic not in (MAGIC_V1, MAGIC_V2) or own_place != place:
+            return None
+        if not FIXED_SIZE_V4 <= size <= end_of_file - place:
+            return None
+        return self._log.read(place, size)
+
+    def store_ms(self, place: int) -> int:
+        """Return the store time of the record at a log offset."""
+        data = self._log.read(place, _STORE_TIME_AT_V6 + 8)
+        sys_flag = int.from_bytes(data[36:40], "big")
+        at = _STORE_TIME_AT_V6 if sys_flag & SYS_BORN_V6 else _STORE_TIME_AT
+        return int.from_bytes(data[at : at + 8], "big")
+
+
+def read_queue(
+    queue: ConsumeQueue | None,
+    records: LogRecords,
+    bounds: tuple[int, int],
+    offset: int,
+    limits: tuple[int, int],
+    tags: frozenset[int] | None,
+) -> ReadResult:
+    """Read from one queue; `bounds` are its visible offsets, `limits` messages and bytes."""
+    low, high = bounds
+    if queue is None:
+        return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+    if high == 0:
+        return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+    if offset < low:
+        return ReadResult(ReadStatus.OFFSET_TOO_SMALL, low, low, high)
+    if offset == high:
+        return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
+    if offset > high:
+        return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+    runs, count, end = _select(queue, offset, high, limits, tags)
+    if not count:
+        return ReadResult(ReadStatus.NO_MATCHED_MESSAGE, end, low, high)
+    return ReadResult(ReadStatus.FOUND, end, low, high, count, records.join(runs))
+
+
+def _select(
+    queue: ConsumeQueue,
+    offset: int,
+    high: int,
+    limits: tuple[int, int],
+    tags: frozenset[int] | None,
+) -> tuple[list[tuple[int, int]], int, int]:
+    """Return the runs of wanted records, how many they are, and the next offset."""
+    messages_max, bytes_max = limits
+    units_max = messages_max if tags is None else max(FILTERED_UNITS_MAX, messages_max)
+    last = min(high, offset + max(units_max, 1))
+    runs: list[tuple[int, int]] = []
+    run_start = run_end = -1
+    count = total = 0
+    while offset < last:
+        units = queue.units(offset, min(last - offset, UNITS_AT_ONCE))
+        for place, size, tag in UNIT.iter_unpack(units):
+            if tags is None or tag in tags:
+                if count and (total + size > bytes_max or count >= messages_max):
+                    last = offset
+                    break
+                count, total = count + 1, total + size
+                if place != run_end:
+                    if run_end >= 0:
+                        runs.append((run_start, run_end - run_start))
+                    run_start = run_end = place
+                run_end += size
+            offset += 1
+    if run_end >= 0:
+        runs.append((run_start, run_end - run_start))
+    return runs, count, offset
+
+
+def offset_by_time(
+    queue: ConsumeQueue, records: LogRecords, bounds: tuple[int, int], ms: int, *, upper: bool
+) -> int:
+    """Return the first offset stored at or after `ms`; `upper`: the last at or before it.
+
+    Clamped to the queue: with `upper` and nothing that old, the smallest offset.
+    """
+    low, high = bounds
+    if low == high:
+        return high
+
+    def before(offset: int) -> bool:
+        stored = records.store_ms(queue.unit(offset)[0])
+        return stored <= ms if upper else stored < ms
+
+    found = queue.search(low, high, before)
+    return max(low, found - 1) if upper else found
+
+
+def find_key(
+    index: KeyIndex,
+    records: LogRecords,
+    wanted: tuple[str, str],
+    places: tuple[int, int],
+    times: tuple[int, int],
+    count_max: int,
+) -> list[bytes]:
+    """Return the newest records of a (topic, key) stored within the times, oldest first.
+
+    `places` bounds the log offsets that can be of those times.
+    """
+    topic, key = (text.encode() for text in wanted)
+    found: dict[int, bytes] = {}
+    for place in index.candidates(key_hash(topic, key), *places):
+        if place in found:
+            continue
+        record = records.whole(place)
+        if record is not None and _has_key(record, topic, key, times):
+            found[place] = record
+            if len(found) >= count_max:
+                break
+    return [found[place] for place in sorted(found)]
+
+
+def _has_key(record: bytes, topic: bytes, key: bytes, times: tuple[int, int]) -> bool:
+    try:
+        view = view_record(record)
+    except RecordError:
+        return False
+    if view.topic != topic or not times[0] <= view.store_ms <= times[1]:
+        return False
+    properties = record[view.properties_at : view.properties_at + view.properties_size]
+    if names.find(properties, names.UNIQ_KEY.encode()) == key:
+        return True
+    return key in (names.find(properties, names.KEYS.encode()) or b"").split(b" ")

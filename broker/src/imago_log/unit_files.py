@@ -1,0 +1,154 @@
+"""Units of a fixed size, numbered from 0, in files of a fixed number of units.
+
+The layout of RocketMQ's consume queue: a file is named by the byte position of its first unit.
+Files grow in steps of 64 KiB; what is not written yet is zero, and no unit has a zero size field
+(i32 at byte 8), so the end can be found in the files alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_log.files import FilePool, fatal, offset_name, offsets_of, write_all
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imago_log.vfs import OpenFile
+
+STEP = 1 << 16
+BLANK_SIZE_FIELD = 0x7FFF_FFFF
+"""Size field of the units before the first real one, where the queue does not start at 0."""
+
+
+class UnitFiles:
+    """The files of one numbered sequence. `first` … `end` are the units on file."""
+
+    __slots__ = ("_allocated", "_folder", "_pool", "_starts", "_unit", "_units_per_file", "end")
+
+    def __init__(
+        self, pool: FilePool, folder: Path, unit_size: int, units_per_file: int = 300_000
+    ) -> None:
+        self._pool, self._folder = pool, folder
+        self._unit, self._units_per_file = unit_size, units_per_file
+        self._starts: list[int] = []
+        """First unit of each file, contiguous."""
+        self._allocated = 0
+        """Size of the last file."""
+        self.end = 0
+
+    @property
+    def first(self) -> int:
+        """The first unit that a file holds, blank ones included."""
+        return self._starts[0] if self._starts else self.end
+
+    def load(self) -> None:
+        """Find the files and their end."""
+        with fatal("list", self._folder):
+            positions = offsets_of(self._pool.vfs.names(self._folder))
+        self._starts = [position // self._unit for position in positions]
+        if not self._starts:
+            self.end = 0
+            return
+        with fatal("open", self._folder):
+            file = self._file(self._starts[-1])
+            self._allocated = self._pool.vfs.size(file.fd)
+            self.end = self._starts[-1] + self._written_units(file)
+
+    def _written_units(self, file: OpenFile) -> int:
+        low, high = 0, self._allocated // self._unit
+        while low < high:
+            middle = (low + high) // 2
+            size_field = self._pool.vfs.pread(file.fd, 4, middle * self._unit + 8)
+            if any(size_field):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def append(self, data: bytes) -> None:
+        """Write whole units at the end."""
+        view = memoryview(data)
+        while view:
+            start = self.end - self.end % self._units_per_file
+            if not self._starts or self._starts[-1] != start:
+                self._new_file(start)
+            count = min(len(view) // self._unit, start + self._units_per_file - self.end)
+            self._write(start, bytes(view[: count * self._unit]))
+            view = view[count * self._unit :]
+
+    def _new_file(self, start: int) -> None:
+        with fatal("create", self._folder):
+            if not self._starts:
+                self._pool.vfs.make_folder(self._folder)
+            self._pool.get(self._path(start), create=True)
+        self._starts.append(start)
+        self._allocated = 0
+
+    def _write(self, start: int, data: bytes) -> None:
+        position = (self.end - start) * self._unit
+        end = position + len(data)
+        path = self._path(start)
+        with fatal("write", path):
+            file = self._file(start)
+            if end > self._allocated:
+                size_max = self._units_per_file * self._unit
+                self._allocated = min(-(-end // STEP) * STEP, size_max)
+                self._pool.vfs.truncate(file.fd, self._allocated)
+        write_all(self._pool.vfs, file.fd, data, position, path)
+        self.end += len(data) // self._unit
+
+    def start_at(self, unit: int) -> None:
+        """Begin an empty sequence at a unit above 0: the file's units before it are blank."""
+        assert not self._starts, "only an empty sequence can begin elsewhere"
+        start = unit - unit % self._units_per_file
+        self.end = start
+        blank = bytes(8) + BLANK_SIZE_FIELD.to_bytes(4, "big") + bytes(self._unit - 12)
+        self.append(blank * (unit - start))
+        self.end = unit
+
+    def read(self, start: int, count: int) -> bytes:
+        """Return up to `count` units, fewer at the end; all of them are within first … end."""
+        parts = []
+        end = min(start + count, self.end)
+        while start < end:
+            file_start = start - start % self._units_per_file
+            file_end = min(end, file_start + self._units_per_file)
+            position, size = (start - file_start) * self._unit, (file_end - start) * self._unit
+            with fatal("read", self._folder):
+                parts.append(self._pool.vfs.pread(self._file(file_start).fd, size, position))
+            start = file_end
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def truncate(self, end: int) -> None:
+        """Cut off the units from `end` on. The first file stays: its name keeps the numbering."""
+        if end >= self.end:
+            return
+        while len(self._starts) > 1 and self._starts[-1] >= end:
+            self._unlink(self._starts.pop())
+        start = self._starts[-1]
+        with fatal("truncate", self._folder):
+            self._allocated = (end - start) * self._unit
+            self._pool.vfs.truncate(self._file(start).fd, self._allocated)
+        self.end = end
+
+    def drop_before(self, unit: int) -> None:
+        """Remove the files whose units are all before `unit`, but never the last file."""
+        while len(self._starts) > 1 and self._starts[1] <= unit:
+            self._unlink(self._starts.pop(0))
+
+    def paths_from(self, unit: int) -> list[Path]:
+        """Return the files that hold units from `unit` on."""
+        return [self._path(start) for start in self._starts if start + self._units_per_file > unit]
+
+    def _file(self, start: int) -> OpenFile:
+        return self._pool.get(self._path(start))
+
+    def _path(self, start: int) -> Path:
+        return self._folder / offset_name(start * self._unit)
+
+    def _unlink(self, start: int) -> None:
+        path = self._path(start)
+        self._pool.forget(path)
+        with fatal("remove", path):
+            self._pool.vfs.unlink(path)
