@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from imago_testing.java.driver import CALL_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
     from imago_testing.java.driver import JavaDriver
@@ -175,6 +175,11 @@ class PullConsumer:
         return Pulled.of(
             self._call("pull", queue, offset=offset, count_max=count_max, expression=expression)
         )
+
+    def wait(self, queue: Queue, offset: int) -> Callable[[], Pulled]:
+        """Start a pull that the broker holds until something arrives; call the result for it."""
+        future = self.driver.send("pull.wait", consumer=self.name, **asdict(queue), offset=offset)
+        return lambda: Pulled.of(future.result(CALL_SECONDS))
 
     def drain(self, topic: str) -> list[Received]:
         """Every message of every queue, from the first offset to the end, queue by queue."""

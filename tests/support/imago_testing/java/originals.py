@@ -51,7 +51,6 @@ maxHashSlotNum=100000
 maxIndexNum=400000
 diskMaxUsedSpaceRatio=99
 enableScheduleAsyncDeliver=false
-timerWheelEnable=false
 transferMsgByHeap=true
 """
 

@@ -4,6 +4,7 @@ import dev.imago.interop.Arguments;
 import dev.imago.interop.Driver;
 import dev.imago.interop.Handles;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -130,7 +131,7 @@ final class Administration {
     /** Creates the group by asking for its settings, changing them and writing them back. */
     private Object createGroup(Arguments with) throws Exception {
         // The class moved between the versions, so it is found, not named.
-        var setter = java.util.Arrays.stream(DefaultMQAdminExt.class.getMethods())
+        var setter = Arrays.stream(DefaultMQAdminExt.class.getMethods())
             .filter(each -> each.getName().equals("createAndUpdateSubscriptionGroupConfig"))
             .findFirst().orElseThrow();
         Object config = setter.getParameterTypes()[1].getConstructor().newInstance();
@@ -197,8 +198,9 @@ final class Administration {
         return queues;
     }
 
-    private Object putKv(Arguments with) {
-        admin(with).putKVConfig(with.text("namespace"), with.text("key"), with.text("value"));
+    private Object putKv(Arguments with) throws Exception {
+        admin(with).createAndUpdateKvConfig(
+            with.text("namespace"), with.text("key"), with.text("value"));
         return true;
     }
 
