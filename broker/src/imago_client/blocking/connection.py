@@ -73,6 +73,11 @@ class BlockingConnection:
         self.used_at = time.monotonic()
         return self._answers.pop(opaque)
 
+    def forget(self, opaque: int) -> None:
+        """Pass over the answer to a request when it comes."""
+        self._wanted.discard(opaque)
+        self._answers.pop(opaque, None)
+
     def is_usable(self) -> bool:
         """Return whether a request may be sent: open, not idle for too long, not left."""
         idle_s = time.monotonic() - self.used_at

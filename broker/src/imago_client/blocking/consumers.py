@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_client.blocking.scan import QueueScan, ScanLimits
 from imago_client.core import pulling
 from imago_client.core.lookup import find_route
 from imago_client.core.subscriptions import ALL, subscribe
@@ -60,6 +61,14 @@ class PullConsumer:
                     poll_s=poll_s,
                 ),
             )
+        )
+
+    def scan(
+        self, queue: MessageQueue, start: int, end: int, limits: ScanLimits | None = None
+    ) -> QueueScan:
+        """Return an iterable of large pieces of a queue, from `start` up to `end`."""
+        return QueueScan(
+            self._state, self._driver, self.group, queue, start, end, limits or ScanLimits()
         )
 
     def min_offset(self, queue: MessageQueue) -> int:

@@ -49,7 +49,8 @@ class BlockingDriver:
     def send_ahead(self, request: Request) -> Ahead:
         """Write a request now and read its answer later, with `Ahead.receive`."""
         connection = self._connection(request.address)
-        return Ahead(connection, connection.send(request.code, request.header, request.body))
+        opaque = connection.send(request.code, request.header, request.body)
+        return Ahead(connection, opaque, request.timeout_s)
 
     def close(self) -> None:
         """Close every connection."""
@@ -92,9 +93,13 @@ class BlockingDriver:
 class Ahead:
     """A request on its way."""
 
-    def __init__(self, connection: BlockingConnection, opaque: int) -> None:
-        self._connection, self._opaque = connection, opaque
+    def __init__(self, connection: BlockingConnection, opaque: int, timeout_s: float) -> None:
+        self._connection, self._opaque, self._timeout_s = connection, opaque, timeout_s
 
-    def receive(self, *, timeout_s: float) -> RemotingCommand:
+    def receive(self) -> RemotingCommand:
         """Return the answer, whatever its code."""
-        return self._connection.receive(self._opaque, timeout_s=timeout_s)
+        return self._connection.receive(self._opaque, timeout_s=self._timeout_s)
+
+    def forget(self) -> None:
+        """Do not wait for the answer."""
+        self._connection.forget(self._opaque)

@@ -73,21 +73,34 @@ class PullRequest:
 
 def pull(state: ClientState, asked: PullRequest) -> Operation[Pulled]:
     """Pull once. Any error drops the route, so that the next pull finds a new master."""
-    topic = asked.queue.topic
-    route = yield from find_route(state, topic)
-    address = route.reader(asked.queue.shard, asked.read_from)
-    timeout_s = asked.poll_s + _ANSWER_MARGIN_S
+    request = yield from pull_request(state, asked)
     try:
-        answer = yield from ask(
-            Request(address, RequestCode.PULL_MESSAGE, _pull_header(asked), timeout_s=timeout_s)
-        )
+        answer = yield from ask(request)
     except TryAgainError:
-        state.drop_route(topic)
+        state.drop_route(asked.queue.topic)
         raise
+    return read_pulled(state, asked.queue, request.address, answer)
+
+
+def pull_request(state: ClientState, asked: PullRequest) -> Operation[Request]:
+    """Return the request of a pull, addressed to the broker that is to answer it."""
+    route = yield from find_route(state, asked.queue.topic)
+    return Request(
+        route.reader(asked.queue.shard, asked.read_from),
+        RequestCode.PULL_MESSAGE,
+        _pull_header(asked),
+        timeout_s=asked.poll_s + _ANSWER_MARGIN_S,
+    )
+
+
+def read_pulled(
+    state: ClientState, queue: MessageQueue, address: str, answer: RemotingCommand
+) -> Pulled:
+    """Read the answer to a pull. BrokerError: it is a refusal."""
     if answer.code not in _STATUS_CODES:
-        state.drop_route(topic)
+        state.drop_route(queue.topic)
         raise BrokerError(address, answer.code, answer.remark or "")
-    return _pulled(asked.queue, address, answer)
+    return _pulled(queue, address, answer)
 
 
 def _pull_header(asked: PullRequest) -> PullMessageRequestHeader:

@@ -1,0 +1,181 @@
+"""The properties of many records at once: chosen values as columns, or all of them as maps.
+
+Property strings alternate name, byte 1, value, byte 2, and hold these bytes nowhere else, so all
+strings of a column are split by looking for them once. A string that is not so (some client's own
+idea of one) has the whole column parsed one by one: slower, and just as right.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from imago_spark.gather import rows_at
+from imago_wire import properties as names
+
+if TYPE_CHECKING:
+    from imago_spark.gather import Borders, Bytes, Longs
+
+_NAME_END: Final = 1
+_VALUE_END: Final = 2
+_POSITION_DIGITS: Final = 16
+_NO_DIGIT: Final = 255
+_DIGIT: Final = np.full(256, _NO_DIGIT, dtype=np.uint8)
+for _character in b"0123456789abcdefABCDEF":
+    _DIGIT[_character] = int(chr(_character), 16)
+
+
+class Properties(Protocol):
+    """The properties of a column of records."""
+
+    def text(self, name: str) -> pa.Array:
+        """Return the values of one property as strings, null where a record has none."""
+
+    def maps(self) -> pa.Array:
+        """Return all properties that are not reserved as maps."""
+
+    def metaq_offsets(self) -> pa.Array:
+        """Return the MetaQ positions, null where a record has none."""
+
+
+def read_properties(strings: pa.Array) -> Properties:
+    """Return the properties of a binary column of property strings."""
+    table = PropertyTable.of(strings)
+    if table is None:
+        return ParsedProperties(strings)
+    return table
+
+
+class PropertyTable:
+    """Every property of the column: where its name and its value begin and end."""
+
+    def __init__(self, data: Bytes, borders: Longs, marks: Longs) -> None:
+        self._data, self._borders = data, borders
+        self._count = len(borders) - 1
+        self._name_end, self._value_end = marks[0::2], marks[1::2]
+        self._name_at = np.empty_like(self._name_end)
+        if len(self._name_at):
+            self._name_at[0] = borders[0]
+            self._name_at[1:] = self._value_end[:-1] + 1
+        self._name_size = self._name_end - self._name_at
+        self._first = np.searchsorted(self._value_end, borders)
+        """Number of each record's first property, and the number of properties at the end."""
+        self._record = np.repeat(np.arange(self._count), np.diff(self._first))
+
+    @classmethod
+    def of(cls, strings: pa.Array) -> PropertyTable | None:
+        """Return the table of a column, None where some string does not alternate as it should."""
+        _, offsets, buffer = strings.buffers()
+        borders = np.frombuffer(offsets, dtype=np.int32)[
+            strings.offset : strings.offset + len(strings) + 1
+        ].astype(np.int64)
+        data = np.frombuffer(buffer, dtype=np.uint8)[: int(borders[-1])]
+        if (data[borders[1:] - 1] != _VALUE_END).any() or (borders[1:] == borders[:-1]).any():
+            return None
+        marks = np.flatnonzero(data - np.uint8(_NAME_END) < 2)  # bytes 1 and 2; 0 wraps to 255
+        kinds = data[marks]
+        if len(marks) % 2 or (kinds[0::2] != _NAME_END).any() or (kinds[1::2] != _VALUE_END).any():
+            return None
+        return cls(data, borders, marks)
+
+    def text(self, name: str) -> pa.Array:
+        chosen = self._chosen(name.encode())
+        has = chosen >= 0
+        borders = np.empty(2 * self._count + 1, dtype=np.int32)
+        # A record without the property gets an empty piece at its own beginning.
+        borders[0:-1:2] = np.where(has, self._name_end[chosen] + 1, self._borders[:-1])
+        borders[1::2] = np.where(has, self._value_end[chosen], self._borders[:-1])
+        borders[-1] = self._borders[-1]
+        every_second = pa.array(np.arange(0, 2 * self._count, 2), mask=~has)
+        return _as_text(self._pieces(borders).take(every_second))
+
+    def maps(self) -> pa.Array:
+        total = len(self._name_at)
+        borders = np.empty(4 * total + 1, dtype=np.int32)
+        borders[0:-1:4] = self._name_at
+        borders[1::4] = self._name_end
+        borders[2::4] = self._name_end + 1
+        borders[3::4] = self._value_end
+        borders[-1] = self._borders[-1]
+        kept, first = self._not_reserved()
+        pieces = self._pieces(borders)
+        return pa.MapArray.from_arrays(
+            pa.array(first.astype(np.int32)),
+            _as_text(pieces.take(pa.array(4 * kept))),
+            _as_text(pieces.take(pa.array(4 * kept + 2))),
+        )
+
+    def metaq_offsets(self) -> pa.Array:
+        chosen = self._chosen(names.METAQ_POS.encode())
+        value_at, value_end = self._name_end[chosen] + 1, self._value_end[chosen]
+        has = (chosen >= 0) & (value_end - value_at == _POSITION_DIGITS)
+        digits = _DIGIT[rows_at(self._data, value_at[has], _POSITION_DIGITS)]
+        pairs = digits[:, 0::2] << 4 | digits[:, 1::2] & 15
+        positions = np.zeros(self._count, dtype=np.int64)
+        positions[has] = pairs.view(">i8").ravel()
+        if (digits == _NO_DIGIT).any():
+            has[has] = (digits != _NO_DIGIT).all(axis=1)
+        return pa.array(positions, mask=~has)
+
+    def _chosen(self, name: bytes) -> Longs:
+        """Return the number of each record's last property of this name, -1 for none."""
+        alike = np.flatnonzero(self._name_size == len(name))
+        rows = rows_at(self._data, self._name_at[alike], len(name))
+        found = alike[rows.view(f"S{len(name)}").ravel() == name]
+        chosen = np.full(self._count, -1, dtype=np.int64)
+        chosen[self._record[found]] = found
+        return chosen
+
+    def _not_reserved(self) -> tuple[Longs, Longs]:
+        """Return the numbers of the properties for people, and the first one of each record."""
+        keep = self._name_size > 0
+        for name in names.RESERVED:
+            chosen = self._chosen(name.encode())
+            keep[chosen[chosen >= 0]] = False
+        kept = np.flatnonzero(keep)
+        return kept, np.searchsorted(kept, self._first)
+
+    def _pieces(self, borders: Borders) -> pa.Array:
+        return pa.Array.from_buffers(
+            pa.binary(), len(borders) - 1, [None, pa.py_buffer(borders), pa.py_buffer(self._data)]
+        )
+
+
+class ParsedProperties:
+    """The same, each string parsed by itself."""
+
+    def __init__(self, strings: pa.Array) -> None:
+        self._all = [names.decode(string) for string in strings.to_pylist()]
+
+    def text(self, name: str) -> pa.Array:
+        return pa.array([one.get(name) for one in self._all], type=pa.string())
+
+    def maps(self) -> pa.Array:
+        kept = [
+            [(name, value) for name, value in one.items() if name not in names.RESERVED]
+            for one in self._all
+        ]
+        return pa.array(kept, type=pa.map_(pa.string(), pa.string()))
+
+    def metaq_offsets(self) -> pa.Array:
+        return pa.array([_position(one.get(names.METAQ_POS)) for one in self._all], type=pa.int64())
+
+
+def _position(text: str | None) -> int | None:
+    try:
+        return int(text, 16) if text and len(text) == _POSITION_DIGITS else None
+    except ValueError:
+        return None
+
+
+def _as_text(column: pa.Array) -> pa.Array:
+    """Return bytes as strings; those that are no UTF-8 with U+FFFD in them, as Java has them."""
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [
+            None if one is None else one.decode("utf-8", "replace") for one in column.to_pylist()
+        ]
+        return pa.array(texts, type=pa.string())

@@ -1,0 +1,50 @@
+"""`spark.read.format("imago")` and `spark.readStream.format("imago")`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from imago_spark.errors import OptionError
+from imago_spark.options import parse_options
+from imago_spark.reader import BatchReader, StreamReader
+from imago_spark.schema import columns_of, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from imago_spark.options import SourceOptions
+
+_SIMPLE_NAMES = {"long": "bigint"}
+
+
+class ImagoDataSource(DataSource):
+    """Topics as tables. PySpark registers it by itself, see `pyspark_imago`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "imago"
+
+    def schema(self) -> str:
+        return spark_schema(self._checked().columns)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        return BatchReader(self._fitting(schema))
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
+        return StreamReader(self._fitting(schema))
+
+    def _checked(self) -> SourceOptions:
+        return parse_options(self.options)
+
+    def _fitting(self, schema: StructType) -> SourceOptions:
+        """Refuse a schema that the caller set to something else than ours."""
+        options = self._checked()
+        ours = [(name, _SIMPLE_NAMES.get(kind, kind)) for name, kind in columns_of(options.columns)]
+        given = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        if given != ours:
+            raise OptionError(
+                "the schema of this source is fixed: leave .schema(…) out and select what you need"
+            )
+        return options
