@@ -67,7 +67,6 @@ class Housekeeper:
         self._next_checkpoint_ms = 0
         self._syncing: _SyncJob | None = None
         self._synced: _SyncJob | None = None
-        self._snapshot_version = parts.metadata.version
 
     # Every few milliseconds under load, every second otherwise
 
@@ -190,7 +189,7 @@ class Housekeeper:
             if partition.segments.synced < partition.segments.end:
                 paths += partition.segments.paths_from(partition.segments.synced)
                 segments.append((partition.segments, partition.segments.end))
-        changed = parts.metadata.version != self._snapshot_version
+        changed = parts.metadata.version != parts.snapshot_version
         return _SyncJob(
             paths=paths,
             snapshot=parts.metadata.snapshot_at(end) if changed else None,
@@ -232,7 +231,7 @@ class Housekeeper:
         parts = self._parts
         parts.views_synced, parts.metadata_synced = job.views_end, job.metadata_end
         parts.keys_synced = job.keys
-        self._snapshot_version = job.version
+        parts.snapshot_version = job.version
         for queue, end in job.queues:
             queue.synced = max(queue.synced, min(end, queue.written))
 

@@ -49,6 +49,8 @@ class Parts:
     views_synced: int = 0
     metadata_synced: int = 0
     """The metadata snapshot on the device holds every change below."""
+    snapshot_version: int = -1
+    """Version of the metadata that the snapshot on the device holds."""
     keys_synced: tuple[int, int] = (0, 0)
     """Log offset and number of entries up to which the key index is on the device."""
 
