@@ -70,7 +70,7 @@ def message(stored: StoredMessage) -> dict[str, Any]:
         "queue": stored.queue_id,
         "offset": stored.queue_offset,
         "id": stored.offset_message_id,
-        "position": int(shown.get(names.METAQ_POS, -1)),
+        "position": int(shown.get(names.METAQ_POS, "-1"), 16),
         "logOffset": stored.physical_offset,
         "storeTime": stored.store_ms,
         "bornTime": stored.born_ms,

@@ -1,0 +1,176 @@
+"""The admin interface over real HTTP: what users, the operator and suites call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_broker.service.messages import PutStatus
+from imago_wire.hot import make_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imago_broker.app import Broker
+    from imago_testing.admin import Admin
+    from imago_wire.record import Placed
+
+BORN_HOST = bytes((127, 0, 0, 1)) + (4000).to_bytes(4, "big")
+
+
+def put(broker: Broker, topic: str, *bodies: bytes, properties: bytes = b"") -> None:
+    """Put messages into queue 0 and complete the turn."""
+    tail = broker.store.tail(topic, 0)
+    statuses: list[PutStatus] = []
+
+    def done(_token: object, status: PutStatus, _placed: Sequence[Placed]) -> None:
+        statuses.append(status)
+
+    for body in bodies:
+        entry = make_entry(tail, body, properties, born_ms=1_700_000_000_000, born_host=BORN_HOST)
+        broker.messages.put_one(entry, None, done, None)
+    broker.messages.flush_turn()
+    assert statuses == [PutStatus.OK] * len(bodies)
+
+
+async def test_a_topic_is_created_changed_listed_and_deleted(admin: Admin) -> None:
+    status, made = await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 3})
+    assert (status, made["queues"], made["shards"]) == (201, 3, {"shard-0": "ok"})
+    status, changed = await admin.call(
+        "PUT", "/admin/v1/topics/orders", {"acknowledgement": "leader-fsync"}
+    )
+    assert (status, changed["queues"], changed["acknowledgement"]) == (200, 3, "leader-fsync")
+    status, listed = await admin.call("GET", "/admin/v1/topics")
+    assert "orders" in [item["name"] for item in listed["items"]]
+    status, gone = await admin.call("DELETE", "/admin/v1/topics/orders")
+    assert (status, gone["deleted"]) == (200, "orders")
+    status, error = await admin.call("GET", "/admin/v1/topics/orders")
+    assert (status, error["error"]) == (404, "topic_not_found")
+
+
+async def test_a_topic_shows_its_queues_and_messages(admin: Admin, broker: Broker) -> None:
+    await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 2})
+    put(broker, "orders", b"one", b"two", properties=b"KEYS\x01k1\x02TAGS\x01red\x02")
+    _, topic = await admin.call("GET", "/admin/v1/topics/orders")
+    first = topic["queues"][0]
+    assert (topic["messages"], first["minOffset"], first["maxOffset"]) == (2, 0, 2)
+    # A MetaQ message is its 20-byte header, the attribute with its length, and the body.
+    assert first["maxPosition"] == 2 * (20 + 4 + len("red") + 3)
+    _, found = await admin.call("GET", "/admin/v1/messages?topic=orders&queue=0&offset=1")
+    assert [(m["text"], m["tags"], m["keys"]) for m in found["items"]] == [("two", "red", "k1")]
+    _, by_id = await admin.call("GET", f"/admin/v1/messages?id={found['items'][0]['id']}")
+    assert [m["text"] for m in by_id["items"]] == ["two"]
+    _, by_key = await admin.call("GET", "/admin/v1/messages?topic=orders&key=k1")
+    assert [m["text"] for m in by_key["items"]] == ["one", "two"]
+
+
+async def test_a_group_shows_lag_and_is_reset(admin: Admin, broker: Broker) -> None:
+    await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 1})
+    put(broker, "orders", b"a", b"b", b"c")
+    broker.offsets.commit("billing", "orders", 0, 3)
+    _, group = await admin.call("GET", "/admin/v1/groups/billing")
+    assert group["topics"]["orders"] == [{"queue": 0, "offset": 3, "end": 3, "lag": 0}]
+    status, answer = await admin.call(
+        "POST", "/admin/v1/groups/billing/reset", {"topic": "orders", "to": "earliest"}
+    )
+    assert (status, answer["offsets"]) == (200, {"0": 0})
+    _, listed = await admin.call("GET", "/admin/v1/groups")
+    assert [(g["name"], g["lag"]) for g in listed["items"]] == [("billing", 3)]
+    status, error = await admin.call(
+        "POST", "/admin/v1/groups/billing/reset", {"topic": "orders", "to": {"0": 99}}
+    )
+    assert (status, error["cure"]) == (400, "Send 0 to 3.")
+
+
+async def test_lists_come_in_pages(admin: Admin) -> None:
+    for number in range(5):
+        await admin.call("PUT", f"/admin/v1/topics/t{number}", {"queues": 1})
+    seen, path = [], "/admin/v1/topics?limit=2"
+    while True:
+        _, page = await admin.call("GET", path)
+        seen += [item["name"] for item in page["items"]]
+        if page["next"] is None:
+            break
+        path = f"/admin/v1/topics?limit=2&next={page['next']}"
+    assert seen == sorted(seen)
+    assert {f"t{n}" for n in range(5)} <= set(seen)
+
+
+@pytest.mark.parametrize(
+    ("body", "cure"),
+    [
+        ({"queue": 1}, "Did you mean 'queues'?"),
+        ({"queues": "many"}, "Correct that setting."),
+        ({"queues": -1}, "Correct that setting."),
+        ({"queues": 10**9}, "Correct that setting."),
+        ({"acknowledgement": "maybe"}, "Correct that setting."),
+        ({"order": 1}, "Correct that setting."),
+    ],
+)
+async def test_wrong_settings_are_refused_with_a_cure(
+    admin: Admin, body: dict[str, object], cure: str
+) -> None:
+    status, error = await admin.call("PUT", "/admin/v1/topics/orders", body)
+    assert (status, error["cure"]) == (400, cure)
+
+
+@pytest.mark.parametrize("name", ["..%2Fescape", "%2e%2e", "a%00b", "x" * 300, "sp%20ace"])
+async def test_names_that_could_leave_the_folder_are_refused(admin: Admin, name: str) -> None:
+    status, error = await admin.call("PUT", f"/admin/v1/topics/{name}", {"queues": 1})
+    assert status in {400, 404}
+    assert set(error) == {"error", "message", "cure"}
+
+
+async def test_errors_have_one_form_and_no_trace(admin: Admin) -> None:
+    for method, path in [
+        ("GET", "/admin/v1/nothing"),
+        ("POST", "/admin/v1/topics/x"),
+        ("GET", "/admin/v1/messages"),
+        ("GET", "/admin/v1/messages?id=xyz"),
+        ("GET", "/admin/v1/topics?limit=minus"),
+        ("GET", "/admin/v1/groups/none"),
+    ]:
+        status, error = await admin.call(method, path)
+        assert status in {400, 404, 405}, path
+        assert set(error) == {"error", "message", "cure"}, path
+
+
+async def test_a_repeated_call_gets_its_first_answer(admin: Admin) -> None:
+    key = {"Idempotency-Key": "k-1"}
+    first = await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 3}, **key)
+    again = await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 5}, **key)
+    assert first == again
+    _, topic = await admin.call("GET", "/admin/v1/topics/orders")
+    assert topic["queues"][-1]["queue"] == 2
+
+
+async def test_dynamic_settings_change_and_others_need_a_restart(admin: Admin) -> None:
+    key = "acknowledgement.level"
+    status, _ = await admin.call("PATCH", "/admin/v1/config", {key: "leader-fsync"})
+    assert status == 200
+    _, config = await admin.call("GET", "/admin/v1/config")
+    values = {item["key"]: item["value"] for item in config["items"]}
+    assert values[key] == "leader-fsync"
+    status, error = await admin.call("PATCH", "/admin/v1/config", {"metaq.port": 1})
+    assert (status, error["error"]) == (409, "needs_restart")
+    status, error = await admin.call("PATCH", "/admin/v1/config", {key: "maybe"})
+    assert status == 400
+    assert "must be one of" in error["message"]
+
+
+async def test_status_health_and_metrics(admin: Admin, broker: Broker) -> None:
+    await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 1})
+    put(broker, "orders", b"x")
+    _, status = await admin.call("GET", "/admin/v1/status")
+    assert (status["shard"], status["role"]) == ("shard-0", "master")
+    assert status["logStart"] == 0 < status["logEnd"] == status["highWatermark"]
+    assert (await admin.call("GET", "/healthz"))[0] == 200
+    assert (await admin.call("GET", "/readyz")) == (200, {"ready": True, "reasons": []})
+    _, cluster = await admin.call("GET", "/admin/v1/cluster")
+    assert [m["role"] for shard in cluster["shards"] for m in shard["members"]] == ["master"]
+    url = f"http://127.0.0.1:{broker.admin_port}/metrics"
+    async with admin.session.get(url) as answer:
+        assert "imago_" in await answer.text()
+    async with admin.session.get(f"http://127.0.0.1:{broker.admin_port}/") as answer:
+        assert "<title>Imago</title>" in await answer.text()
