@@ -13,13 +13,16 @@ from imago_broker.service.locks import QueueLocks
 from imago_broker.service.pull_hold import PullHold
 from imago_broker.service.resets import PendingResets
 from imago_broker.service.traffic import Traffic
+from imago_broker.service.versions import TableVersion
 from imago_wire.remoting.message_ids import UniqueKeys
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable, Mapping
 
     from imago_broker.config.settings import RocketmqSection
     from imago_broker.ports import Clock, Coordinator
+    from imago_broker.processors.rocketmq.rows import Lane
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
     from imago_broker.service.offsets import ConsumerOffsets
@@ -69,11 +72,23 @@ class RocketmqServices:
     memory_bytes: int = 1 << 30
     """How far behind the log's end a record counts as still in memory."""
     started_ms: int = 0
+    topic_version: TableVersion
+    group_version: TableVersion
+    lanes: Mapping[str, Lane] = field(default_factory=dict)
+    """Filled by the table: what the tools show as thread pools."""
+    on_settings: Callable[[RocketmqSection], None] | None = None
+    """Told when a client changed settings, so that everybody shows the same."""
 
     @property
     def store_host(self) -> bytes:
         """This broker's address as it stands in records and message ids."""
         return self.messages.store.config.store_host
+
+    def change_settings(self, settings: RocketmqSection) -> None:
+        """Put changed settings in force."""
+        self.settings = settings
+        if self.on_settings is not None:
+            self.on_settings(settings)
 
     def sweep(self) -> None:
         """Forget clients and locks that are over: call it every few seconds."""
@@ -101,6 +116,9 @@ def build_services(
     delay = DelayService(messages, topics, loop=loop, clock=clock, levels=settings.delay_levels)
     messages.on_arrival(hold.arrived)
     messages.on_arrival(delay.arrived)
+    now_ms = clock.epoch_ms()
+    topic_version, group_version = TableVersion(now_ms), TableVersion(now_ms)
+    topics.on_change.append(lambda _name, _config: topic_version.bump(clock.epoch_ms()))
     return RocketmqServices(
         identity=identity,
         settings=settings,
@@ -118,7 +136,9 @@ def build_services(
             messages.store.config.store_host[:-4], os.getpid(), secrets.randbits(32), clock.epoch_ms
         ),
         memory_bytes=int(_machine_memory() * MEMORY_RATIO),
-        started_ms=clock.epoch_ms(),
+        started_ms=now_ms,
+        topic_version=topic_version,
+        group_version=group_version,
     )
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from imago_broker.processors.rocketmq.admin_broker import BrokerAdmin
+from imago_broker.processors.rocketmq.admin_groups import GroupAdmin
+from imago_broker.processors.rocketmq.admin_progress import ProgressAdmin
+from imago_broker.processors.rocketmq.admin_topics import TopicAdmin
 from imago_broker.processors.rocketmq.members import MemberProcessor
 from imago_broker.processors.rocketmq.offsets import OffsetProcessor
 from imago_broker.processors.rocketmq.pull import PullProcessor
 from imago_broker.processors.rocketmq.queries import QueryProcessor
+from imago_broker.processors.rocketmq.relays import RelayProcessor
 from imago_broker.processors.rocketmq.rows import Lane, Row, Table, build_table
 from imago_broker.processors.rocketmq.send import SendProcessor
 from imago_broker.processors.rocketmq.send_back import SendBackProcessor
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from imago_broker.processors.rocketmq.rows import Hook
+    from imago_broker.processors.rocketmq.rows import Handler, Hook
     from imago_broker.processors.rocketmq.services import RocketmqServices
 
 
@@ -64,13 +69,17 @@ def build_processors(
 ) -> Processors:
     """Build the tables of both ports over the same services."""
     lanes = Lanes.made()
-    main = build_table(_rows(services, loop, lanes), hooks)
+    rows = [*_client_rows(services, loop, lanes), *_admin_rows(services, lanes)]
+    main = build_table(rows, hooks)
+    services.lanes = main.lanes
     return Processors(
         main=main, fast=main.for_fast_port(), send_path=SendPath(services, lanes.send, main)
     )
 
 
-def _rows(services: RocketmqServices, loop: asyncio.AbstractEventLoop, lanes: Lanes) -> list[Row]:
+def _client_rows(
+    services: RocketmqServices, loop: asyncio.AbstractEventLoop, lanes: Lanes
+) -> list[Row]:
     send = SendProcessor(services, loop)
     back = SendBackProcessor(services)
     pull = PullProcessor(services)
@@ -99,3 +108,51 @@ def _rows(services: RocketmqServices, loop: asyncio.AbstractEventLoop, lanes: La
         Row(Code.VIEW_MESSAGE_BY_ID, query.view, lanes.query),
         Row(Code.QUERY_MESSAGE, query.query, lanes.query),
     ]
+
+
+def _admin_rows(services: RocketmqServices, lanes: Lanes) -> list[Row]:
+    topic = TopicAdmin(services)
+    group = GroupAdmin(services)
+    progress = ProgressAdmin(services)
+    broker = BrokerAdmin(services)
+    relay = RelayProcessor(services)
+    handlers: dict[Code, Handler] = {
+        Code.UPDATE_AND_CREATE_TOPIC: topic.create,
+        Code.UPDATE_AND_CREATE_TOPIC_LIST: topic.create_list,
+        Code.DELETE_TOPIC_IN_BROKER: topic.delete,
+        Code.GET_ALL_TOPIC_CONFIG: topic.all_configs,
+        Code.GET_TOPIC_CONFIG: topic.config,
+        Code.GET_TOPIC_STATS_INFO: topic.stats,
+        Code.QUERY_TOPIC_CONSUME_BY_WHO: topic.who_consumes,
+        Code.QUERY_CONSUME_TIME_SPAN: topic.time_span,
+        Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topic.system_list,
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: group.update,
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: group.update_list,
+        Code.DELETE_SUBSCRIPTIONGROUP: group.delete,
+        Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: group.all_configs,
+        Code.GET_SUBSCRIPTIONGROUP_CONFIG: group.config,
+        Code.GET_CONSUMER_CONNECTION_LIST: group.consumers,
+        Code.GET_PRODUCER_CONNECTION_LIST: group.producers,
+        Code.GET_ALL_PRODUCER_INFO: group.all_producers,
+        Code.QUERY_TOPICS_BY_CONSUMER: group.topics,
+        Code.QUERY_SUBSCRIPTION_BY_CONSUMER: group.subscription,
+        Code.GET_CONSUME_STATS: progress.stats,
+        Code.GET_BROKER_CONSUME_STATS: progress.all_stats,
+        Code.GET_ALL_CONSUMER_OFFSET: progress.all_offsets,
+        Code.GET_ALL_DELAY_OFFSET: progress.delay_offsets,
+        Code.CLONE_GROUP_OFFSET: progress.clone,
+        Code.QUERY_CORRECTION_OFFSET: progress.correction,
+        Code.INVOKE_BROKER_TO_RESET_OFFSET: progress.reset,
+        Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: relay.consumer_status,
+        Code.GET_CONSUMER_RUNNING_INFO: relay.running_info,
+        Code.CONSUME_MESSAGE_DIRECTLY: relay.consume_directly,
+        Code.GET_BROKER_CONFIG: broker.get_config,
+        Code.UPDATE_BROKER_CONFIG: broker.update_config,
+        Code.GET_BROKER_RUNTIME_INFO: broker.runtime_info,
+        Code.VIEW_BROKER_STATS_DATA: broker.stats,
+        Code.QUERY_CONSUME_QUEUE: broker.queue_entries,
+        Code.CLEAN_EXPIRED_CONSUMEQUEUE: broker.clean_up,
+        Code.CLEAN_UNUSED_TOPIC: broker.clean_up,
+        Code.DELETE_EXPIRED_COMMITLOG: broker.clean_up,
+    }
+    return [Row(code, handler, lanes.admin) for code, handler in handlers.items()]

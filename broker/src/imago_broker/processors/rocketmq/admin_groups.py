@@ -1,0 +1,158 @@
+"""Administration of consumer groups: settings, connections, progress."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
+from imago_broker.processors.rocketmq.wire_forms import group_body, group_config
+from imago_wire.remoting import bodies
+from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.headers import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetProducerConnectionListRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    QuerySubscriptionByConsumerRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.service.clients import Client, ConsumerGroup
+
+
+class GroupAdmin:
+    """The request codes about groups and their members."""
+
+    def __init__(self, services: RocketmqServices) -> None:
+        self._services = services
+
+    def update(self, exchange: Exchange) -> Reply:
+        """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP."""
+        self._put([bodies.SubscriptionGroupConfig.decode(exchange.command.body)])
+        return OK
+
+    def update_list(self, exchange: Exchange) -> Reply:
+        """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: all, or none when one of them cannot be."""
+        self._put(bodies.SubscriptionGroupList.decode(exchange.command.body).group_config_list)
+        return OK
+
+    def _put(self, wanted: Iterable[bodies.SubscriptionGroupConfig]) -> None:
+        for config in [group_config(body) for body in wanted]:
+            self._services.groups.update(config)
+        self._services.group_version.bump(self._services.clock.epoch_ms())
+
+    def delete(self, exchange: Exchange) -> Reply:
+        """DELETE_SUBSCRIPTIONGROUP: the settings, and the offsets where asked."""
+        header = DeleteSubscriptionGroupRequestHeader.from_ext(exchange.ext)
+        self._services.groups.delete(header.group_name)
+        self._services.group_version.bump(self._services.clock.epoch_ms())
+        if header.clean_offset or header.remove_offset:
+            self._services.offsets.forget_group(header.group_name)
+        self._services.resets.forget_group(header.group_name)
+        return OK
+
+    def all_configs(self, exchange: Exchange) -> Reply:
+        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG: the whole table, or the slice that 5.x asks for."""
+        configs = self._services.groups.all()
+        start = max(0, int(exchange.ext.get("groupSeq") or 0))
+        count = max(0, int(exchange.ext.get("maxGroupNum") or len(configs)))
+        version = exchange.command.version
+        wrapper = bodies.SubscriptionGroupWrapper(
+            data_version=self._services.group_version.body(version),
+            subscription_group_table={
+                config.name: group_body(config, version)
+                for config in configs[start : start + count]
+            },
+        )
+        return Reply(ext={"totalGroupNum": str(len(configs))}, body=wrapper.encode())
+
+    def config(self, exchange: Exchange) -> Reply:
+        """GET_SUBSCRIPTIONGROUP_CONFIG."""
+        header = GetSubscriptionGroupConfigRequestHeader.from_ext(exchange.ext)
+        config = self._services.groups.get(header.group)
+        if config is None:
+            raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
+        return Reply(body=group_body(config, exchange.command.version).encode())
+
+    def consumers(self, exchange: Exchange) -> Reply:
+        """GET_CONSUMER_CONNECTION_LIST."""
+        header = GetConsumerConnectionListRequestHeader.from_ext(exchange.ext)
+        group = self._online(header.consumer_group)
+        body = bodies.ConsumerConnection(
+            connection_set=tuple(map(_connection, group.members.values())),
+            consume_from_where=group.consume_from_where,
+            consume_type=group.consume_type,
+            message_model=group.message_model,
+            subscription_table=dict(group.subscriptions),
+        )
+        return Reply(body=body.encode())
+
+    def producers(self, exchange: Exchange) -> Reply:
+        """GET_PRODUCER_CONNECTION_LIST."""
+        header = GetProducerConnectionListRequestHeader.from_ext(exchange.ext)
+        members = self._services.clients.producers(header.producer_group)
+        if not members:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the producer group[{header.producer_group}] not exist",
+            )
+        body = bodies.ProducerConnection(connection_set=tuple(map(_connection, members.values())))
+        return Reply(body=body.encode())
+
+    def all_producers(self, _: Exchange) -> Reply:
+        """GET_ALL_PRODUCER_INFO."""
+        data = {
+            group: tuple(
+                bodies.ProducerInfo(
+                    client_id=client.client_id,
+                    language=client.language,
+                    last_update_timestamp=client.seen_ms,
+                    remote_ip=client.channel.peer,
+                    version=client.version,
+                )
+                for client in members.values()
+            )
+            for group, members in self._services.clients.producer_groups().items()
+        }
+        return Reply(body=bodies.ProducerTableInfo(data=data).encode())
+
+    def topics(self, exchange: Exchange) -> Reply:
+        """QUERY_TOPICS_BY_CONSUMER: where the group has been, and what it subscribes to."""
+        header = QueryTopicsByConsumerRequestHeader.from_ext(exchange.ext)
+        group = self._services.clients.consumers(header.group)
+        found = {
+            *self._services.offsets.of_group(header.group),
+            *(group.subscriptions if group else ()),
+        }
+        return Reply(body=bodies.TopicList(topic_list=tuple(sorted(found))).encode())
+
+    def subscription(self, exchange: Exchange) -> Reply:
+        """QUERY_SUBSCRIPTION_BY_CONSUMER."""
+        header = QuerySubscriptionByConsumerRequestHeader.from_ext(exchange.ext)
+        topic = header.topic or ""
+        group = self._online(header.group)
+        body = bodies.QuerySubscriptionResponseBody(
+            group=header.group, topic=topic, subscription_data=group.subscriptions.get(topic)
+        )
+        return Reply(body=body.encode())
+
+    def _online(self, name: str) -> ConsumerGroup:
+        group = self._services.clients.consumers(name)
+        if group is None:
+            raise RequestError(
+                ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online"
+            )
+        return group
+
+
+def _connection(client: Client) -> bodies.Connection:
+    return bodies.Connection(
+        client_addr=client.channel.peer,
+        client_id=client.client_id,
+        language=client.language,
+        version=client.version,
+    )

@@ -1,0 +1,226 @@
+"""How far consumer groups have come: shown, copied, compared, set anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.model import names
+from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
+from imago_wire.remoting import bodies
+from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.headers import (
+    CloneGroupOffsetRequestHeader,
+    GetConsumeStatsRequestHeader,
+    QueryCorrectionOffsetHeader,
+    ResetOffsetRequestHeader,
+)
+from imago_wire.remoting.peer import Language, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.service.clients import ConsumerGroup
+
+
+class ProgressAdmin:
+    """The request codes about offsets of groups."""
+
+    def __init__(self, services: RocketmqServices) -> None:
+        self._services = services
+        self._store = services.messages.store
+
+    def stats(self, exchange: Exchange) -> Reply:
+        """GET_CONSUME_STATS: each queue's end and the group's place in it."""
+        header = GetConsumeStatsRequestHeader.from_ext(exchange.ext)
+        wanted = [topic for topic in (header.topic_list or "").split(";") if topic]
+        if header.topic:
+            wanted.append(header.topic)
+        group = header.consumer_group
+        topics = wanted or self._topics_of(group)
+        return Reply(body=self._stats(group, topics).encode())
+
+    def all_stats(self, _: Exchange) -> Reply:
+        """GET_BROKER_CONSUME_STATS: the same of all groups."""
+        tables: list[Mapping[str, tuple[bodies.ConsumeStats, ...]]] = []
+        behind = 0
+        for config in self._services.groups.all():
+            stats = self._stats(config.name, self._topics_of(config.name))
+            if stats.offset_table:
+                tables.append({config.name: (stats,)})
+                behind += sum(
+                    place.broker_offset - place.consumer_offset
+                    for place in stats.offset_table.values()
+                )
+        body = bodies.ConsumeStatsList(
+            broker_addr=self._services.identity.address,
+            consume_stats_list=tuple(tables),
+            total_diff=behind,
+        )
+        return Reply(body=body.encode())
+
+    def all_offsets(self, _: Exchange) -> Reply:
+        """GET_ALL_CONSUMER_OFFSET."""
+        table = {
+            f"{topic}@{group}": dict(queues)
+            for group in self._services.offsets.groups()
+            for topic, queues in self._services.offsets.of_group(group).items()
+        }
+        return Reply(body=bodies.ConsumerOffsetSerializeWrapper(offset_table=table).encode())
+
+    def delay_offsets(self, _: Exchange) -> Reply:
+        """GET_ALL_DELAY_OFFSET."""
+        table = {level: place for level, (place, _) in self._services.delay.offsets().items()}
+        return Reply(body=bodies.DelayOffsetSerializeWrapper(offset_table=table).encode())
+
+    def clone(self, exchange: Exchange) -> Reply:
+        """CLONE_GROUP_OFFSET: one group goes on where another is."""
+        header = CloneGroupOffsetRequestHeader.from_ext(exchange.ext)
+        self._known_group(header.dest_group)
+        for topic, queues in self._services.offsets.of_group(header.src_group).items():
+            if header.topic in (None, "", topic):
+                self._services.offsets.reset(header.dest_group, topic, queues)
+        return OK
+
+    def correction(self, exchange: Exchange) -> Reply:
+        """QUERY_CORRECTION_OFFSET: the smallest place of other groups, where it is behind."""
+        header = QueryCorrectionOffsetHeader.from_ext(exchange.ext)
+        by_group = self._services.offsets.of_topic(header.topic)
+        own = by_group.get(header.compare_group, {})
+        others = [group for group in (header.filter_groups or "").split(",") if group]
+        found: dict[int, int] = {}
+        for group, queues in by_group.items():
+            if group == header.compare_group or (others and group not in others):
+                continue
+            for queue_id, place in queues.items():
+                found[queue_id] = min(place, found.get(queue_id, place))
+        behind = {queue: place for queue, place in found.items() if place <= own.get(queue, place)}
+        return Reply(body=bodies.QueryCorrectionOffsetBody(correction_offsets=behind).encode())
+
+    def reset(self, exchange: Exchange) -> Reply:
+        """INVOKE_BROKER_TO_RESET_OFFSET: the group shall go on from a time or an offset.
+
+        The group's next pulls are sent to the new places. Members older than 5.0 are told as
+        their own brokers tell them, so that they need not first pull.
+        """
+        header = ResetOffsetRequestHeader.from_ext(exchange.ext)
+        self._known_group(header.group)
+        targets = self._targets(header)
+        offsets, resets = self._services.offsets, self._services.resets
+        offsets.reset(header.group, header.topic, targets)
+        topic = header.topic.encode()
+        for queue_id, offset in targets.items():
+            resets.add(header.group, header.topic, queue_id, offset)
+            self._services.hold.look_again(topic, queue_id)
+        group = self._services.clients.consumers(header.group)
+        if group is not None:
+            self._tell_old_members(group, header, targets)
+        return Reply(body=self._reset_body(header.topic, targets).encode())
+
+    def _targets(self, header: ResetOffsetRequestHeader) -> dict[int, int]:
+        config = self._services.topics.get(header.topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
+        if header.queue_id < 0:
+            queues = range(config.read_queues)
+        elif header.queue_id < config.read_queues:
+            queues = range(header.queue_id, header.queue_id + 1)
+        else:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"Queue {header.queue_id} does not exist")
+        return {queue_id: self._target(header, queue_id) for queue_id in queues}
+
+    def _target(self, header: ResetOffsetRequestHeader, queue_id: int) -> int:
+        low, high = self._store.queue_range(header.topic, queue_id)
+        if header.queue_id >= 0 and header.offset is not None and header.offset != -1:
+            if not low <= header.offset <= high:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"Target offset {header.offset} not in consume queue range [{low}-{high}]",
+                )
+            return header.offset
+        if header.timestamp < 0:
+            target = high
+        else:
+            target = self._store.offset_by_time(header.topic, queue_id, header.timestamp)
+        if header.is_force:
+            return target
+        current = self._services.offsets.query(header.group, header.topic, queue_id)
+        return target if current is None else min(current, target)
+
+    def _tell_old_members(
+        self,
+        group: ConsumerGroup,
+        header: ResetOffsetRequestHeader,
+        targets: Mapping[int, int],
+    ) -> None:
+        ext = {
+            "topic": header.topic,
+            "group": header.group,
+            "timestamp": str(header.timestamp),
+            "isForce": "true",
+        }
+        for client in group.members.values():
+            if Version.V3_0_7_SNAPSHOT <= client.version < Version.V5_0_0:
+                body: bodies.ResetOffsetBody | bodies.ResetOffsetBodyForC
+                if client.language is Language.CPP:
+                    body = self._reset_body_for_c(header.topic, targets)
+                else:
+                    body = self._reset_body(header.topic, targets)
+                client.channel.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, body.encode())
+
+    def _reset_body(self, topic: str, targets: Mapping[int, int]) -> bodies.ResetOffsetBody:
+        return bodies.ResetOffsetBody(
+            offset_table={self._queue(topic, queue): place for queue, place in targets.items()}
+        )
+
+    def _reset_body_for_c(
+        self, topic: str, targets: Mapping[int, int]
+    ) -> bodies.ResetOffsetBodyForC:
+        broker = self._services.identity.broker_name
+        return bodies.ResetOffsetBodyForC(
+            offset_table=tuple(
+                bodies.MessageQueueForC(
+                    broker_name=broker, offset=place, queue_id=queue, topic=topic
+                )
+                for queue, place in targets.items()
+            )
+        )
+
+    def _stats(self, group: str, topics: list[str]) -> bodies.ConsumeStats:
+        live = self._services.clients.consumers(group)
+        table = {}
+        for topic in topics:
+            config = self._services.topics.get(topic)
+            if config is None or (live is not None and topic not in live.subscriptions):
+                continue
+            for queue_id in range(config.read_queues):
+                table[self._queue(topic, queue_id)] = self._place(group, topic, queue_id)
+        return bodies.ConsumeStats(offset_table=table)
+
+    def _place(self, group: str, topic: str, queue_id: int) -> bodies.OffsetWrapper:
+        _, end = self._store.queue_range(topic, queue_id)
+        place = self._services.offsets.query(group, topic, queue_id) or 0
+        consumed = self._store.store_time(topic, queue_id, place - 1) if place > 0 else None
+        return bodies.OffsetWrapper(
+            broker_offset=end, consumer_offset=place, last_timestamp=consumed or 0
+        )
+
+    def _topics_of(self, group: str) -> list[str]:
+        live = self._services.clients.consumers(group)
+        found = {
+            *self._services.offsets.of_group(group),
+            *(live.subscriptions if live else ()),
+        }
+        retry = names.retry_topic(group)
+        if self._services.topics.get(retry) is not None:
+            found.add(retry)
+        return sorted(found)
+
+    def _known_group(self, group: str) -> None:
+        if self._services.groups.get(group) is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist"
+            )
+
+    def _queue(self, topic: str, queue_id: int) -> bodies.MessageQueue:
+        return bodies.MessageQueue(topic, self._services.identity.broker_name, queue_id)

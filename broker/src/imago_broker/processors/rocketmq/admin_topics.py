@@ -1,0 +1,212 @@
+"""Administration of topics: made, changed, deleted, listed, measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from imago_broker.model import names
+from imago_broker.model.topics import TopicConfig
+from imago_broker.processors.rocketmq import rules
+from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
+from imago_broker.processors.rocketmq.wire_forms import changed_attributes, topic_body
+from imago_wire.remoting import bodies
+from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.headers import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicConfigRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+MESSAGE_TYPE = "message.type"
+
+
+class TopicAdmin:
+    """The request codes about topics."""
+
+    def __init__(self, services: RocketmqServices) -> None:
+        self._services = services
+        self._store = services.messages.store
+
+    def create(self, exchange: Exchange) -> Reply:
+        """UPDATE_AND_CREATE_TOPIC."""
+        header = CreateTopicRequestHeader.from_ext(exchange.ext)
+        self._put(
+            bodies.TopicConfig(
+                topic_name=header.topic,
+                read_queue_nums=header.read_queue_nums,
+                write_queue_nums=header.write_queue_nums,
+                perm=header.perm,
+                topic_filter_type=header.topic_filter_type,
+                topic_sys_flag=header.topic_sys_flag or 0,
+                order=header.order,
+            ),
+            header.attributes,
+        )
+        return OK
+
+    def create_list(self, exchange: Exchange) -> Reply:
+        """UPDATE_AND_CREATE_TOPIC_LIST: all, or none when one of them cannot be."""
+        wanted = bodies.CreateTopicListRequestBody.decode(exchange.command.body)
+        configs = [
+            self._checked(body, _as_changes(body.attributes)) for body in wanted.topic_config_list
+        ]
+        for config in configs:
+            self._services.topics.create_or_update(config)
+        return OK
+
+    def _put(self, body: bodies.TopicConfig, attributes: str | None) -> None:
+        self._services.topics.create_or_update(self._checked(body, attributes))
+
+    def _checked(self, body: bodies.TopicConfig, attributes: str | None) -> TopicConfig:
+        name = body.topic_name
+        current = self._services.topics.get(name)
+        if current is None and (problem := rules.topic_problem(name)):
+            raise rules.invalid(problem)
+        if names.is_system(name):
+            raise rules.invalid(f"The topic[{name}] is conflict with system topic.")
+        if body.topic_filter_type not in FILTER_TYPES:
+            raise rules.invalid(f"topicFilterType {body.topic_filter_type[:64]!r} is unknown")
+        merged = changed_attributes(current.attributes if current else {}, attributes)
+        if merged.get(MESSAGE_TYPE, "").upper() == "MIXED":
+            raise rules.invalid("MIXED message type is not supported.")
+        base = current or TopicConfig(name=name)
+        try:
+            return replace(
+                base,
+                read_queues=body.read_queue_nums,
+                write_queues=body.write_queue_nums,
+                perm=body.perm,
+                order=body.order,
+                sys_flag=body.topic_sys_flag,
+                filter_type=body.topic_filter_type,
+                attributes=merged,
+            )
+        except ValueError as error:
+            raise rules.invalid(str(error)) from None
+
+    def delete(self, exchange: Exchange) -> Reply:
+        """DELETE_TOPIC_IN_BROKER: one that does not exist is no error."""
+        header = DeleteTopicRequestHeader.from_ext(exchange.ext)
+        if not header.topic.strip():
+            raise rules.invalid("The specified topic is blank.")
+        if names.is_system(header.topic):
+            raise rules.invalid(f"The topic[{header.topic}] is conflict with system topic.")
+        self._services.topics.delete(header.topic)
+        return OK
+
+    def all_configs(self, exchange: Exchange) -> Reply:
+        """GET_ALL_TOPIC_CONFIG: the whole table, or the slice that 5.x asks for."""
+        configs = self._services.topics.all()
+        start = int(exchange.ext.get("topicSeq") or 0)
+        count = int(exchange.ext.get("maxTopicNum") or len(configs))
+        version = exchange.command.version
+        wrapper = bodies.TopicConfigSerializeWrapper(
+            data_version=self._services.topic_version.body(version),
+            topic_config_table={
+                config.name: topic_body(config, version)
+                for config in configs[max(0, start) : max(0, start) + max(0, count)]
+            },
+        )
+        return Reply(ext={"totalTopicNum": str(len(configs))}, body=wrapper.encode())
+
+    def config(self, exchange: Exchange) -> Reply:
+        """GET_TOPIC_CONFIG."""
+        header = GetTopicConfigRequestHeader.from_ext(exchange.ext)
+        config = self._services.topics.get(header.topic)
+        if config is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}"
+            )
+        value = topic_body(config, exchange.command.version).to_json()
+        return Reply(body=bodies.TopicConfigAndQueueMapping.from_json(value).encode())
+
+    def stats(self, exchange: Exchange) -> Reply:
+        """GET_TOPIC_STATS_INFO: each queue's bounds and when it was written last."""
+        header = GetTopicStatsInfoRequestHeader.from_ext(exchange.ext)
+        config = self._config(header.topic)
+        table = {
+            self._queue(config.name, queue_id): self._bounds(config.name, queue_id)
+            for queue_id in range(config.write_queues)
+        }
+        return Reply(body=bodies.TopicStatsTable(offset_table=table).encode())
+
+    def who_consumes(self, exchange: Exchange) -> Reply:
+        """QUERY_TOPIC_CONSUME_BY_WHO: groups with an offset in the topic, and live ones."""
+        header = QueryTopicConsumeByWhoRequestHeader.from_ext(exchange.ext)
+        groups = {
+            *self._services.offsets.of_topic(header.topic),
+            *self._services.clients.groups_of_topic(header.topic),
+        }
+        return Reply(body=bodies.GroupList(group_list=tuple(sorted(groups))).encode())
+
+    def time_span(self, exchange: Exchange) -> Reply:
+        """QUERY_CONSUME_TIME_SPAN: how old what a group reads is, queue by queue."""
+        header = QueryConsumeTimeSpanRequestHeader.from_ext(exchange.ext)
+        config = self._config(header.topic)
+        spans = tuple(
+            self._span(header.group, config.name, queue_id)
+            for queue_id in range(config.write_queues)
+        )
+        return Reply(body=bodies.QueryConsumeTimeSpanBody(consume_time_span_set=spans).encode())
+
+    def system_list(self, _: Exchange) -> Reply:
+        """GET_SYSTEM_TOPIC_LIST_FROM_BROKER."""
+        found = tuple(c.name for c in self._services.topics.all() if names.is_system(c.name))
+        return Reply(body=bodies.TopicList(topic_list=found).encode())
+
+    def _config(self, topic: str) -> TopicConfig:
+        config = self._services.topics.get(topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        return config
+
+    def _queue(self, topic: str, queue_id: int) -> bodies.MessageQueue:
+        return bodies.MessageQueue(topic, self._services.identity.broker_name, queue_id)
+
+    def _bounds(self, topic: str, queue_id: int) -> bodies.TopicOffset:
+        low, high = self._store.queue_range(topic, queue_id)
+        written = self._store.store_time(topic, queue_id, high - 1) if high > low else None
+        return bodies.TopicOffset(
+            last_update_timestamp=written or 0, max_offset=high, min_offset=low
+        )
+
+    def _span(self, group: str, topic: str, queue_id: int) -> bodies.QueueTimeSpan:
+        low, high = self._store.queue_range(topic, queue_id)
+        oldest = self._store.store_time(topic, queue_id, low) or 0
+        newest = self._store.store_time(topic, queue_id, high - 1) or 0
+        offset = self._services.offsets.query(group, topic, queue_id) or 0
+        consumed = self._store.store_time(topic, queue_id, offset - 1) if offset > 0 else None
+        consumed = consumed if consumed is not None else oldest
+        behind = self._services.clock.epoch_ms() - consumed if offset < high else 0
+        return bodies.QueueTimeSpan(
+            message_queue=self._queue(topic, queue_id),
+            min_time_stamp=oldest,
+            min_time_stamp_str=_time_text(oldest),
+            max_time_stamp=newest,
+            max_time_stamp_str=_time_text(newest),
+            consume_time_stamp=consumed,
+            consume_time_stamp_str=_time_text(consumed),
+            delay_time=max(0, behind),
+        )
+
+
+def _as_changes(attributes: object) -> str | None:
+    """A list of topics carries whole attributes; given as changes they all are additions."""
+    if not isinstance(attributes, dict):
+        return None
+    return ",".join(f"+{str(k).lstrip('+')}={v}" for k, v in attributes.items())
+
+
+def _time_text(ms: int) -> str:
+    """Return a time in the form that RocketMQ's tools print: `yyyy-MM-dd#HH:mm:ss:SSS`, UTC."""
+    moment = datetime.fromtimestamp(ms / 1000, UTC)
+    return f"{moment:%Y-%m-%d#%H:%M:%S}:{ms % 1000:03d}"
