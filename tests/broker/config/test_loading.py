@@ -1,0 +1,97 @@
+"""The configuration: TOML, environment, and mistakes in either."""
+
+from __future__ import annotations
+
+import pytest
+
+from imago_broker.config import ConfigError, load
+from imago_broker.config.loading import describe, from_tree, to_tree, with_overrides
+
+
+def test_defaults_need_no_text() -> None:
+    config = load()
+    assert config.metaq.port == 8123
+    assert config.rocketmq.port == 10911
+    assert config.zookeeper.connect == "none"
+
+
+def test_text_then_environment() -> None:
+    config = load(
+        "[metaq]\nport = 1\ntopic_patterns = ['a*']\n[store]\ndisk_full_ratio = 1\n",
+        {"IMAGO__METAQ__PORT": "2", "IMAGO__LOG__LEVEL": "debug", "HOME": "/x"},
+    )
+    assert config.metaq.port == 2
+    assert config.metaq.topic_patterns == ("a*",)
+    assert config.store.disk_full_ratio == 1.0
+    assert config.log.level == "debug"
+
+
+def test_environment_has_every_type() -> None:
+    config = load(
+        "",
+        {
+            "IMAGO__METAQ__ENABLED": "false",
+            "IMAGO__METAQ__TOPIC_PATTERNS": "a*, b",
+            "IMAGO__STORE__RETENTION_MS": "3_600_000",
+            "IMAGO__BROKER__DRAIN_SECONDS": "2.5",
+        },
+    )
+    assert config.metaq.enabled is False
+    assert config.metaq.topic_patterns == ("a*", "b")
+    assert config.store.retention_ms == 3_600_000
+    assert config.broker.drain_seconds == 2.5
+
+
+def test_overrides_win_and_may_declare_topics() -> None:
+    tree: dict[str, object] = {"metaq": {"port": 1}}
+    with_overrides(tree, ["metaq.port=3", "topics.a.b.queues=4", "topics.a.b.metaq_stat=true"])
+    config = from_tree(tree)
+    assert config.metaq.port == 3
+    assert config.topics == {"a.b": {"queues": 4, "metaq_stat": True}}
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "message"),
+    [
+        ("[metaq]\nprot = 1", {}, r"metaq\.prot: no such key; did you mean metaq\.port"),
+        ("[metaqq]", {}, "metaqq: no such section; did you mean metaq"),
+        ("metaq = 1", {}, "metaq: must be a section"),
+        ("[metaq]\nport = 'x'", {}, r"metaq\.port: 'x', must be a number"),
+        ("[metaq]\nport = true", {}, r"metaq\.port: True, must be a number"),
+        ("[metaq]\nport = 65536", {}, r"metaq\.port: 65536, must be at most 65535"),
+        ("[metaq]\ntopic_patterns = [1]", {}, "must be a list of texts"),
+        ("[acknowledgement]\nlevel = 'all'", {}, "must be one of leader, leader-fsync"),
+        ("[broker]\nshard = 1\n[metaq]\nbroker_id_base = 1023", {}, "at most 1023"),
+        ("[topics]\na = 1", {}, r"topics\.a: must be a table"),
+        ("[topics.a]\nx = []", {}, r"topics\.a\.x"),
+        ("[", {}, "is not TOML"),
+        ("", {"IMAGO__METAQ__PROT": "1"}, r"did you mean metaq\.port"),
+        ("", {"IMAGO__METAQ__PORT": "x"}, "IMAGO__METAQ__PORT: 'x', must be a number"),
+        ("", {"IMAGO__METAQ__ENABLED": "1"}, "must be true or false"),
+        ("", {"IMAGO__METAQ": "1"}, "write IMAGO__SECTION__KEY"),
+        ("", {"IMAGO__NOPE__KEY": "1"}, "no such section"),
+    ],
+)
+def test_mistake_is_named(text: str, environ: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(text, environ)
+
+
+@pytest.mark.parametrize("assignment", ["metaq.port", "port=1", "=1", "metaq.=1", ".port=1"])
+def test_override_without_its_form_is_refused(assignment: str) -> None:
+    with pytest.raises(ConfigError, match=r"write section\.key=value"):
+        with_overrides({}, [assignment])
+
+
+def test_configuration_survives_its_tree() -> None:
+    config = load("[metaq]\nport = 7\ntopic_patterns = ['a', 'b*']\n[topics.t]\nqueues = 2\n")
+    assert from_tree(to_tree(config)) == config
+
+
+def test_every_key_is_documented() -> None:
+    keys = describe()
+    assert len({key.key for key in keys}) == len(keys)
+    for key in keys:
+        assert len(key.doc) > 5, key.key
+        assert key.type in ("boolean", "number", "text", "list of texts")
+    assert any(key.dynamic for key in keys)

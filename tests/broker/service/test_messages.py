@@ -1,0 +1,250 @@
+"""The put path: one append a turn, answers by level, each exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.service.messages import MessageService, PutStatus
+from imago_log.errors import DiskFullError, LogIOError, StoreClosedError
+from imago_testing.clocks import ManualClock
+from imago_testing.manual_store import ManualStore
+from imago_wire.record import Entry, Placed, QueueTail, make_entry
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from imago_log.store import MessageStore
+
+LEADER = Acknowledgement.LEADER
+FSYNC = Acknowledgement.LEADER_FSYNC
+REPLICATED = Acknowledgement.REPLICATED
+
+
+class Bench:
+    """A service over a manual store, and what its puts were answered."""
+
+    def __init__(self) -> None:
+        self.store = ManualStore()
+        self.clock = ManualClock()
+        self.tail = QueueTail(b"t", 0, dual=True)
+        self.answers: list[tuple[object, PutStatus, Sequence[Placed]]] = []
+        self.rounds = 0
+        self.service = MessageService(
+            cast("MessageStore", self.store),
+            loop=asyncio.get_running_loop(),
+            clock=self.clock,
+            level_of=lambda topic: FSYNC if topic == b"safe" else LEADER,
+            timeout_ms=5000,
+            waiting_bytes_max=1000,
+        )
+        self.service.on_completed(self._completed)
+
+    def entry(self, tail: QueueTail | None = None) -> Entry:
+        return make_entry(tail or self.tail, b"x", born_ms=1, born_host=bytes(8))
+
+    def put(self, token: object, level: Acknowledgement | None = LEADER) -> None:
+        self.service.put_one(self.entry(), level, self.done, token)
+
+    def done(self, token: Any, status: PutStatus, placed: Sequence[Placed]) -> None:
+        self.answers.append((token, status, placed))
+
+    @property
+    def answered(self) -> list[tuple[object, PutStatus]]:
+        return [(token, status) for token, status, _ in self.answers]
+
+    def _completed(self) -> None:
+        self.rounds += 1
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    yield made
+    made.service.close()
+
+
+async def turn() -> None:
+    """Let everything that was planned for this loop turn happen."""
+    await asyncio.sleep(0)
+
+
+async def test_puts_of_one_turn_are_one_append_and_one_round(bench: Bench) -> None:
+    for token in range(5):
+        bench.put(token)
+    assert bench.answers == []
+    await turn()
+    assert [len(entries) for entries in bench.store.appended] == [5]
+    assert bench.answered == [(token, PutStatus.OK) for token in range(5)]
+    assert [placed[0][0] for _, _, placed in bench.answers] == [0, 1, 2, 3, 4]
+    assert bench.rounds == 1
+
+
+async def test_a_put_of_several_is_answered_once_with_all_places(bench: Bench) -> None:
+    bench.put("before")
+    bench.service.put([bench.entry(), bench.entry()], LEADER, bench.done, "both")
+    await turn()
+    assert [(token, len(placed)) for token, _, placed in bench.answers] == [
+        ("before", 1),
+        ("both", 2),
+    ]
+    assert [place[0] for place in bench.answers[1][2]] == [1, 2]
+
+
+async def test_leader_level_asks_for_no_sync(bench: Bench) -> None:
+    bench.put(1)
+    await turn()
+    assert bench.store.syncs_requested == 0
+
+
+async def test_fsync_level_is_answered_when_the_disk_has_it(bench: Bench) -> None:
+    bench.put(1, FSYNC)
+    await turn()
+    assert bench.answers == []
+    assert bench.store.syncs_requested == 1
+    bench.store.sync_to(99)
+    await turn()
+    assert bench.answers == []
+    bench.store.sync_to(100)
+    await turn()
+    assert bench.answered == [(1, PutStatus.OK)]
+    assert bench.service.bytes_waiting == 0
+
+
+async def test_progress_answers_turns_in_order(bench: Bench) -> None:
+    for token in range(3):
+        bench.put(token, FSYNC)
+        await turn()
+    bench.store.sync_to(200)
+    await turn()
+    assert bench.answered == [(0, PutStatus.OK), (1, PutStatus.OK)]
+    bench.store.sync_to(300)
+    await turn()
+    assert bench.answered[2] == (2, PutStatus.OK)
+
+
+async def test_replicated_level_waits_for_the_high_watermark(bench: Bench) -> None:
+    bench.put(1, REPLICATED)
+    bench.put(2, Acknowledgement.REPLICATED_FSYNC)
+    await turn()
+    bench.store.replicate_to(200)
+    bench.service.progressed()
+    assert bench.answered == [(1, PutStatus.OK)]
+    bench.store.sync_to(200)
+    await turn()
+    assert bench.answered == [(1, PutStatus.OK), (2, PutStatus.OK)]
+
+
+async def test_no_level_stands_for_the_topic_s(bench: Bench) -> None:
+    safe = QueueTail(b"safe", 0, dual=True)
+    bench.service.put_one(bench.entry(safe), None, bench.done, "safe")
+    bench.put("plain", None)
+    await turn()
+    assert bench.answered == [("plain", PutStatus.OK)]
+
+
+async def test_time_out_is_answered_once_with_its_own_status() -> None:
+    bench = Bench()
+    bench.service.timeout_ms = 1
+    bench.put("disk", FSYNC)
+    bench.put("slave", REPLICATED)
+    await turn()
+    bench.clock.advance(5)
+    answered = asyncio.Event()
+    bench.service.on_completed(answered.set)
+    await answered.wait()
+    assert set(bench.answered) == {
+        ("disk", PutStatus.FLUSH_TIMEOUT),
+        ("slave", PutStatus.SLAVE_TIMEOUT),
+    }
+    assert all(len(placed) == 1 for _, _, placed in bench.answers)
+    bench.store.sync_to(200)
+    await turn()
+    assert len(bench.answers) == 2
+    bench.service.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (DiskFullError(used_ratio=0.95, limit_ratio=0.9), PutStatus.DISK_FULL),
+        (StoreClosedError("closed"), PutStatus.STOPPING),
+    ],
+)
+async def test_refusal_of_the_store_is_everybody_s_answer(
+    bench: Bench, error: Exception, status: PutStatus
+) -> None:
+    bench.store.fail_with = error
+    bench.put(1)
+    bench.put(2, FSYNC)
+    await turn()
+    assert bench.answers == [(1, status, ()), (2, status, ())]
+    bench.put(3)
+    await turn()
+    assert bench.answered[2] == (3, PutStatus.OK)
+
+
+async def test_nobody_is_answered_when_the_write_s_outcome_is_unknown(bench: Bench) -> None:
+    bench.store.fail_with = LogIOError("write", cast("Any", "log"), OSError(5, "I/O error"))
+    bench.put(1)
+    await turn()
+    assert bench.answers == []
+
+
+async def test_too_many_unacknowledged_bytes_are_refused_until_they_are_fewer(
+    bench: Bench,
+) -> None:
+    for token in range(11):
+        bench.put(token, FSYNC)
+    await turn()
+    bench.put("late", LEADER)
+    await turn()
+    assert bench.answered == [("late", PutStatus.BUSY)]
+    bench.store.sync_to(bench.store.log_end)
+    await turn()
+    bench.put("again", LEADER)
+    await turn()
+    assert bench.answered[-1] == ("again", PutStatus.OK)
+
+
+async def test_refusing_answers_everything_with_the_status(bench: Bench) -> None:
+    bench.service.refuse(PutStatus.NOT_WRITABLE)
+    bench.put(1)
+    await turn()
+    bench.service.refuse(None)
+    bench.put(2)
+    await turn()
+    assert bench.answered == [(1, PutStatus.NOT_WRITABLE), (2, PutStatus.OK)]
+
+
+async def test_flushing_early_appends_what_was_gathered_once(bench: Bench) -> None:
+    bench.put(1)
+    bench.service.flush_turn()
+    bench.put(2)
+    assert [len(entries) for entries in bench.store.appended] == [1]
+    await turn()
+    await turn()
+    assert [len(entries) for entries in bench.store.appended] == [1, 1]
+    assert bench.answered == [(1, PutStatus.OK), (2, PutStatus.OK)]
+
+
+async def test_listeners_are_told_the_queues_that_grew(bench: Bench) -> None:
+    grown: list[set[QueueTail]] = []
+    bench.service.on_arrival(lambda tails: grown.append(set(tails)))
+    other = QueueTail(b"u", 3, dual=True)
+    bench.put(1)
+    bench.put(2)
+    bench.service.put_one(bench.entry(other), LEADER, bench.done, 3)
+    await turn()
+    assert grown == [{bench.tail, other}]
+
+
+async def test_stopping_answers_what_waits(bench: Bench) -> None:
+    bench.put(1, FSYNC)
+    await turn()
+    bench.service.release_all(PutStatus.STOPPING)
+    assert bench.answered == [(1, PutStatus.STOPPING)]
+    assert not bench.service.in_flight

@@ -1,0 +1,201 @@
+"""Topics: made, changed, deleted, and how the put path sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.errors import InvalidNameError, RequestError
+from imago_broker.model.topics import TopicConfig
+from imago_broker.service.topics import TopicService
+from imago_testing.manual_store import ManualStore
+
+if TYPE_CHECKING:
+    from imago_log.store import MessageStore
+
+LEADER = Acknowledgement.LEADER
+FSYNC = Acknowledgement.LEADER_FSYNC
+
+
+def service(store: ManualStore | None = None, **changes: object) -> TopicService:
+    settings: dict[str, object] = {
+        "default_level": LEADER,
+        "topics_max": 10,
+        "auto_create_enabled": True,
+        "default_queues": 8,
+        "before_change": lambda: None,
+        **changes,
+    }
+    made = cast("MessageStore", store or ManualStore())
+    return TopicService(made, **settings)  # type: ignore[arg-type]  # the defaults above fit
+
+
+def test_topic_is_stored_before_listeners_hear_of_it() -> None:
+    store = ManualStore()
+    topics = service(store)
+    heard: list[tuple[str, bool]] = []
+    topics.on_change.append(lambda name, _: heard.append((name, name in store.topic_values)))
+    topics.create_or_update(TopicConfig(name="t"))
+    assert heard == [("t", True)]
+    assert topics.get("t") == TopicConfig(name="t")
+
+
+def test_topics_are_found_again_by_the_next_process() -> None:
+    store = ManualStore()
+    service(store).create_or_update(TopicConfig(name="t", write_queues=3))
+    assert service(store).get("t") == TopicConfig(name="t", write_queues=3)
+
+
+def test_puts_are_appended_before_their_topic_changes_or_goes() -> None:
+    calls: list[str] = []
+    topics = service(before_change=lambda: calls.append("flush"))
+    topics.create_or_update(TopicConfig(name="t"))
+    topics.create_or_update(TopicConfig(name="t", write_queues=1))
+    topics.delete("t")
+    assert calls == ["flush"] * 3
+
+
+def test_equal_settings_change_nothing() -> None:
+    topics = service()
+    topics.create_or_update(TopicConfig(name="t"))
+    heard: list[str] = []
+    topics.on_change.append(lambda name, _: heard.append(name))
+    topics.create_or_update(TopicConfig(name="t"))
+    assert heard == []
+
+
+def test_deleting_tells_whether_there_was_a_topic() -> None:
+    topics = service()
+    topics.create_or_update(TopicConfig(name="t"))
+    assert topics.delete("t")
+    assert not topics.delete("t")
+    assert topics.get("t") is None
+
+
+def test_system_topic_is_not_deleted() -> None:
+    with pytest.raises(RequestError, match="broker itself"):
+        service().delete("TBW102")
+
+
+def test_more_topics_than_the_limit_are_refused() -> None:
+    topics = service(topics_max=4)  # three are the system's
+    topics.create_or_update(TopicConfig(name="a"))
+    with pytest.raises(RequestError, match="4 topics already"):
+        topics.create_or_update(TopicConfig(name="b"))
+    topics.create_or_update(TopicConfig(name="a", write_queues=2))
+
+
+def test_what_is_fixed_at_creation_stays() -> None:
+    topics = service()
+    topics.create_or_update(TopicConfig(name="t"))
+    with pytest.raises(RequestError, match="fixed when it is made"):
+        topics.create_or_update(TopicConfig(name="t", attributes={"dialects": "rocketmq"}))
+
+
+def test_unknown_level_is_refused() -> None:
+    with pytest.raises(RequestError, match="must be one of leader"):
+        service().create_or_update(TopicConfig(name="t", attributes={"acknowledgement": "all"}))
+
+
+def test_handle_has_the_level_of_the_topic_or_the_broker() -> None:
+    topics = service()
+    topics.create_or_update(TopicConfig(name="a", attributes={"acknowledgement": "leader-fsync"}))
+    topics.create_or_update(TopicConfig(name="b"))
+    assert topics.level_of(b"a") is FSYNC
+    assert topics.level_of(b"b") is LEADER
+    topics.set_default_level(Acknowledgement.REPLICATED)
+    assert topics.level_of(b"a") is FSYNC
+    assert topics.level_of(b"b") is Acknowledgement.REPLICATED
+    assert topics.level_of(b"\xff") is Acknowledgement.REPLICATED
+
+
+def test_handle_is_replaced_when_the_topic_changes() -> None:
+    topics = service()
+    topics.create_or_update(TopicConfig(name="t", write_queues=1))
+    first = topics.handle("t")
+    assert first is not None
+    assert first is topics.handle("t")
+    topics.create_or_update(TopicConfig(name="t", write_queues=4))
+    second = topics.handle("t")
+    assert second is not None
+    assert (first.partitions, second.partitions) == (1, 4)
+    topics.delete("t")
+    assert topics.handle("t") is None
+
+
+@pytest.mark.parametrize(("asked", "made"), [(4, 4), (16, 8), (0, 1), (-3, 1)])
+def test_auto_created_topic_has_at_most_the_template_s_queues(asked: int, made: int) -> None:
+    config = service().auto_create("new", default_topic="TBW102", default_queues=asked)
+    assert config is not None
+    assert (config.write_queues, config.read_queues, config.perm) == (made, made, 6)
+
+
+def test_auto_creation_can_be_off_but_not_for_retries() -> None:
+    topics = service(auto_create_enabled=False)
+    assert topics.auto_create("new", default_topic="TBW102", default_queues=4) is None
+    retry = topics.auto_create("%RETRY%g", default_topic="", default_queues=0, for_retry=True)
+    assert retry is not None
+    assert (retry.write_queues, retry.perm) == (1, 6)
+
+
+def test_auto_creation_needs_a_template_that_can_be_inherited() -> None:
+    topics = service()
+    topics.create_or_update(TopicConfig(name="plain"))
+    assert topics.auto_create("new", default_topic="plain", default_queues=4) is None
+    assert topics.auto_create("new", default_topic="missing", default_queues=4) is None
+
+
+def test_auto_creation_refuses_a_name_that_is_none() -> None:
+    with pytest.raises(InvalidNameError):
+        service().auto_create("../x", default_topic="TBW102", default_queues=4)
+
+
+def test_first_use_through_metaq_is_kept_for_ever() -> None:
+    store = ManualStore()
+    topics = service(store)
+    topics.create_or_update(TopicConfig(name="t"))
+    topics.touch_metaq("t")
+    topics.touch_metaq("t")
+    assert store.materialised == ["t"]
+    topics.create_or_update(TopicConfig(name="t", write_queues=2))
+    config = topics.get("t")
+    assert config is not None
+    assert config.materialised
+    handle = topics.handle("t")
+    assert handle is not None
+    assert handle.metaq_ready
+
+
+def test_topic_that_opted_out_is_never_materialised() -> None:
+    store = ManualStore()
+    topics = service(store)
+    topics.create_or_update(TopicConfig(name="t", attributes={"dialects": "rocketmq"}))
+    topics.touch_metaq("t")
+    assert store.materialised == []
+
+
+def test_closed_partitions_are_per_topic_and_opened_together() -> None:
+    topics = service()
+    topics.create_or_update(TopicConfig(name="t"))
+    assert topics.close_partitions("t", 1, 2)
+    assert topics.close_partitions("t", 5, 5)
+    assert topics.closed_partitions("t") == {1, 2, 5}
+    assert topics.closed_partitions("u") == frozenset()
+    assert topics.open_partitions("t")
+    assert topics.closed_partitions("t") == frozenset()
+
+
+@pytest.mark.parametrize(("name", "first", "last"), [("u", 0, 1), ("t", 2, 1), ("t", -1, 1)])
+def test_closing_what_is_not_there_does_nothing(name: str, first: int, last: int) -> None:
+    topics = service()
+    topics.create_or_update(TopicConfig(name="t"))
+    assert not topics.close_partitions(name, first, last)
+
+
+def test_closing_a_poisonous_range_costs_no_more_than_the_limit() -> None:
+    topics = service()
+    topics.create_or_update(TopicConfig(name="t"))
+    assert topics.close_partitions("t", 0, 2**63 - 1)
+    assert len(topics.closed_partitions("t")) == 65537
