@@ -74,7 +74,10 @@ class PutProcessor:
         host = peer.born_host
         size_max = self._services.settings().message_bytes_max
         round_ = _Round(peer, None)
-        while at < end and len(item := items[at]) == PUT_LENGTH:
+        while at < end:
+            item = items[at]
+            if len(item) != PUT_LENGTH:
+                break
             at += 1
             _, topic, partition, flag, checksum, transaction, opaque, body = item
             handle = self._handles.get(topic)
