@@ -59,17 +59,15 @@ class GetProcessor:
         self._counters.cmd_offset += 1
         self._count(realtime.OFFSET, command.topic)
         topic, partition = command.topic, command.partition
-        read = self._read(topic, partition, command.offset, 1)
-        if read.status is MetaqStatus.NO_QUEUE:
+        low, end = self._store.position_range(topic, partition)
+        if end == 0:
             code, text = Status.NOT_FOUND, texts.no_store(topic, partition)
-        elif read.status is MetaqStatus.TOO_SMALL:
-            code, text = Status.SUCCESS, str(read.min_position)
-        elif read.status is MetaqStatus.FOUND:
+        elif command.offset >= end:
+            code, text = Status.SUCCESS, str(end)
+        else:
             # The original tells the start of the file that holds the offset; to a client of ours
             # everything stored is one file.
-            code, text = Status.SUCCESS, str(read.min_position)
-        else:
-            code, text = Status.SUCCESS, str(read.max_position)
+            code, text = Status.SUCCESS, str(low)
         peer.reply(result(code, text, command.opaque))
 
     def _read(self, topic: str, partition: int, offset: int, max_size: int) -> MetaqRead:
@@ -108,7 +106,7 @@ class GetProcessor:
         """Return the position that a 301 tells, or None where the answer is 404."""
         if read.status is MetaqStatus.TOO_SMALL:
             return read.min_position
-        if read.status is MetaqStatus.FOUND:
+        if read.position != offset and read.status in (MetaqStatus.FOUND, MetaqStatus.AT_END):
             # Not a message's border. The original would send bytes from the middle of a message,
             # which no client can read; the next border is where it can go on.
             return read.position
