@@ -65,6 +65,14 @@ class PullHold:
             if held.token(False):
                 self._room.remove(held)
 
+    def topic_changed(self, topic: str) -> None:
+        """Wake whoever waits for any queue of a topic: it was changed or deleted."""
+        if not self._room:
+            return
+        name = topic.encode()
+        for queue_id in {held.key[1] for held in self._room.everyone() if held.key[0] == name}:
+            self.look_again(name, queue_id)
+
     def release_all(self) -> None:
         """Answer everything now, as if its time were up: the broker stops."""
         for held in self._room.everyone():

@@ -71,7 +71,7 @@ class SendPath:
             _, opaque, _, oneway, topic, queue_id, sys_flag, born_ms, flag, properties,
             reconsume_times, batch, body, _, raw_header,
         ) = item  # fmt: skip
-        handle = self._handles.get(topic)
+        handle = self._handles.get(topic) or self._topics.handle(topic)
         if (
             handle is None
             or sys_flag
@@ -80,8 +80,6 @@ class SendPath:
             or self._is_special(handle)
             or len(body) > self._services.settings.message_bytes_max
         ):
-            # First use makes the handle, so that the next one finds it here.
-            self._topics.handle(topic)
             session.serve_send(item)
             return
         if batch:

@@ -119,6 +119,7 @@ def build_services(
     now_ms = clock.epoch_ms()
     topic_version, group_version = TableVersion(now_ms), TableVersion(now_ms)
     topics.on_change.append(lambda _name, _config: topic_version.bump(clock.epoch_ms()))
+    topics.on_change.append(lambda name, _config: hold.topic_changed(name))
     return RocketmqServices(
         identity=identity,
         settings=settings,
