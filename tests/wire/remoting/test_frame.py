@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_testing.remoting_frames import commands
@@ -24,11 +24,12 @@ def decoded(
     return found
 
 
-@given(st.lists(commands(), max_size=5), st.integers(1, 64))
+@given(st.lists(commands(), max_size=3), st.integers(1, 64))
 def test_frames_survive_any_chunking(sent: list[RemotingCommand], chunk_size: int) -> None:
     assert decoded(b"".join(map(encode_frame, sent)), chunk_size=chunk_size) == sent
 
 
+@settings(max_examples=30)
 @given(st.lists(commands(), min_size=1, max_size=2))
 def test_frames_survive_a_split_at_every_byte(sent: list[RemotingCommand]) -> None:
     data = b"".join(map(encode_frame, sent))

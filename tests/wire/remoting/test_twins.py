@@ -147,7 +147,7 @@ def test_twins_agree_on_valid_input(data: bytes) -> None:
     same(data)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(mutated(frames))
 @example(struct.pack(">II", 24, 20) + b'{"code":310,"flag":-0}'[:20])
 @example(struct.pack(">II", 19, 15) + b'{"code":1,"\\q":1}'[:15])

@@ -65,8 +65,8 @@ class Body:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read a whole body. ProtocolError says what is wrong with it."""
-        return cls.from_json(fastjson.parse(data))
+        """Read a whole body. BodyError says what is wrong with it."""
+        return cls.from_json(_parsed(data))
 
     @classmethod
     def from_json(cls, value: Json) -> Self:
@@ -139,6 +139,13 @@ def _entry_value(cls: type, entry: _Entry, value: Json) -> Any:
         raise BodyError(f"{cls.__name__}.{entry.key} is wrong: {str(value)[:64]}") from None
 
 
+def _parsed(text: bytes | str) -> Json:
+    try:
+        return fastjson.parse(text)
+    except ProtocolError as error:
+        raise BodyError(str(error)) from None
+
+
 def _form(hint: Any) -> _Form:
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any:
@@ -190,7 +197,7 @@ def _key_form(kind: Any) -> tuple[Callable[[str], Any], Callable[[Any], str]]:
     if kind is int:
         return _read_int, lambda key: BareKey(int(key))
     return (
-        lambda key: kind.from_json(fastjson.parse(key)),
+        lambda key: kind.from_json(_parsed(key)),
         lambda key: BareKey(fastjson.dump(key.to_json()).decode()),
     )
 

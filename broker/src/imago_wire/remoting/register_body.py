@@ -34,7 +34,7 @@ def decode_register_body(data: bytes, *, version: int, body_crc32: int = 0) -> R
     """Read a registration's body; whether it is compressed shows in its first byte.
 
     The header's own flag is no help: 5.x compresses while it says that it did not. A checksum of
-    0 is not checked; one that differs raises BodyError with the text that brokers expect.
+    0 is not checked. BodyError: the checksum differs, or the body is damaged or too large.
     """
     if body_crc32 and crc31(data) != body_crc32:
         raise BodyError("crc32 not match")
@@ -44,8 +44,8 @@ def decode_register_body(data: bytes, *, version: int, body_crc32: int = 0) -> R
         return RegisterBrokerBody.decode(data)
     try:
         return _read_blocks(_inflated(data), mappings=version >= Version.V5_0_0)
-    except (error, zlib.error) as problem:
-        raise BodyError(f"compressed registration is damaged: {problem}") from None
+    except (error, zlib.error, ProtocolError) as problem:
+        raise BodyError(f"compressed registration: {problem}") from None
 
 
 def encode_register_body(value: RegisterBrokerBody, *, version: int) -> bytes:
@@ -62,11 +62,11 @@ def encode_register_body(value: RegisterBrokerBody, *, version: int) -> bytes:
 
 def _inflated(data: bytes) -> bytes:
     inflater = zlib.decompressobj()
-    inflated = inflater.decompress(data, INFLATED_BYTES_MAX)
-    if inflater.unconsumed_tail:
-        raise LimitExceededError("registration", size=len(inflated), size_max=INFLATED_BYTES_MAX)
+    inflated = inflater.decompress(data, INFLATED_BYTES_MAX + 1)
+    if len(inflated) > INFLATED_BYTES_MAX:
+        raise LimitExceededError("inflated", size=len(inflated), size_max=INFLATED_BYTES_MAX)
     if not inflater.eof:
-        raise BodyError("compressed registration is cut")
+        raise ProtocolError("it is cut")
     return inflated
 
 
@@ -79,13 +79,13 @@ class _Blocks:
         (number,) = _SIZE.unpack_from(self._data, self._at)
         self._at += _SIZE.size
         if number < 0:
-            raise BodyError("negative size in a compressed registration")
+            raise ProtocolError("negative size")
         return int(number)
 
     def block(self) -> bytes:
         end = self._at + _SIZE.size + self.number()
         if end > len(self._data):
-            raise BodyError("compressed registration is cut")
+            raise ProtocolError("it is cut")
         block, self._at = self._data[self._at : end], end
         return block
 
@@ -127,7 +127,7 @@ def _read_topic(line: bytes) -> TopicConfig:
                 }
             )
         case _:
-            raise ProtocolError(f"topic in a compressed registration: {line[:64]!r}")
+            raise ProtocolError(f"no topic: {line[:64]!r}")
 
 
 def _topic_line(topic: TopicConfig) -> bytes:
