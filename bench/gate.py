@@ -1,0 +1,125 @@
+"""`make bench-gate`: instructions of the hot path a message, against the recorded ones.
+
+    python -m bench.gate [--record]
+
+callgrind counts the user instructions of `bench.hot_path` between its first and its last round;
+that repeats to a fraction of a percent whatever else the machine does. Fails at +5 %. `--record`
+accepts today's figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+
+from bench.harness import RESULTS, BenchError
+from imago_wire.hot import COMPILED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RECORD = RESULTS / "gate.json"
+GROWTH_MAX = 0.05
+ROUNDS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A shape of load: connections × requests in one read."""
+
+    name: str
+    protocol: str
+    connections: int
+    depth: int
+    messages_a_request: int = 1
+
+
+CASES = [
+    Case("MetaQ put, 64 × 1", "metaq", 64, 1),
+    Case("MetaQ put, 1 × 64", "metaq", 1, 64),
+    Case("RocketMQ send, 64 × 1", "rocketmq", 64, 1),
+    Case("RocketMQ batch of 16, 64 × 1", "batch", 64, 1, 16),
+]
+
+
+def instructions(case: Case) -> int:
+    """Count the instructions of one run under callgrind."""
+    valgrind = shutil.which("valgrind")
+    if valgrind is None:
+        raise BenchError("valgrind is missing: apt-get install valgrind")
+    with tempfile.TemporaryDirectory(prefix="imago-gate-") as folder:
+        out = Path(folder) / "callgrind.out"
+        command = [
+            valgrind,
+            "--tool=callgrind",
+            "--instr-atstart=no",
+            f"--callgrind-out-file={out}",
+            sys.executable,
+        ]
+        command += ["-m", "bench.hot_path", case.protocol]
+        command += [str(case.connections), str(case.depth), str(ROUNDS)]
+        command.append("--callgrind")
+        environment = os.environ | {"PYTHONHASHSEED": "0", "PYTHONMALLOC": "malloc"}
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        if done.returncode != 0:
+            raise BenchError(f"{case.name}: {done.stderr[-600:]}")
+        found = re.search(r"^(?:summary|totals): (\d+)", Path(f"{out}.1").read_text(), re.MULTILINE)
+        assert found, "callgrind writes its total"
+        return int(found.group(1))
+
+
+def per_message(case: Case) -> int:
+    """Instructions a message."""
+    messages = ROUNDS * case.connections * case.depth * case.messages_a_request
+    return round(instructions(case) / messages)
+
+
+def judge(counted: dict[str, int], recorded: dict[str, int]) -> list[str]:
+    """Print one line a case; return the names of those that grew too much."""
+    grown = []
+    for name, now in counted.items():
+        before = recorded.get(name)
+        change = f"{(now - before) / before:+.1%}" if before else "new"
+        print(f"{name:32} {now:>8,} instructions a message  {change}")
+        if before and now > before * (1 + GROWTH_MAX):
+            grown.append(name)
+    return grown
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.gate", description=__doc__)
+    parser.add_argument("--record", action="store_true", help="accept today's figures")
+    options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    if not COMPILED:
+        print("the hot modules are not compiled: run `make setup` with a C compiler")
+        return 2
+    try:
+        counted = {case.name: per_message(case) for case in CASES}
+    except BenchError as error:
+        print(error)
+        return 2
+    recorded = orjson.loads(RECORD.read_bytes()) if RECORD.exists() else {}
+    grown = judge(counted, recorded)
+    if options.record:
+        RECORD.write_bytes(orjson.dumps(counted, option=orjson.OPT_INDENT_2) + b"\n")
+        print(f"recorded in {RECORD.name}")
+        return 0
+    if grown:
+        print(f"more than {GROWTH_MAX:.0%} over the record: {', '.join(grown)}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

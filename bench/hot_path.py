@@ -1,0 +1,192 @@
+"""The broker's hot path without sockets: real sessions, services and store, bytes in and out.
+
+    python -m bench.hot_path metaq|rocketmq|batch CONNECTIONS DEPTH ROUNDS [--profile]
+
+One round is one loop turn: every connection gets DEPTH requests of 1 KiB in one read. Prints µs a
+message. `bench.gate` runs it under callgrind and counts instructions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import os
+import pstats
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+from imago_broker.app import Broker
+from imago_broker.config import BrokerConfig
+from imago_broker.config.settings import (
+    AdminSection,
+    BrokerSection,
+    MetaqSection,
+    NamesrvSection,
+    RocketmqSection,
+    StoreSection,
+)
+from imago_broker.model.topics import TopicConfig
+from imago_wire.crc import crc31
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BODY = bytes(ord("a") + i % 23 for i in range(1024))
+QUEUES = 4
+BATCH = 16
+WARM_ROUNDS = 5
+
+
+class Wire(asyncio.Transport):
+    """A transport that counts what would be sent."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 40000)})
+        self.written = 0
+
+    def write(self, data: Any) -> None:
+        self.written += len(data)
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.written += sum(map(len, list_of_data))
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Nothing is ever held back here."""
+
+    def pause_reading(self) -> None:
+        """There is nothing to pause."""
+
+    def resume_reading(self) -> None:
+        """Nor to resume."""
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def metaq_put(number: int) -> bytes:
+    head = f"put bench {number % QUEUES} {len(BODY)} 0 {crc31(BODY)} {number}\r\n"
+    return head.encode() + BODY
+
+
+def rocketmq_send(number: int, *, batch: bool = False) -> bytes:
+    """SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE of 16, as the Java client of version 5 writes it."""
+    unique = f"UNIQ_KEY\\u0001{number:032X}\\u0002WAIT\\u0001true\\u0002"
+    header = (
+        f'{{"code":{320 if batch else 310},"extFields":{{"a":"bench_producer","b":"bench",'
+        f'"c":"TBW102","d":"4","e":"{number % QUEUES}","f":"0","g":"1795258220883","h":"0",'
+        f'"i":"{unique}","j":"0","k":"false","m":"{str(batch).lower()}","n":"shard-0"}},'
+        f'"flag":0,"language":"JAVA","opaque":{number},"serializeTypeCurrentRPC":"JSON",'
+        f'"version":479}}'
+    ).encode()
+    body = b"".join(batched(number) for _ in range(BATCH)) if batch else BODY
+    return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
+
+
+def batched(number: int) -> bytes:
+    """One message inside a batch's body."""
+    properties = f"UNIQ_KEY\x01{number:032X}\x02WAIT\x01true\x02".encode()
+    total = 22 + len(BODY) + len(properties)
+    head = struct.pack(">iiiii", total, 0, 0, 0, len(BODY))
+    return head + BODY + struct.pack(">h", len(properties)) + properties
+
+
+def requests(protocol: str, connection: int, depth: int) -> bytes:
+    first = connection * depth
+    numbers = range(first, first + depth)
+    if protocol == "metaq":
+        return b"".join(map(metaq_put, numbers))
+    return b"".join(rocketmq_send(n, batch=protocol == "batch") for n in numbers)
+
+
+async def run_rounds(sessions: Sequence[tuple[Any, bytes]], rounds: int) -> None:
+    for _ in range(rounds):
+        for session, data in sessions:
+            session.data_received(data)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+def count_instructions(options: argparse.Namespace, *, on: bool) -> None:
+    """Under callgrind: count from here on, or no more."""
+    if options.callgrind:
+        monitor("instrumentation on" if on else "dump")
+
+
+def monitor(command: str) -> None:
+    """Tell the valgrind that runs this process."""
+    words = ["vgdb", f"--pid={os.getpid()}", *command.split()]
+    subprocess.run(words, check=True, capture_output=True, timeout=60)
+
+
+async def turns(options: argparse.Namespace, folder: str) -> float:
+    """Run the rounds; return the seconds they took."""
+    config = BrokerConfig(
+        broker=BrokerSection(data_dir=folder, host="127.0.0.1", bind="127.0.0.1"),
+        metaq=MetaqSection(port=0),
+        rocketmq=RocketmqSection(port=0, fast_port=0),
+        namesrv=NamesrvSection(port=0),
+        admin=AdminSection(port=0),
+        store=StoreSection(segment_bytes_max=256 << 20),
+    )
+    broker = Broker(config)
+    await broker.start()
+    broker.topics.create_or_update(
+        TopicConfig(name="bench", read_queues=QUEUES, write_queues=QUEUES)
+    )
+    listener = broker.metaq_listener if options.protocol == "metaq" else broker.main_listener
+    sessions = []
+    for number in range(options.connections):
+        session = listener.protocol_factory()
+        session.connection_made(Wire())
+        sessions.append((session, requests(options.protocol, number, options.depth)))
+    profile = cProfile.Profile() if options.profile else None
+    if profile:
+        profile.enable()
+    await run_rounds(sessions, WARM_ROUNDS)
+    count_instructions(options, on=True)
+    began = time.process_time()
+    await run_rounds(sessions, options.rounds)
+    took: float = time.process_time() - began
+    count_instructions(options, on=False)
+    if profile:
+        profile.disable()
+        pstats.Stats(profile).sort_stats("tottime").print_stats(25)
+    per = BATCH if options.protocol == "batch" else 1
+    expected: int = options.connections * options.depth * options.rounds * per
+    warm = options.connections * options.depth * WARM_ROUNDS * per
+    stored: int = sum(broker.store.queue_range("bench", q)[1] for q in range(QUEUES))
+    assert stored == expected + warm, f"stored {stored} of {expected + warm}"
+    for session, _ in sessions:
+        session.connection_lost(None)
+    await broker.stop()
+    return took / expected * 1_000_000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.hot_path", description=__doc__)
+    parser.add_argument("protocol", choices=["metaq", "rocketmq", "batch"])
+    parser.add_argument("connections", type=int)
+    parser.add_argument("depth", type=int)
+    parser.add_argument("rounds", type=int)
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--callgrind", action="store_true", help="running under callgrind")
+    options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    with tempfile.TemporaryDirectory(prefix="imago-bench-") as folder:
+        took = asyncio.run(turns(options, folder))
+    print(f"{took:.2f} µs a message")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
