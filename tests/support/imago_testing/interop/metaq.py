@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Got:
     body: bytes
     attribute: str | None
     partition: str | None
+    """<broker id>-<partition>; the topic browser and the one-shot get leave it out."""
 
     @classmethod
     def of(cls, form: Mapping[str, Any]) -> Got:
@@ -86,6 +87,8 @@ class MetaqProducer:
 class MetaqConsumer:
     driver: JavaDriver
     name: str
+    rest: list[Got] = field(default_factory=list)
+    """After the block: what was delivered and not taken."""
 
     def take(self, count: int, *, seconds_max: float = TAKE_SECONDS) -> list[Got]:
         """Wait for `count` messages; return what has come since the last call."""
@@ -102,15 +105,16 @@ class MetaqFactory:
 
     driver: JavaDriver
     name: str
+    stops: bool = True
+    """Not in direct mode: stopping raises inside the original client there."""
 
     @contextlib.contextmanager
     def producer(
         self, topics: Sequence[str], *, selector: str = "round-robin"
     ) -> Iterator[MetaqProducer]:
         """Selectors: round-robin, by-attribute, ordered-by-attribute."""
-        with _handle(
-            self.driver, "producer", factory=self.name, topics=topics, selector=selector
-        ) as name:
+        options = {"factory": self.name, "topics": topics, "selector": selector}
+        with _handle(self.driver, "producer", self.stops, **options) as name:
             yield MetaqProducer(self.driver, name)
 
     @contextlib.contextmanager
@@ -118,10 +122,16 @@ class MetaqFactory:
         self, topics: Sequence[str], group: str, **options: object
     ) -> Iterator[MetaqConsumer]:
         """Options: fetch_bytes, failures, retries_max, from_max, consistent_hash, commit_ms."""
-        with _handle(
-            self.driver, "consumer", factory=self.name, topics=topics, group=group, **options
-        ) as name:
-            yield MetaqConsumer(self.driver, name)
+        name = f"consumer-{next(_names)}"
+        consumer = MetaqConsumer(self.driver, name)
+        self.driver.call(
+            "consumer.start", name=name, factory=self.name, topics=topics, group=group, **options
+        )
+        try:
+            yield consumer
+        finally:
+            forms = self.driver.call("consumer.stop", name=name)
+            consumer.rest.extend(Got.of(form) for form in forms)
 
     def get(self, topic: str, partition: str, offset: int, **options: object) -> Block | None:
         """One fetch; None where the client reports nothing. Option: bytes_max."""
@@ -164,20 +174,19 @@ class MetaqClient:
 
     @contextlib.contextmanager
     def direct(self, url: str) -> Iterator[MetaqFactory]:
-        """A factory that talks to one broker, without ZooKeeper.
-
-        It is not stopped: after a one-shot get, stopping raises inside the original client.
-        """
-        name = f"direct-{next(_names)}"
-        self.driver.call("factory.start", name=name, kind="simple", url=url)
-        yield MetaqFactory(self.driver, name)
+        """A factory that talks to one broker, without ZooKeeper."""
+        with _handle(self.driver, "factory", False, kind="simple", url=url) as name:
+            yield MetaqFactory(self.driver, name, stops=False)
 
 
 @contextlib.contextmanager
-def _handle(driver: JavaDriver, what: str, **options: object) -> Iterator[str]:
+def _handle(
+    driver: JavaDriver, what: str, stops: bool = True, /, **options: object
+) -> Iterator[str]:
     name = f"{what}-{next(_names)}"
     driver.call(f"{what}.start", name=name, **options)
     try:
         yield name
     finally:
-        driver.call(f"{what}.stop", name=name)
+        if stops:
+            driver.call(f"{what}.stop", name=name)

@@ -120,7 +120,7 @@ _METAQ_INI = """\
 [system]
 brokerId=0
 numPartitions=4
-unflushThreshold=1
+unflushThreshold=0
 unflushInterval=1000
 maxSegmentSize=16777216
 maxTransferSize=1048576

@@ -77,9 +77,11 @@ final class Consumers {
             .take(with.count("count", 1), with.number("timeout_ms"));
     }
 
-    private Object stop(Arguments with) throws MetaClientException {
-        subscribers.remove(with.text("name")).consumer.shutdown();
-        return true;
+    /** Stops the consumer, and hands over what nobody has taken yet. */
+    private Object stop(Arguments with) throws Exception {
+        Subscriber subscriber = subscribers.remove(with.text("name"));
+        subscriber.consumer.shutdown();
+        return subscriber.inbox.take(0, 0);
     }
 
     /** One fetch. The result is null where the client says that there is nothing. */
