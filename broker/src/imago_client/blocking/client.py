@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from imago_client.blocking.admin import Admin
 from imago_client.blocking.consumers import PullConsumer
 from imago_client.blocking.driver import BlockingDriver
 from imago_client.blocking.producer import Producer
@@ -14,6 +14,7 @@ from imago_client.process import new_state
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from imago_client.blocking.admin import Admin
     from imago_wire.remoting.command import RemotingCommand
 
 
@@ -24,7 +25,14 @@ class Client:
         self.config = ClientConfig.of(bootstrap)
         self._state = new_state(self.config)
         self._driver = BlockingDriver(self.config, self._on_request)
-        self.admin = Admin(self._state, self._driver)
+
+    @cached_property
+    def admin(self) -> Admin:
+        """Administration of topics, groups and offsets."""
+        # Loaded when used: it costs as much as the rest, and readers of topics never need it.
+        from imago_client.blocking.admin import Admin  # noqa: PLC0415
+
+        return Admin(self._state, self._driver)
 
     def producer(self, config: ProducerConfig | None = None) -> Producer:
         """Return a new producer."""

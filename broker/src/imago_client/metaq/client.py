@@ -1,0 +1,97 @@
+"""The asyncio client of MetaQ's text protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from imago_client.metaq.connection import TextConnections
+from imago_client.metaq.consumer import MetaqConsumer, MetaqConsumerConfig
+from imago_client.metaq.offsets import MemoryOffsets
+from imago_client.metaq.producer import MetaqProducer
+from imago_client.metaq.values import (
+    Fetched,
+    MetaqConfig,
+    Partition,
+    get_command,
+    read_get,
+    read_offsets,
+    read_stats,
+    result_text,
+)
+from imago_wire.text.commands import Stats
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from types import TracebackType
+
+    from imago_client.metaq.offsets import OffsetStore
+    from imago_client.metaq.values import MetaqMessage
+
+
+class MetaqClient:
+    """One client of some brokers; its producers and consumers share one connection per broker."""
+
+    def __init__(self, servers: str | MetaqConfig) -> None:
+        self.config = MetaqConfig.of(servers)
+        self._connections = TextConnections(self.config)
+
+    def producer(self) -> MetaqProducer:
+        """Return a new producer."""
+        return MetaqProducer(self._connections)
+
+    def consumer(
+        self,
+        config: MetaqConsumerConfig | str,
+        topics: Sequence[str],
+        handler: Callable[[MetaqMessage], Awaitable[None]],
+        *,
+        offsets: OffsetStore | None = None,
+    ) -> MetaqConsumer:
+        """Return a consumer of all partitions of some topics (its configuration, or its group)."""
+        settings = MetaqConsumerConfig(group=config) if isinstance(config, str) else config
+        return MetaqConsumer(self, settings, topics, handler, offsets or MemoryOffsets())
+
+    async def get(
+        self, partition: Partition, offset: int, *, group: str, size_max: int = 1 << 20
+    ) -> Fetched:
+        """Fetch stored messages once, from a byte position on."""
+        answer = await self._connections.ask(
+            partition.server,
+            lambda opaque: get_command(partition, group, offset, size_max, opaque),
+            timeout_s=self.config.fetch_timeout_s,
+        )
+        return read_get(partition, offset, answer)
+
+    async def partitions(self, topic: str) -> dict[Partition, tuple[int, int]]:
+        """Return the partitions that hold messages, on all brokers, with first and end position."""
+        found: dict[Partition, tuple[int, int]] = {}
+        for server in self.config.servers:
+            found |= read_offsets(server, topic, await self._stats(server, "offsets"))
+        return dict(sorted(found.items()))
+
+    async def stats(self, server: str, item: str = "") -> dict[str, str]:
+        """Return a broker's statistics."""
+        return read_stats(await self._stats(server, item))
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._connections.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _stats(self, server: str, item: str) -> str:
+        answer = await self._connections.ask(
+            server,
+            lambda opaque: Stats(item, opaque),
+            timeout_s=self.config.request_timeout_s,
+        )
+        return result_text(server, answer)

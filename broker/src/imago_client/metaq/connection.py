@@ -1,0 +1,177 @@
+"""One asyncio connection to one MetaQ broker, and all of them by address."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from imago_client.errors import ClientClosedError, ConnectionLostError, RequestTimeoutError
+from imago_client.metaq.values import FETCH_BYTES_MAX, checked_response
+from imago_wire.errors import ProtocolError
+from imago_wire.text.commands import Quit, Version
+from imago_wire.text.decoder import Decoder
+from imago_wire.text.encoder import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_client.metaq.values import MetaqConfig
+    from imago_wire.text.commands import Request, Response
+
+_OPAQUE_MAX: Final = (1 << 31) - 2
+_LINE_BYTES_MAX: Final = 4096
+_MISSES_MAX: Final = 3
+
+
+class TextConnection(asyncio.Protocol):
+    """Matches answers to requests by their number, and keeps an idle connection alive."""
+
+    def __init__(self, address: str, config: MetaqConfig) -> None:
+        self.address = address
+        self._config = config
+        self._decoder = Decoder(line_bytes_max=_LINE_BYTES_MAX, body_bytes_max=4 * FETCH_BYTES_MAX)
+        self._waiting: dict[int, asyncio.Future[Response]] = {}
+        self._opaque = 0
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._heartbeats: asyncio.Task[None] | None = None
+        self._used_at = self._loop.time()
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+
+    async def ask(self, make: Callable[[int], Request], *, timeout_s: float) -> Response:
+        """Send the command made of a request number; return its answer."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._writable.wait()
+                if self.lost.done() or self._transport is None:
+                    raise ConnectionLostError(self.address, "the connection was closed")
+                self._opaque = self._opaque % _OPAQUE_MAX + 1
+                opaque = self._opaque
+                answer: asyncio.Future[Response] = self._loop.create_future()
+                data = encode(make(opaque))
+                self._waiting[opaque] = answer
+                try:
+                    self._transport.write(data)
+                    self._used_at = self._loop.time()
+                    return await answer
+                finally:
+                    self._waiting.pop(opaque, None)
+        except TimeoutError:
+            raise RequestTimeoutError(self.address, timeout_s) from None
+
+    async def close(self) -> None:
+        """Tell the broker, close, and wait until the connection is gone."""
+        if self._transport is not None and not self.lost.done():
+            self._transport.write(encode(Quit()))
+            self._transport.close()
+            await self.lost
+
+    async def _beat(self) -> None:
+        misses = 0
+        while misses < _MISSES_MAX:
+            idle_s = self._loop.time() - self._used_at
+            if idle_s < self._config.heartbeat_s:
+                await asyncio.sleep(self._config.heartbeat_s - idle_s)
+                continue
+            try:
+                await self.ask(Version, timeout_s=self._config.request_timeout_s)
+                misses = 0
+            except RequestTimeoutError:
+                misses += 1
+            except ConnectionLostError:
+                return
+        if self._transport is not None:
+            self._transport.close()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._heartbeats = self._loop.create_task(self._beat())
+
+    def data_received(self, data: bytes) -> None:
+        self._used_at = self._loop.time()
+        self._decoder.feed(data)
+        try:
+            while command := self._decoder.next_command():
+                response = checked_response(command)
+                answer = self._waiting.pop(response.opaque, None)
+                if answer is not None and not answer.done():  # else it came too late: drop it
+                    answer.set_result(response)
+        except ProtocolError as error:
+            self._fail(f"broke the protocol: {error}")
+            if self._transport is not None:
+                self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(str(exc) if exc else "the connection was closed")
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def _fail(self, reason: str) -> None:
+        if not self.lost.done():
+            self.lost.set_result(None)
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+        self._writable.set()
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            if not answer.done():
+                answer.set_exception(ConnectionLostError(self.address, reason))
+
+
+class TextConnections:
+    """The connections of one client, opened when they are first needed."""
+
+    def __init__(self, config: MetaqConfig) -> None:
+        self.config = config
+        self._connections: dict[str, TextConnection] = {}
+        self._opening = asyncio.Lock()
+        self._closed = False
+
+    async def ask(
+        self, address: str, make: Callable[[int], Request], *, timeout_s: float
+    ) -> Response:
+        """Ask one broker."""
+        connection = self._connections.get(address)
+        if connection is None or connection.lost.done():
+            connection = await self._open(address)
+        return await connection.ask(make, timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        self._closed = True
+        connections, self._connections = list(self._connections.values()), {}
+        for connection in connections:
+            await connection.close()
+
+    async def _open(self, address: str) -> TextConnection:
+        async with self._opening:
+            if self._closed:
+                raise ClientClosedError
+            known = self._connections.get(address)
+            if known is not None and not known.lost.done():
+                return known
+            self._connections[address] = await self._connect(address)
+            return self._connections[address]
+
+    async def _connect(self, address: str) -> TextConnection:
+        host, _, port = address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.config.connect_timeout_s):
+                _, connection = await loop.create_connection(
+                    lambda: TextConnection(address, self.config), host.strip("[]"), int(port)
+                )
+        except TimeoutError:
+            waited = f"no connection within {self.config.connect_timeout_s:g} s"
+            raise ConnectionLostError(address, waited) from None
+        except OSError as error:
+            raise ConnectionLostError(address, error.strerror or str(error)) from error
+        return connection

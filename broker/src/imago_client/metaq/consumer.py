@@ -1,0 +1,190 @@
+"""The asyncio MetaQ consumer: a fetch loop for every partition of its topics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from imago_client.errors import ClientError, UsageError
+from imago_client.metaq.cursor import Cursor
+from imago_wire.errors import ProtocolError
+from imago_wire.text.commands import OFFSET_END
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from types import TracebackType
+
+    from imago_client.metaq.client import MetaqClient
+    from imago_client.metaq.offsets import OffsetStore
+    from imago_client.metaq.values import MetaqMessage, Partition
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaqConsumerConfig:
+    """Settings of a consumer; the names of the original's are in brackets."""
+
+    group: str
+    fetch_bytes: int = 1 << 20
+    """[maxSize] Grows by itself where a message is larger."""
+    delay_s_max: float = 5.0
+    """[maxDelayFetchTimeInMills] Between fetches that find nothing, reached in ten steps."""
+    commit_s: float = 5.0
+    """[commitOffsetPeriodInMills]"""
+    retries_max: int = 5
+    """[maxFetchRetries] Handler failures of one message before it goes to `on_reject`."""
+    from_end: bool = False
+    """[setConsumeFromMaxOffset] Where no position is stored: begin at the end."""
+    partitions_s: float = 10.0
+    """Between looks for partitions that came into use."""
+
+    def __post_init__(self) -> None:
+        if not self.group or " " in self.group:
+            raise UsageError(f"group: {self.group!r} is empty or holds a space")
+        for name in ("fetch_bytes", "delay_s_max", "commit_s", "partitions_s"):
+            if getattr(self, name) <= 0:
+                raise UsageError(f"{name}: {getattr(self, name)}, must be above 0")
+
+
+class MetaqConsumer:
+    """Hands the messages of every partition to the handler, in order within the partition.
+
+    Made by `MetaqClient.consumer`; use it as `async with`. A message whose handler raises is
+    tried again after a growing delay, and holds up its partition: without `on_reject` for ever,
+    with it until `retries_max` failures, after which it is handed there and passed over.
+    Positions are saved every few seconds and when the consumer stops.
+    """
+
+    def __init__(
+        self,
+        client: MetaqClient,
+        config: MetaqConsumerConfig,
+        topics: Sequence[str],
+        handler: Callable[[MetaqMessage], Awaitable[None]],
+        offsets: OffsetStore,
+    ) -> None:
+        if not topics:
+            raise UsageError("topics: a consumer needs at least one")
+        self._client, self._config, self._topics = client, config, tuple(topics)
+        self._handler, self._offsets = handler, offsets
+        self.on_reject: Callable[[MetaqMessage, Exception], Awaitable[None]] | None = None
+        self._cursors: dict[Partition, Cursor] = {}
+        self._saved: dict[Partition, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._started = False
+
+    @property
+    def positions(self) -> dict[Partition, int]:
+        """Up to where each partition is consumed."""
+        return {partition: cursor.position for partition, cursor in self._cursors.items()}
+
+    async def start(self) -> None:
+        """Find the partitions and begin. ClientError: a broker could not be asked."""
+        await self._find_partitions()
+        self._started = True
+        self._spawn(self._every(self._config.partitions_s, self._find_partitions))
+        self._spawn(self._every(self._config.commit_s, self._save))
+
+    async def stop(self) -> None:
+        """Stop fetching, let no handler finish half-way unnoticed, save the positions."""
+        tasks, self._tasks = self._tasks, set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._save()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _every(self, period_s: float, act: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(period_s)
+            try:
+                await act()
+            except ClientError as error:
+                log.warning("background_failed group=%s error=%s", self._config.group, error)
+
+    async def _find_partitions(self) -> None:
+        for topic in self._topics:
+            for partition in await self._client.partitions(topic):
+                if partition not in self._cursors:
+                    self._begin(partition)
+
+    def _begin(self, partition: Partition) -> None:
+        position = self._offsets.load(self._config.group, partition)
+        if position is None:
+            # A partition that came into use later is wanted from its first message.
+            at_end = self._config.from_end and not self._started
+            position = OFFSET_END if at_end else 0
+        cursor = Cursor(position, self._config.fetch_bytes, self._config.delay_s_max)
+        self._cursors[partition] = cursor
+        self._spawn(self._fetch_loop(partition, cursor))
+
+    async def _fetch_loop(self, partition: Partition, cursor: Cursor) -> None:
+        while True:
+            try:
+                fetched = await self._client.get(
+                    partition,
+                    cursor.position,
+                    group=self._config.group,
+                    size_max=cursor.fetch_bytes,
+                )
+                messages = cursor.take(fetched)
+            except (ClientError, ProtocolError) as error:
+                log.warning("fetch_failed partition=%s error=%s", partition, error)
+                cursor.wait()
+                messages = []
+            for message in messages:
+                await self._handle(message)
+                cursor.advance(message)
+            if cursor.delay_s:
+                await asyncio.sleep(cursor.delay_s)
+
+    async def _handle(self, message: MetaqMessage) -> None:
+        failures = 0
+        while True:
+            try:
+                await self._handler(message)
+            except Exception as error:
+                failures += 1
+                log.warning(
+                    "handler_failed partition=%s offset=%d failures=%d",
+                    message.partition,
+                    message.offset,
+                    failures,
+                    exc_info=error,
+                )
+                if self.on_reject is not None and failures > self._config.retries_max:
+                    await self.on_reject(message, error)
+                    return
+                step_s = self._config.delay_s_max / 10
+                await asyncio.sleep(min(self._config.delay_s_max, failures * step_s))
+            else:
+                return
+
+    async def _save(self) -> None:
+        changed = {
+            partition: position
+            for partition, position in self.positions.items()
+            if position != OFFSET_END and self._saved.get(partition) != position
+        }
+        if changed:
+            self._offsets.save(self._config.group, changed)
+            self._saved.update(changed)
