@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 from typing import TYPE_CHECKING
 
 from imago_cli.java import find_java
@@ -18,9 +20,9 @@ if TYPE_CHECKING:
 class RunningZooKeeper:
     """A server process that can be killed, paused and started again on the same data."""
 
-    def __init__(self, folder: Path, *, tick_ms: int = 500) -> None:
+    def __init__(self, folder: Path, *, tick_ms: int = 500, port: int = 0) -> None:
         self._server = ZooKeeperServer(
-            folder=folder, port=free_port_block(1), tick_ms=tick_ms, heap_mb=96
+            folder=folder, port=port or free_port_block(1), tick_ms=tick_ms, heap_mb=96
         )
         self._command = self._server.command(find_java())
         self._process: ServerProcess | None = None
@@ -47,6 +49,20 @@ class RunningZooKeeper:
 
         wait_until(serves, seconds_max=60, what="ZooKeeper serves")
 
+    def pause(self) -> None:
+        """Let it fall silent without closing anything."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """kill -9; `start` brings it back with its data."""
+        assert self._process is not None, "the server runs"
+        self._process.kill()
+        self._process = None
+
     def stop(self) -> None:
         """End it and wait for the end."""
         if self._process is not None:
@@ -55,9 +71,11 @@ class RunningZooKeeper:
 
 
 @contextlib.contextmanager
-def running_zookeeper(folder: Path, *, tick_ms: int = 500) -> Iterator[RunningZooKeeper]:
-    """Run a server for as long as the block lasts."""
-    server = RunningZooKeeper(folder, tick_ms=tick_ms)
+def running_zookeeper(
+    folder: Path, *, tick_ms: int = 500, port: int = 0
+) -> Iterator[RunningZooKeeper]:
+    """Run a server for as long as the block lasts, on a free port unless one is given."""
+    server = RunningZooKeeper(folder, tick_ms=tick_ms, port=port)
     server.start()
     try:
         yield server

@@ -17,6 +17,7 @@ from imago_broker.cluster import edits, znodes
 from imago_broker.cluster.keeper import RECORD, Keeper
 from imago_broker.cluster.mirror import Mirror
 from imago_broker.cluster.tree import (
+    NodeError,
     TreeConfigurationError,
     TreeUnavailableError,
 )
@@ -67,6 +68,7 @@ class TreeCoordinator:
         self._process_id = process_id or uuid4().hex
         self._keeper = Keeper(config, self._paths, tree, holder=self._process_id)
         self._state = Connection.LOST
+        self._prepared = 0
         self._lease: asyncio.TimerHandle | None = None
         self._change_callbacks: list[Callable[[ClusterView], None]] = []
         self._state_callbacks: list[Callable[[Connection], None]] = []
@@ -108,6 +110,9 @@ class TreeCoordinator:
         except TreeConfigurationError as error:
             await self._tree.stop()
             raise CoordinatorConflictError(str(error)) from error
+        except NodeError as error:
+            await self._tree.stop()
+            raise CoordinatorError(f"the registry refuses us: {error}") from error
         self._tasks = [
             asyncio.create_task(self._loop("reader", self._read_wake, self._read)),
             asyncio.create_task(self._loop("writer", self._write_wake, self._write)),
@@ -126,8 +131,7 @@ class TreeCoordinator:
 
     async def register(self, record: BrokerRecord) -> int:
         self._keeper.wish_record(record)
-        # Another holder of our place is given as long as its session may take to end.
-        await self._ask([RECORD], extra_seconds=self._config.session_timeout_ms / 1000 + 2)
+        await self._ask([RECORD], extra_seconds=self._config.stranger_wait_seconds)
         registered = self._keeper.registered
         if registered is None:
             raise CoordinatorUnavailableError("the session ended while the broker registered")
@@ -181,9 +185,13 @@ class TreeCoordinator:
         await self._ask([self._keeper.wish_foreign(key, None)])
 
     async def _prepare(self) -> None:
+        """Make sure, in every new session, that the registry is there and is ours."""
+        session_id = self._tree.session_id
         await edits.ensure(self._tree, self._paths.skeleton())
         wanted = znodes.Identity(
-            uuid4().hex, self._config.metaq_root, self._config.metaq_broker_id_base
+            self.view().cluster_id or uuid4().hex,
+            self._config.metaq_root,
+            self._config.metaq_broker_id_base,
         )
         path = self._paths.identity
         await edits.ensure(self._tree, [(path, znodes.encode_identity(wanted))])
@@ -198,6 +206,7 @@ class TreeCoordinator:
                 f"{found.metaq_root!r} and metaq.broker_id_base = {found.broker_id_base}; "
                 "give every process of it these values"
             )
+        self._prepared = session_id
 
     async def _change(self, path: str, edit: Callable[[bytes | None], bytes | None]) -> None:
         """Compare and set a node that many processes share, then read it back."""
@@ -257,18 +266,22 @@ class TreeCoordinator:
     async def _refresh(self, paths: set[str]) -> None:
         # One reader at a time: an older answer must never overwrite a newer one.
         async with self._read_lock:
-            topics_before = self._mirror.view.topics
             changed = await self._mirror.refresh(paths)
         view = self._mirror.view
-        if view.topics is not topics_before and self._keeper.topics_missing_in(view.topics):
+        if not changed:
+            return
+        if self._keeper.doubts(view):
             self._write_wake.set()
-        if changed:
-            self._tell(self._change_callbacks, view)
+        self._tell(self._change_callbacks, view)
 
     async def _write(self) -> None:
         waiters, self._waiters = self._waiters, []
         try:
+            if self._prepared != self._tree.session_id:
+                await self._prepare()
             written, failures = await self._keeper.settle()
+            if self._keeper.fenced:
+                self._become(Connection.FENCED)
             await self._refresh(written)
         except BaseException:
             self._waiters = waiters + self._waiters
@@ -287,7 +300,7 @@ class TreeCoordinator:
         for key in failures.keys() - self._failed.keys():
             logger.warning("registry_wish_failed wish=%s reason=%s", key, failures[key])
         self._failed = failures
-        if failures:
+        if failures and not self._keeper.fenced:
             self._wake_later(self._write_wake)
 
     async def _leave(self) -> None:
@@ -330,7 +343,8 @@ class TreeCoordinator:
         self._become(Connection.LOST)
 
     def _become(self, state: Connection) -> None:
-        if state is not self._state:
+        # From FENCED no way leads back: another process is what we were.
+        if state is not self._state and self._state is not Connection.FENCED:
             self._state = state
             logger.info("registry_session state=%s", state)
             self._tell(self._state_callbacks, state)

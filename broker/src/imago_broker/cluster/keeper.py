@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from imago_broker.cluster.settings import CoordinatorConfig
     from imago_broker.cluster.tree import NodeTree
     from imago_broker.cluster.znodes import Paths
-    from imago_broker.model.cluster import BrokerRecord, ForeignBroker, TopicPlacement
+    from imago_broker.model.cluster import BrokerRecord, ClusterView, ForeignBroker, TopicPlacement
 
 logger = logging.getLogger(__name__)
 
 RECORD = "record"
 """Key of the broker's own record among wishes and failures."""
+
+FENCED = "another process of the same data folder has taken this broker's place"
 
 ForeignKey = tuple[str, str, int]
 
@@ -59,12 +61,15 @@ class Keeper:
         self._topics: dict[str, TopicPlacement] = {}
         self._foreign: dict[ForeignKey, ForeignBroker] = {}
         self._topics_unplaced: set[str] = set()
+        self._topics_seen: Mapping[str, TopicPlacement] = {}
         self._topics_unoffered: dict[str, None] = {}
         self._foreign_unwritten: set[ForeignKey] = set()
         self._session_id = 0
         self._registration: Registration | None = None
         self._publication: Publication | None = None
         self._announced: BrokerRecord | None = None
+        self.fenced = False
+        """Whether another process has taken our place: this one writes no more."""
 
     @property
     def registered(self) -> BrokerRecord | None:
@@ -110,27 +115,36 @@ class Keeper:
         self._foreign_unwritten.add(key)
         return foreign_key(key)
 
-    def topics_missing_in(self, topics: Mapping[str, TopicPlacement]) -> bool:
-        """Want again what somebody took out of the registry; return whether anything was."""
+    def doubts(self, view: ClusterView) -> bool:
+        """Whether a snapshot lacks something of ours; what somebody took out is wanted again."""
         if self._registration is None:
             return False
-        shard = self._registration.record.shard
-        missing = {
-            name
-            for name, wish in self._topics.items()
-            if name not in topics or topics[name].shards.get(shard) != wish.shards[shard]
-        }
+        record = self._registration.record
+        missing: set[str] = set()
+        if view.topics is not self._topics_seen:
+            self._topics_seen = view.topics
+            missing = {
+                name
+                for name, wish in self._topics.items()
+                if name not in view.topics
+                or view.topics[name].shards.get(record.shard) != wish.shards[record.shard]
+            }
         self._topics_unplaced |= missing
-        return bool(missing)
+        ours = (record.replica, record.incarnation)
+        standing = any((b.replica, b.incarnation) == ours for b in view.members(record.shard))
+        return bool(missing) or not standing
 
     async def settle(self) -> tuple[set[str], dict[str, CoordinatorError]]:
         """One pass: returns the registry nodes it wrote, and wishes that failed, with the reason.
 
         TreeUnavailableError: run another pass when the session is back.
         """
-        await self._check_session()
         written: set[str] = set()
         failures: dict[str, CoordinatorError] = {}
+        if not self.fenced:
+            await self._check_session()
+        if self.fenced:
+            return written, dict.fromkeys(self._all_keys(), CoordinatorConflictError(FENCED))
         if self._wish is None:
             await self._take_back(written)
         elif self._registration is None or self._announced != self._wish:
@@ -151,16 +165,22 @@ class Keeper:
         self._registration = None
 
     async def _check_session(self) -> None:
-        """Forget what was written when it was by another session than today's."""
-        same = self._tree.session_id == self._session_id
-        if same and self._registration is not None:
+        """Look whether what this session has written still stands."""
+        if self._tree.session_id != self._session_id:
+            self._begin_session()
+        elif self._registration is not None:
             record = self._registration.record
             node = await self._tree.get(self._paths.broker(record.shard, record.replica))
-            same = node is not None and node.owner == self._session_id
-        if same:
-            return
-        if self._session_id:
-            logger.info("registry_session_new session=%x", self._tree.session_id)
+            if node is None:
+                self._begin_session()
+            elif node.owner != self._session_id:
+                logger.error("registry_fenced shard=%d replica=%d", record.shard, record.replica)
+                self._registration = None
+                self.fenced = True
+
+    def _begin_session(self) -> None:
+        """Forget what was written: by another session, or under a node that was deleted."""
+        logger.info("registry_session session=%x", self._tree.session_id)
         self._session_id = self._tree.session_id
         self._registration = None
         self._announced = None
@@ -207,8 +227,9 @@ class Keeper:
                 self._tree,
                 checksum=self._config.metaq_config_checksum,
             )
-        wait_seconds = self._config.session_timeout_ms / 1000 + 2
-        await self._publication.announce(registration, wait_seconds=wait_seconds)
+        await self._publication.announce(
+            registration, wait_seconds=self._config.stranger_wait_seconds
+        )
 
     async def _settle_topics(
         self, record: BrokerRecord, written: set[str], failures: dict[str, CoordinatorError]
@@ -251,6 +272,9 @@ class Keeper:
             await edits.drop(self._tree, path)
         else:
             await edits.claim(self._tree, path, znodes.encode_foreign(broker))
+
+    def _all_keys(self) -> list[str]:
+        return [RECORD, *map(topic_key, self._topics), *map(foreign_key, self._foreign)]
 
     def _own_nodes(self, record: BrokerRecord) -> set[str]:
         return {self._paths.brokers, self._paths.broker(record.shard, record.replica)}

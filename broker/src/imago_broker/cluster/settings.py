@@ -25,6 +25,9 @@ class CoordinatorConfig:
     """How long others keep our place when they hear nothing from us."""
     connect_timeout_ms: int = 15000
     operation_timeout_ms: int = 10000
+    stranger_wait_ms: int = -1
+    """How long a registration waits for another holder of its MetaQ broker id to go; -1: as long
+    as his session may take to end after his death, the session time-out and 2 s."""
 
     def __post_init__(self) -> None:
         if not self.cluster or set(self.cluster) & set("/\0") or self.cluster in (".", ".."):
@@ -39,3 +42,9 @@ class CoordinatorConfig:
             raise ValueError(
                 f"session_timeout_ms: {self.session_timeout_ms}, must be at least 2000"
             )
+
+    @property
+    def stranger_wait_seconds(self) -> float:
+        if self.stranger_wait_ms >= 0:
+            return self.stranger_wait_ms / 1000
+        return self.session_timeout_ms / 1000 + 2

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kazoo import exceptions as kazoo_exceptions
@@ -76,6 +77,8 @@ _UNANSWERED = (
     KazooTimeoutError,
 )
 _REACH_SECONDS = 2.0
+RENEW_AFTER_SESSIONS = 3
+"""After so many session time-outs without a connection a session is given up."""
 
 
 def zookeeper_coordinator(config: CoordinatorConfig, hosts: str) -> TreeCoordinator:
@@ -92,14 +95,9 @@ class ZooKeeperTree:
     """One session with a ZooKeeper ensemble, opened anew by itself when it ends."""
 
     def __init__(self, hosts: str, *, session_timeout_ms: int, connect_timeout_ms: int) -> None:
-        try:
-            self._servers, chroot = collect_hosts(hosts)
-        except ValueError as error:
-            raise TreeConfigurationError(
-                f"zookeeper.connect = {hosts!r}: {error}; write host:port[,host:port…][/chroot]"
-            ) from error
         self._hosts = hosts
-        self._chroot = (chroot or "").rstrip("/")
+        self._servers: list[tuple[str, int]] = []
+        self._chroot = ""
         self._session_timeout_ms = session_timeout_ms
         self._connect_timeout_ms = connect_timeout_ms
         self._session_id = 0
@@ -109,6 +107,9 @@ class ZooKeeperTree:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._first_connection: asyncio.Future[None] | None = None
         self._client: Any = None
+        self._renewal: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._stopped = False
 
     @property
     def session_id(self) -> int:
@@ -126,6 +127,7 @@ class ZooKeeperTree:
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._servers, self._chroot = _parsed(self._hosts)
         try:
             async with asyncio.timeout(self._connect_timeout_ms / 1000):
                 await self._check_session_timeout()
@@ -137,6 +139,11 @@ class ZooKeeperTree:
         await self._make_chroot()
 
     async def stop(self) -> None:
+        self._stopped = True
+        if self._renewal:
+            self._renewal.cancel()
+        if self._renewing:
+            await self._renewing
         client, self._client = self._client, None
         if client is not None:
             # Joins kazoo's threads, so not in the loop that their last callbacks hop to.
@@ -195,14 +202,30 @@ class ZooKeeperTree:
     async def _connect(self) -> None:
         assert self._loop is not None, "called by start"
         self._first_connection = self._loop.create_future()
-        self._client = KazooClient(
+        self._open_client()
+        await self._first_connection
+
+    def _open_client(self) -> None:
+        client = KazooClient(
             hosts=",".join(f"{_bracketed(host)}:{port}" for host, port in self._servers),
             timeout=self._session_timeout_ms / 1000,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0),
         )
-        self._client.add_listener(self._kazoo_state)
-        self._client.start_async()
-        await self._first_connection
+        client.add_listener(partial(self._kazoo_state, client))
+        self._client = client
+        client.start_async()
+
+    async def _renew(self) -> None:
+        """Give up a session that found no way back for very long, and open a new one.
+
+        A server that has lost its data refuses a client that has seen newer data, for ever.
+        """
+        logger.warning("zookeeper_session_given_up session=%x", self._session_id)
+        client, self._client = self._client, None
+        await asyncio.to_thread(_close, client)
+        self._become(Connection.LOST, 0)
+        if not self._stopped:
+            self._open_client()
 
     async def _make_chroot(self) -> None:
         parts = [part for part in self._chroot.split("/") if part]
@@ -250,10 +273,26 @@ class ZooKeeperTree:
         except KazooTimeoutError as error:
             raise TreeUnavailableError(f"ZooKeeper: {error}") from error
 
-    def _kazoo_state(self, state: str) -> None:  # in a thread of kazoo
-        client_id = self._client.client_id if self._client else None
+    def _kazoo_state(self, client: Any, state: str) -> None:  # in a thread of kazoo
+        client_id = client.client_id
         if self._loop is not None:
-            _hop(self._loop, self._become, _STATES[state], client_id[0] if client_id else 0)
+            session_id = client_id[0] if client_id else 0
+            _hop(self._loop, self._state_changed, client, _STATES[state], session_id)
+
+    def _state_changed(self, client: Any, connection: Connection, session_id: int) -> None:
+        if client is not self._client:
+            return  # the last words of one that was given up
+        if self._renewal:
+            self._renewal.cancel()
+            self._renewal = None
+        if connection is Connection.SUSPENDED:
+            seconds = RENEW_AFTER_SESSIONS * self._session_timeout_ms / 1000
+            self._renewal = asyncio.get_running_loop().call_later(seconds, self._renew_soon)
+        self._become(connection, session_id)
+
+    def _renew_soon(self) -> None:
+        self._renewal = None
+        self._renewing = asyncio.create_task(self._renew())
 
     def _watch_fired(self, event: WatchedEvent) -> None:  # in a thread of kazoo
         # A broken connection fires all watches with no event: everything is read again anyway.
@@ -273,6 +312,16 @@ class ZooKeeperTree:
             self._connection = connection
             for callback in self._connection_callbacks:
                 callback(connection)
+
+
+def _parsed(hosts: str) -> tuple[list[tuple[str, int]], str]:
+    try:
+        servers, chroot = collect_hosts(hosts)
+    except ValueError as error:
+        raise TreeConfigurationError(
+            f"zookeeper.connect = {hosts!r}: {error}; write host:port[,host:port…][/chroot]"
+        ) from error
+    return servers, (chroot or "").rstrip("/")
 
 
 def _hop(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any) -> None:

@@ -42,12 +42,15 @@ class Connection(StrEnum):
 
     CONNECTED: writes may succeed. SUSPENDED: no answer for now, our ephemeral nodes may still
     stand. LOST: the session is over, or the lease that it gives has run out; whatever we
-    registered may be gone and another may have taken our place.
+    registered may be gone and another may have taken our place. FENCED: another process of the
+    same data folder has taken our place while our session lived; nothing of ours is written any
+    more.
     """
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
     LOST = "lost"
+    FENCED = "fenced"
 
 
 def shard_name(shard: int) -> str:

@@ -1,0 +1,104 @@
+"""What only a real ZooKeeper can show: time-outs, restarts, addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_broker.cluster.settings import CoordinatorConfig
+from imago_broker.cluster.zookeeper import zookeeper_coordinator
+from imago_broker.model.cluster import BrokerRecord, Connection, ShardQueues, TopicPlacement
+from imago_broker.ports import CoordinatorConflictError, CoordinatorUnavailableError
+from imago_testing.ports import free_port_block
+from imago_testing.registry import in_state
+from imago_testing.zookeeper import RunningZooKeeper, running_zookeeper
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.zookeeper
+
+RECORD = BrokerRecord(
+    shard=0,
+    uuid="disk-a",
+    host="127.0.0.1",
+    metaq=8123,
+    rocketmq=10911,
+    fast=10909,
+    replication=10912,
+    admin=8080,
+    broker_name="shard-0",
+)
+
+
+async def test_an_address_where_nobody_answers_is_named() -> None:
+    address = f"127.0.0.1:{free_port_block(1)}"
+    config = CoordinatorConfig(connect_timeout_ms=500)
+    with pytest.raises(CoordinatorUnavailableError, match=address):
+        await zookeeper_coordinator(config, address).start()
+
+
+async def test_an_address_of_the_wrong_form_is_refused() -> None:
+    with pytest.raises(CoordinatorConflictError, match=r"host:port"):
+        await zookeeper_coordinator(CoordinatorConfig(), "127.0.0.1:port").start()
+
+
+async def test_a_session_timeout_that_the_server_changes_is_refused(
+    zookeeper: RunningZooKeeper,
+) -> None:
+    config = CoordinatorConfig(session_timeout_ms=100_000)
+    with pytest.raises(CoordinatorConflictError, match=r"grants sessions of 60000 ms"):
+        await zookeeper_coordinator(config, zookeeper.address).start()
+
+
+async def test_one_reachable_server_of_several_addresses_is_enough(
+    zookeeper: RunningZooKeeper,
+) -> None:
+    dead = f"127.0.0.1:{free_port_block(1)}"
+    hosts = f"{dead},{zookeeper.address}/several/deep"
+    coordinator = zookeeper_coordinator(CoordinatorConfig(), hosts)
+    await coordinator.start()
+    assert coordinator.view().cluster_id
+    await coordinator.stop()
+
+
+async def test_a_restart_of_zookeeper_costs_no_registration(tmp_path: Path) -> None:
+    with running_zookeeper(tmp_path) as server:
+        config = CoordinatorConfig(session_timeout_ms=20_000)
+        coordinator = zookeeper_coordinator(config, server.address)
+        await coordinator.start()
+        incarnation = await coordinator.register(RECORD)
+        server.kill()
+        await in_state(coordinator, Connection.SUSPENDED)
+        server.start()
+        await in_state(coordinator, Connection.CONNECTED)
+        topic = TopicPlacement(name="after", shards={0: ShardQueues(1, 1)})
+        await coordinator.publish_topic(topic)
+        assert coordinator.registered
+        assert coordinator.registered.incarnation == incarnation
+        await coordinator.stop()
+
+
+async def test_a_zookeeper_that_lost_its_data_is_filled_again(tmp_path: Path) -> None:
+    port = free_port_block(1)
+    first, second = tmp_path / "first", tmp_path / "second"
+    with running_zookeeper(first, port=port) as server:
+        config = CoordinatorConfig(session_timeout_ms=2000)
+        coordinator = zookeeper_coordinator(config, server.address)
+        await coordinator.start()
+        cluster_id = coordinator.view().cluster_id
+        await coordinator.register(RECORD)
+        await coordinator.publish_topic(TopicPlacement(name="t", shards={0: ShardQueues(1, 1)}))
+        server.kill()
+    await in_state(coordinator, Connection.SUSPENDED)
+    with running_zookeeper(second, port=port) as server:
+        await in_state(coordinator, Connection.CONNECTED)
+        await coordinator.publish_topic(TopicPlacement(name="u", shards={0: ShardQueues(1, 1)}))
+        other = zookeeper_coordinator(config, server.address)
+        await other.start()
+        assert [found.uuid for found in other.view().brokers] == ["disk-a"]
+        assert set(other.view().topics) == {"t", "u"}
+        assert other.view().cluster_id == cluster_id
+        await other.stop()
+        await coordinator.stop()
