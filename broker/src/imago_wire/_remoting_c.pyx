@@ -7,6 +7,7 @@ error, the plain twin does the work, so that the two cannot differ there.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 
@@ -41,6 +42,7 @@ cdef object _java = Language.JAVA
 cdef object _language_of = language_of
 cdef object _plain_scan_frame = plain.scan_frame
 cdef object _plain_scan_frames = plain.scan_frames
+cdef object _plain_scan_batch = plain.scan_batch
 cdef object _plain_answer = plain.encode_send_response
 
 # Texts that come again and again (ext keys, topics): one object each, with its hash computed once.
@@ -887,6 +889,31 @@ def join_message_ids(bytes store_host not None, object physical_offsets not None
             _put_hex(out + 2 * k, <unsigned char>(offset >> (56 - 8 * k)))
         out += 16
     return joined
+
+
+def scan_batch(bytes data not None, Py_ssize_t entries_max):
+    """As `_remoting_py.scan_batch`."""
+    cdef list entries = []
+    cdef Bytes at = <Bytes>PyBytes_AS_STRING(data)
+    cdef Bytes end = at + PyBytes_GET_SIZE(data)
+    cdef Py_ssize_t size, body_size, properties_size
+    while at < end:
+        if PyList_GET_SIZE(entries) == entries_max or end - at < 22:
+            return _plain_scan_batch(data, entries_max)
+        size = <int>_u32(at)
+        body_size = <int>_u32(at + 16)
+        if body_size < 0 or size < 22 or size > end - at or body_size > size - 22:
+            return _plain_scan_batch(data, entries_max)
+        properties_size = <short>_u16(at + 20 + body_size)
+        if properties_size != size - 22 - body_size:
+            return _plain_scan_batch(data, entries_max)
+        entries.append((
+            PyBytes_FromStringAndSize(<const char*>at + 20, body_size),
+            PyBytes_FromStringAndSize(<const char*>at + 22 + body_size, properties_size),
+            <int>_u32(at + 12),
+        ))
+        at += size
+    return entries
 
 
 def find_each(bytes properties not None, tuple names not None):

@@ -6,6 +6,7 @@ every input. `imago_wire.hot` chooses.
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -36,6 +37,8 @@ SEND: Final = 1
 FRAME: Final = 0
 BAD: Final = -1
 
+_BATCH_HEAD: Final = Struct(">iiiii")
+_SHORT: Final = Struct(">h")
 _LENGTH_SIZE: Final = 4
 _PREFIX_SIZE: Final = 8
 _JSON_ANSWER: Final = (
@@ -177,6 +180,34 @@ def join_message_ids(store_host: bytes, physical_offsets: Sequence[int]) -> byte
     """
     host = store_host.hex().upper().encode()
     return b",".join([b"%b%016X" % (host, offset) for offset in physical_offsets])
+
+
+def scan_batch(data: bytes, entries_max: int) -> list[tuple[bytes, bytes, int]]:
+    """Return body, property string and flag of every message of a batch request's body.
+
+    ProtocolError: sizes that do not fit, or more than `entries_max` messages. The bytes are drawn
+    in `imago_wire.remoting.messages`.
+    """
+    entries: list[tuple[bytes, bytes, int]] = []
+    at = 0
+    while at < len(data):
+        if len(entries) == entries_max:
+            raise ProtocolError(f"batch of more than {entries_max} messages")
+        if len(data) - at < _BATCH_HEAD.size + _SHORT.size:
+            raise ProtocolError("the last message of the batch is cut")
+        size, _, _, flag, body_size = _BATCH_HEAD.unpack_from(data, at)
+        body_at = at + _BATCH_HEAD.size
+        body_end = body_at + body_size
+        if body_size < 0 or body_end + _SHORT.size > min(len(data), at + size):
+            raise ProtocolError(f"message of {size} bytes in a batch with a body of {body_size}")
+        (properties_size,) = _SHORT.unpack_from(data, body_end)
+        properties_at = body_end + _SHORT.size
+        end = properties_at + properties_size
+        if properties_size < 0 or end != at + size or end > len(data):
+            raise ProtocolError(f"properties of {properties_size} bytes in a batch's message")
+        entries.append((data[body_at:body_end], data[properties_at:end], flag))
+        at = end
+    return entries
 
 
 def find_each(properties: bytes, names: Sequence[bytes]) -> list[bytes | None]:

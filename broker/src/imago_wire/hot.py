@@ -9,13 +9,6 @@ import importlib
 import os
 from typing import TYPE_CHECKING
 
-from imago_wire._remoting_py import (
-    encode_send_response,
-    find_each,
-    join_message_ids,
-    scan_frames,
-)
-
 __all__ = [
     "COMPILED",
     "QueueTail",
@@ -29,6 +22,7 @@ __all__ = [
     "metaq_block",
     "metaq_entry",
     "metaq_form",
+    "scan_batch",
     "scan_frames",
     "scan_records",
     "scan_text",
@@ -40,7 +34,7 @@ def _compiled_is_usable() -> bool:
     if os.environ.get("IMAGO_PURE") == "1":
         return False
     try:
-        for name in ("_text_c", "_record_c", "_scan_c"):
+        for name in ("_text_c", "_record_c", "_scan_c", "_remoting_c"):
             importlib.import_module(f"imago_wire.{name}")
     except ImportError:
         return False
@@ -53,6 +47,13 @@ COMPILED: bool = _compiled_is_usable()
 # The types are those of the reference: the twins have the same interface.
 if TYPE_CHECKING or not COMPILED:
     from imago_wire._record_py import QueueTail, RecordBuilder, make_entry, metaq_entry
+    from imago_wire._remoting_py import (
+        encode_send_response,
+        find_each,
+        join_message_ids,
+        scan_batch,
+        scan_frames,
+    )
     from imago_wire._scan_py import (
         key_entries,
         metaq_block,
@@ -63,6 +64,13 @@ if TYPE_CHECKING or not COMPILED:
     from imago_wire._text_py import encode_put_results, scan_text
 else:
     from imago_wire._record_c import QueueTail, RecordBuilder, make_entry, metaq_entry
+    from imago_wire._remoting_c import (
+        encode_send_response,
+        find_each,
+        join_message_ids,
+        scan_batch,
+        scan_frames,
+    )
     from imago_wire._scan_c import (
         key_entries,
         metaq_block,

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from imago_testing.remoting_frames import commands, ints, load_captures, load_known, longs, texts
 from imago_wire import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
 from imago_wire import _remoting_py as plain
+from imago_wire.errors import ProtocolError
 from imago_wire.remoting.command import RemotingCommand, SerializeType
 from imago_wire.remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX, encode_frame
 from imago_wire.remoting.header import decode_raw_header
+from imago_wire.remoting.messages import BatchEntry, encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -288,6 +290,30 @@ def test_message_ids_are_the_known_ones(twin: Any) -> None:
     host = bytes([192, 168, 1, 10]) + (10911).to_bytes(4, "big")
     joined = twin.join_message_ids(host, [1234, 0])
     assert joined == b"C0A8010A00002A9F00000000000004D2,C0A8010A00002A9F0000000000000000"
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> bytes:
+    """Bodies of batch requests, most of them with a wrong number or a few odd bytes."""
+    parts = st.builds(BatchEntry, st.binary(max_size=9), st.binary(max_size=9), ints)
+    data = bytearray(encode_batch(draw(st.lists(parts, max_size=4))))
+    for at in draw(st.lists(st.integers(0, max(0, len(data) - 1)), max_size=2)):
+        data[at : at + 1] = draw(st.binary(max_size=2))
+    return bytes(data)
+
+
+def entries_or_reason(twin: Any, data: bytes, entries_max: int) -> object:
+    try:
+        return twin.scan_batch(data, entries_max)
+    except ProtocolError as error:
+        return str(error)
+
+
+@settings(max_examples=200)
+@given(batches() | st.binary(max_size=60), st.integers(0, 5))
+def test_twins_read_the_same_batches(data: bytes, entries_max: int) -> None:
+    expected = entries_or_reason(plain, data, entries_max)
+    assert entries_or_reason(compiled, data, entries_max) == expected
 
 
 names = st.sampled_from([b"UNIQ_KEY", b"DELAY", b"WAIT", b"W", b"TAGS"])

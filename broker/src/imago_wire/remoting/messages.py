@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from imago_wire import properties as names
 from imago_wire.crc import crc31
-from imago_wire.errors import LimitExceededError, ProtocolError
+from imago_wire.errors import LimitExceededError
+from imago_wire.hot import scan_batch
 from imago_wire.layout import (
     AFTER_STORE_HOST,
     BODY_BYTES_MAX,
@@ -135,27 +136,4 @@ def encode_batch(entries: Iterable[BatchEntry]) -> bytes:
 
 def decode_batch(data: bytes, *, entries_max: int = MESSAGES_MAX) -> list[BatchEntry]:
     """Return the messages of a batch request's body. ProtocolError: sizes that do not fit."""
-    entries: list[BatchEntry] = []
-    at = 0
-    while at < len(data):
-        if len(entries) == entries_max:
-            raise ProtocolError(f"batch of more than {entries_max} messages")
-        entry, at = _batch_entry(data, at)
-        entries.append(entry)
-    return entries
-
-
-def _batch_entry(data: bytes, at: int) -> tuple[BatchEntry, int]:
-    if len(data) - at < _BATCH_HEAD.size + _SHORT.size:
-        raise ProtocolError("the last message of the batch is cut")
-    size, _, _, flag, body_size = _BATCH_HEAD.unpack_from(data, at)
-    body_at = at + _BATCH_HEAD.size
-    body_end = body_at + body_size
-    if body_size < 0 or body_end + _SHORT.size > min(len(data), at + size):
-        raise ProtocolError(f"message of {size} bytes in a batch with a body of {body_size}")
-    (properties_size,) = _SHORT.unpack_from(data, body_end)
-    properties_at = body_end + _SHORT.size
-    end = properties_at + properties_size
-    if properties_size < 0 or end != at + size or end > len(data):
-        raise ProtocolError(f"properties of {properties_size} bytes in a batch's message")
-    return BatchEntry(data[body_at:body_end], data[properties_at:end], flag), end
+    return [BatchEntry(*entry) for entry in scan_batch(data, entries_max)]
