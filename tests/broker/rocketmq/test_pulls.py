@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -38,7 +38,7 @@ async def fill(peer: RemotingPeer, topic: str, count: int, *, size: int = 10) ->
 
 async def held(broker: Broker, count: int) -> None:
     """Wait until so many pulls are held."""
-    while len(broker.rocketmq.hold) != count:
+    while len(broker.rocketmq.hold) != count:  # noqa: ASYNC110  nothing tells when it happens
         await asyncio.sleep(0)
 
 
@@ -224,7 +224,7 @@ async def test_subscription_of_the_heartbeat_filters_a_pull_without_one(
         b'"tagsSet":["b"],"topic":"T"}]}]}'
     )
     assert (await peer.call(34, {}, heartbeat)).code == ResponseCode.SUCCESS
-    by_heartbeat = {"consumerGroup": "G", "sysFlag": 0, "subVersion": 7}
+    by_heartbeat: dict[str, Any] = {"consumerGroup": "G", "sysFlag": 0, "subVersion": 7}
     assert [m.body for m in await peer.messages("T", **by_heartbeat)] == [b"b"]
     late = await peer.pull("T", consumerGroup="G", sysFlag=0, subVersion=8)
     assert late.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
@@ -252,9 +252,9 @@ async def test_pull_refusals_are_those_of_rocketmq(peer: RemotingPeer, broker: B
     assert sql.remark == "The broker does not support consumer to filter message by SQL92"
     senseless = await peer.pull("T", subscription=" || ")
     assert senseless.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
-    broker.groups.update(
-        replace(broker.groups.get("consumers") or pytest.fail(), consume_enable=False)
-    )
+    settings = broker.groups.get("consumers")
+    assert settings is not None
+    broker.groups.update(replace(settings, consume_enable=False))
     disabled = await peer.pull("T")
     assert disabled.code == ResponseCode.NO_PERMISSION
     assert disabled.remark == "subscription group no permission, consumers"

@@ -1,0 +1,180 @@
+"""Delays, messages given back, retries and dead letters over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_testing.remoting_peer import RemotingPeer, pull_ext, send_ext
+from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.messages import decode_messages
+
+if TYPE_CHECKING:
+    from imago_broker.app import Broker
+    from imago_wire.record import StoredMessage
+
+BACK = RequestCode.CONSUMER_SEND_MSG_BACK
+
+
+async def next_message(peer: RemotingPeer, topic: str, offset: int = 0) -> StoredMessage:
+    """Wait for the next message of a topic's first queue."""
+    answer = await peer.call(11, pull_ext(topic, offset, sysFlag=6))
+    return decode_messages(answer.body)[0]
+
+
+async def test_delayed_message_waits_in_the_schedule_topic_and_then_arrives(
+    peer: RemotingPeer, broker: Broker
+) -> None:
+    await peer.put("T", b"now", queue_id=1)
+    sent = await peer.put("T", b"later", properties="TAGS\x01a\x02DELAY\x011\x02UNIQ_KEY\x01u\x02")
+    assert sent.code == ResponseCode.SUCCESS
+    assert (await peer.pull("T")).code == ResponseCode.PULL_NOT_FOUND
+    (parked,) = await peer.messages("SCHEDULE_TOPIC_XXXX", queueId=0)
+    assert parked.properties["REAL_TOPIC"] == "T"
+    assert parked.properties["REAL_QID"] == "0"
+    arrived = await next_message(peer, "T")
+    assert arrived.body == b"later"
+    assert arrived.tags == "a"
+    assert arrived.unique_key == "u"
+    assert arrived.store_ms - parked.store_ms >= 1000
+    assert broker.store.meta("delay")["1"] == 1
+
+
+async def test_delayed_message_is_found_by_its_tag_when_it_arrives(peer: RemotingPeer) -> None:
+    await peer.put("T", b"x", queue_id=1)
+    await peer.put("T", b"later", properties="TAGS\x01a\x02DELAY\x011\x02")
+    answer = await peer.call(11, pull_ext("T", sysFlag=6, subscription="a"))
+    assert [m.body for m in decode_messages(answer.body)] == [b"later"]
+
+
+async def test_level_above_the_last_is_the_last(peer: RemotingPeer) -> None:
+    await peer.put("T", b"x", queue_id=1)
+    await peer.put("T", b"much later", properties="DELAY\x0199\x02")
+    (parked,) = await peer.messages("SCHEDULE_TOPIC_XXXX", queueId=17)
+    assert parked.properties["DELAY"] == "18"
+
+
+@pytest.mark.parametrize("level", ["x", "1.5", "9" * 40, "\u0661"])
+async def test_delay_that_is_no_number_is_refused(peer: RemotingPeer, level: str) -> None:
+    answer = await peer.put("T", b"x", properties=f"DELAY\x01{level}\x02")
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_delays_go_on_after_a_restart(peer: RemotingPeer, broker: Broker) -> None:
+    await peer.put("T", b"x", queue_id=1)
+    broker.rocketmq.delay.stop()
+    for n in range(3):
+        await peer.put("T", b"%d" % n, properties="DELAY\x011\x02")
+    broker.rocketmq.delay.start()
+    bodies = [(await next_message(peer, "T", n)).body for n in range(3)]
+    assert bodies == [b"0", b"1", b"2"]
+    broker.rocketmq.delay.stop()
+    broker.rocketmq.delay.start()
+    await peer.put("T", b"3", properties="DELAY\x011\x02")
+    assert (await next_message(peer, "T", 3)).body == b"3"
+
+
+async def given_back(peer: RemotingPeer, message: StoredMessage, **more: object) -> int:
+    ext = {"group": "G", "offset": message.physical_offset, "delayLevel": 1, **more}
+    return (await peer.call(BACK, ext)).code
+
+
+async def test_message_given_back_comes_again_with_where_it_came_from(peer: RemotingPeer) -> None:
+    await peer.put("T", b"body", properties="TAGS\x01a\x02UNIQ_KEY\x01u\x02KEYS\x01k\x02")
+    (message,) = await peer.messages("T")
+    assert await given_back(peer, message) == ResponseCode.SUCCESS
+    again = await next_message(peer, "%RETRY%G")
+    assert again.body == b"body"
+    assert again.reconsume_times == 1
+    assert again.born_ms == message.born_ms
+    assert again.born_host == message.born_host
+    assert again.properties["RETRY_TOPIC"] == "T"
+    assert again.properties["ORIGIN_MESSAGE_ID"] == message.offset_message_id
+    assert again.properties["KEYS"] == "k"
+    assert again.properties["UNIQ_KEY"] == "u"
+    assert again.properties["WAIT"] == "false"
+    assert await given_back(peer, again) == ResponseCode.SUCCESS
+    third = await next_message(peer, "%RETRY%G", 1)
+    assert third.reconsume_times == 2
+    assert third.properties["RETRY_TOPIC"] == "T"
+    assert third.properties["ORIGIN_MESSAGE_ID"] == message.offset_message_id
+
+
+async def test_level_of_a_retry_grows_with_its_number(peer: RemotingPeer) -> None:
+    await peer.put("T", b"body")
+    (message,) = await peer.messages("T")
+    assert await given_back(peer, message, delayLevel=0) == ResponseCode.SUCCESS
+    (parked,) = await peer.messages("SCHEDULE_TOPIC_XXXX", queueId=2)
+    assert parked.properties["REAL_TOPIC"] == "%RETRY%G"
+
+
+@pytest.mark.parametrize(
+    ("more", "version"),
+    [({"delayLevel": -1}, 479), ({"maxReconsumeTimes": 0}, 479), ({"maxReconsumeTimes": 0}, 121)],
+)
+async def test_message_that_was_tried_enough_is_a_dead_letter(
+    peer: RemotingPeer, more: dict[str, int], version: int
+) -> None:
+    await peer.put("T", b"body")
+    (message,) = await peer.messages("T")
+    ext = {"group": "G", "offset": message.physical_offset, "delayLevel": 0, **more}
+    assert (await peer.call(BACK, ext, version=version)).code == ResponseCode.SUCCESS
+    (dead,) = await peer.messages("%DLQ%G")
+    assert dead.body == b"body"
+    assert dead.properties["DLQ_ORIGIN_TOPIC"] == "T"
+    assert dead.properties["DLQ_ORIGIN_MESSAGE_ID"] == message.offset_message_id
+    assert "DELAY" not in dead.properties
+
+
+async def test_maximum_of_an_ancient_client_does_not_count(peer: RemotingPeer) -> None:
+    await peer.put("T", b"body")
+    (message,) = await peer.messages("T")
+    ext = {
+        "group": "G",
+        "offset": message.physical_offset,
+        "delayLevel": 0,
+        "maxReconsumeTimes": 0,
+    }
+    assert (await peer.call(BACK, ext, version=120)).code == ResponseCode.SUCCESS
+    (parked,) = await peer.messages("SCHEDULE_TOPIC_XXXX", queueId=2)
+    assert parked.body == b"body"
+
+
+async def test_retry_sent_by_the_client_itself_becomes_a_dead_letter_after_its_last_try(
+    peer: RemotingPeer,
+) -> None:
+    await peer.put("%RETRY%G", b"again", j=2, l=2)
+    assert [m.body for m in await peer.messages("%RETRY%G")] == [b"again"]
+    await peer.put("%RETRY%G", b"dead", j=3, l=2, properties="DELAY\x013\x02")
+    (dead,) = await peer.messages("%DLQ%G")
+    assert dead.body == b"dead"
+    assert "DELAY" not in dead.properties
+
+
+@pytest.mark.parametrize("offset", [0, 7, -1, 1 << 60])
+async def test_nothing_can_be_given_back_from_where_no_message_is(
+    peer: RemotingPeer, offset: int
+) -> None:
+    await peer.put("T", b"body")
+    (message,) = await peer.messages("T")
+    where = offset if offset != 0 else message.physical_offset + 1
+    answer = await peer.call(BACK, {"group": "G", "offset": where, "delayLevel": 0})
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark == f"look message by offset failed, {where}"
+
+
+async def test_many_delayed_messages_of_one_moment_all_arrive_in_order(
+    peer: RemotingPeer,
+) -> None:
+    await peer.put("T", b"x", queue_id=1)
+    opaques = [peer.send(310, send_ext("T", 0, "DELAY\x011\x02"), b"%04d" % n) for n in range(700)]
+    for opaque in opaques:
+        assert (await peer.answer(opaque)).code == ResponseCode.SUCCESS
+    bodies: list[bytes] = []
+    async with asyncio.timeout(20):
+        while len(bodies) < 700:
+            ext = pull_ext("T", len(bodies), sysFlag=6, maxMsgNums=1000)
+            bodies += [m.body for m in decode_messages((await peer.call(11, ext)).body)]
+    assert bodies == [b"%04d" % n for n in range(700)]
