@@ -61,7 +61,7 @@ class ChildFailedError(CommandError):
         super().__init__(
             f"{spec.name}: {reason}",
             cure=f"its log is {spec.log_path}",
-            code=_own_code(exit_code),
+            code=_own_code(exit_code, reason),
         )
 
 
@@ -228,7 +228,10 @@ def reason_in(log: str) -> str:
     return str(said[-1]) if said else ""
 
 
-def _own_code(exit_code: int) -> Exit:
+def _own_code(exit_code: int, reason: str) -> Exit:
+    """A folder that another broker holds is a matter of usage for whoever chose the folder."""
+    if exit_code == Exit.DATA and "locked" in reason:
+        return Exit.USAGE
     known = {Exit.USAGE, Exit.DATA, Exit.IO, Exit.FENCED}
     return Exit(exit_code) if exit_code in known else Exit.FAILED
 

@@ -94,7 +94,6 @@ def up(
         base = base_settings(settings or [], metaq_ini)
         configs = write_configs(plan, base)
         refuse_busy_ports(plan, configs[0].broker.bind)
-        up_state.remember(plan)
         cluster_run = ClusterRun(plan, configs, restart=restart, as_json=as_json)
         code = asyncio.run(cluster_run.run())
     raise typer.Exit(code)
@@ -178,6 +177,7 @@ class ClusterRun:
         relay.start()
         try:
             if await self._started_before(stopping):
+                up_state.remember(self._plan)
                 self._say_ready()
                 await self._keep(children, stopping)
         finally:

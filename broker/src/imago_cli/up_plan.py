@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from imago_broker.cluster.settings import CoordinatorConfig
 from imago_cli.exits import UsageError
 
 if TYPE_CHECKING:
@@ -78,6 +79,10 @@ class ClusterPlan:
                 f"--zookeeper none runs exactly one broker, not {self.shards}",
                 cure="--zookeeper auto starts a ZooKeeper here; or give the address of yours",
             )
+        try:
+            CoordinatorConfig(cluster=self.cluster)
+        except ValueError as error:
+            raise UsageError(f"--cluster: {error}") from error
         last = max(port for _, port in self.ports())
         if min(port for _, port in self.ports()) < 1 or last > PORT_MAX:
             raise UsageError(f"--port-base {self.port_base}: its block would end at {last}")

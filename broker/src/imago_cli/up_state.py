@@ -57,10 +57,10 @@ def plan(
         _refuse_other_cluster(folder, before, cluster, shards)
     return ClusterPlan(
         data=folder,
-        cluster=cluster or before.get("cluster", "imago"),
-        shards=shards or before.get("shards", 1),
-        zookeeper=zookeeper or before.get("zookeeper", OWN_ZOOKEEPER),
-        port_base=port_base if port_base is not None else before.get("port_base"),
+        cluster=_given(cluster, before.get("cluster", "imago")),
+        shards=_given(shards, before.get("shards", 1)),
+        zookeeper=_given(zookeeper, before.get("zookeeper", OWN_ZOOKEEPER)),
+        port_base=_given(port_base, before.get("port_base")),
     )
 
 
@@ -77,6 +77,10 @@ def remember(plan: ClusterPlan) -> None:
     temporary = path.with_suffix(".new")
     temporary.write_text(json.dumps(value) + "\n")
     temporary.replace(path)
+
+
+def _given(value: object, otherwise: Any) -> Any:
+    return otherwise if value is None else value
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -29,6 +29,25 @@ _JARS = (
     "commons-io-*.jar",
 )
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_LOGGING_FILE = "log4j2.properties"
+_LOGGING = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss,SSS} %p %c %m%n%xEx{short}
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+# Asked whether it serves while it starts, it complains of its own unfinished start.
+logger.connection.name = org.apache.zookeeper.server.ServerCnxn
+logger.connection.level = off
+# One server is what was asked for.
+logger.quorum.name = org.apache.zookeeper.server.quorum.QuorumPeerMain
+logger.quorum.level = error
+logger.factory.name = org.apache.zookeeper.server.ServerCnxnFactory
+logger.factory.level = error
+"""
 _FILE_ALLOCATION_KIB = 4096
 """A log file grows in such steps; ZooKeeper's own 64 MiB are much for a laptop and for tests."""
 
@@ -52,7 +71,7 @@ class ZooKeeperServer:
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
             "-XX:+ExitOnOutOfMemoryError",
-            "-Dorg.apache.logging.log4j.level=WARN",
+            f"-Dlog4j2.configurationFile={self.folder / _LOGGING_FILE}",
             f"-Dzookeeper.preAllocSize={_FILE_ALLOCATION_KIB}",
             "-Dzookeeper.jmx.log4j.disable=true",
             "-cp",
@@ -83,6 +102,7 @@ class ZooKeeperServer:
         }
         text = "".join(f"{key}={value}\n" for key, value in settings.items())
         self.config_path.write_text(text)
+        (self.folder / _LOGGING_FILE).write_text(_LOGGING)
 
     def serves(self) -> bool:
         """Whether the server answers clients."""

@@ -1,0 +1,260 @@
+"""`imago up`: real processes, from the first start to the last stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from imago_testing.ports import free_port_block
+from imago_testing.processes import accepts, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+
+PORTS = 30
+SECONDS_MAX = 60
+
+
+class Up:
+    """A running `imago up`."""
+
+    def __init__(self, process: subprocess.Popen[str], data: Path) -> None:
+        self.process = process
+        self.data = data
+        self.ready: dict[str, Any] = {}
+
+    def wait_ready(self) -> None:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"ended before it served:\n{self.log()}"
+        self.ready = json.loads(line)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(SECONDS_MAX)
+
+    def children(self) -> list[psutil.Process]:
+        found: list[psutil.Process] = psutil.Process(self.process.pid).children(recursive=True)
+        return found
+
+    def log(self) -> str:
+        return (self.data.parent / "up.err").read_text()
+
+
+def command(data: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "imago_cli", "up", "--json", "--data", str(data), *options]
+
+
+@contextmanager
+def up(data: Path, *options: str) -> Iterator[Up]:
+    with ExitStack() as stack:
+        stderr = stack.enter_context((data.parent / "up.err").open("ab"))
+        process = stack.enter_context(
+            subprocess.Popen(
+                command(data, *options), stdout=subprocess.PIPE, stderr=stderr, text=True
+            )
+        )
+        running = Up(process, data)
+        children: list[psutil.Process] = []
+        try:
+            running.wait_ready()
+            children = running.children()
+            yield running
+        finally:
+            if process.poll() is None:
+                running.stop()
+            assert not [child for child in children if child.is_running()], "children left behind"
+
+
+def refused(data: Path, *options: str) -> str:
+    """Run until it refuses; return what it said."""
+    done = subprocess.run(
+        command(data, *options), capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def alone(base: int) -> list[str]:
+    return ["--zookeeper", "none", "--port-base", str(base)]
+
+
+def test_up_says_where_everything_is_once_it_serves(tmp_path: Path) -> None:
+    base = free_port_block(PORTS)
+    with up(tmp_path / "data", "--shards", "2", "--port-base", str(base)) as running:
+        ready = running.ready
+        assert list(ready) == ["ready", "namesrv", "zookeeper", "data", "brokers"]
+        assert ready["ready"] is True
+        assert ready["namesrv"] == f"127.0.0.1:{base}"
+        assert ready["zookeeper"] == f"127.0.0.1:{base + 1}"
+        assert ready["data"] == str(tmp_path / "data")
+        assert [broker["shard"] for broker in ready["brokers"]] == ["shard-0", "shard-1"]
+        for number, broker in enumerate(ready["brokers"]):
+            first = base + 10 + 10 * number
+            assert broker == {
+                "shard": f"shard-{number}",
+                "replica": 0,
+                "pid": broker["pid"],
+                "role": "master",
+                "metaq": f"127.0.0.1:{first + 1}",
+                "rocketmq": f"127.0.0.1:{first + 2}",
+                "fast": f"127.0.0.1:{first}",
+                "replication": f"127.0.0.1:{first + 3}",
+                "admin": f"http://127.0.0.1:{first + 4}",
+                "data": str(tmp_path / "data" / f"shard-{number}"),
+            }
+            assert psutil.pid_exists(broker["pid"])
+            assert all(accepts(first + offset) for offset in (0, 1, 2, 4))
+        bound = {
+            connection.laddr.port
+            for process in [psutil.Process(running.process.pid), *running.children()]
+            for connection in process.net_connections(kind="inet")
+            if connection.status == psutil.CONN_LISTEN
+        }
+        assert bound
+        assert bound <= set(range(base, base + PORTS)), "a port outside the block"
+        assert running.stop() == 0
+
+
+def test_sigint_stops_everything_in_order(tmp_path: Path) -> None:
+    with up(tmp_path / "data", *alone(free_port_block(PORTS))) as running:
+        assert running.stop(signal.SIGINT) == 0
+    assert "clean=True" in (tmp_path / "data" / "logs" / "shard-0.log").read_text()
+
+
+def test_a_killed_broker_is_started_again(tmp_path: Path) -> None:
+    base = free_port_block(PORTS)
+    with up(tmp_path / "data", *alone(base)) as running:
+        pid_file = tmp_path / "data" / "run" / "shard-0.pid"
+        for _ in range(2):
+            before = int(pid_file.read_text())
+            os.kill(before, signal.SIGKILL)
+            wait_until(
+                lambda before=before: (
+                    pid_file.exists()  # type: ignore[misc]  # bound in the loop
+                    and int(pid_file.read_text() or before) != before
+                    and accepts(base + 11)
+                ),
+                seconds_max=SECONDS_MAX,
+                what="another broker serves MetaQ",
+            )
+        assert running.stop() == 0
+
+
+def test_a_killed_broker_stays_dead_when_told_so(tmp_path: Path) -> None:
+    base = free_port_block(PORTS)
+    with up(tmp_path / "data", *alone(base), "--no-restart") as running:
+        os.kill(running.ready["brokers"][0]["pid"], signal.SIGKILL)
+        wait_until(
+            lambda: "process_died name=shard-0" in running.log(),
+            seconds_max=SECONDS_MAX,
+            what="the death is noticed",
+        )
+        assert not running.children()
+        assert running.stop() == 0
+
+
+def test_children_die_with_a_killed_parent(tmp_path: Path) -> None:
+    base = free_port_block(PORTS)
+    with up(tmp_path / "data", "--port-base", str(base)) as running:
+        children = running.children()
+        assert len(children) == 3
+        running.process.kill()
+        running.process.wait()
+        _, alive = psutil.wait_procs(children, timeout=SECONDS_MAX)
+        assert alive == []
+
+
+def test_the_same_folder_is_the_same_cluster(tmp_path: Path) -> None:
+    base, data = free_port_block(PORTS), tmp_path / "data"
+    with up(data, "--shards", "2", "--port-base", str(base), "--cluster", "mine") as running:
+        first = running.ready
+        uuids = [(data / f"shard-{n}" / "uuid").read_text() for n in range(2)]
+        assert running.stop() == 0
+    with up(data) as running:
+        again = running.ready
+        assert running.stop() == 0
+    for ready in (first, again):
+        for broker in ready["brokers"]:
+            del broker["pid"]
+    assert again == first
+    assert [(data / f"shard-{n}" / "uuid").read_text() for n in range(2)] == uuids
+    assert "holds cluster mine, not other" in refused(data, "--cluster", "other")
+    assert "holds 2 shards" in refused(data, "--shards", "1")
+
+
+def test_a_busy_port_is_named_and_nothing_is_left_running(tmp_path: Path) -> None:
+    base = free_port_block(PORTS)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", base + 11))
+        taken.listen()
+        said = refused(tmp_path / "data", *alone(base))
+    assert f"port {base + 11}, for MetaQ of shard-0, cannot be bound" in said
+    with up(tmp_path / "data", *alone(base)) as running:
+        assert running.stop() == 0
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    with up(tmp_path / "data", *alone(free_port_block(PORTS))) as running:
+        said = refused(tmp_path / "data", *alone(free_port_block(PORTS)))
+        assert "locked by another imago up" in said
+        assert running.stop() == 0
+
+
+def test_a_folder_that_a_broker_of_its_own_uses_is_refused(tmp_path: Path) -> None:
+    data, base = tmp_path / "data", free_port_block(PORTS)
+    with up(data, *alone(base)) as running:
+        assert running.stop() == 0
+    config = data / "config" / "shard-0.toml"
+    broker = [sys.executable, "-m", "imago_cli", "broker", "--config", str(config)]
+    with subprocess.Popen(broker, stderr=subprocess.DEVNULL) as process:
+        wait_until(lambda: accepts(base + 11), seconds_max=SECONDS_MAX, what="the broker serves")
+        said = refused(data, *alone(free_port_block(PORTS)))
+        process.terminate()
+        assert process.wait(SECONDS_MAX) == 0
+    assert "shard-0" in said
+    assert "locked" in said
+
+
+def test_settings_reach_the_brokers(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    options = [*alone(free_port_block(PORTS)), "--set", "metaq.default_partitions=3"]
+    with up(data, *options) as running:
+        assert "default_partitions = 3" in (data / "config" / "shard-0.toml").read_text()
+        assert running.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--replicas", "2"], "replication is not there yet"),
+        (["--zookeeper", "none", "--shards", "2"], "runs exactly one broker"),
+        (["--shards", "0"], "must be 1 to 64"),
+        (["--cluster", ""], "cannot be the name"),
+        (["--set", "metaq.prot=1"], "did you mean metaq.port?"),
+        (["--set", "metaq.port=1"], "--port-base decides this"),
+        (["--set", "nonsense"], "write section.key=value"),
+        (["--metaq-ini", "/nowhere/server.ini"], "No such file"),
+        (["--port-base", "65530"], "its block would end at"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(
+    tmp_path: Path, options: list[str], said: str
+) -> None:
+    output = refused(tmp_path / "data", *options)
+    assert said in output
+    assert sum(line.startswith("error: ") for line in output.splitlines()) == 1
