@@ -18,7 +18,7 @@ from imago_wire.remoting.bodies import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from imago_broker.model.cluster import BrokerRecord, ClusterView, ForeignBroker
+    from imago_broker.model.cluster import BrokerRecord, ClusterView
 
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 UNIT = 0x1
@@ -32,16 +32,14 @@ def route(
 
     `acting_master`: write the member that clients of 5.x know and others do not.
     """
-    queues = [
-        queue for name, queue in _queues(view) if name == topic and _serves(view, queue.broker_name)
-    ]
+    queues = tuple(_queues_of(view, topic))
     if not queues:
         return None
     names = {queue.broker_name for queue in queues}
     flag = False if acting_master else None
     return TopicRouteData(
         broker_datas=tuple(data for data in _brokers(view, flag) if data.broker_name in names),
-        queue_datas=tuple(queues),
+        queue_datas=queues,
         order_topic_conf=view.kv.get(ORDER_NAMESPACE, {}).get(topic) if with_order else None,
     )
 
@@ -111,42 +109,43 @@ def _topics(view: ClusterView, wanted: Callable[[QueueData], bool]) -> TopicList
     return TopicList(topic_list=tuple(names))
 
 
-def _serves(view: ClusterView, broker_name: str) -> bool:
-    return members(view, broker_name) is not None
-
-
 def _queues(view: ClusterView) -> Iterator[tuple[str, QueueData]]:
-    """Yield every topic's queues on every broker name, ours first."""
-    names = {broker.shard: broker.broker_name for broker in view.brokers}
-    for topic in view.topics.values():
-        for shard, queues in sorted(topic.shards.items()):
-            if shard in names:
-                yield (
-                    topic.name,
-                    QueueData(
-                        broker_name=names[shard],
-                        perm=_perm(view, names[shard], queues.perm),
-                        read_queue_nums=queues.read,
-                        write_queue_nums=queues.write,
-                        topic_sys_flag=topic.sys_flag,
-                    ),
-                )
+    """Yield every topic's queues on every live broker name, ours first."""
+    names = dict.fromkeys(view.topics)
     for broker in view.foreign:
-        yield from _foreign_queues(view, broker)
+        names.update(dict.fromkeys(broker.topics))
+    for name in names:
+        for queue in _queues_of(view, name):
+            yield name, queue
 
 
-def _foreign_queues(view: ClusterView, broker: ForeignBroker) -> Iterator[tuple[str, QueueData]]:
-    for topic, config in broker.topics.items():
-        yield (
-            topic,
-            QueueData(
+def _queues_of(view: ClusterView, topic: str) -> Iterator[QueueData]:
+    """Yield one topic's queues on every live broker name, ours first."""
+    placement = view.topics.get(topic)
+    if placement is not None:
+        names = {broker.shard: broker.broker_name for broker in view.brokers}
+        for shard, queues in sorted(placement.shards.items()):
+            if shard in names:
+                yield QueueData(
+                    broker_name=names[shard],
+                    perm=_perm(view, names[shard], queues.perm),
+                    read_queue_nums=queues.read,
+                    write_queue_nums=queues.write,
+                    topic_sys_flag=placement.sys_flag,
+                )
+    masters_first = sorted(view.foreign, key=lambda broker: broker.broker_id)
+    seen: set[str] = set()
+    for broker in masters_first:
+        config = broker.topics.get(topic)
+        if config is not None and broker.broker_name not in seen:
+            seen.add(broker.broker_name)
+            yield QueueData(
                 broker_name=broker.broker_name,
                 perm=_perm(view, broker.broker_name, _number(config.get("perm"), 6)),
                 read_queue_nums=_number(config.get("readQueueNums"), 0),
                 write_queue_nums=_number(config.get("writeQueueNums"), 0),
                 topic_sys_flag=_number(config.get("topicSysFlag"), 0),
-            ),
-        )
+            )
 
 
 def _number(value: object, default: int) -> int:
