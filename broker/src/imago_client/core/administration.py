@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from imago_client.core.effects import Operation, Request, ask_ok
+from imago_client.core.effects import Operation, Pause, Request, ask_ok
 from imago_client.core.lookup import TEMPLATE_TOPIC, ask_name_service, cluster_info, find_route
 from imago_client.core.routing import MASTER_ID
-from imago_client.errors import AnswerError, NoRouteError, UsageError
+from imago_client.errors import AnswerError, NoRouteError, TryAgainError, UsageError
 from imago_client.messages import MessageQueue, check_name
 from imago_client.received import INFLATED_BYTES_MAX, received
 from imago_wire.errors import ProtocolError
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 B = TypeVar("B", bound=Body)
 
 PERM_READ_WRITE: Final = 6
+_ROUTED_S_MAX: Final = 10.0
+_ROUTED_PAUSE_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,10 @@ def topics(state: ClientState) -> Operation[list[str]]:
 def create_topic(
     state: ClientState, topic: str, *, queues: int, perm: int, attributes: Mapping[str, str]
 ) -> Operation[dict[str, str]]:
-    """Create or change a topic on the master of every shard; return those masters by shard."""
+    """Create or change a topic on the master of every shard; return those masters by shard.
+
+    Done once the name service tells of it, so that the next send goes by the new queues.
+    """
     check_name("topic", topic)
     if queues < 1:
         raise UsageError(f"queues: {queues}, must be at least 1")
@@ -103,8 +108,32 @@ def create_topic(
     living = yield from masters(state)
     for address in living.values():
         yield from body_of(state, address, RequestCode.UPDATE_AND_CREATE_TOPIC, created)
-    state.drop_route(topic)
+    yield from _until_routed(state, topic, dict.fromkeys(living, queues), perm)
     return living
+
+
+def _until_routed(
+    state: ClientState, topic: str, queues: Mapping[str, int], perm: int
+) -> Operation[None]:
+    """Wait until the name service tells of so many queues on each shard. TryAgainError: it won't.
+
+    Brokers register a topic after they have answered.
+    """
+    deadline = state.clock_s() + _ROUTED_S_MAX
+    while True:
+        state.drop_route(topic)
+        try:
+            found = (yield from find_route(state, topic)).queue_counts(readable=bool(perm & 4))
+            if all(found.get(shard) == count for shard, count in queues.items()):
+                return
+        except NoRouteError:
+            found = {}
+        if state.clock_s() > deadline:
+            raise TryAgainError(
+                f"topic {topic!r}: created, but after {_ROUTED_S_MAX:g} s the name service still"
+                f" tells of {found or 'nothing'}; do the brokers reach it?"
+            )
+        yield Pause(_ROUTED_PAUSE_S)
 
 
 def delete_topic(state: ClientState, topic: str) -> Operation[None]:

@@ -12,6 +12,7 @@ from imago_client.errors import AnswerError, BrokerError, TryAgainError
 from imago_client.messages import PullStatus
 from imago_client.received import Pulled
 from imago_wire.errors import ProtocolError
+from imago_wire.remoting.bodies_config import SubscriptionGroupConfig
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.fields import Header, header
 from imago_wire.remoting.headers_pull import (
@@ -184,11 +185,24 @@ def commit(
     wanted = UpdateConsumerOffsetRequestHeader(
         consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
     )
-    if wait:
-        yield from ask_master(state, queue, RequestCode.UPDATE_CONSUMER_OFFSET, wanted)
+    if not wait:
+        route = yield from find_route(state, queue.topic)
+        yield Oneway(route.master(queue.shard), RequestCode.UPDATE_CONSUMER_OFFSET, wanted)
         return
-    route = yield from find_route(state, queue.topic)
-    yield Oneway(route.master(queue.shard), RequestCode.UPDATE_CONSUMER_OFFSET, wanted)
+    address, answer = yield from ask_master(
+        state,
+        queue,
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        wanted,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    )
+    if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+        # Brokers make a group at its first pull or heart beat; whoever only commits comes first.
+        made = SubscriptionGroupConfig(group_name=group).encode(standard=True)
+        timeout_s = state.config.request_timeout_s
+        create = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        yield from ask_ok(Request(address, create, body=made, timeout_s=timeout_s))
+        yield from ask_master(state, queue, RequestCode.UPDATE_CONSUMER_OFFSET, wanted)
 
 
 def ask_master(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +42,11 @@ class TopicRoute:
         if not brokers:
             raise NoRouteError(self.topic, f"shard {shard} has no live broker")
         return brokers.get(preferred) or brokers[min(brokers)]
+
+    def queue_counts(self, *, readable: bool) -> dict[str, int]:
+        """Return how many queues each shard has, those that can be read or those written to."""
+        queues = self.read_queues if readable else self.write_queues
+        return dict(Counter(queue.shard for queue in queues))
 
     def masters(self) -> list[str]:
         """Return the address of every live master, in the order of the shards' names."""

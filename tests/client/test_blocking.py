@@ -1,0 +1,189 @@
+"""The blocking clients against a broker, and against servers that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pickle
+import socket
+import threading
+import warnings
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_client import (
+    ClientClosedError,
+    ClientConfig,
+    ConnectionLostError,
+    Message,
+    ProducerConfig,
+    PullStatus,
+    RequestTimeoutError,
+    SendFailedError,
+)
+from imago_client.blocking import Client
+from imago_client.blocking.scan import ScanLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+async def test_produce_scan_and_administer(bootstrap: str) -> None:
+    def work() -> None:
+        with Client(bootstrap) as client:
+            client.admin.create_topic("orders", queues=1)
+            bodies = [bytes([number % 256]) * 500 for number in range(2000)]
+            client.producer().send_batch([Message("orders", body) for body in bodies])
+            consumer = client.pull_consumer("g")
+            (queue,) = consumer.queues("orders")
+            pieces = list(consumer.scan(queue, 0, 2000, ScanLimits(piece_bytes=256 << 10)))
+            found = [message.body for piece in pieces for message in piece.messages()]
+            assert len(pieces) > 2
+            assert found == bodies
+            assert [one.max_offset for one in client.admin.topic_bounds("orders")] == [2000]
+
+    await asyncio.to_thread(work)
+
+
+async def test_scan_ends_with_what_it_could_not_find(bootstrap: str) -> None:
+    def work() -> None:
+        with Client(bootstrap) as client:
+            client.admin.create_topic("orders", queues=1)
+            client.producer().send_batch([Message("orders", b"x")] * 3)
+            consumer = client.pull_consumer("g")
+            (queue,) = consumer.queues("orders")
+            *_, last = consumer.scan(queue, 0, 10)
+            assert (last.status, last.max_offset) == (PullStatus.NO_NEW_MESSAGE, 3)
+            (only,) = consumer.scan(queue, 7, 10)
+            assert (only.status, only.next_offset) == (PullStatus.OFFSET_ILLEGAL, 3)
+
+    await asyncio.to_thread(work)
+
+
+async def test_scan_that_is_given_up_leaves_a_usable_client(bootstrap: str) -> None:
+    def work() -> None:
+        with Client(bootstrap) as client:
+            client.admin.create_topic("orders", queues=1)
+            client.producer().send_batch([Message("orders", bytes(1000))] * 1000)
+            consumer = client.pull_consumer("g")
+            (queue,) = consumer.queues("orders")
+            for _ in consumer.scan(queue, 0, 1000, ScanLimits(piece_bytes=64 << 10)):
+                break
+            assert consumer.max_offset(queue) == 1000
+            assert consumer.pull(queue, 999).next_offset == 1000
+
+    await asyncio.to_thread(work)
+
+
+async def test_child_process_uses_connections_of_its_own(bootstrap: str) -> None:
+    def work() -> bytes:
+        with Client(bootstrap) as client:
+            client.admin.create_topic("orders", queues=1)
+            producer = client.producer()
+            producer.send(Message("orders", b"parent"))
+            reader, writer = os.pipe()
+            with warnings.catch_warnings():
+                # From 3.12 on Python warns of threads; the child only uses this client and ends.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    sent = producer.send(Message("orders", b"child"))
+                    os.write(writer, pickle.dumps(sent.offset))
+                    status = 0
+                finally:
+                    os._exit(status)
+            os.close(writer)
+            with os.fdopen(reader, "rb") as answer:
+                offset = pickle.loads(answer.read())
+            assert os.waitpid(child, 0)[1] == 0
+            assert offset == 1
+            return b"%d" % producer.send(Message("orders", b"parent again")).offset
+
+    assert await asyncio.to_thread(work) == b"2"
+
+
+def test_nothing_is_opened_before_the_first_call() -> None:
+    with Client("127.0.0.1:1") as client:
+        client.producer()
+        client.pull_consumer("g")
+
+
+def test_unreachable_name_service_is_named() -> None:
+    config = ClientConfig(bootstrap=("127.0.0.1:1",), connect_timeout_s=1.0)
+    with Client(config) as client, pytest.raises(ConnectionLostError, match=r"127\.0\.0\.1:1"):
+        client.pull_consumer("g").queues("orders")
+
+
+def test_closed_client_says_so() -> None:
+    client = Client("127.0.0.1:1")
+    client.close()
+    with pytest.raises(ClientClosedError):
+        client.pull_consumer("g").queues("orders")
+
+
+@pytest.fixture
+def server() -> Iterator[Callable[[Callable[[socket.socket], None]], str]]:
+    """Serve one connection at a time with a function, in a thread; return the address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    threads: list[threading.Thread] = []
+    held: list[socket.socket] = []
+
+    def start(serve: Callable[[socket.socket], None]) -> str:
+        def loop() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                held.append(connection)
+                serve(connection)
+
+        threads.append(threading.Thread(target=loop))
+        threads[-1].start()
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+    yield start
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    for thread in threads:
+        thread.join()
+    for connection in held:
+        connection.close()
+
+
+def test_silent_server_is_a_time_out(
+    server: Callable[[Callable[[socket.socket], None]], str],
+) -> None:
+    address = server(lambda _: None)
+    config = ClientConfig(bootstrap=(address,), request_timeout_s=0.05)
+    with Client(config) as client, pytest.raises(RequestTimeoutError, match=r"0\.05 s"):
+        client.pull_consumer("g").queues("orders")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00\x00\x00\x05\x07\x00\x00\x01x"],
+    ids=["closes", "speaks http", "unknown header form"],
+)
+def test_wrong_server_is_an_error_that_names_it(
+    server: Callable[[Callable[[socket.socket], None]], str], answer: bytes
+) -> None:
+    def serve(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        connection.sendall(answer)
+        with contextlib.suppress(OSError):  # the client may have gone first
+            connection.shutdown(socket.SHUT_RDWR)
+
+    address = server(serve)
+    with Client(address) as client, pytest.raises(ConnectionLostError, match=address):
+        client.pull_consumer("g").queues("orders")
+
+
+def test_send_without_any_server_gives_up_in_time() -> None:
+    config = ClientConfig(bootstrap=("127.0.0.1:1",), connect_timeout_s=1.0)
+    with Client(config) as client, pytest.raises(SendFailedError, match="3 tries"):
+        client.producer(ProducerConfig(send_timeout_s=1.0)).send(Message("orders", b"x"))
