@@ -62,7 +62,7 @@ class ConsumeQueue:
         if positions.end == positions.first:
             return 0
         position, size = POSITION_UNIT.unpack(positions.read(positions.end - 1, 1))
-        return 0 if size == BLANK_SIZE_FIELD else int(position + size)
+        return int(position if size == BLANK_SIZE_FIELD else position + size)
 
     # Reading
 
@@ -171,9 +171,9 @@ class ConsumeQueue:
         if offset < tail.next_offset:
             return True
         if offset > tail.next_offset:
-            if tail.next_offset > self.first or tail.units:
+            if tail.next_offset or any(files.exists for files in self.files()):
                 return False
-            self._begin_at(offset)
+            self.begin_at(offset, position[0])
         tail.units += UNIT.pack(place, size, tag)
         tail.next_offset = offset + 1
         if tail.dual:
@@ -181,17 +181,23 @@ class ConsumeQueue:
             tail.next_position = position[0] + position[1]
         return True
 
-    def _begin_at(self, offset: int) -> None:
-        for files in self.files():
-            files.start_at(offset)
-        self.tail.next_offset = offset
+    def begin_at(self, offset: int, position: int) -> None:
+        """Let an empty queue begin where its messages, which are gone, have ended.
+
+        Blank units stand for them, in RocketMQ's form; those of the positions repeat where the
+        next message is.
+        """
+        self._units.start_at(offset, UNIT.pack(0, BLANK_SIZE_FIELD, 0))
+        if self._positions is not None:
+            self._positions.start_at(offset, POSITION_UNIT.pack(position, BLANK_SIZE_FIELD))
+        self._take_ends()
         self._log_start = self._min = -1
 
-    def truncate(self, end: int) -> None:
-        """Forget the units from `end` on."""
+    def truncate(self, end: int, *, torn: bool = False) -> None:
+        """Forget the units from `end` on; with `torn` also what the files hold behind their end."""
         self.write_behind()
         for files in self.files():
-            files.truncate(max(end, files.first))
+            files.truncate(max(end, files.first), torn=torn)
         self.synced = min(self.synced, end)
         self._take_ends()
         self._log_start = self._min = -1

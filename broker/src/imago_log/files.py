@@ -94,6 +94,7 @@ class FilePool:
         self.vfs = vfs
         self._count_max = count_max
         self._files: OrderedDict[Path, OpenFile] = OrderedDict()
+        self._created_in: set[Path] = set()
 
     def get(self, path: Path, *, create: bool = False) -> OpenFile:
         """Return the open file. OSError when it cannot be opened."""
@@ -102,10 +103,20 @@ class FilePool:
             self._files.move_to_end(path)
             return file
         file = OpenFile(self.vfs, path, self.vfs.open(path, create=create))
+        if create:
+            self._created_in.add(path.parent)
         self._files[path] = file
         if len(self._files) > self._count_max:
             self._files.popitem(last=False)
         return file
+
+    def take_created_in(self, root: Path) -> list[Path]:
+        """Return the folders whose names must be synced, with their parents up to `root`."""
+        folders = self._created_in
+        self._created_in = set()
+        for folder in list(folders):
+            folders.update(parent for parent in folder.parents if root in (parent, *parent.parents))
+        return sorted(folders)
 
     def forget(self, path: Path) -> None:
         """Let go of a file that is about to be removed or renamed."""

@@ -12,22 +12,26 @@ from typing import TYPE_CHECKING
 
 from imago_log.errors import DiskFullError
 from imago_log.files import fatal, replace_whole
+from imago_log.metadata import QUEUE_KIND, queue_key
 from imago_log.results import DiskLevel, StoreHealth
 from imago_log.retention import Limits, LogFile, disk_level, files_to_delete
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from imago_log.checkpoint import Checkpoint
     from imago_log.consume_queue import ConsumeQueue
     from imago_log.flusher import Worker
+    from imago_log.metadata import Change
     from imago_log.metaq_segments import MetaqSegments
     from imago_log.parts import Parts
 
 KEYS_PENDING_BYTES = 1 << 16
 RELIEF_INTERVAL_BYTES = 32 << 20
 SPARE_AT_RATIO = 0.5
+QUEUES_OPENED_MAX = 200
+"""Queues opened a round before files are deleted: each must have its end on record."""
 
 
 @dataclass(slots=True)
@@ -35,6 +39,7 @@ class _SyncJob:
     """One round of making views durable: what to sync, and what holds afterwards."""
 
     paths: list[Path]
+    folders: list[Path]
     snapshot: bytes | None
     queues: list[tuple[ConsumeQueue, int]]
     segments: list[tuple[MetaqSegments, int]]
@@ -59,8 +64,8 @@ class Housekeeper:
         )
         self.level = DiskLevel.NORMAL
         self.used_ratio = 0.0
-        self.restate: Callable[[], None] = _nothing
-        """Writes the whole metadata to the log, before a file that held a part of it goes."""
+        self.put_meta: Callable[[Sequence[Change]], int] = _nothing
+        """Writes metadata changes to the log."""
         self._newest_ms: dict[int, int] = {}
         self._relieved_at = parts.log.end
         self._next_sync_ms = clock() + config.view_sync_interval_ms
@@ -118,8 +123,10 @@ class Housekeeper:
         self.level = disk_level(usage.ratio, self._limits)
 
     def _retain(self, now_ms: int) -> None:
-        log = self._parts.log
-        bases = log.bases()[:-1]
+        parts, log = self._parts, self._parts.log
+        # A start after power loss reads again from here: those files cannot go yet.
+        safe = min(parts.views_synced, parts.metadata_synced, parts.keys_synced[0])
+        bases = [base for base in log.bases()[:-1] if base + log.segment_size <= safe]
         self._newest_ms = {base: ms for base, ms in self._newest_ms.items() if base in bases}
         files = [LogFile(base, self._newest(base)) for base in bases]
         count = files_to_delete(
@@ -129,9 +136,9 @@ class Housekeeper:
             level=self.level,
             limits=self._limits,
         )
-        if count:
-            self._delete_before((bases[count:] or [log.bases()[-1]])[0])
-        self._parts.materialiser.expire(now_ms, log.start)
+        if count and parts.queues.open_some(parts.metadata.topics, QUEUES_OPENED_MAX):
+            self._delete_before(bases[count - 1] + log.segment_size)
+        parts.materialiser.expire(now_ms, log.start)
 
     def _newest(self, base: int) -> int:
         """Return the store time of the first record of the next file."""
@@ -145,8 +152,7 @@ class Housekeeper:
 
     def _delete_before(self, start: int) -> None:
         parts = self._parts
-        if parts.metadata.restated < start:
-            self.restate()
+        self._restate(start)
         paths = parts.log.delete_before(start)
         parts.epochs.forget_before(start)
         for queue in parts.queues:
@@ -155,12 +161,34 @@ class Housekeeper:
         checkpoint = parts.checkpoint_now()
 
         def job() -> None:
-            parts.checkpoint.write(checkpoint)  # first: then missing files are no damage
+            parts.log.sync()  # what was said again must be there before the first saying goes
+            parts.checkpoint.write(checkpoint)  # then missing files are no damage
             for path in paths:
                 with fatal("remove", path):
                     parts.vfs.unlink(path)
 
         self._worker.submit(job)
+
+    def _restate(self, start: int) -> None:
+        """Say again in the log what only its oldest files said: metadata, ends of queues."""
+        parts = self._parts
+        metadata = parts.metadata
+        if metadata.restated < start:
+            here = parts.log.end
+            self.put_meta(metadata.whole())
+            metadata.restated = here
+        known = metadata.kind(QUEUE_KIND)
+        ends = {
+            queue_key(queue.tail.topic.decode(), queue.tail.queue_id): [
+                queue.tail.next_offset,
+                queue.tail.next_position,
+            ]
+            for queue in parts.queues
+            if queue.end and queue.min_offset(start) == queue.end
+        }
+        self.put_meta(
+            [(QUEUE_KIND, key, end) for key, end in ends.items() if known.get(key) != end]
+        )
 
     # Syncs and checkpoints
 
@@ -192,6 +220,7 @@ class Housekeeper:
         changed = parts.metadata.version != parts.snapshot_version
         return _SyncJob(
             paths=paths,
+            folders=parts.pool.take_created_in(parts.folder.root),
             snapshot=parts.metadata.snapshot_at(end) if changed else None,
             queues=queues,
             segments=segments,
@@ -209,6 +238,9 @@ class Housekeeper:
             replace_whole(parts.vfs, parts.folder.metadata, job.snapshot)
         for path in job.paths:
             self._sync_path(path)
+        for folder in job.folders:
+            with contextlib.suppress(FileNotFoundError), fatal("sync", folder):
+                parts.vfs.sync_folder(folder)
         for segments, position in job.segments:
             segments.mark_synced(position)
         self._synced = job
@@ -268,5 +300,6 @@ class Housekeeper:
         )
 
 
-def _nothing() -> None:
+def _nothing(_: Sequence[Change]) -> int:
     """Stands where the store will put its own."""
+    return 0

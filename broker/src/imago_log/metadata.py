@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 META_TOPIC = "IMAGO_META"
 TOPIC_KIND = "topic"
+QUEUE_KIND = "queue"
+"""Next offset and position of a queue whose records are all gone, by `queue_key`."""
 SNAPSHOT_FORMAT = 1
 RECORD_BYTES_MAX = 256 << 10
 """A record holds changes up to about this size; one larger value still is one record."""
@@ -91,6 +93,11 @@ def is_dual(name: str, value: Mapping[str, JSON]) -> bool:
     attributes = value.get("attributes") or {}
     system = name.startswith(("SCHEDULE_TOPIC_", "RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%"))
     return not system and attributes.get("dialects") != "rocketmq"
+
+
+def queue_key(topic: str, queue_id: int) -> str:
+    """Return the key under which a queue's ends are kept; no topic name holds a slash."""
+    return f"{topic}/{queue_id}"
 
 
 def encode_changes(changes: Iterable[Change]) -> list[bytes]:
@@ -169,6 +176,9 @@ class Metadata:
         if value is None:
             self.topics.pop(name, None)
             self.public.pop(name, None)
+            ends = self.kind(QUEUE_KIND)
+            for key in [key for key in ends if key.rpartition("/")[0] == name]:
+                del ends[key]
             return old is not None
         birth = value.get("birth")
         if birth is None:

@@ -13,7 +13,7 @@ from imago_log.checkpoint import Checkpoint
 from imago_log.dispatcher import Dispatcher
 from imago_log.files import fatal, read_whole, replace_whole
 from imago_log.folder import DataFolder, LastStop
-from imago_log.metadata import Metadata
+from imago_log.metadata import QUEUE_KIND, Metadata
 from imago_log.parts import Parts
 from imago_log.queues import ViewsInvalidError
 from imago_log.recovery import recover
@@ -138,6 +138,8 @@ class _Opening:
 
     def _proven(self, queue: ConsumeQueue, unit: bytes, offset: int) -> bool:
         place, size, _ = UNIT.unpack(unit)
+        if size <= 0:
+            return False
         if place < self.parts.log.start:  # the record has expired: only order can tell
             return offset == queue.first or queue.unit(offset - 1)[0] < place
         record = self.parts.log.read(place, size)
@@ -165,7 +167,18 @@ class _Opening:
         parts.keys_synced = (start, 0)
         parts.materialiser.verify = True
         self._read_again(start, queues_from=start, only_metadata=True)
-        return self._read_again(start, queues_from=start)
+        found = self._read_again(start, queues_from=start)
+        self._begin_empty_queues()
+        return found
+
+    def _begin_empty_queues(self) -> None:
+        """Queues whose records are all gone go on where they were, not at 0."""
+        queues, metadata = self.parts.queues, self.parts.metadata
+        for key, (offset, position) in metadata.kind(QUEUE_KIND).items():
+            name, _, queue_id = key.rpartition("/")
+            queue = queues.get(metadata.topic(name), int(queue_id))
+            if not queue.end:
+                queue.begin_at(offset, position)
 
     def _read_again(
         self, start: int, *, queues_from: int, only_metadata: bool = False

@@ -16,7 +16,7 @@ from imago_log.unit_files import BLANK_SIZE_FIELD, UnitFiles
 from imago_wire.hot import QueueTail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from imago_log.folder import DataFolder
@@ -43,6 +43,7 @@ class Queues:
         self._cursor = 0
         self._trashed = 0
         self.limit = 0
+        self._unopened: list[tuple[str, int]] | None = None
         self.proven: Callable[[ConsumeQueue, bytes, int], bool] | None = None
         """After power loss: whether the log has the record that a unit says it has."""
 
@@ -85,9 +86,10 @@ class Queues:
         end = queue.offset_of_log(self.limit)
         if self.proven is not None:
             end = self._proven_end(queue, end)
-        queue.truncate(end)
+        queue.truncate(end, torn=self.proven is not None)
         if not queue.agrees:
-            raise ViewsInvalidError(f"units of {topic.name}/{queue.tail.queue_id} do not match")
+            ends = [(files.first, files.end) for files in queue.files()]
+            raise ViewsInvalidError(f"{topic.name}/{queue.tail.queue_id}: units of {ends}")
 
     def _is_stale(self, queue: ConsumeQueue, topic: Topic) -> bool:
         """Whether the files are those of a deleted topic of the same name."""
@@ -122,6 +124,17 @@ class Queues:
                 for name in vfs.names(root / topic)
                 if name.isdecimal()
             ]
+
+    def open_some(self, topics: Mapping[str, Topic], count_max: int) -> bool:
+        """Open some of the queues that nobody has asked for yet; true when all are open."""
+        if self._unopened is None:
+            self._unopened = self.on_disk()
+        while self._unopened and count_max:
+            name, queue_id = self._unopened.pop()
+            if name in topics and (name, queue_id) not in self._by_key:
+                self.get(topics[name], queue_id)
+                count_max -= 1
+        return not self._unopened
 
     def is_on_disk(self, topic: str, queue_id: int) -> bool:
         """Whether a queue has files."""

@@ -81,7 +81,7 @@ class MessageStore:
         )
         self._worker: Worker = ThreadWorker(self._fail) if threaded else InlineWorker()
         self._keeper = Housekeeper(parts, self._worker, clock)
-        self._keeper.restate = self._restate
+        self._keeper.put_meta = self._put_changes
 
     @classmethod
     def open(
@@ -200,11 +200,6 @@ class MessageStore:
         self._metadata.apply(changes, placed[0][1])
         self._metadata.end = self._log.end
         return self._log.end
-
-    def _restate(self) -> None:
-        start = self._log.end
-        self._put_changes(self._metadata.whole())
-        self._metadata.restated = start
 
     def _is_open_materialised(self, topic: Topic) -> bool:
         return any(found.topic is topic for found in self._parts.materialiser)

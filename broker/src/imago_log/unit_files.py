@@ -38,6 +38,11 @@ class UnitFiles:
         self.end = 0
 
     @property
+    def exists(self) -> bool:
+        """Whether there is any file."""
+        return bool(self._starts)
+
+    @property
     def first(self) -> int:
         """The first unit that a file holds, blank ones included."""
         return self._starts[0] if self._starts else self.end
@@ -98,14 +103,15 @@ class UnitFiles:
         write_all(self._pool.vfs, file.fd, data, position, path)
         self.end += len(data) // self._unit
 
-    def start_at(self, unit: int) -> None:
-        """Begin an empty sequence at a unit above 0: the file's units before it are blank."""
+    def start_at(self, unit: int, blank: bytes) -> None:
+        """Begin an empty sequence at a unit above 0: the file's units before it are `blank`."""
         assert not self._starts, "only an empty sequence can begin elsewhere"
         start = unit - unit % self._units_per_file
         self.end = start
-        blank = bytes(8) + BLANK_SIZE_FIELD.to_bytes(4, "big") + bytes(self._unit - 12)
+        if unit == start:  # never without a blank one: it keeps what the next unit follows
+            start = max(0, start - self._units_per_file)
+            self.end = start
         self.append(blank * (unit - start))
-        self.end = unit
 
     def read(self, start: int, count: int) -> bytes:
         """Return up to `count` units, fewer at the end; all of them are within first … end."""
@@ -120,9 +126,12 @@ class UnitFiles:
             start = file_end
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def truncate(self, end: int) -> None:
-        """Cut off the units from `end` on. The first file stays: its name keeps the numbering."""
-        if end >= self.end:
+    def truncate(self, end: int, *, torn: bool = False) -> None:
+        """Cut off the units from `end` on. The first file stays: its name keeps the numbering.
+
+        With `torn` there may be more behind the end that was found, and goes too.
+        """
+        if not self._starts or end > self.end or (end == self.end and not torn):
             return
         while len(self._starts) > 1 and self._starts[-1] >= end:
             self._unlink(self._starts.pop())
