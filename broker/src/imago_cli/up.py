@@ -210,6 +210,11 @@ class ClusterRun:
         except ExceptionGroup as failures:
             # The first to fail is the cause; the others were cut off because of it.
             raise failures.exceptions[0] from None
+        # Only now: with the client's code loaded meanwhile the brokers would start later.
+        from imago_cli.up_names import wait_for_names
+
+        host = self._configs[0].broker.host
+        await wait_for_names(f"{host}:{self._plan.namesrv_port}", self._configs)
 
     async def _keep(self, children: Sequence[Child], stopping: asyncio.Event) -> None:
         keepers = [asyncio.create_task(child.keep()) for child in children]

@@ -1,0 +1,53 @@
+"""Asks the name service whether clients can find the whole cluster through it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from imago_cli.exits import CommandError
+from imago_client.blocking import Client
+from imago_client.errors import TryAgainError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imago_broker.config import BrokerConfig
+
+NEW_TOPICS_LIKE = "TBW102"
+"""Topic whose route RocketMQ clients use for a topic that does not exist yet."""
+SECONDS_MAX = 30.0
+_PAUSE_SECONDS = 0.05
+
+
+async def wait_for_names(address: str, configs: Sequence[BrokerConfig]) -> None:
+    """Return once the name service knows all brokers; CommandError names those it does not."""
+    expected = {config.broker_name for config in configs}
+    creating = {c.broker_name for c in configs if c.rocketmq.auto_create_topic}
+    missing = expected
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            while True:
+                missing = await asyncio.to_thread(_missing, address, expected, creating)
+                if not missing:
+                    return
+                await asyncio.sleep(_PAUSE_SECONDS)
+    except TimeoutError as error:
+        raise CommandError(
+            f"the name service at {address} does not know {', '.join(sorted(missing))} "
+            f"after {SECONDS_MAX:g} s",
+            cure="see the logs below the data folder",
+        ) from error
+
+
+def _missing(address: str, expected: set[str], creating: set[str]) -> set[str]:
+    """Return brokers without an entry, or without one for topics yet to be made."""
+    with Client(address) as client:
+        try:
+            missing = expected - {shard.shard for shard in client.admin.shards()}
+            if creating and not missing:
+                queues = client.pull_consumer("imago-up").queues(NEW_TOPICS_LIKE)
+                missing = creating - {queue.shard for queue in queues}
+        except TryAgainError:
+            return expected
+    return missing
