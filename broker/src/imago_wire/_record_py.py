@@ -263,12 +263,12 @@ class RecordBuilder:
         Ends before the first record that would leave less than 8 bytes of ``room`` (bytes up to
         the segment's end). Advances each tail and appends to its units.
         """
-        if not 0 <= store_ms <= STORE_MS_MAX or physical_offset < 0 or start < 0:
+        if not (0 <= store_ms <= STORE_MS_MAX and 0 <= physical_offset <= I64_MAX and start >= 0):
             raise ProtocolError(f"store time {store_ms}, log offset {physical_offset}, {start}")
         records: list[bytes] = []
         placed: list[Placed] = []
         room -= BLANK_SIZE
-        for entry in islice(entries, start, None):
+        for entry in islice(entries, min(start, len(entries)), None):
             properties, tags = _client_properties(entry[2])
             size = self._size(entry, len(properties))
             if size > room:

@@ -1,0 +1,251 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: binding=False, cdivision=True
+"""Scan a read buffer into commands: the compiled twin of ``_text_py``.
+
+Only the usual put and get are read here, and only in the form that clients write them: every line
+that departs from it in any way goes to the reference, which has the rules and the errors.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.unicode cimport PyUnicode_DecodeASCII
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.string cimport memcmp, memcpy
+
+from imago_wire import _text_py as _reference
+from imago_wire.errors import ProtocolError
+
+cdef extern from "_hot.h" nogil:
+    int imago_put_decimal(uint8_t *to, int64_t value)
+
+cdef extern from "Python.h":
+    void *PyUnicode_DATA(object text)
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
+
+OTHER = _reference.OTHER
+PUT = _reference.PUT
+GET = _reference.GET
+BAD = _reference.BAD
+
+cdef object _any = _reference._any
+cdef int64_t I32_MAX = 0x7FFFFFFF
+cdef int64_t I32_MIN = -I32_MAX - 1
+
+# Names come again and again: a string that is found here has its hash already.
+cdef enum:
+    NAMES = 128
+    NAME_SIZE_MAX = 255
+    ANSWER_SIZE_MAX = 112
+    ANSWERS_ON_STACK = 64
+
+cdef PyObject *_names[NAMES]
+
+
+cdef struct Cursor:
+    const uint8_t *at
+    const uint8_t *end
+
+
+cdef inline bint take_number(Cursor *cursor, int64_t *into, uint8_t stop) noexcept nogil:
+    """Read digits, at most 18 with an optional minus, up to the byte ``stop``."""
+    cdef const uint8_t *at = cursor.at
+    cdef const uint8_t *end = cursor.end
+    cdef const uint8_t *first
+    cdef bint negative = False
+    cdef int64_t value = 0
+    if at < end and at[0] == 45:
+        negative = True
+        at += 1
+    first = at
+    while at < end and 48 <= at[0] <= 57:
+        value = value * 10 + (at[0] - 48)
+        at += 1
+        if at - first > 18:
+            return False
+    if at == first or at >= end or at[0] != stop:
+        return False
+    into[0] = -value if negative else value
+    cursor.at = at + 1
+    return True
+
+
+cdef inline bint take_number_32(Cursor *cursor, int64_t *into, uint8_t stop) noexcept nogil:
+    return take_number(cursor, into, stop) and I32_MIN <= into[0] <= I32_MAX
+
+
+cdef inline object take_name(Cursor *cursor):
+    """Read a word of printable ASCII up to a space; None: it is something else."""
+    cdef const uint8_t *first = cursor.at
+    cdef const uint8_t *at = first
+    cdef const uint8_t *end = cursor.end
+    cdef uint32_t slot = 0
+    cdef Py_ssize_t size
+    cdef PyObject *known
+    cdef object name
+    while at < end and 33 <= at[0] <= 126:
+        slot = slot * 31 + at[0]
+        at += 1
+    size = at - first
+    if size == 0 or at >= end or at[0] != 32:
+        return None
+    cursor.at = at + 1
+    if size > NAME_SIZE_MAX:
+        return PyUnicode_DecodeASCII(<const char *> first, size, NULL)
+    slot = (slot ^ slot >> 15) % NAMES
+    known = _names[slot]
+    if known != NULL and PyUnicode_GET_LENGTH(<object> known) == size and not memcmp(
+        PyUnicode_DATA(<object> known), first, size
+    ):
+        return <object> known
+    name = PyUnicode_DecodeASCII(<const char *> first, size, NULL)
+    Py_INCREF(name)
+    _names[slot] = <PyObject *> name
+    Py_XDECREF(known)
+    return name
+
+
+cdef object scan_put(Cursor *cursor, int64_t line_bytes_max, int64_t body_bytes_max):
+    """Read ``put topic partition size flag checksum opaque`` and the body; None: the reference's.
+
+    The cursor is behind the first word. It is moved only with success.
+    """
+    cdef Cursor ahead = cursor[0]
+    cdef int64_t partition, size, flag, checksum, opaque
+    cdef object topic = take_name(&ahead)
+    if topic is None:
+        return None
+    if not (
+        take_number_32(&ahead, &partition, 32)
+        and take_number_32(&ahead, &size, 32)
+        and take_number_32(&ahead, &flag, 32)
+        and take_number_32(&ahead, &checksum, 32)
+        and take_number_32(&ahead, &opaque, 13)
+        and ahead.at < ahead.end
+        and ahead.at[0] == 10
+    ):
+        return None
+    if ahead.at - 1 - (cursor.at - 4) > line_bytes_max:
+        return None
+    ahead.at += 1
+    if size < 0 or size > body_bytes_max or size > ahead.end - ahead.at:
+        return None
+    item = (
+        PUT, topic, partition, flag, checksum, None, opaque,
+        PyBytes_FromStringAndSize(<const char *> ahead.at, size),
+    )
+    cursor.at = ahead.at + size
+    return item
+
+
+cdef object scan_get(Cursor *cursor, int64_t line_bytes_max):
+    """Read ``get topic group partition offset size opaque``; None: the reference's work."""
+    cdef Cursor ahead = cursor[0]
+    cdef int64_t partition, offset, max_size, opaque
+    cdef object group, topic = take_name(&ahead)
+    if topic is None:
+        return None
+    group = take_name(&ahead)
+    if group is None:
+        return None
+    if not (
+        take_number_32(&ahead, &partition, 32)
+        and take_number(&ahead, &offset, 32)
+        and take_number_32(&ahead, &max_size, 32)
+        and take_number_32(&ahead, &opaque, 13)
+        and ahead.at < ahead.end
+        and ahead.at[0] == 10
+    ):
+        return None
+    if ahead.at - 1 - (cursor.at - 4) > line_bytes_max:
+        return None
+    cursor.at = ahead.at + 1
+    return (GET, topic, group, partition, offset, max_size, opaque)
+
+
+def scan_text(data, int64_t line_bytes_max, int64_t body_bytes_max):
+    """Return the whole commands at the start of data, and how many bytes they fill."""
+    cdef Py_buffer view
+    cdef Cursor cursor
+    cdef const uint8_t *start
+    cdef const uint8_t *at
+    cdef list items = []
+    cdef object item
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        start = <const uint8_t *> view.buf
+        cursor.at = start
+        cursor.end = start + view.len
+        while cursor.at < cursor.end:
+            at = cursor.at
+            item = None
+            if cursor.end - at >= 4:
+                cursor.at = at + 4
+                if not memcmp(at, b"put ", 4):
+                    item = scan_put(&cursor, line_bytes_max, body_bytes_max)
+                elif not memcmp(at, b"get ", 4):
+                    item = scan_get(&cursor, line_bytes_max)
+            if item is None:
+                cursor.at = at
+                try:
+                    scanned = _any(data, at - start, line_bytes_max, body_bytes_max)
+                except ProtocolError as error:
+                    items.append((BAD, str(error)))
+                    break
+                if scanned is None:
+                    break
+                item = scanned[0]
+                cursor.at = start + <Py_ssize_t> scanned[1]
+            items.append(item)
+        return items, cursor.at - start
+    finally:
+        PyBuffer_Release(&view)
+
+
+def encode_put_results(results):
+    """Return the answers to puts: of (opaque, message id, partition, position) each."""
+    cdef uint8_t few[ANSWER_SIZE_MAX * ANSWERS_ON_STACK]
+    cdef uint8_t *buffer = few
+    cdef uint8_t *to
+    cdef list sources
+    cdef Py_ssize_t count
+    if not isinstance(results, list):
+        results = list(results)
+    sources = results
+    count = len(sources)
+    if count > ANSWERS_ON_STACK:
+        buffer = <uint8_t *> PyMem_Malloc(count * ANSWER_SIZE_MAX)
+        if buffer == NULL:
+            raise MemoryError
+    try:
+        to = buffer
+        for result in sources:
+            to = put_answer(to, result)
+        return PyBytes_FromStringAndSize(<const char *> buffer, to - buffer)
+    finally:
+        if buffer != few:
+            PyMem_Free(buffer)
+
+
+cdef uint8_t *put_answer(uint8_t *to, object result) except NULL:
+    cdef int64_t opaque, message_id, partition, position
+    cdef uint8_t text[64]
+    cdef int size
+    opaque, message_id, partition, position = result
+    size = imago_put_decimal(text, message_id)
+    text[size] = 32
+    size += 1 + imago_put_decimal(text + size + 1, partition)
+    text[size] = 32
+    size += 1 + imago_put_decimal(text + size + 1, position)
+    memcpy(to, b"result 200 ", 11)
+    to += 11
+    to += imago_put_decimal(to, size)
+    to[0] = 32
+    to += 1
+    to += imago_put_decimal(to, opaque)
+    to[0] = 13
+    to[1] = 10
+    memcpy(to + 2, text, size)
+    return to + 2 + size
