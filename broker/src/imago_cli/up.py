@@ -201,11 +201,10 @@ class ClusterRun:
         return True
 
     async def _start(self) -> None:
-        for child in self._first:
-            await child.start()
+        # All at once: brokers wait for ZooKeeper by themselves, and load their code meanwhile.
         try:
             async with asyncio.TaskGroup() as group:
-                for child in [*self._names, *self._brokers]:
+                for child in [*self._first, *self._names, *self._brokers]:
                     group.create_task(child.start())
         except ExceptionGroup as failures:
             # The first to fail is the cause; the others were cut off because of it.

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kazoo import exceptions as kazoo_exceptions
 from kazoo.client import KazooClient
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from imago_broker.cluster.settings import CoordinatorConfig
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
+kazoo_logger = logger.getChild("kazoo")
+kazoo_logger.setLevel(logging.WARNING)  # each state is logged by the coordinator
 
 _STATES = {
     KazooState.CONNECTED: Connection.CONNECTED,
@@ -209,6 +209,7 @@ class ZooKeeperTree:
         client = KazooClient(
             hosts=",".join(f"{_bracketed(host)}:{port}" for host, port in self._servers),
             timeout=self._session_timeout_ms / 1000,
+            logger=kazoo_logger,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0),
         )
         client.add_listener(partial(self._kazoo_state, client))
