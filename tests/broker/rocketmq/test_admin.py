@@ -1,0 +1,421 @@
+"""Administration over real sockets, as RocketMQ's tools ask for it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_testing.remoting_peer import RemotingPeer, pull_ext
+from imago_wire.remoting.bodies import (
+    ConsumeStats,
+    MessageQueue,
+    ResetOffsetBody,
+    ResetOffsetBodyForC,
+    TopicStatsTable,
+)
+from imago_wire.remoting.codes import RequestCode as Code
+from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand
+from imago_wire.remoting.frame import encode_frame
+from imago_wire.remoting.messages import decode_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from imago_broker.app import Broker
+
+    Connect = Callable[..., Awaitable[RemotingPeer]]
+
+QUEUE = MessageQueue("T", "shard-0", 0)
+
+
+def topic(name: str, **more: object) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "topic": name,
+        "defaultTopic": "TBW102",
+        "readQueueNums": 3,
+        "writeQueueNums": 2,
+        "perm": 6,
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0,
+        "order": "false",
+    }
+    return {**fields, **more}
+
+
+def heartbeat(group: str, *, version: int = 1) -> bytes:
+    subscription = {"topic": "T", "subString": "*", "subVersion": version}
+    consumer = {
+        "groupName": group,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "subscriptionDataSet": [subscription],
+    }
+    return json.dumps(
+        {
+            "clientID": "client",
+            "consumerDataSet": [consumer],
+            "producerDataSet": [{"groupName": "P"}],
+        }
+    ).encode()
+
+
+async def body_of(peer: RemotingPeer, code: int, **ext: object) -> Any:
+    answer = await peer.call(code, ext)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return json.loads(answer.body)
+
+
+async def test_topic_is_made_shown_changed_and_deleted(peer: RemotingPeer) -> None:
+    made = await peer.call(Code.UPDATE_AND_CREATE_TOPIC, topic("T", attributes="+a=1,+b=2"))
+    assert made.code == ResponseCode.SUCCESS
+    shown = await body_of(peer, Code.GET_TOPIC_CONFIG, topic="T")
+    assert (shown["readQueueNums"], shown["writeQueueNums"], shown["perm"]) == (3, 2, 6)
+    assert shown["attributes"] == {"a": "1", "b": "2"}
+    changed = topic("T", perm=4, writeQueueNums=3, attributes="-a,+b=3")
+    assert (await peer.call(Code.UPDATE_AND_CREATE_TOPIC, changed)).code == ResponseCode.SUCCESS
+    shown = await body_of(peer, Code.GET_TOPIC_CONFIG, topic="T")
+    assert (shown["perm"], shown["attributes"]) == (4, {"b": "3"})
+    for _ in range(2):
+        deleted = await peer.call(Code.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+        assert deleted.code == ResponseCode.SUCCESS
+    gone = await peer.call(Code.GET_TOPIC_CONFIG, {"topic": "T"})
+    assert gone.code == ResponseCode.TOPIC_NOT_EXIST
+    assert gone.remark == "No topic in this broker. topic: T"
+
+
+@pytest.mark.parametrize(
+    ("ext", "part"),
+    [
+        (topic("a b"), "illegal characters"),
+        (topic("../x"), "illegal characters"),
+        (topic("TBW102"), "conflict with system topic"),
+        (topic("SCHEDULE_TOPIC_XXXX"), "conflict with system topic"),
+        (topic("N", topicFilterType="OTHER"), "topicFilterType"),
+        (topic("N", attributes="x=1"), "attribute change"),
+        (topic("N", attributes="+message.type=MIXED"), "MIXED message type is not supported."),
+        (topic("N", perm=99), "perm"),
+    ],
+)
+async def test_topic_that_cannot_be_is_refused(
+    peer: RemotingPeer, ext: dict[str, object], part: str
+) -> None:
+    answer = await peer.call(Code.UPDATE_AND_CREATE_TOPIC, ext)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert part in (answer.remark or "")
+
+
+async def test_list_of_topics_is_made_as_a_whole_or_not_at_all(
+    peer: RemotingPeer, broker: Broker
+) -> None:
+    def body(*names: str) -> bytes:
+        return json.dumps({"topicConfigList": [{"topicName": name} for name in names]}).encode()
+
+    code = Code.UPDATE_AND_CREATE_TOPIC_LIST
+    assert (await peer.call(code, {}, body("A", "b c"))).code == ResponseCode.INVALID_PARAMETER
+    assert broker.topics.get("A") is None
+    assert (await peer.call(code, {}, body("A", "B"))).code == ResponseCode.SUCCESS
+    assert broker.topics.get("B") is not None
+
+
+async def test_all_topics_whole_for_old_tools_and_in_slices_for_new_ones(
+    peer: RemotingPeer,
+) -> None:
+    whole = await peer.call(Code.GET_ALL_TOPIC_CONFIG, version=409)
+    table = json.loads(whole.body)["topicConfigTable"]
+    assert {"TBW102", "SCHEDULE_TOPIC_XXXX"} <= set(table)
+    assert "attributes" not in table["TBW102"]
+    assert table["TBW102"]["perm"] == 7
+    names: set[str] = set()
+    total = int(whole.ext["totalTopicNum"])
+    for seq in range(total):
+        ext = {"topicSeq": seq, "maxTopicNum": 1}
+        part = await peer.call(Code.GET_ALL_TOPIC_CONFIG, ext)
+        names |= set(json.loads(part.body)["topicConfigTable"])
+    assert names == set(table)
+
+
+async def test_stats_of_a_topic(peer: RemotingPeer) -> None:
+    await peer.put("T", b"1")
+    await peer.put("T", b"2")
+    answer = await peer.call(Code.GET_TOPIC_STATS_INFO, {"topic": "T"})
+    table = TopicStatsTable.decode(answer.body).offset_table
+    assert len(table) == 4
+    assert (table[QUEUE].min_offset, table[QUEUE].max_offset) == (0, 2)
+    assert table[QUEUE].last_update_timestamp > 0
+    assert table[MessageQueue("T", "shard-0", 1)].last_update_timestamp == 0
+    none = await peer.call(Code.GET_TOPIC_STATS_INFO, {"topic": "None"})
+    assert (none.code, none.remark) == (ResponseCode.TOPIC_NOT_EXIST, "topic[None] not exist")
+
+
+async def test_group_is_made_shown_and_deleted(peer: RemotingPeer, broker: Broker) -> None:
+    config = json.dumps({"groupName": "G", "retryMaxTimes": 3, "consumeEnable": False}).encode()
+    code = Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    assert (await peer.call(code, {}, config)).code == ResponseCode.SUCCESS
+    shown = await body_of(peer, Code.GET_SUBSCRIPTIONGROUP_CONFIG, group="G")
+    assert (shown["retryMaxTimes"], shown["consumeEnable"]) == (3, False)
+    table = await body_of(peer, Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    assert set(table["subscriptionGroupTable"]) == {"G"}
+    broker.offsets.commit("G", "T", 0, 5)
+    delete = Code.DELETE_SUBSCRIPTIONGROUP
+    await peer.call(delete, {"groupName": "G", "removeOffset": "true"})
+    gone = await peer.call(Code.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "G"})
+    assert gone.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert broker.offsets.query("G", "T", 0) is None
+
+
+async def test_connections_are_shown(peer: RemotingPeer) -> None:
+    await peer.call(Code.HEART_BEAT, {}, heartbeat("G"), version=409)
+    consumers = await body_of(peer, Code.GET_CONSUMER_CONNECTION_LIST, consumerGroup="G")
+    (connection,) = consumers["connectionSet"]
+    assert connection["clientId"] == "client"
+    assert connection["clientAddr"].startswith("127.0.0.1:")
+    assert (connection["language"], connection["version"]) == ("JAVA", 409)
+    assert consumers["consumeType"] == "CONSUME_PASSIVELY"
+    assert set(consumers["subscriptionTable"]) == {"T"}
+    producers = await body_of(peer, Code.GET_PRODUCER_CONNECTION_LIST, producerGroup="P")
+    assert len(producers["connectionSet"]) == 1
+    everyone = await body_of(peer, Code.GET_ALL_PRODUCER_INFO)
+    assert everyone["data"]["P"][0]["clientId"] == "client"
+    offline = await peer.call(Code.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "H"})
+    assert offline.code == ResponseCode.CONSUMER_NOT_ONLINE
+    assert offline.remark == "the consumer group[H] not online"
+    none = await peer.call(Code.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "H"})
+    assert (none.code, none.remark) == (1, "the producer group[H] not exist")
+
+
+async def test_progress_of_a_group_is_shown(peer: RemotingPeer, broker: Broker) -> None:
+    for _ in range(3):
+        await peer.put("T", b"x")
+    await peer.call(Code.HEART_BEAT, {}, heartbeat("G"))
+    broker.offsets.commit("G", "T", 0, 1)
+    answer = await peer.call(Code.GET_CONSUME_STATS, {"consumerGroup": "G"})
+    table = ConsumeStats.decode(answer.body).offset_table
+    assert (table[QUEUE].broker_offset, table[QUEUE].consumer_offset) == (3, 1)
+    assert table[QUEUE].last_timestamp > 0
+    assert (await body_of(peer, Code.QUERY_TOPIC_CONSUME_BY_WHO, topic="T")) == {"groupList": ["G"]}
+    spans = await body_of(peer, Code.QUERY_CONSUME_TIME_SPAN, topic="T", group="G")
+    assert len(spans["consumeTimeSpanSet"]) == 4
+    all_stats = await peer.call(Code.GET_BROKER_CONSUME_STATS, {"isOrder": "false"})
+    assert b'"totalDiff":2' in all_stats.body
+    topics = await body_of(peer, Code.QUERY_TOPICS_BY_CONSUMER, group="G")
+    assert topics == {"topicList": ["T"]}
+
+
+async def test_offsets_are_copied_from_group_to_group(peer: RemotingPeer, broker: Broker) -> None:
+    await peer.put("T", b"x")
+    broker.groups.get_or_create("A")
+    broker.groups.get_or_create("B")
+    broker.offsets.commit("A", "T", 0, 1)
+    ext = {"srcGroup": "A", "destGroup": "B", "topic": "T"}
+    assert (await peer.call(Code.CLONE_GROUP_OFFSET, ext)).code == ResponseCode.SUCCESS
+    assert broker.offsets.query("B", "T", 0) == 1
+
+
+def reset(**more: object) -> dict[str, object]:
+    return {"group": "G", "topic": "T", "timestamp": 0, "isForce": "true", **more}
+
+
+async def test_reset_sends_the_next_pull_to_the_new_place_once(
+    peer: RemotingPeer, broker: Broker
+) -> None:
+    for _ in range(3):
+        await peer.put("T", b"x")
+    await peer.call(Code.HEART_BEAT, {}, heartbeat("G"))
+    broker.offsets.commit("G", "T", 0, 3)
+    answer = await peer.call(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset())
+    assert ResetOffsetBody.decode(answer.body).offset_table[QUEUE] == 0
+    where = {"consumerGroup": "G", "topic": "T", "queueId": 0}
+    late = await peer.call(Code.UPDATE_CONSUMER_OFFSET, {**where, "commitOffset": 3})
+    assert (late.code, late.remark) == (0, "Offset has been previously reset")
+    assert (await peer.call(Code.QUERY_CONSUMER_OFFSET, where)).ext == {"offset": "0"}
+    moved = await peer.pull("T", 3, consumerGroup="G")
+    assert moved.code == ResponseCode.PULL_OFFSET_MOVED
+    assert moved.ext["nextBeginOffset"] == "0"
+    assert (await peer.pull("T", 0, consumerGroup="G")).code == ResponseCode.SUCCESS
+    late = await peer.call(Code.UPDATE_CONSUMER_OFFSET, {**where, "commitOffset": 2})
+    assert late.remark is None
+    assert broker.offsets.query("G", "T", 0) == 2
+
+
+async def test_reset_wakes_a_held_pull(
+    peer: RemotingPeer, connect: Connect, broker: Broker
+) -> None:
+    await peer.put("T", b"x")
+    waiting = await connect()
+    await waiting.call(Code.HEART_BEAT, {}, heartbeat("G"))
+    opaque = waiting.send(11, pull_ext("T", 1, sysFlag=6, consumerGroup="G"))
+    while not len(broker.rocketmq.hold):
+        await peer.call(Code.GET_MAX_OFFSET, {"topic": "T", "queueId": 0})
+    await peer.call(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset())
+    moved = await waiting.answer(opaque)
+    assert moved.code == ResponseCode.PULL_OFFSET_MOVED
+    assert moved.ext["nextBeginOffset"] == "0"
+
+
+@pytest.mark.parametrize("language", ["JAVA", "CPP"])
+async def test_reset_is_told_to_clients_before_5(
+    peer: RemotingPeer, connect: Connect, language: str
+) -> None:
+    await peer.put("T", b"x")
+    old = await connect()
+    header = json.dumps(
+        {"code": 34, "flag": 0, "opaque": 1, "language": language, "version": 317}
+    ).encode()
+    body = heartbeat("G")
+    size = 4 + len(header) + len(body)
+    old.write(size.to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + body)
+    await old.answer(1)
+    await peer.call(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset())
+    told = await old.request(Code.RESET_CONSUMER_CLIENT_OFFSET)
+    assert told.is_oneway
+    assert (told.ext["group"], told.ext["topic"]) == ("G", "T")
+    if language == "CPP":
+        places = {
+            one.queue_id: one.offset for one in ResetOffsetBodyForC.decode(told.body).offset_table
+        }
+    else:
+        table = ResetOffsetBody.decode(told.body).offset_table
+        places = {queue.queue_id: place for queue, place in table.items()}
+    assert places == {0: 0, 1: 0, 2: 0, 3: 0}
+
+
+@pytest.mark.parametrize(
+    ("ext", "code", "remark"),
+    [
+        (reset(topic="None"), ResponseCode.TOPIC_NOT_EXIST, "Topic None does not exist"),
+        (
+            reset(group="None"),
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            "Group None does not exist",
+        ),
+        (
+            reset(queueId=0, offset=9),
+            ResponseCode.SYSTEM_ERROR,
+            "Target offset 9 not in consume queue range [0-1]",
+        ),
+        (reset(queueId=44), ResponseCode.SYSTEM_ERROR, "Queue 44 does not exist"),
+    ],
+)
+async def test_reset_that_cannot_be_is_refused(
+    peer: RemotingPeer, broker: Broker, ext: dict[str, object], code: int, remark: str
+) -> None:
+    await peer.put("T", b"x")
+    broker.groups.get_or_create("G")
+    answer = await peer.call(Code.INVOKE_BROKER_TO_RESET_OFFSET, ext)
+    assert (answer.code, answer.remark) == (code, remark)
+
+
+async def test_reset_without_force_never_goes_forward(peer: RemotingPeer, broker: Broker) -> None:
+    for _ in range(3):
+        await peer.put("T", b"x")
+    broker.groups.get_or_create("G")
+    broker.offsets.commit("G", "T", 0, 1)
+    for force, place in (("false", 1), ("true", 3)):
+        ext = reset(timestamp=-1, isForce=force)
+        await peer.call(Code.INVOKE_BROKER_TO_RESET_OFFSET, ext)
+        assert broker.offsets.query("G", "T", 0) == place
+
+
+async def test_questions_to_a_consumer_are_passed_on_and_answered(
+    peer: RemotingPeer, connect: Connect
+) -> None:
+    consumer = await connect()
+    await peer.put("T", b"body")
+    (message,) = await peer.messages("T")
+    await consumer.call(Code.HEART_BEAT, {}, heartbeat("G"))
+    ask = {"consumerGroup": "G", "clientId": "client"}
+    info = peer.send(Code.GET_CONSUMER_RUNNING_INFO, {**ask, "jstackEnable": "false"})
+    asked = await consumer.request(Code.GET_CONSUMER_RUNNING_INFO)
+    reply = RemotingCommand(code=0, flag=FLAG_RESPONSE, opaque=asked.opaque, body=b'{"a":1}')
+    consumer.write(encode_frame(reply))
+    assert (await peer.answer(info)).body == b'{"a":1}'
+    direct = peer.send(Code.CONSUME_MESSAGE_DIRECTLY, {**ask, "msgId": message.offset_message_id})
+    asked = await consumer.request(Code.CONSUME_MESSAGE_DIRECTLY)
+    assert [m.body for m in decode_messages(asked.body)] == [b"body"]
+    reply = RemotingCommand(code=1, flag=FLAG_RESPONSE, opaque=asked.opaque, remark="no")
+    consumer.write(encode_frame(reply))
+    relayed = await peer.answer(direct)
+    assert (relayed.code, relayed.remark) == (1, "no")
+    gone = await peer.call(Code.GET_CONSUMER_RUNNING_INFO, {**ask, "clientId": "x"})
+    assert (gone.code, gone.remark) == (1, "The Consumer <G> <x> not online")
+
+
+async def test_question_to_a_consumer_that_goes_away_is_answered(
+    peer: RemotingPeer, connect: Connect
+) -> None:
+    consumer = await connect()
+    await consumer.call(Code.HEART_BEAT, {}, heartbeat("G"))
+    ask = {"consumerGroup": "G", "clientId": "client"}
+    opaque = peer.send(Code.GET_CONSUMER_RUNNING_INFO, ask)
+    await consumer.request(Code.GET_CONSUMER_RUNNING_INFO)
+    await consumer.close()
+    assert (await peer.answer(opaque)).code == ResponseCode.CONSUME_MSG_TIMEOUT
+
+
+async def test_places_in_memory_of_consumers_are_gathered(
+    peer: RemotingPeer, connect: Connect
+) -> None:
+    consumer = await connect()
+    await consumer.call(Code.HEART_BEAT, {}, heartbeat("G"))
+    opaque = peer.send(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, {"topic": "T", "group": "G"})
+    asked = await consumer.request(Code.GET_CONSUMER_STATUS_FROM_CLIENT)
+    body = b'{"messageQueueTable":{{"brokerName":"shard-0","queueId":0,"topic":"T"}:7}}'
+    consumer.write(
+        encode_frame(RemotingCommand(code=0, flag=FLAG_RESPONSE, opaque=asked.opaque, body=body))
+    )
+    answer = await peer.answer(opaque)
+    assert b'{"consumerTable":{"client":{' in answer.body
+    assert answer.body.endswith(b":7}}}")
+
+
+async def test_settings_of_the_broker(peer: RemotingPeer, broker: Broker) -> None:
+    shown = await peer.call(Code.GET_BROKER_CONFIG)
+    assert f"listenPort={broker.rocketmq_port}\n" in shown.body.decode()
+    assert "counter" in shown.ext["version"]
+    change = await peer.call(Code.UPDATE_BROKER_CONFIG, {}, b"maxMessageSize=1000\n")
+    assert change.code == ResponseCode.SUCCESS
+    assert (await peer.put("T", b"x" * 1001)).code == ResponseCode.MESSAGE_ILLEGAL
+    fixed = await peer.call(Code.UPDATE_BROKER_CONFIG, {}, b"brokerName=x\n")
+    assert fixed.code == ResponseCode.NO_PERMISSION
+    for text in (b"", b"other=1", b"maxMessageSize=0", b"maxMessageSize=x"):
+        refused = await peer.call(Code.UPDATE_BROKER_CONFIG, {}, text)
+        assert refused.code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_figures_that_the_tools_parse_are_there_and_can_be_parsed(
+    peer: RemotingPeer,
+) -> None:
+    await peer.put("T", b"x")
+    table = (await body_of(peer, Code.GET_BROKER_RUNTIME_INFO))["table"]
+    for integer in ("msgPutTotalTodayNow", "msgGetTotalTodayNow", "earliestMessageTimeStamp"):
+        int(table[integer])
+    float(table["commitLogDiskRatio"])
+    for rates in ("putTps", "getTransferedTps", "getTransferredTps"):
+        assert len([float(word) for word in table[rates].split()]) == 3
+    assert table["msgPutTotalTodayNow"] == "1"
+
+
+async def test_entries_of_a_queue_are_shown(peer: RemotingPeer) -> None:
+    await peer.put("T", b"x", properties="TAGS\x01TagA\x02")
+    ext = {"topic": "T", "queueId": 0, "index": 0, "count": 10}
+    shown = await body_of(peer, Code.QUERY_CONSUME_QUEUE, **ext)
+    assert (shown["minQueueIndex"], shown["maxQueueIndex"]) == (0, 1)
+    assert shown["queueData"][0]["tagsCode"] == 2598919
+    beyond = await peer.call(Code.QUERY_CONSUME_QUEUE, {**ext, "index": 7})
+    assert (beyond.code, beyond.remark) == (0, "Index 7 of 0@T is not exist!")
+
+
+@pytest.mark.parametrize("code", [306, 316, 329])
+async def test_clean_up_is_always_done(peer: RemotingPeer, code: int) -> None:
+    assert (await peer.call(code)).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("code", [13, 22, 37, 50, 51, 52, 53, 324, 370, 400, 513, 3001, 200050])
+async def test_codes_that_are_not_served_are_said_so(peer: RemotingPeer, code: int) -> None:
+    answer = await peer.call(code)
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert answer.remark == f" request type {code} not supported"
