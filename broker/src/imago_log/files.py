@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imago_log.errors import LogIOError
@@ -12,7 +13,6 @@ from imago_log.vfs import OpenFile, Vfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 OFFSET_DIGITS = 20
 """Names of log and view files: their first byte's offset, decimal, zero-padded."""
@@ -87,25 +87,27 @@ def replace_whole(vfs: Vfs, path: Path, data: bytes) -> None:
 class FilePool:
     """Open view files, at most `count_max`; the least recently used one is let go.
 
-    A file that somebody still holds stays open until it is dropped.
+    A file that somebody still holds stays open until it is dropped. Names are whole paths as text:
+    they are looked up for every read of a view, and building a Path costs more than the read.
     """
 
     def __init__(self, vfs: Vfs, count_max: int) -> None:
         self.vfs = vfs
         self._count_max = count_max
-        self._files: OrderedDict[Path, OpenFile] = OrderedDict()
+        self._files: OrderedDict[str, OpenFile] = OrderedDict()
         self._created_in: set[Path] = set()
 
-    def get(self, path: Path, *, create: bool = False) -> OpenFile:
+    def get(self, name: str, *, create: bool = False) -> OpenFile:
         """Return the open file. OSError when it cannot be opened."""
-        file = self._files.get(path)
+        file = self._files.get(name)
         if file is not None:
-            self._files.move_to_end(path)
+            self._files.move_to_end(name)
             return file
+        path = Path(name)
         file = OpenFile(self.vfs, path, self.vfs.open(path, create=create))
         if create:
             self._created_in.add(path.parent)
-        self._files[path] = file
+        self._files[name] = file
         if len(self._files) > self._count_max:
             self._files.popitem(last=False)
         return file
@@ -118,14 +120,15 @@ class FilePool:
             folders.update(parent for parent in folder.parents if root in (parent, *parent.parents))
         return sorted(folders)
 
-    def forget(self, path: Path) -> None:
+    def forget(self, name: str) -> None:
         """Let go of a file that is about to be removed or renamed."""
-        self._files.pop(path, None)
+        self._files.pop(name, None)
 
     def forget_below(self, folder: Path) -> None:
         """Let go of all files below a folder."""
-        for path in [path for path in self._files if folder in path.parents]:
-            del self._files[path]
+        prefix = f"{folder}/"
+        for name in [name for name in self._files if name.startswith(prefix)]:
+            del self._files[name]
 
     def close(self) -> None:
         """Let go of all files."""

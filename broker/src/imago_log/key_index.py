@@ -60,7 +60,7 @@ class KeyIndex:
         if not self._starts or not self._starts[-1] < count:
             return False
         with fatal("open", self._folder):
-            size = self._pool.vfs.size(self._pool.get(self._path(self._starts[-1])).fd)
+            size = self._pool.vfs.size(self._pool.get(self._name(self._starts[-1])).fd)
         return size >= (count - self._starts[-1]) * ENTRY_SIZE
 
     def reset(self, end: int) -> None:
@@ -102,7 +102,9 @@ class KeyIndex:
             part = view[: room * ENTRY_SIZE]
             path = self._path(start)
             with fatal("open", path):
-                file = self._pool.get(path, create=not self._starts or self._starts[-1] != start)
+                file = self._pool.get(
+                    str(path), create=not self._starts or self._starts[-1] != start
+                )
             if not self._starts or self._starts[-1] != start:
                 self._starts.append(start)
             position = (self.written_count - start) * ENTRY_SIZE
@@ -151,7 +153,7 @@ class KeyIndex:
             file_start = start - start % self._entries_per_file
             end = min(start + count, file_start + self._entries_per_file, self.written_count)
             with fatal("read", self._folder):
-                file = self._pool.get(self._path(file_start))
+                file = self._pool.get(self._name(file_start))
                 parts.append(
                     self._pool.vfs.pread(
                         file.fd, (end - start) * ENTRY_SIZE, (start - file_start) * ENTRY_SIZE
@@ -182,12 +184,15 @@ class KeyIndex:
         while len(self._starts) > 1 and self._offset(self._starts[1]) < log_start:
             self._unlink(self._starts.pop(0))
 
+    def _name(self, start: int) -> str:
+        return f"{self._folder}/{offset_name(start * ENTRY_SIZE)}"
+
     def _path(self, start: int) -> Path:
         return self._folder / offset_name(start * ENTRY_SIZE)
 
     def _unlink(self, start: int) -> None:
         path = self._path(start)
-        self._pool.forget(path)
+        self._pool.forget(self._name(start))
         with fatal("remove", path):
             self._pool.vfs.unlink(path)
 

@@ -134,7 +134,7 @@ class MetaqSegments:
 
     def _new_file(self) -> None:
         with fatal("create", self.folder):
-            self._pool.get(self._path(self.end), create=True)
+            self._pool.get(self._name(self.end), create=True)
         self._starts.append(self.end)
 
     def mark_synced(self, position: int) -> None:
@@ -200,14 +200,17 @@ class MetaqSegments:
             return self._pool.vfs.size(self._file(start).fd)
 
     def _file(self, start: int) -> OpenFile:
-        return self._pool.get(self._path(start))
+        return self._pool.get(self._name(start))
+
+    def _name(self, start: int) -> str:
+        return f"{self.folder}/{offset_name(start)}{SUFFIX}"
 
     def _path(self, start: int) -> Path:
         return self.folder / (offset_name(start) + SUFFIX)
 
     def _unlink(self, start: int) -> None:
         path = self._path(start)
-        self._pool.forget(path)
+        self._pool.forget(self._name(start))
         with fatal("remove", path):
             self._pool.vfs.unlink(path)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_log.errors import LogIOError
 from imago_log.files import FilePool, fatal, offset_name, offsets_of, write_all
 
 if TYPE_CHECKING:
@@ -24,12 +25,22 @@ BLANK_SIZE_FIELD = 0x7FFF_FFFF
 class UnitFiles:
     """The files of one numbered sequence. `first` … `end` are the units on file."""
 
-    __slots__ = ("_allocated", "_folder", "_pool", "_starts", "_unit", "_units_per_file", "end")
+    __slots__ = (
+        "_allocated",
+        "_folder",
+        "_pool",
+        "_prefix",
+        "_starts",
+        "_unit",
+        "_units_per_file",
+        "end",
+    )
 
     def __init__(
         self, pool: FilePool, folder: Path, unit_size: int, units_per_file: int = 300_000
     ) -> None:
         self._pool, self._folder = pool, folder
+        self._prefix = f"{folder}/"
         self._unit, self._units_per_file = unit_size, units_per_file
         self._starts: list[int] = []
         """First unit of each file, contiguous."""
@@ -86,7 +97,7 @@ class UnitFiles:
         with fatal("create", self._folder):
             if not self._starts:
                 self._pool.vfs.make_folder(self._folder)
-            self._pool.get(self._path(start), create=True)
+            self._pool.get(self._name(start), create=True)
         self._starts.append(start)
         self._allocated = 0
 
@@ -115,16 +126,25 @@ class UnitFiles:
 
     def read(self, start: int, count: int) -> bytes:
         """Return up to `count` units, fewer at the end; all of them are within first … end."""
-        parts = []
         end = min(start + count, self.end)
+        file_start = start - start % self._units_per_file
+        if end <= file_start + self._units_per_file:
+            return self._read_in(file_start, start, end)
+        parts = []
         while start < end:
             file_start = start - start % self._units_per_file
             file_end = min(end, file_start + self._units_per_file)
-            position, size = (start - file_start) * self._unit, (file_end - start) * self._unit
-            with fatal("read", self._folder):
-                parts.append(self._pool.vfs.pread(self._file(file_start).fd, size, position))
+            parts.append(self._read_in(file_start, start, file_end))
             start = file_end
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return b"".join(parts)
+
+    def _read_in(self, file_start: int, start: int, end: int) -> bytes:
+        unit, pool = self._unit, self._pool
+        try:
+            file = self._file(file_start)
+            return pool.vfs.pread(file.fd, (end - start) * unit, (start - file_start) * unit)
+        except OSError as error:
+            raise LogIOError("read", self._folder, error) from error
 
     def truncate(self, end: int, *, torn: bool = False) -> None:
         """Cut off the units from `end` on. The first file stays: its name keeps the numbering.
@@ -151,13 +171,16 @@ class UnitFiles:
         return [self._path(start) for start in self._starts if start + self._units_per_file > unit]
 
     def _file(self, start: int) -> OpenFile:
-        return self._pool.get(self._path(start))
+        return self._pool.get(self._name(start))
+
+    def _name(self, start: int) -> str:
+        return self._prefix + offset_name(start * self._unit)
 
     def _path(self, start: int) -> Path:
         return self._folder / offset_name(start * self._unit)
 
     def _unlink(self, start: int) -> None:
         path = self._path(start)
-        self._pool.forget(path)
+        self._pool.forget(self._name(start))
         with fatal("remove", path):
             self._pool.vfs.unlink(path)
