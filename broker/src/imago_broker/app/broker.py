@@ -20,7 +20,7 @@ from imago_broker.config.metaq_render import render
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.metrics import BrokerCollector, MetaqCounters, metaq_samples
-from imago_broker.model.cluster import BrokerRecord, Role
+from imago_broker.model.cluster import BrokerRecord, Connection, Role
 from imago_broker.model.declared import declared_topic
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError
 from imago_broker.processors.rocketmq.services import (
@@ -271,6 +271,12 @@ class Broker:
                 f"zookeeper.connect: {connect}: {error}", exit_code=ExitCode.UNEXPECTED
             ) from error
         self._coordinator_started = True
+        self.coordinator.on_state(self._registry_state_changed)
+
+    def _registry_state_changed(self, state: Connection) -> None:
+        if state is Connection.FENCED:
+            reason = "another process has taken this broker's place in the registry"
+            self.fail(FatalError(reason, exit_code=ExitCode.FENCED))
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()

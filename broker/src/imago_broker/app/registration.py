@@ -50,7 +50,7 @@ class Registration:
         await self._coordinator.register(record)
         self._topics.on_change.append(self._topic_changed)
         placements = [placement(config, self._shard) for config in self._topics.all()]
-        await self._coordinator.publish_topics(placements)
+        await self._coordinator.publish_topics(placements, complete=True)
 
     async def withdraw(self, timeout_seconds: float) -> None:
         """Leave the registry, so that clients move before the port closes."""

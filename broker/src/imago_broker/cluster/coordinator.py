@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
+SECONDS_PER_TOPIC = 0.005
+"""Added to the operation time-out: three nodes a topic are new in a new session."""
 
 T = TypeVar("T")
 
@@ -150,7 +152,7 @@ class TreeCoordinator:
         keys = self._keeper.wish_topics(placements)
         if complete:
             keys += self._keeper.wish_no_topics(self._surplus_topics(placements))
-        await self._ask(keys)
+        await self._ask(keys, extra_seconds=len(keys) * SECONDS_PER_TOPIC)
 
     async def remove_topic(self, name: str) -> None:
         await self._ask(self._keeper.wish_no_topics([name]))
