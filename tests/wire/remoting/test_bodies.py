@@ -288,6 +288,7 @@ def test_running_info_of_a_client_keeps_what_it_does_not_know() -> None:
         (TopicConfig, b'{"topicName":"t","perm":18446744073709551615}', "perm is wrong"),
         (CheckClientRequestBody, b'{"subscriptionData":[]}', "SubscriptionData is not an object"),
         (ConsumeStats, b'{"offsetTable":{"x":{}}}', "bad JSON"),
+        (ConsumeStats, b'{"consumeTps":"NaN"}', "ConsumeStats.consumeTps is wrong: NaN"),
         (ResetOffsetBody, b'{"offsetTable":{"7":1}}', "MessageQueue is not an object"),
     ],
 )

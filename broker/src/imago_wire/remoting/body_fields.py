@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
+from math import isfinite
 from types import NoneType
 from typing import (
     Any,
@@ -229,7 +230,10 @@ def _read_int(value: Json) -> int:
 def _read_float(value: Json) -> float:
     if isinstance(value, (list, dict)) or value is None:
         raise TypeError("not a number")
-    return float(value)
+    number = float(value)
+    if not isfinite(number):
+        raise ValueError("not a finite number")
+    return number
 
 
 def _read_str(value: Json) -> str:

@@ -148,6 +148,8 @@ def _long(text: str) -> int:
 
 
 def _number(text: str, bound: int) -> int:
+    if len(text) < 10 and text.isascii() and text.isdigit():
+        return int(text)  # nearly always, and no bound is so low
     if _DECIMAL.fullmatch(text):
         number = int(text)
         if -bound <= number < bound:

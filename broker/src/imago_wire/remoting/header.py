@@ -12,7 +12,7 @@ client), raw control characters in strings, unknown languages, missing keys.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import orjson
 
@@ -104,6 +104,8 @@ def _json_ext(ext: Json) -> dict[str, str]:
         return {}
     if not isinstance(ext, dict):
         raise ProtocolError("extFields is not a JSON object")
+    if set(map(type, ext.values())) == {str}:
+        return cast("dict[str, str]", ext)
     return {name: _json_text(value) for name, value in ext.items() if value is not None}
 
 

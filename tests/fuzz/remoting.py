@@ -1,0 +1,172 @@
+"""Fuzz targets of the remoting protocol: each takes any bytes and fails on what must not happen.
+
+A target may raise nothing: a decoder's ProtocolError is an answer, everything else is a bug.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_testing.remoting_frames import load_captures, load_known
+from imago_wire import _remoting_py as plain
+from imago_wire import hot
+from imago_wire.errors import ProtocolError
+from imago_wire.remoting.bodies import (
+    ClusterInfo,
+    ConsumeStats,
+    HeartbeatData,
+    ResetOffsetBody,
+    TopicRouteData,
+)
+from imago_wire.remoting.frame import FrameDecoder, encode_frame
+from imago_wire.remoting.header_table import REQUEST_HEADERS, RESPONSE_HEADERS
+from imago_wire.remoting.headers import Header, HeaderFieldError
+from imago_wire.remoting.messages import decode_batch, decode_messages, encode_batch
+from imago_wire.remoting.peer import Version
+from imago_wire.remoting.properties_text import decode_properties_text
+from imago_wire.remoting.register_body import decode_register_body
+from imago_wire.remoting.trace import decode_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from imago_wire.remoting.command import RemotingCommand
+
+GOLDEN: Final = Path(__file__).parents[1] / "wire" / "remoting" / "golden"
+FRAME_BYTES_MAX: Final = 1 << 16
+HEADERS: Final[Sequence[type[Header]]] = sorted(
+    {*REQUEST_HEADERS.values(), *RESPONSE_HEADERS.values()}, key=lambda kind: kind.__name__
+)
+BODIES: Final = (HeartbeatData, TopicRouteData, ClusterInfo, ResetOffsetBody, ConsumeStats)
+
+
+def scan(data: bytes) -> None:
+    """Both twins cut the stream into the same frames, and reach the same end piece by piece."""
+    expected = plain.scan_frames(data, FRAME_BYTES_MAX)
+    assert hot.scan_frames(data, FRAME_BYTES_MAX) == expected
+    items, consumed = expected
+    assert consumed <= len(data)
+    if items and items[-1][0] == plain.BAD:
+        return
+    middle = len(data) // 2
+    first, used = hot.scan_frames(data[:middle], FRAME_BYTES_MAX)
+    second, rest = hot.scan_frames(data[used:], FRAME_BYTES_MAX)
+    assert first + second == items
+    assert used + rest == consumed
+
+
+def frames(data: bytes) -> None:
+    """What can be decoded can be encoded, and decodes to the same again."""
+    for command in _commands(data):
+        try:
+            written = encode_frame(command)
+        except UnicodeEncodeError as error:
+            raise AssertionError("a decoded text cannot be encoded") from error
+        (again,) = _commands(written)
+        command.language = again.language  # an unknown one has no name to write
+        assert again == command
+        for kind in HEADERS:
+            _header(kind, command.ext)
+
+
+def _commands(data: bytes) -> list[RemotingCommand]:
+    decoder = FrameDecoder(frame_bytes_max=FRAME_BYTES_MAX)
+    decoder.feed(data)
+    found = []
+    try:
+        while (command := decoder.next_frame()) is not None:
+            found.append(command)
+    except ProtocolError:
+        pass
+    return found
+
+
+def _header(kind: type[Header], ext: Mapping[str, str]) -> None:
+    try:
+        value = kind.from_ext(ext)
+    except HeaderFieldError:
+        return
+    assert kind.from_ext(value.to_ext()) == value
+
+
+def bodies(data: bytes) -> None:
+    """A body that was read is written so that it reads the same."""
+    for kind in BODIES:
+        try:
+            value: Any = kind.decode(data)
+        except ProtocolError:
+            continue
+        assert kind.decode(value.encode()) == value
+        assert kind.decode(value.encode(standard=True)) == value
+
+
+def batch(data: bytes) -> None:
+    """A batch that was read is written with the same sizes."""
+    try:
+        entries = decode_batch(data)
+    except ProtocolError:
+        return
+    assert len(encode_batch(entries)) == len(data)
+
+
+def messages(data: bytes) -> None:
+    """Records of a pull take up exactly the body; inflation stays in its limit."""
+    try:
+        found = decode_messages(data, inflate_bytes_max=1 << 20)
+    except ProtocolError:
+        return
+    assert sum(message.size for message in found) == len(data)
+    assert sum(len(message.body) for message in found) <= len(data) + (1 << 20)
+
+
+def registration(data: bytes) -> None:
+    """A registration is read or refused, compressed or not."""
+    for body in (data, zlib.compress(data)):
+        try:
+            decode_register_body(body, version=Version.V5_3_3)
+        except ProtocolError:
+            continue
+
+
+def texts(data: bytes) -> None:
+    """Configuration text never fails, trace records only as they may."""
+    decode_properties_text(data)
+    try:
+        decode_trace(data)
+    except ProtocolError:
+        return
+
+
+def _seeds() -> dict[str, list[bytes]]:
+    known = load_known(GOLDEN / "known.hex")
+    whole = [one.data for one in load_captures(GOLDEN / "captured.hex") if one.is_whole]
+    all_frames = whole + [
+        data for data in known.values() if data[4:5] in (b"\x00", b"\x01") and _commands(data)
+    ]
+    frame_bodies = [command.body for data in all_frames for command in _commands(data)]
+    return {
+        "remoting.scan": all_frames,
+        "remoting.frames": all_frames,
+        "remoting.bodies": [body for body in frame_bodies if body[:1] == b"{"],
+        "remoting.batch": [known["batch-body"]],
+        "remoting.messages": [data for name, data in known.items() if name.startswith("message")],
+        "remoting.registration": [known["register-inflated"], known["register-deflated"]],
+        "remoting.texts": [known["trace-publish"], b"a=b\n# c\nd:\\\n e\\u00e9\n"],
+    }
+
+
+TARGETS: Final[Mapping[str, Callable[[bytes], None]]] = MappingProxyType(
+    {
+        "remoting.scan": scan,
+        "remoting.frames": frames,
+        "remoting.bodies": bodies,
+        "remoting.batch": batch,
+        "remoting.messages": messages,
+        "remoting.registration": registration,
+        "remoting.texts": texts,
+    }
+)
+SEEDS: Final[Mapping[str, Sequence[bytes]]] = MappingProxyType(_seeds())
