@@ -1,0 +1,154 @@
+"""`imago group`: consumer groups, their lag, and where they go on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imago_cli.connect import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, connected
+from imago_cli.exits import CommandError, UsageError
+from imago_cli.output import print_json, print_table
+from imago_cli.topic import moment
+
+if TYPE_CHECKING:
+    from imago_client import GroupDescription, ResetTo
+    from imago_client.blocking import Client
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the group of commands."""
+    group = typer.Typer(no_args_is_help=True, help="Show consumer groups, their lag; move them.")
+    group.command("list")(list_groups)
+    group.command("describe")(describe)
+    group.command("reset")(reset)
+    root.add_typer(group, name="group")
+
+
+def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+    """List the consumer groups with their members and their lag."""
+    with connected(bootstrap) as client:
+        found = [client.admin.describe_group(name) for name in client.admin.groups()]
+    if as_json:
+        print_json([_summary(one) for one in found])
+    else:
+        columns = ("group", "members", "topics", "lag")
+        print_table("", columns, [tuple(_summary(one).values()) for one in found])
+
+
+def describe(group: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Show a group's members and how far it is in each queue."""
+    with connected(bootstrap) as client:
+        _check_exists(client, group)
+        found = client.admin.describe_group(group)
+    if as_json:
+        print_json(_whole(found))
+        return
+    members = [(one.client_id, one.address, one.language, one.version) for one in found.members]
+    print_table(
+        f"group {group}: {len(members)} members",
+        ("client", "address", "language", "version"),
+        members,
+    )
+    print_table(
+        f"lag {sum(one.lag for one in found.progress)}",
+        ("topic", "shard", "queue", "committed", "max offset", "lag", "last consumed"),
+        [
+            (
+                one.queue.topic,
+                one.queue.shard,
+                one.queue.queue_id,
+                one.committed,
+                one.max_offset,
+                one.lag,
+                moment(one.consumed_ms),
+            )
+            for one in found.progress
+        ],
+    )
+
+
+def reset(
+    group: str,
+    topic: str,
+    to: Annotated[str, typer.Option(help="earliest, latest, ms since 1970, or an ISO 8601 time.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Move a group in a topic. Members that are connected go on from there at once."""
+    target = parse_target(to)
+    with connected(bootstrap) as client:
+        confirm(f"Move group {group} in topic {topic} to {to}?", yes=yes)
+        moved = client.admin.reset_group(group, topic, target)
+    rows = [(queue.shard, queue.queue_id, offset) for queue, offset in sorted(moved.items())]
+    if as_json:
+        queues = [dict(zip(("shard", "queue", "offset"), row, strict=True)) for row in rows]
+        print_json({"group": group, "topic": topic, "queues": queues})
+    else:
+        print_table(f"group {group} in {topic}", ("shard", "queue", "offset"), rows)
+
+
+def parse_target(text: str) -> ResetTo | int:
+    """Return where a reset goes: a word, or a time in ms since 1970."""
+    from imago_client import ResetTo
+
+    if text in ("earliest", "latest"):
+        return ResetTo(text)
+    if text.isdecimal():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"--to {text!r} is no place in a topic",
+            cure="earliest, latest, ms since 1970, or a time such as 2026-11-21T13:00:00",
+        ) from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return int(time.timestamp() * 1000)
+
+
+def _check_exists(client: Client, group: str) -> None:
+    if group not in client.admin.groups():
+        raise CommandError(f"there is no group {group}", cure="imago group list")
+
+
+def _summary(found: GroupDescription) -> dict[str, object]:
+    topics = {one.queue.topic for one in found.progress} | set(found.subscriptions)
+    return {
+        "group": found.group,
+        "members": len(found.members),
+        "topics": ", ".join(sorted(topic for topic in topics if not topic.startswith("%RETRY%"))),
+        "lag": sum(one.lag for one in found.progress),
+    }
+
+
+def _whole(found: GroupDescription) -> dict[str, object]:
+    return {
+        "group": found.group,
+        "lag": sum(one.lag for one in found.progress),
+        "members": [
+            {
+                "clientId": one.client_id,
+                "address": one.address,
+                "language": one.language,
+                "version": one.version,
+            }
+            for one in found.members
+        ],
+        "subscriptions": dict(found.subscriptions),
+        "queues": [
+            {
+                "topic": one.queue.topic,
+                "shard": one.queue.shard,
+                "queue": one.queue.queue_id,
+                "committed": one.committed,
+                "maxOffset": one.max_offset,
+                "lag": one.lag,
+                "consumedMs": one.consumed_ms,
+            }
+            for one in found.progress
+        ],
+    }

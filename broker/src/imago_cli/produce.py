@@ -1,0 +1,158 @@
+"""`imago produce`: send messages through either protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imago_cli.connect import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_METAQ,
+    AsJson,
+    Bootstrap,
+    MetaqServers,
+    client_errors,
+)
+from imago_cli.exits import UsageError
+from imago_cli.output import print_json, say
+from imago_cli.pace import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+
+class Protocol(StrEnum):
+    """Which of the two protocols to speak."""
+
+    rocketmq = "rocketmq"
+    metaq = "metaq"
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What every message of one run has."""
+
+    topic: str
+    key: str | None
+    tags: str | None
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the command."""
+    root.command("produce", help=produce.__doc__)(produce)
+
+
+def produce(
+    topic: str,
+    message: Annotated[
+        list[str] | None, typer.Argument(help="Messages; without any, the lines of stdin.")
+    ] = None,
+    protocol: Annotated[Protocol, typer.Option(help="How to send.")] = Protocol.rocketmq,
+    key: Annotated[
+        str | None,
+        typer.Option(help="Look-up key; all messages with it go to one queue. RocketMQ only."),
+    ] = None,
+    tags: Annotated[str | None, typer.Option(help="Tag; MetaQ's attribute.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="Send each message so often.")] = 1,
+    in_flight: Annotated[
+        int, typer.Option(min=1, max=4096, help="Sends at once; 1 keeps the order of the lines.")
+    ] = 1,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    metaq: MetaqServers = DEFAULT_METAQ,
+    as_json: AsJson = False,
+) -> None:
+    """Send messages, each acknowledged by a broker. Exit code 1 if any was not."""
+    if protocol is Protocol.metaq and key is not None:
+        raise UsageError("--key: MetaQ messages have no keys", cure="use --tags, or leave it out")
+    sending = Sending(topic, key, tags)
+    bodies = _bodies(message, count)
+    pace = Pace("sent", len(message) * count if message else None)
+    with client_errors():
+        try:
+            if protocol is Protocol.metaq:
+                asyncio.run(_metaq(metaq, sending, bodies, pace, in_flight))
+            else:
+                asyncio.run(_rocketmq(bootstrap, sending, bodies, pace, in_flight))
+        finally:
+            pace.end()
+            _report(pace, as_json=as_json)
+
+
+def _bodies(messages: list[str] | None, count: int) -> Iterator[bytes]:
+    if messages:
+        given: Iterator[bytes] = (message.encode() for message in messages)
+    else:
+        given = (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
+    return (body for body in given for _ in range(count))
+
+
+async def _rocketmq(
+    bootstrap: str, sending: Sending, bodies: Iterator[bytes], pace: Pace, in_flight: int
+) -> None:
+    from imago_client import Client, Message
+
+    keys = (sending.key,) if sending.key else ()
+    async with Client(bootstrap) as client:
+        producer = client.producer()
+
+        async def send(body: bytes) -> None:
+            await producer.send(
+                Message(sending.topic, body, tags=sending.tags, keys=keys, ordering_key=sending.key)
+            )
+
+        await send_all(bodies, send, pace, in_flight)
+
+
+async def _metaq(
+    servers: str, sending: Sending, bodies: Iterator[bytes], pace: Pace, in_flight: int
+) -> None:
+    from imago_client.metaq import MetaqClient
+
+    async with MetaqClient(servers) as client:
+        producer = client.producer()
+
+        async def send(body: bytes) -> None:
+            await producer.send(sending.topic, body, attribute=sending.tags)
+
+        await send_all(bodies, send, pace, in_flight)
+
+
+async def send_all(
+    bodies: Iterator[bytes],
+    send: Callable[[bytes], Awaitable[None]],
+    pace: Pace,
+    in_flight: int,
+) -> None:
+    """Send with a bounded number at once; the first error stops it, and is raised."""
+
+    async def work() -> None:
+        # The workers share one iterator: each takes the next body when it is done with its last.
+        for body in bodies:
+            await send(body)
+            pace.add(1, len(body))
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(in_flight):
+                tasks.create_task(work())
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+
+
+def _report(pace: Pace, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "sent": pace.count,
+                "bytes": pace.size,
+                "seconds": round(pace.seconds, 3),
+                "perSecond": round(pace.rate, 1),
+            }
+        )
+    else:
+        say(f"{pace.count:,} sent, {pace.size:,} bytes, {pace.rate:,.0f}/s")
