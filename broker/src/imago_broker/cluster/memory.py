@@ -87,6 +87,11 @@ class MemoryEnsemble:
             for path in [path for path, trees in watches.items() if tree in trees]:
                 watches[path].discard(tree)
 
+    def watch_count(self) -> int:
+        """How many watches stand: a server keeps each of them in memory."""
+        kinds = (self._data_watches, self._child_watches)
+        return sum(len(trees) for watches in kinds for trees in watches.values())
+
     def get(self, path: str, watcher: MemoryTree | None) -> Node | None:
         """Read a node and leave a watch."""
         if watcher:

@@ -134,7 +134,7 @@ class Paths:
 
     def foreign(self, key: tuple[str, str, int], holder: str) -> str:
         # The names come from a peer and may hold anything, a slash too.
-        text = "\0".join((*map(str, key), holder))
+        text = repr((key, holder))
         return f"{self.foreigners}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
     def skeleton(self) -> list[tuple[str, bytes]]:
