@@ -187,6 +187,24 @@ async def test_refusal_of_the_store_is_everybody_s_answer(
     assert bench.answered[2] == (3, PutStatus.OK)
 
 
+async def test_put_that_is_too_large_does_not_take_the_others_with_it(bench: Bench) -> None:
+    bench.store.record_bytes_max = 1000
+    bench.put(1)
+    large = make_entry(bench.tail, bytes(1001), born_ms=1, born_host=bytes(8))
+    bench.service.put([bench.entry(), large], LEADER, bench.done, "large")
+    bench.put(2, FSYNC)
+    bench.put(3)
+    await turn()
+    assert bench.answered == [
+        (1, PutStatus.OK),
+        ("large", PutStatus.TOO_LARGE),
+        (3, PutStatus.OK),
+    ]
+    bench.store.sync_to(bench.store.log_end)
+    await turn()
+    assert bench.answered[3] == (2, PutStatus.OK)
+
+
 async def test_nobody_is_answered_when_the_write_s_outcome_is_unknown(bench: Bench) -> None:
     bench.store.fail_with = LogIOError("write", cast("Any", "log"), OSError(5, "I/O error"))
     bench.put(1)

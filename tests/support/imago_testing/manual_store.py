@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from imago_wire.errors import LimitExceededError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -25,6 +27,8 @@ class ManualStore:
         self.appended: list[list[Entry]] = []
         """The entries of each append."""
         self.syncs_requested = 0
+        self.record_bytes_max = 1 << 20
+        """Of a body here."""
         self.fail_with: Exception | None = None
         """Raised by the next append, which then appends nothing."""
         self.metadata: dict[str, dict[str, Any]] = {}
@@ -38,6 +42,10 @@ class ManualStore:
         if self.fail_with is not None:
             error, self.fail_with = self.fail_with, None
             raise error
+        for entry in entries:
+            if len(entry[1]) > self.record_bytes_max:
+                size = len(entry[1])
+                raise LimitExceededError("record", size=size, size_max=self.record_bytes_max)
         self.appended.append(list(entries))
         placed: list[Placed] = []
         for entry in entries:

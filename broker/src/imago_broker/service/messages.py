@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.pending import AcknowledgementQueue
 from imago_log.errors import DiskFullError, LogIOError, StoreClosedError
+from imago_wire.errors import LimitExceededError
 from imago_wire.record import Entry, Placed
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ Done = Callable[[Any, "PutStatus", Sequence[Placed]], None]
 """(token, status, where each entry was placed; empty unless it was appended)."""
 
 _Answer = tuple[Done, object, Sequence[Placed]]
+_Job = tuple[int, Acknowledgement | None, Done, object]
+"""How many entries, the level asked for, whom to tell, with which token."""
 
 
 class PutStatus(Enum):
@@ -43,6 +46,8 @@ class PutStatus(Enum):
     DISK_FULL = "disk-full"
     NOT_WRITABLE = "not-writable"
     """This broker is not the master, or too few members are in sync for the level."""
+    TOO_LARGE = "too-large"
+    """A record would not fit into a file of the log."""
     BUSY = "busy"
     """Too many bytes wait to be acknowledged."""
     STOPPING = "stopping"
@@ -74,7 +79,7 @@ class MessageService:
         self._waiting_bytes_max = waiting_bytes_max
         self._waiting: AcknowledgementQueue[list[_Answer]] = AcknowledgementQueue()
         self._entries: list[Entry] = []
-        self._jobs: list[tuple[int, Acknowledgement | None, Done, object]] = []
+        self._jobs: list[_Job] = []
         self._arrival: list[Callable[[Iterable[QueueTail]], None]] = []
         self._completed: list[Callable[[], None]] = []
         self._expiry: asyncio.TimerHandle | None = None
@@ -131,23 +136,10 @@ class MessageService:
             return
         entries, self._entries = self._entries, []
         jobs, self._jobs = self._jobs, []
-        status = self._admission()
-        if status is None:
-            try:
-                placed = self.store.append(entries)
-            except DiskFullError:
-                status = PutStatus.DISK_FULL
-            except StoreClosedError:
-                status = PutStatus.STOPPING
-            except LogIOError:
-                # What was written is unknown, so nobody is answered: the store has told the
-                # application, which ends the process.
-                return
-            else:
-                self._appended(entries, jobs, placed)
-                return
-        for _, _, done, token in jobs:
-            done(token, status, ())
+        status = self._admission() or self._append(entries, jobs)
+        if status is not None:
+            for _, _, done, token in jobs:
+                done(token, status, ())
         self._tell_completed()
 
     def release_all(self, status: PutStatus) -> None:
@@ -182,12 +174,37 @@ class MessageService:
             return PutStatus.BUSY
         return None
 
-    def _appended(
-        self,
-        entries: list[Entry],
-        jobs: list[tuple[int, Acknowledgement | None, Done, object]],
-        placed: list[Placed],
-    ) -> None:
+    def _append(self, entries: list[Entry], jobs: list[_Job]) -> PutStatus | None:
+        """Append and answer; or answer nobody and return why, with nothing appended."""
+        try:
+            placed = self.store.append(entries)
+        except DiskFullError:
+            return PutStatus.DISK_FULL
+        except StoreClosedError:
+            return PutStatus.STOPPING
+        except LimitExceededError:
+            return self._append_each(entries, jobs)
+        except LogIOError:
+            # What was written is unknown, so nobody is answered: the store has told the
+            # application, which ends the process.
+            return None
+        self._appended(entries, jobs, placed)
+        return None
+
+    def _append_each(self, entries: list[Entry], jobs: list[_Job]) -> PutStatus | None:
+        """Find the put that is too large, so that it does not take the others with it."""
+        if len(jobs) == 1:
+            return PutStatus.TOO_LARGE
+        at = 0
+        for job in jobs:
+            count, _, done, token = job
+            status = self._append(entries[at : at + count], [job])
+            if status is not None:
+                done(token, status, ())
+            at += count
+        return None
+
+    def _appended(self, entries: list[Entry], jobs: list[_Job], placed: list[Placed]) -> None:
         self.appended += len(entries)
         self.appends += 1
         # Arrivals first: a long poll may then be answered in the same write as the put.
@@ -206,7 +223,6 @@ class MessageService:
             at = end
         if waiting:
             self._wait(waiting)
-        self._tell_completed()
 
     def _wait(self, waiting: dict[Acknowledgement, list[_Answer]]) -> None:
         end_offset = self.store.log_end

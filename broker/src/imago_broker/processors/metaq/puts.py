@@ -211,6 +211,7 @@ class PutProcessor:
         details = {
             PutStatus.DISK_FULL: "The disk is full",
             PutStatus.NOT_WRITABLE: "The broker is not the master of its shard",
+            PutStatus.TOO_LARGE: "The message does not fit into a file of the log",
         }
         text = self._text(topic, partition, details.get(status, ""))
         return Status.INTERNAL_SERVER_ERROR, text

@@ -26,6 +26,9 @@ REFUSED = {
         ResponseCode.SERVICE_NOT_AVAILABLE,
         _UNAVAILABLE.format(reason="this broker is not the master or too few replicas are in sync"),
     ),
+    PutStatus.TOO_LARGE: Reply(
+        ResponseCode.MESSAGE_ILLEGAL, "the message does not fit into a file of the log"
+    ),
     PutStatus.BUSY: Reply(
         ResponseCode.SYSTEM_BUSY, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
     ),
@@ -41,6 +44,7 @@ STATUS_NAMES = {
     PutStatus.SLAVE_TIMEOUT: "FLUSH_SLAVE_TIMEOUT",
     PutStatus.DISK_FULL: "SERVICE_NOT_AVAILABLE",
     PutStatus.NOT_WRITABLE: "SERVICE_NOT_AVAILABLE",
+    PutStatus.TOO_LARGE: "MESSAGE_ILLEGAL",
     PutStatus.BUSY: "OS_PAGE_CACHE_BUSY",
     PutStatus.STOPPING: "SERVICE_NOT_AVAILABLE",
 }

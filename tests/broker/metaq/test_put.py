@@ -1,0 +1,267 @@
+"""`put`: every form, every check in the original's order, every answer byte for byte."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_broker.model.topics import TopicConfig
+from imago_broker.service.messages import PutStatus
+from imago_testing.brokers import running_broker
+from imago_testing.metaq_peer import MetaqPeer, metaq_peer, put_frame, put_place, value_body
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imago_broker.app import Broker
+
+HELLO_CHECKSUM = 907060870
+
+
+def url(broker: Broker) -> str:
+    return f"meta://127.0.0.1:{broker.metaq_port}"
+
+
+def failed(broker: Broker, topic: str, partition: int, detail: str = "") -> bytes:
+    text = f"Put message to [broker '{url(broker)}'] [partition '{topic}-{partition}'] failed."
+    return (f"{text}Detail:{detail}" if detail else text).encode()
+
+
+def result(code: int, body: bytes, opaque: int) -> bytes:
+    return b"result %d %d %d\r\n%b" % (code, len(body), opaque, body)
+
+
+async def test_put_is_answered_with_id_partition_and_position(peer: MetaqPeer) -> None:
+    first = await peer.ask(b"put test 1 5 0 907060870 -2147483648\r\nhello")
+    second = await peer.ask(b"put test 1 5 0 907060870 -2147483647\r\nhello")
+    assert first.split(b"\r\n")[0].split()[3] == b"-2147483648"
+    (id_1, _, position_1), (id_2, partition, position_2) = put_place(first), put_place(second)
+    assert (partition, position_1, position_2) == (1, 0, 25)
+    assert 0 < id_1 < id_2
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        b"put test 0 5 0 17\r\n",  # up to 1.4.3: no checksum
+        b"put test 0 5 0 907060870 17\r\n",
+        b"put test 0 5 0 -1 17\r\n",  # a checksum of -1 is none
+    ],
+)
+async def test_every_form_of_a_plain_put_is_stored(peer: MetaqPeer, request_line: bytes) -> None:
+    message_id, _, _ = put_place(await peer.ask(request_line + b"hello"))
+    stored = value_body(await peer.get("test", 0, 0))
+    head = (5).to_bytes(4, "big") + HELLO_CHECKSUM.to_bytes(4, "big")
+    assert stored == head + message_id.to_bytes(8, "big") + bytes(4) + b"hello"
+
+
+async def test_empty_message_is_stored(peer: MetaqPeer) -> None:
+    message_id, _, position = put_place(await peer.ask(b"put test 0 0 0 0 8\r\n"))
+    assert position == 0
+    stored = value_body(await peer.get("test", 0, 0))
+    assert stored == bytes(8) + message_id.to_bytes(8, "big") + bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("body", "flag"),
+    [
+        (b"\0\0\0\x05colorhello", 1),
+        (b"\0\0\0\0hello", 1),  # an empty attribute
+        ("\0\0\0\x0a颜色=红价格".encode(), 1),
+        (b"\0\0\xff\xffhello", 0),  # no attribute: the flag says so
+        (b"plain", 4),  # unknown flag bits are kept
+    ],
+)
+async def test_body_comes_back_as_it_was_sent(peer: MetaqPeer, body: bytes, flag: int) -> None:
+    message_id, _, _ = put_place(await peer.put("test", 0, body, flag=flag))
+    stored = value_body(await peer.get("test", 0, 0))
+    assert stored[:4] == len(body).to_bytes(4, "big")
+    assert stored[8:20] == message_id.to_bytes(8, "big") + flag.to_bytes(4, "big")
+    assert stored[20:] == body
+
+
+async def test_poisonous_attribute_does_not_reach_consumers_as_one(peer: MetaqPeer) -> None:
+    body = b"\x7f\xff\xff\xffhello"
+    put_place(await peer.put("test", 0, body, flag=1))
+    stored = value_body(await peer.get("test", 0, 0))
+    assert stored[16:20] == bytes(4)
+    assert stored[20:] == body
+
+
+async def test_wrong_checksum_is_refused(broker: Broker, peer: MetaqPeer) -> None:
+    answer = await peer.ask(b"put test 0 5 0 1 3\r\nhello")
+    detail = "Checksum failure,message may be corrupted when transfering on networking."
+    assert answer == result(500, failed(broker, "test", 0, detail), 3)
+
+
+async def test_unknown_topic_is_refused(broker: Broker, peer: MetaqPeer) -> None:
+    answer = await peer.ask(b"put nope 0 5 0 907060870 7\r\nhello")
+    detail = "The server do not accept topic nope"
+    assert answer == result(500, failed(broker, "nope", 0, detail), 7)
+    assert broker.topics.get("nope") is None
+
+
+@pytest.mark.parametrize("partition", [4, 9, 1_000_000_000, 2147483647, -2, -2147483648])
+async def test_partition_that_is_not_there_is_refused(
+    broker: Broker, peer: MetaqPeer, partition: int
+) -> None:
+    answer = await peer.put("test", partition, b"hello")
+    detail = f"wrong partition {partition}"
+    assert answer == result(500, failed(broker, "test", partition, detail), 1)
+
+
+@pytest.mark.parametrize("topic", ["plain", "TBW102", "SCHEDULE_TOPIC_XXXX", "IMAGO_META"])
+async def test_topic_that_is_not_metaq_s_is_refused(
+    broker: Broker, peer: MetaqPeer, topic: str
+) -> None:
+    answer = await peer.put(topic, 0, b"hello")
+    detail = f"The server do not accept topic {topic}"
+    assert answer == result(500, failed(broker, topic, 0, detail), 1)
+
+
+async def test_closed_partition_is_refused_before_anything_else(
+    broker: Broker, peer: MetaqPeer
+) -> None:
+    assert broker.topics.close_partitions("test", 0, 0)
+    answer = await peer.ask(b"put test 0 5 0 12345 21\r\nhello")  # the checksum is wrong, too
+    detail = "partition[0-0] has been closed"
+    assert answer == result(403, failed(broker, "test", 0, detail), 21)
+    put_place(await peer.put("test", 1, b"hello"))
+    broker.topics.open_partitions("test")
+    put_place(await peer.put("test", 0, b"hello"))
+
+
+async def test_any_partition_means_an_open_one(broker: Broker, peer: MetaqPeer) -> None:
+    broker.topics.close_partitions("test", 1, 3)
+    for _ in range(8):
+        assert put_place(await peer.put("test", -1, b"x"))[1] == 0
+
+
+async def test_any_partition_means_all_of_them(peer: MetaqPeer) -> None:
+    chosen = {put_place(await peer.put("test", -1, b"x"))[1] for _ in range(100)}
+    assert chosen == {0, 1, 2, 3}
+
+
+async def test_any_partition_is_refused_when_all_are_closed(
+    broker: Broker, peer: MetaqPeer
+) -> None:
+    broker.topics.close_partitions("test", 0, 3)
+    answer = await peer.put("test", -1, b"x")
+    assert answer.startswith(b"result 403 ")
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("TX:s1:1", "Local transaction 'TX:s1:1' has not been started."),
+        ("XID:100:676c:6271:uq", "XA transaction 'XID:100:676c:6271:uq' has not been started."),
+    ],
+)
+async def test_put_in_a_transaction_that_was_never_begun(
+    peer: MetaqPeer, key: str, text: str
+) -> None:
+    request = f"put test 1 5 0 {HELLO_CHECKSUM} {key} 37\r\nhello".encode()
+    assert await peer.ask(request) == result(500, text.encode(), 37)
+
+
+async def test_message_above_the_limit_is_refused_and_the_connection_lives(
+    broker: Broker, peer: MetaqPeer
+) -> None:
+    size = broker.config.metaq.message_bytes_max + 1
+    answer = await peer.put("test", 0, bytes(size))
+    assert answer.startswith(b"result 500 ")
+    assert str(size).encode() in answer
+    put_place(await peer.put("test", 0, bytes(size - 1)))
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [
+        (PutStatus.BUSY, result(503, "线程池繁忙".encode(), 1)),
+        (PutStatus.STOPPING, result(503, "线程池繁忙".encode(), 1)),
+    ],
+)
+async def test_busy_broker_says_so_in_the_protocol_s_words(
+    broker: Broker, peer: MetaqPeer, status: PutStatus, answer: bytes
+) -> None:
+    broker.messages.refuse(status)
+    assert await peer.put("test", 0, b"x") == answer
+
+
+@pytest.mark.parametrize(
+    ("status", "detail"),
+    [
+        (PutStatus.DISK_FULL, "The disk is full"),
+        (PutStatus.NOT_WRITABLE, "The broker is not the master of its shard"),
+        (PutStatus.FLUSH_TIMEOUT, ""),
+    ],
+)
+async def test_put_that_could_not_be_kept_is_a_failure(
+    broker: Broker, peer: MetaqPeer, status: PutStatus, detail: str
+) -> None:
+    broker.messages.refuse(status)
+    assert await peer.put("test", 2, b"x") == result(500, failed(broker, "test", 2, detail), 1)
+    broker.messages.refuse(None)
+    put_place(await peer.put("test", 2, b"x"))
+
+
+async def test_put_is_answered_after_the_disk_where_the_topic_wants_it(
+    broker: Broker, peer: MetaqPeer
+) -> None:
+    broker.topics.create_or_update(
+        TopicConfig(name="safe", attributes={"acknowledgement": "leader-fsync"})
+    )
+    put_place(await peer.put("safe", 0, b"x"))
+    assert broker.store.durable_end > 0
+
+
+async def test_first_use_through_metaq_materialises_the_topic(
+    broker: Broker, peer: MetaqPeer
+) -> None:
+    config = broker.topics.get("test")
+    assert config is not None
+    assert not config.materialised
+    await peer.put("test", 0, b"x")
+    config = broker.topics.get("test")
+    assert config is not None
+    assert config.materialised
+
+
+async def test_topic_of_a_pattern_is_made_by_its_first_put(tmp_path: Path) -> None:
+    settings = ("metaq.topic_patterns=logs.*,a", "metaq.default_partitions=3")
+    async with running_broker(tmp_path, *settings) as broker, metaq_peer(broker.metaq_port) as peer:
+        put_place(await peer.put("logs.web", 2, b"x"))
+        config = broker.topics.get("logs.web")
+        assert config is not None
+        assert config.write_queues == 3
+        for refused in ("logsXweb", "aa", "%RETRY%logs", "logs.a/b", "logs.*/../x"):
+            assert (await peer.put(refused, 0, b"x")).startswith(b"result 500 ")
+
+
+async def test_any_topic_is_made_where_that_is_allowed(tmp_path: Path) -> None:
+    async with (
+        running_broker(tmp_path, "metaq.auto_create_topic=true") as broker,
+        metaq_peer(broker.metaq_port) as peer,
+    ):
+        put_place(await peer.put("anything", 0, b"x"))
+        for refused in ("SELF_TEST_TOPIC", "../x", "..", ".x", "%DLQ%g", "a\0b", "x" * 200):
+            assert (await peer.put(refused, 0, b"x")).startswith(b"result 500 "), refused
+
+
+async def test_pipelined_puts_of_several_topics_and_levels_are_all_answered(
+    broker: Broker, peer: MetaqPeer
+) -> None:
+    broker.topics.create_or_update(
+        TopicConfig(name="safe", attributes={"acknowledgement": "leader-fsync"})
+    )
+    requests = []
+    for opaque in range(60):
+        topic = ("test", "safe", "nope")[opaque % 3]
+        requests.append(put_frame(topic, opaque % 4, b"m%d" % opaque, opaque=opaque))
+    await peer.send(b"".join(requests))
+    codes = {}
+    for frame in await peer.frames(60):
+        words = frame.split(b"\r\n")[0].split()
+        codes[int(words[3])] = int(words[1])
+    assert codes == {opaque: 500 if opaque % 3 == 2 else 200 for opaque in range(60)}
