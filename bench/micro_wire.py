@@ -11,6 +11,7 @@ import argparse
 import importlib
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 BODY: Final = bytes(range(256)) * 4
 HOST: Final = bytes([10, 0, 0, 5, 0, 0, 42, 159])
 NOW: Final = 1_800_000_000_000
-PROPERTIES: Final = b"KEYS\x01order-1\x02UNIQ_KEY\x01AC1E0A0100002A9F4D5E6F7081920000\x02WAIT\x01true\x02TAGS\x01TagA\x02"
+PROPERTIES: Final = (
+    b"KEYS\x01order-1\x02UNIQ_KEY\x01AC1E0A0100002A9F4D5E6F7081920000\x02"
+    b"WAIT\x01true\x02TAGS\x01TagA\x02"
+)
 BATCH: Final = 64
 REPEATS: Final = 40
 LOOP_S: Final = 0.004
@@ -70,10 +74,10 @@ def text_cases(twin: Twin) -> Iterator[tuple[str, int, Callable[[], object]]]:
         ("scan_text: 64 gets in a read", get * BATCH, BATCH),
         ("scan_text: 64 heartbeats in a read", b"version -77\r\n" * BATCH, BATCH),
     ]:
-        yield name, count, lambda data=data: twin.scan_text(data, 4096, 1 << 20)
+        yield name, count, partial(twin.scan_text, data, 4096, 1 << 20)
     one = [(-2147483648, 1661382015569645571, 1, 123456789)]
-    yield "encode_put_results: one", 1, lambda: twin.encode_put_results(one)
-    yield "encode_put_results: 64", BATCH, lambda: twin.encode_put_results(one * BATCH)
+    yield "encode_put_results: one", 1, partial(twin.encode_put_results, one)
+    yield "encode_put_results: 64", BATCH, partial(twin.encode_put_results, one * BATCH)
 
 
 def build_cases(twin: Twin) -> Iterator[tuple[str, int, Callable[[], object]]]:
@@ -81,19 +85,12 @@ def build_cases(twin: Twin) -> Iterator[tuple[str, int, Callable[[], object]]]:
     builder = twin.RecordBuilder(HOST, 1, 0)
     tagged = len(b"TagA").to_bytes(4, "big") + b"TagA" + BODY
     sums = crc31(BODY), crc31(tagged)
-    yield (
-        "make_entry",
-        1,
-        lambda: twin.make_entry(tail, BODY, PROPERTIES, born_ms=NOW, born_host=HOST),
-    )
-    yield "metaq_entry", 1, lambda: twin.metaq_entry(tail, BODY, 0, sums[0], NOW, HOST)
-    yield (
-        "metaq_entry with attribute",
-        1,
-        lambda: twin.metaq_entry(tail, tagged, 1, sums[1], NOW, HOST),
-    )
-    plain = twin.metaq_entry(tail, BODY, 0, sums[0], NOW, HOST)
-    rich = twin.make_entry(tail, BODY, PROPERTIES, born_ms=NOW, born_host=HOST)
+    entry = partial(twin.make_entry, tail, BODY, PROPERTIES, born_ms=NOW, born_host=HOST)
+    plain_entry = partial(twin.metaq_entry, tail, BODY, 0, sums[0], NOW, HOST)
+    yield "make_entry", 1, entry
+    yield "metaq_entry", 1, plain_entry
+    tagged_entry = partial(twin.metaq_entry, tail, tagged, 1, sums[1], NOW, HOST)
+    yield "metaq_entry with attribute", 1, tagged_entry
 
     def build(entries: list[Any]) -> Callable[[], object]:
         def run() -> None:
@@ -103,10 +100,10 @@ def build_cases(twin: Twin) -> Iterator[tuple[str, int, Callable[[], object]]]:
 
         return run
 
-    yield "build: one MetaQ record", 1, build([plain])
-    yield "build: 64 MetaQ records", BATCH, build([plain] * BATCH)
-    yield "build: one RocketMQ record", 1, build([rich])
-    yield "build: 64 RocketMQ records", BATCH, build([rich] * BATCH)
+    yield "build: one MetaQ record", 1, build([plain_entry()])
+    yield "build: 64 MetaQ records", BATCH, build([plain_entry()] * BATCH)
+    yield "build: one RocketMQ record", 1, build([entry()])
+    yield "build: 64 RocketMQ records", BATCH, build([entry()] * BATCH)
 
 
 def read_cases(twin: Twin) -> Iterator[tuple[str, int, Callable[[], object]]]:
@@ -117,14 +114,10 @@ def read_cases(twin: Twin) -> Iterator[tuple[str, int, Callable[[], object]]]:
         builder = twin.RecordBuilder(HOST, 1, 0)
         data, placed = builder.build([entry] * BATCH, 0, 0, NOW, 1 << 30)
         views = [memoryview(data)[at : at + size] for _, at, size, _, _ in placed]
-        yield f"metaq_block: 64 {name}", BATCH, lambda views=views: twin.metaq_block(views)
+        yield f"metaq_block: 64 {name}", BATCH, partial(twin.metaq_block, views)
         if entry is rich:
-            yield (
-                "scan_records with checksums: 64",
-                BATCH,
-                lambda data=data: twin.scan_records(data, 0),
-            )
-            yield "key_entries: 64", BATCH, lambda data=data: twin.key_entries(data, 0)
+            yield "scan_records, verified: 64", BATCH, partial(twin.scan_records, data, 0)
+            yield "key_entries: 64", BATCH, partial(twin.key_entries, data, 0)
 
 
 def crc31(data: bytes) -> int:

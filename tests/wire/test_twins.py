@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imago_testing.records import HOST, HOST_V6, sample_log
+from imago_testing.records import NOW_MS as NOW
 from imago_testing.twins import Twin
 from imago_testing.wire import bodies, commands, garbage_text, i32, i64
-from imago_wire.compression import compress
 from imago_wire.crc import crc31
-from imago_wire.record import host_bytes, metaq_shape
 from imago_wire.text.encoder import encode
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from imago_wire.text.commands import Command
 
-NOW = 1_800_000_000_000
-HOSTS = [host_bytes("10.0.0.5", 10911), host_bytes("fe80::1", 5)]
+HOSTS = [HOST, HOST_V6]
 
 
 class Outcome(NamedTuple):
@@ -233,32 +232,7 @@ def test_identities_are_checked_alike(
     assert tried(reference) == tried(compiled)
 
 
-def sample_log(compressed: bool) -> bytes:
-    """A log of records of every form, built by the reference."""
-    twin = Twin("python")
-    kinds = [(b"t", True), ("主题".encode(), True), (b"T" * 128, False)]
-    tails = [twin.QueueTail(topic, 0, dual=dual) for topic, dual in kinds]
-    forms: list[tuple[bytes, bytes, dict[str, Any]]] = [
-        (b"body", b"", {"flag": 7}),
-        (b"body", b"TAGS\x01tag\x02KEYS\x01a b\x02UNIQ_KEY\x01U", {}),
-        (b"", "TAGS\x01标".encode(), {}),
-        (b"x", b"", {"sys_flag": 0xC, "born_host": HOSTS[1], "unit_tag": 9}),
-        (b"x", b"KEYS\x01k", {"born_host": HOSTS[1], "unit_tag": -9}),
-    ]
-    if compressed:
-        shape = metaq_shape(b"to compress", b"TAGS\x01c")
-        packed = compress(b"to compress")
-        forms.append((packed, b"TAGS\x01c", {"sys_flag": 1, "metaq_shape": shape}))
-    entries = [
-        twin.make_entry(tail, body, properties, **{"born_ms": 1, "born_host": HOSTS[0], **fields})
-        for tail in tails
-        for body, properties, fields in forms
-    ]
-    data: bytes = twin.RecordBuilder(HOSTS[0], 3, 0).build(entries, 0, 0, NOW, 1 << 30)[0]
-    return data
-
-
-LOGS = {compressed: sample_log(compressed) for compressed in (False, True)}
+LOGS = {compressed: sample_log(compressed=compressed) for compressed in (False, True)}
 STARTS = {
     compressed: [view.at for view in Twin("python").scan_records(data, 0).views]
     for compressed, data in LOGS.items()
