@@ -58,7 +58,8 @@ def cases(twin: Any) -> dict[str, tuple[Callable[[], object], int]]:
     send, binary_send = frame(310, SEND, BODY, as_json), frame(310, SEND, BODY, as_binary)
     sends, cpp, pull = send * 16, cpp_frame(), frame(11, PULL, b"", as_json)
     batch = encode_batch([BatchEntry(BODY, PROPERTIES.encode())] * 16)
-    answer = (7, b"7F00000100002A9F0000000000000000", 2, 0, UNIQUE_KEY.encode())
+    unique, placed = UNIQUE_KEY.encode(), [(5, 1234, 1200, -1, -1)]
+    answer = (7, b"7F00000100002A9F0000000000000000", 2, 0, unique)
     watched = (b"UNIQ_KEY", b"DELAY", b"TRAN_MSG")
     properties = PROPERTIES.encode()
     return {
@@ -68,6 +69,7 @@ def cases(twin: Any) -> dict[str, tuple[Callable[[], object], int]]:
         "scan send, binary header": (lambda: twin.scan_frames(binary_send, FRAME_BYTES_MAX), 1),
         "scan pull": (lambda: twin.scan_frames(pull, FRAME_BYTES_MAX), 1),
         "scan batch of 16, a message": (lambda: twin.scan_batch(batch, 1000), 16),
+        "answer what was stored": (lambda: twin.answer_stored(7, HOST, placed, 2, unique), 1),
         "answer": (lambda: twin.encode_send_response(*answer), 1),
         "answer, binary header": (lambda: twin.encode_send_response(*answer, 0, 1), 1),
         "message id": (lambda: twin.join_message_ids(HOST, (1234,)), 1),

@@ -34,6 +34,7 @@ DEF RESOLVED_MAX = 4096
 DEF TEXTS = 1024
 
 cdef long long _header_bytes_max = HEADER_BYTES_MAX
+cdef int _own_version = OWN_VERSION
 cdef object _new_command = RemotingCommand.__new__
 cdef object _command_type = RemotingCommand
 cdef object _json_form = SerializeType.JSON
@@ -836,6 +837,15 @@ def encode_send_response(
     int version = OWN_VERSION,
 ):
     """As `_remoting_py.encode_send_response`."""
+    return _answer(
+        opaque, msg_id, queue_id, queue_offset, transaction_id, code, serialize, version
+    )
+
+
+cdef bytes _answer(
+    int opaque, bytes msg_id, int queue_id, long long queue_offset, bytes transaction_id,
+    int code, int serialize, int version,
+):
     cdef char frame[ANSWER_MAX]
     cdef char* end
     cdef Py_ssize_t room = ANSWER_MAX - 512
@@ -867,28 +877,52 @@ cdef inline void _put_hex(char* out, unsigned char c) noexcept nogil:
     out[1] = digits[c & 15]
 
 
+cdef inline char* _put_message_id(char* out, bytes store_host, unsigned long long offset):
+    cdef Bytes host = <Bytes>PyBytes_AS_STRING(store_host)
+    cdef Py_ssize_t host_size = PyBytes_GET_SIZE(store_host)
+    cdef Py_ssize_t k
+    for k in range(host_size):
+        _put_hex(out + 2 * k, host[k])
+    out += 2 * host_size
+    for k in range(8):
+        _put_hex(out + 2 * k, <unsigned char>(offset >> (56 - 8 * k)))
+    return out + 16
+
+
 def join_message_ids(bytes store_host not None, object physical_offsets not None):
     """As `_remoting_py.join_message_ids`."""
-    cdef Py_ssize_t host_size = PyBytes_GET_SIZE(store_host)
-    cdef Py_ssize_t count = len(physical_offsets)
-    cdef Py_ssize_t one = 2 * host_size + 16
-    cdef Py_ssize_t i, k
-    cdef unsigned long long offset
+    return _message_ids(store_host, physical_offsets, False)
+
+
+cdef bytes _message_ids(bytes store_host, object rows, bint placed):
+    """Join the ids of offsets, or of rows that have the offset in their second place."""
+    cdef Py_ssize_t count = len(rows)
+    cdef Py_ssize_t one = 2 * PyBytes_GET_SIZE(store_host) + 16
+    cdef Py_ssize_t i
     cdef bytes joined = PyBytes_FromStringAndSize(NULL, count * (one + 1) - 1 if count else 0)
     cdef char* out = PyBytes_AS_STRING(joined)
-    cdef Bytes host = <Bytes>PyBytes_AS_STRING(store_host)
     for i in range(count):
-        offset = physical_offsets[i]
         if i:
             out[0] = 44
             out += 1
-        for k in range(host_size):
-            _put_hex(out + 2 * k, host[k])
-        out += 2 * host_size
-        for k in range(8):
-            _put_hex(out + 2 * k, <unsigned char>(offset >> (56 - 8 * k)))
-        out += 16
+        out = _put_message_id(out, store_host, rows[i][1] if placed else rows[i])
     return joined
+
+
+def answer_stored(
+    int opaque,
+    bytes store_host not None,
+    object placed not None,
+    int queue_id,
+    bytes transaction_id not None = b"",
+    int code = 0,
+    int serialize = 0,
+):
+    """As `_remoting_py.answer_stored`."""
+    return _answer(
+        opaque, _message_ids(store_host, placed, True), queue_id, placed[0][0], transaction_id, code,
+        serialize, _own_version,
+    )
 
 
 def scan_batch(bytes data not None, Py_ssize_t entries_max):

@@ -182,6 +182,26 @@ def join_message_ids(store_host: bytes, physical_offsets: Sequence[int]) -> byte
     return b",".join([b"%b%016X" % (host, offset) for offset in physical_offsets])
 
 
+def answer_stored(
+    opaque: int,
+    store_host: bytes,
+    placed: Sequence[Sequence[int]],
+    queue_id: int,
+    transaction_id: bytes = b"",
+    code: int = 0,
+    serialize: int = 0,
+) -> bytes:
+    """Return the frame that answers a send whose messages were stored.
+
+    `placed` has queue offset and physical offset first, a row for each message: what a log's
+    append returns. The rest is as for join_message_ids() and encode_send_response().
+    """
+    msg_id = join_message_ids(store_host, [place[1] for place in placed])
+    return encode_send_response(
+        opaque, msg_id, queue_id, placed[0][0], transaction_id, code, serialize
+    )
+
+
 def scan_batch(data: bytes, entries_max: int) -> list[tuple[bytes, bytes, int]]:
     """Return body, property string and flag of every message of a batch request's body.
 

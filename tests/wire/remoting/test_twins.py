@@ -285,6 +285,23 @@ def test_twins_write_the_same_message_ids(store_host: bytes, offsets: list[int])
     assert compiled.join_message_ids(store_host, offsets) == expected
 
 
+rows = st.lists(st.tuples(longs, st.integers(0, (1 << 63) - 1), ints), min_size=1, max_size=70)
+
+
+@given(rows, ints, st.integers(0, 1), st.sampled_from([0, 10]))
+def test_twins_answer_what_was_stored_alike(
+    placed: list[tuple[int, int, int]], opaque: int, serialize: int, code: int
+) -> None:
+    host = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
+    arguments = (opaque, host, placed, 3, b"KEY", code, serialize)
+    expected = plain.answer_stored(*arguments)
+    assert compiled.answer_stored(*arguments) == expected
+    ids = plain.join_message_ids(host, [place[1] for place in placed])
+    assert expected == plain.encode_send_response(
+        opaque, ids, 3, placed[0][0], b"KEY", code, serialize
+    )
+
+
 @pytest.mark.parametrize("twin", [plain, compiled])
 def test_message_ids_are_the_known_ones(twin: Any) -> None:
     host = bytes([192, 168, 1, 10]) + (10911).to_bytes(4, "big")
