@@ -8,7 +8,25 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import TYPE_CHECKING
+
+# The reference comes first: it is what type checkers see, and what stays where nothing is compiled.
+from imago_wire._record_py import QueueTail, RecordBuilder, make_entry, metaq_entry
+from imago_wire._remoting_py import (
+    answer_stored,
+    encode_send_response,
+    find_each,
+    join_message_ids,
+    scan_batch,
+    scan_frames,
+)
+from imago_wire._scan_py import (
+    key_entries,
+    metaq_block,
+    metaq_form,
+    scan_records,
+    view_record,
+)
+from imago_wire._text_py import encode_put_results, scan_text
 
 __all__ = [
     "COMPILED",
@@ -32,46 +50,21 @@ __all__ = [
 ]
 
 
-# The types are those of the reference: the twins have the same interface.
-if TYPE_CHECKING:
-    from imago_wire._record_py import QueueTail, RecordBuilder, make_entry, metaq_entry
-    from imago_wire._remoting_py import (
-        answer_stored,
-        encode_send_response,
-        find_each,
-        join_message_ids,
-        scan_batch,
-        scan_frames,
-    )
-    from imago_wire._scan_py import (
-        key_entries,
-        metaq_block,
-        metaq_form,
-        scan_records,
-        view_record,
-    )
-    from imago_wire._text_py import encode_put_results, scan_text
+def _compiled_twins() -> dict[str, object]:
+    """Return the compiled object of every hot name, or nothing where one is missing."""
+    if os.environ.get("IMAGO_PURE") == "1":
+        return {}
+    found: dict[str, object] = {}
+    try:
+        for part in ("_text_c", "_record_c", "_scan_c", "_remoting_c"):
+            found |= vars(importlib.import_module(f"imago_wire.{part}"))
+        return {name: found[name] for name in __all__ if name != "COMPILED"}
+    except (ImportError, KeyError):
+        return {}
 
-    COMPILED: bool
-    """Whether the compiled twins serve."""
-else:
 
-    def _twins(suffix):
-        """Return all hot names but COMPILED, out of the modules with this suffix."""
-        modules = [
-            importlib.import_module(f"imago_wire.{part}{suffix}")
-            for part in ("_text", "_record", "_scan", "_remoting")
-        ]
-        found = {}
-        for name in __all__[1:]:
-            found[name] = next(vars(module)[name] for module in modules if name in vars(module))
-        return found
+_twins = _compiled_twins()
+globals().update(_twins)
 
-    COMPILED = os.environ.get("IMAGO_PURE") != "1"
-    if COMPILED:
-        try:
-            globals().update(_twins("_c"))
-        except (ImportError, StopIteration):
-            COMPILED = False
-    if not COMPILED:
-        globals().update(_twins("_py"))
+COMPILED: bool = bool(_twins)
+"""Whether the compiled twins serve."""
