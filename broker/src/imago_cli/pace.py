@@ -15,6 +15,7 @@ class Pace:
         self._what, self._total = what, total
         self._began = self._told = time.monotonic()
         self._is_watched = sys.stderr.isatty()
+        self._ended: float | None = None
         self.count = 0
         self.size = 0
 
@@ -30,15 +31,16 @@ class Pace:
             sys.stderr.flush()
 
     def end(self) -> None:
-        """Clear the line."""
+        """Stop the clock and clear the line."""
+        self._ended = time.monotonic()
         if self._is_watched:
             sys.stderr.write("\r\033[K")
             sys.stderr.flush()
 
     @property
     def seconds(self) -> float:
-        """Since the count began."""
-        return time.monotonic() - self._began
+        """From the beginning until the end, or until now."""
+        return (self._ended or time.monotonic()) - self._began
 
     @property
     def rate(self) -> float:

@@ -1,0 +1,217 @@
+"""`imago demo`: both protocols and Spark agree on tens of thousands of real records."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from imago_cli.connect import AsJson, client_errors
+from imago_cli.exits import Exit, UsageError
+from imago_cli.output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imago_cli.demo_checks import Seen
+    from imago_cli.demo_processes import Cluster
+    from imago_cli.demo_records import Record
+    from imago_cli.pace import Pace
+
+DEFAULT_DATA = Path("demo-data")
+_MARKER = ".imago-demo"
+
+
+class Step(NamedTuple):
+    """One row of the closing table."""
+
+    what: str
+    messages: int
+    size: int
+    seconds: float
+
+    @property
+    def rate(self) -> int:
+        return round(self.messages / max(1e-9, self.seconds))
+
+
+class Outcome(NamedTuple):
+    """What happened."""
+
+    steps: list[Step]
+    problems: list[str]
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the command."""
+    root.command("demo", help=demo.__doc__)(demo)
+
+
+def demo(
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the cluster up afterwards, until Ctrl-C.")
+    ] = False,
+    data: Annotated[
+        Path, typer.Option(help="Folder for everything; what an earlier run left there goes.")
+    ] = DEFAULT_DATA,
+    as_json: AsJson = False,
+) -> None:
+    """Run a real cluster here and see both protocols and Spark agree on real records.
+
+    Two shards, ZooKeeper and a name service as processes of this machine. The machine's own
+    package lists, change logs and dpkg log go in, half through each protocol; a group of each
+    protocol reads all of it, what the other wrote too; Spark lands the topic as Parquet. Counts
+    and checksums are compared record by record. Exit codes: 0 all agree, 1 they do not, and what
+    differs, 2 the folder is not the demonstration's.
+    """
+    folder = prepare_folder(data.absolute())
+    with client_errors():
+        code = asyncio.run(_run(folder, keep=keep, as_json=as_json))
+    raise typer.Exit(code)
+
+
+def prepare_folder(folder: Path) -> Path:
+    """Empty a folder that is ours, or make it. UsageError: it holds something else."""
+    if folder.exists() and any(folder.iterdir()):
+        if not (folder / _MARKER).exists():
+            raise UsageError(
+                f"{folder} holds something that is not of a demonstration",
+                cure="give another folder with --data",
+            )
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _MARKER).touch()
+    return folder
+
+
+async def _run(folder: Path, *, keep: bool, as_json: bool) -> int:
+    from imago_cli.demo_processes import start_cluster
+    from imago_cli.demo_records import collect
+
+    began = time.monotonic()
+    say("starting ZooKeeper, a name service and two brokers; reading this machine's records")
+    reading = asyncio.create_task(asyncio.to_thread(collect))
+    cluster = await start_cluster(folder / "cluster", folder / "cluster.log")
+    try:
+        say(f"dashboard while it runs: {cluster.dashboard}")
+        outcome = await _show(cluster, await reading, folder)
+        _report(outcome, cluster, folder, time.monotonic() - began, as_json=as_json)
+        if keep:
+            await _until_interrupted(cluster)
+    finally:
+        await cluster.stop()
+    if not keep:
+        shutil.rmtree(folder / "cluster", ignore_errors=True)
+    return Exit.FAILED if outcome.problems else Exit.DONE
+
+
+async def _show(cluster: Cluster, records: Sequence[Record], folder: Path) -> Outcome:
+    from imago_cli import demo_traffic as traffic
+    from imago_cli.demo_processes import start_spark
+    from imago_client import Client
+
+    parquet = folder / "parquet"
+    spark = await start_spark(cluster.bootstrap, traffic.TOPIC, parquet, folder)
+    try:
+        async with Client(cluster.bootstrap) as client:
+            await client.admin.create_topic(traffic.TOPIC, queues=4)
+        by_metaq, by_rocketmq = records[0::2], records[1::2]
+        say(f"sending {len(records):,} records, half through each protocol")
+        sent = await asyncio.gather(
+            traffic.send_by_metaq(cluster.metaq, by_metaq),
+            traffic.send_by_rocketmq(cluster.bootstrap, by_rocketmq),
+        )
+        say("a group of each protocol reads all of them")
+        read = await asyncio.gather(
+            traffic.read_by_metaq(cluster.metaq, len(records)),
+            traffic.read_by_rocketmq(cluster.bootstrap, len(records)),
+        )
+        say("Spark lands the topic as Parquet")
+        landed = await spark.land()
+    finally:
+        await spark.stop()
+    seen_by_spark = await asyncio.to_thread(_read_parquet, parquet)
+    steps = [
+        _step("sent through MetaQ", sent[0]),
+        _step("sent through RocketMQ", sent[1]),
+        _step("read by a MetaQ group", read[0][1]),
+        _step("read by a RocketMQ group", read[1][1]),
+        Step("landed by Spark", landed["rows"], seen_by_spark.size, landed["seconds"]),
+    ]
+    return Outcome(
+        steps, _problems(records, [read[0][0], read[1][0], seen_by_spark], landed["damaged"])
+    )
+
+
+def _step(what: str, pace: Pace) -> Step:
+    return Step(what, pace.count, pace.size, pace.seconds)
+
+
+def _problems(records: Sequence[Record], readers: Sequence[Seen], damaged: int) -> list[str]:
+    from imago_cli.demo_checks import differences
+
+    problems = [line for seen in readers for line in differences(records, seen)]
+    if damaged:
+        problems.append(f"Spark: {damaged} bodies do not match the checksum stored with them")
+    return problems
+
+
+def _read_parquet(path: Path) -> Seen:
+    """Read the landed files back, as any other program would."""
+    import pyarrow.dataset
+
+    from imago_cli.demo_checks import Seen
+
+    seen = Seen("Parquet files")
+    dataset = pyarrow.dataset.dataset(path, partitioning="hive")
+    for batch in dataset.to_batches(columns=["value"]):
+        for value in batch.column(0):
+            seen.add(value.as_py())
+    return seen
+
+
+def _report(
+    outcome: Outcome, cluster: Cluster, folder: Path, seconds: float, *, as_json: bool
+) -> None:
+    files = sorted((folder / "parquet").rglob("*.parquet"))
+    if as_json:
+        print_json(
+            {
+                "ok": not outcome.problems,
+                "problems": outcome.problems,
+                "seconds": round(seconds, 1),
+                "steps": [{**step._asdict(), "perSecond": step.rate} for step in outcome.steps],
+                "parquet": [str(path) for path in files],
+                "dashboard": cluster.dashboard,
+            }
+        )
+        return
+    print_table(
+        f"{seconds:.0f} s in all",
+        ("step", "messages", "bytes", "seconds", "messages/s"),
+        [
+            (step.what, step.messages, step.size, round(step.seconds, 2), step.rate)
+            for step in outcome.steps
+        ],
+    )
+    dates = sorted({path.parent.name for path in files})
+    say(f"Parquet: {folder / 'parquet'} ({len(files)} files, {', '.join(dates)})")
+    for problem in outcome.problems:
+        say(f"MISMATCH {problem}")
+    if not outcome.problems:
+        say("every record, body for body, is the same in MetaQ, RocketMQ and Spark")
+
+
+async def _until_interrupted(cluster: Cluster) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    say(f"the cluster stays up until Ctrl-C: name service {cluster.bootstrap},")
+    say(f"  MetaQ {cluster.metaq}, dashboard {cluster.dashboard}")
+    await stopping.wait()

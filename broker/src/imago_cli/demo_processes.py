@@ -1,0 +1,168 @@
+"""The processes of the demonstration: a cluster by `imago up`, and a Spark application."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from imago_cli.exits import CommandError
+from imago_cli.java import find_java, spark_home
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHARDS: Final = 2
+_DEFAULT_PORTS: Final = (9876, 2181, 8123, 8124, 10909, 10911, 10912, 10919, 10921, 10922)
+_ADMIN_PORTS: Final = (8080, 8081)
+_BLOCK_SIZE: Final = 10 + 10 * SHARDS
+_START_SECONDS_MAX: Final = 60.0
+_STOP_SECONDS_MAX: Final = 30.0
+_SPARK_SECONDS_MAX: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A running cluster."""
+
+    process: asyncio.subprocess.Process
+    ready: dict[str, Any]
+
+    @property
+    def bootstrap(self) -> str:
+        return str(self.ready["namesrv"])
+
+    @property
+    def metaq(self) -> str:
+        return ",".join(str(broker["metaq"]) for broker in self.ready["brokers"])
+
+    @property
+    def dashboard(self) -> str:
+        return f"{self.ready['brokers'][0]['admin']}/"
+
+    async def stop(self) -> None:
+        """Stop everything in order."""
+        await _stop(self.process)
+
+
+async def start_cluster(data: Path, log_path: Path) -> Cluster:
+    """Run `imago up` and wait until everything serves. CommandError: it did not, and why."""
+    command = [sys.executable, "-m", "imago_cli", "up", "--json", "--shards", str(SHARDS)]
+    command += ["--data", str(data), *_ports()]
+    with log_path.open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log
+        )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(_START_SECONDS_MAX):
+            line = await process.stdout.readline()
+    except (TimeoutError, asyncio.CancelledError):
+        await _stop(process)
+        raise
+    if not line:
+        await process.wait()
+        raise CommandError(
+            f"the cluster did not start: {_last_line(log_path)}",
+            cure=f"see {log_path}; `imago doctor` finds the usual mistakes",
+        )
+    return Cluster(process, orjson.loads(line))
+
+
+@dataclass(frozen=True, slots=True)
+class SparkApplication:
+    """The ingest application, waiting for its word to begin."""
+
+    process: asyncio.subprocess.Process
+    log_path: Path
+
+    async def land(self) -> dict[str, Any]:
+        """Let it run; return what it says at its end. CommandError: it failed, and its log."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        async with asyncio.timeout(_SPARK_SECONDS_MAX):
+            if (await self.process.stdout.readline()).strip() != b"READY":
+                raise await self._failed()
+            self.process.stdin.write(b"GO\n")
+            self.process.stdin.close()
+            line = await self.process.stdout.readline()
+            await self.process.wait()
+        if not line.startswith(b"{"):
+            raise await self._failed()
+        landed: dict[str, Any] = orjson.loads(line)
+        return landed
+
+    async def stop(self) -> None:
+        """End it, however far it is."""
+        await _stop(self.process)
+
+    async def _failed(self) -> CommandError:
+        await _stop(self.process)
+        return CommandError(
+            f"Spark did not run: {_last_line(self.log_path)}",
+            cure=f"see {self.log_path}; pip install 'imago[spark]' if packages are missing",
+        )
+
+
+async def start_spark(bootstrap: str, topic: str, path: Path, folder: Path) -> SparkApplication:
+    """Start Spark early: it needs seconds until it can do anything."""
+    java = await asyncio.to_thread(find_java)
+    home = await asyncio.to_thread(spark_home, java, folder / "java")
+    log_path = folder / "spark.log"
+    command = [sys.executable, "-m", "imago_spark.pipelines.ingest", "--wait"]
+    command += ["--bootstrap", bootstrap, "--topics", topic, "--path", str(path)]
+    with log_path.open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, "JAVA_HOME": str(home)},
+            cwd=folder,
+        )
+    return SparkApplication(process, log_path)
+
+
+def _last_line(log_path: Path) -> str:
+    said = log_path.read_text(errors="replace").strip().splitlines()
+    return said[-1] if said else "it said nothing"
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    process.send_signal(signal.SIGTERM)
+    try:
+        async with asyncio.timeout(_STOP_SECONDS_MAX):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def _ports() -> list[str]:
+    """The usual ports where they are free, else a free block."""
+    if all(_is_free(port) for port in (*_DEFAULT_PORTS, *_ADMIN_PORTS)):
+        return []
+    for base in range(20_000, 30_000, _BLOCK_SIZE):
+        if all(_is_free(base + offset) for offset in range(_BLOCK_SIZE)):
+            return ["--port-base", str(base)]
+    raise CommandError(
+        "no free ports between 20000 and 30000", cure="stop what has them, and try again"
+    )
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

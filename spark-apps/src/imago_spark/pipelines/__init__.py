@@ -1,0 +1,1 @@
+"""Spark applications, one a module: `build` makes the DataFrame, `main` runs it."""
