@@ -19,6 +19,12 @@ class MetaqPeer:
         self.reader = reader
         self.writer = writer
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """This side's address, which the broker sees as its peer's."""
+        host, port = self.writer.get_extra_info("sockname")[:2]
+        return host, port
+
     async def ask(self, request: bytes) -> bytes:
         """Send a request and return its answer, the whole frame."""
         self.writer.write(request)

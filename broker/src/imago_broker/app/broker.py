@@ -83,6 +83,7 @@ class Broker:
         self.config_file = render(config, host=self.host)
         self.coordinator = coordinator or make_coordinator(config, self.config_file)
         self.serving = False
+        self._stopped = False
         bind = config.broker.bind
         limits = ListenerLimits(
             connections_max=config.limits.connections_max,
@@ -150,6 +151,9 @@ class Broker:
 
         `clean=False` after an I/O error: nothing more is written. May be called again.
         """
+        if self._stopped:
+            return
+        self._stopped = True
         self.serving = False
         drain_seconds = self.config.broker.drain_seconds if clean else 0.0
         if self._ticker is not None:
@@ -351,7 +355,7 @@ class Broker:
             return
         self.rocketmq.sweep()
 
-    def _store_failed_in_other_thread(self, error: LogIOError) -> None:
+    def _store_failed_in_other_thread(self, error: StoreError) -> None:
         loop = self.failed.get_loop()
         loop.call_soon_threadsafe(self.fail, FatalError(str(error), exit_code=ExitCode.IO))
 

@@ -10,8 +10,6 @@ from imago_broker.model.cluster import ShardQueues, TopicPlacement
 from imago_broker.ports import CoordinatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.model.topics import TopicConfig
     from imago_broker.ports import Coordinator
@@ -66,18 +64,15 @@ class Registration:
             logger.warning("unregister_failed reason=%s", error)
 
     def _topic_changed(self, name: str, config: TopicConfig | None) -> None:
-        if config is None:
-            self._spawn(self._coordinator.remove_topic(name), name)
-        else:
-            self._spawn(self._coordinator.publish_topic(placement(config, self._shard)), name)
-
-    def _spawn(self, work: Coroutine[None, None, None], topic: str) -> None:
-        task = asyncio.create_task(self._logged(work, topic))
+        task = asyncio.create_task(self._publish(name, config))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _logged(self, work: Coroutine[None, None, None], topic: str) -> None:
+    async def _publish(self, name: str, config: TopicConfig | None) -> None:
         try:
-            await work
+            if config is None:
+                await self._coordinator.remove_topic(name)
+            else:
+                await self._coordinator.publish_topic(placement(config, self._shard))
         except CoordinatorError as error:
-            logger.warning("topic_not_published topic=%s reason=%s", topic, error)
+            logger.warning("topic_not_published topic=%s reason=%s", name, error)

@@ -86,13 +86,18 @@ class Listener:
         self._per_address: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
-        self._emptied = asyncio.Event()
+        self._left = asyncio.Event()
         self._sock: socket.socket | None = None
 
     @property
     def connections(self) -> int:
         """How many connections are open."""
         return len(self._sessions)
+
+    @property
+    def sessions(self) -> frozenset[Session]:
+        """The connections that are open at this moment."""
+        return frozenset(self._sessions)
 
     def bind(self) -> socket.socket:
         """Take the port without accepting yet; OSError when it cannot be had."""
@@ -108,6 +113,12 @@ class Listener:
         self._server = await loop.create_server(self._make, sock=sock, backlog=BACKLOG)
         self._sock = None
         self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    async def until_connections(self, count: int) -> None:
+        """Wait until at most `count` connections are open."""
+        while len(self._sessions) > count:
+            self._left.clear()
+            await self._left.wait()
 
     async def stop(self, *, drain_seconds: float = 0.0) -> None:
         """Accept no more, let the sessions finish what is in flight, then close them."""
@@ -155,8 +166,7 @@ class Listener:
         self._per_address[session.address] -= 1
         if self._per_address[session.address] <= 0:
             del self._per_address[session.address]
-        if not self._sessions:
-            self._emptied.set()
+        self._left.set()
 
     def _make(self) -> Session:
         session = self.protocol_factory()
@@ -170,11 +180,8 @@ class Listener:
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
 
     async def _wait_until_empty(self, seconds: float) -> None:
-        if not self._sessions:
-            return
-        self._emptied.clear()
         try:
-            await asyncio.wait_for(self._emptied.wait(), seconds)
+            await asyncio.wait_for(self.until_connections(0), seconds)
         except TimeoutError:
             logger.warning("drain_incomplete port=%d open=%d", self.port, len(self._sessions))
 
