@@ -1,6 +1,7 @@
 """Fuzz targets of the remoting protocol: each takes any bytes and fails on what must not happen.
 
-A target may raise nothing: a decoder's ProtocolError is an answer, everything else is a bug.
+A target may raise nothing: a decoder's ProtocolError is an answer, everything else is a bug. What
+it returns tells inputs apart that take different ways.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from imago_wire import _remoting_py as plain
 from imago_wire import hot
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies import (
+    BodyError,
     ClusterInfo,
     ConsumeStats,
     HeartbeatData,
@@ -31,7 +33,7 @@ from imago_wire.remoting.register_body import decode_register_body
 from imago_wire.remoting.trace import decode_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from imago_wire.remoting.command import RemotingCommand
 
@@ -43,24 +45,27 @@ HEADERS: Final[Sequence[type[Header]]] = sorted(
 BODIES: Final = (HeartbeatData, TopicRouteData, ClusterInfo, ResetOffsetBody, ConsumeStats)
 
 
-def scan(data: bytes) -> None:
+def scan(data: bytes) -> Hashable:
     """Both twins cut the stream into the same frames, and reach the same end piece by piece."""
     expected = plain.scan_frames(data, FRAME_BYTES_MAX)
     assert hot.scan_frames(data, FRAME_BYTES_MAX) == expected
     items, consumed = expected
     assert consumed <= len(data)
-    if items and items[-1][0] == plain.BAD:
-        return
+    kinds = tuple(item[0] for item in items)
+    if plain.BAD in kinds:
+        return (*kinds, str(items[-1][1])[:24])
     middle = len(data) // 2
     first, used = hot.scan_frames(data[:middle], FRAME_BYTES_MAX)
     second, rest = hot.scan_frames(data[used:], FRAME_BYTES_MAX)
     assert first + second == items
     assert used + rest == consumed
+    return kinds
 
 
-def frames(data: bytes) -> None:
+def frames(data: bytes) -> Hashable:
     """What can be decoded can be encoded, and decodes to the same again."""
-    for command in _commands(data):
+    found = _commands(data)
+    for command in found:
         try:
             written = encode_frame(command)
         except UnicodeEncodeError as error:
@@ -68,8 +73,9 @@ def frames(data: bytes) -> None:
         (again,) = _commands(written)
         command.language = again.language  # an unknown one has no name to write
         assert again == command
-        for kind in HEADERS:
+        for kind in _header_classes(command.code):
             _header(kind, command.ext)
+    return tuple((command.code, len(command.ext)) for command in found)
 
 
 def _commands(data: bytes) -> list[RemotingCommand]:
@@ -84,6 +90,13 @@ def _commands(data: bytes) -> list[RemotingCommand]:
     return found
 
 
+def _header_classes(code: int) -> Sequence[type[Header]]:
+    """Return those of a known code, and for another some that change with it."""
+    tables = (REQUEST_HEADERS, RESPONSE_HEADERS)
+    found = [kind for table in tables for known, kind in table.items() if known == code]
+    return found or HEADERS[code % 16 :: 16]
+
+
 def _header(kind: type[Header], ext: Mapping[str, str]) -> None:
     try:
         value = kind.from_ext(ext)
@@ -92,52 +105,62 @@ def _header(kind: type[Header], ext: Mapping[str, str]) -> None:
     assert kind.from_ext(value.to_ext()) == value
 
 
-def bodies(data: bytes) -> None:
+def bodies(data: bytes) -> Hashable:
     """A body that was read is written so that it reads the same."""
+    found: list[str] = []
     for kind in BODIES:
         try:
             value: Any = kind.decode(data)
-        except ProtocolError:
+        except BodyError as error:
+            found.append(str(error)[:24])
             continue
         assert kind.decode(value.encode()) == value
         assert kind.decode(value.encode(standard=True)) == value
+        found.append(kind.__name__)
+    return tuple(found)
 
 
-def batch(data: bytes) -> None:
+def batch(data: bytes) -> Hashable:
     """A batch that was read is written with the same sizes."""
     try:
         entries = decode_batch(data)
-    except ProtocolError:
-        return
+    except ProtocolError as error:
+        return str(error)[:24]
     assert len(encode_batch(entries)) == len(data)
+    return len(entries)
 
 
-def messages(data: bytes) -> None:
+def messages(data: bytes) -> Hashable:
     """Records of a pull take up exactly the body; inflation stays in its limit."""
     try:
         found = decode_messages(data, inflate_bytes_max=1 << 20)
-    except ProtocolError:
-        return
+    except ProtocolError as error:
+        return str(error)[:24]
     assert sum(message.size for message in found) == len(data)
     assert sum(len(message.body) for message in found) <= len(data) + (1 << 20)
+    return len(found)
 
 
-def registration(data: bytes) -> None:
+def registration(data: bytes) -> Hashable:
     """A registration is read or refused, compressed or not."""
+    found: list[Hashable] = []
     for body in (data, zlib.compress(data)):
         try:
-            decode_register_body(body, version=Version.V5_3_3)
-        except ProtocolError:
-            continue
+            registered = decode_register_body(body, version=Version.V5_3_3)
+        except BodyError as error:
+            found.append(str(error)[:48])
+        else:
+            found.append(len(registered.topic_config_serialize_wrapper.topic_config_table))
+    return tuple(found)
 
 
-def texts(data: bytes) -> None:
+def texts(data: bytes) -> Hashable:
     """Configuration text never fails, trace records only as they may."""
-    decode_properties_text(data)
+    entries = min(9, len(decode_properties_text(data)))
     try:
-        decode_trace(data)
-    except ProtocolError:
-        return
+        return (entries, min(9, len(decode_trace(data))))
+    except ProtocolError as error:
+        return (entries, str(error)[:24])
 
 
 def _seeds() -> dict[str, list[bytes]]:
@@ -158,7 +181,7 @@ def _seeds() -> dict[str, list[bytes]]:
     }
 
 
-TARGETS: Final[Mapping[str, Callable[[bytes], None]]] = MappingProxyType(
+TARGETS: Final[Mapping[str, Callable[[bytes], Hashable]]] = MappingProxyType(
     {
         "remoting.scan": scan,
         "remoting.frames": frames,

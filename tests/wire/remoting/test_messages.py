@@ -363,6 +363,11 @@ def test_configuration_text_is_read_by_javas_rules() -> None:
     }
 
 
+def test_long_continued_line_is_joined() -> None:
+    text = b"list=" + b"a,\\\n" * 200_000 + b"end"
+    assert decode_properties_text(text) == {"list": "a," * 200_000 + "end"}
+
+
 @given(st.dictionaries(st.text("abcXYZ.", min_size=1), st.text("abc 019=:é")))
 def test_configuration_text_survives(entries: dict[str, str]) -> None:
     stripped = {key: value.lstrip(" =:") for key, value in entries.items()}

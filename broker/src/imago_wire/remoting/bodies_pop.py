@@ -34,8 +34,12 @@ class BatchAck(Body):
             raise BodyError(f"BatchAck.b is no Base64: {self.bits[:64]!r}") from None
         if len(data) * 8 > count_max:
             raise BodyError(f"BatchAck.b has {len(data) * 8} bits, the limit is {count_max}")
-        bits = int.from_bytes(data, "little")
-        return [self.start_offset + i for i in range(bits.bit_length()) if bits >> i & 1]
+        return [
+            self.start_offset + 8 * place + bit
+            for place, byte in enumerate(data)
+            for bit in range(8)
+            if byte >> bit & 1
+        ]
 
 
 def ack_bits(start_offset: int, offsets: list[int]) -> str:

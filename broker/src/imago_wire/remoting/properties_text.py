@@ -30,20 +30,19 @@ def decode_properties_text(data: bytes) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    joined = ""
+    parts: list[str] = []
     for natural in re.split(r"\r\n|\r|\n", text):
         line = natural.lstrip(_BLANK)
-        if not joined and (not line or line[0] in "#!"):
+        if not parts and (not line or line[0] in "#!"):
             continue
-        joined += line
-        backslashes = len(joined) - len(joined.rstrip("\\"))
+        backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
-            joined = joined[:-1]
+            parts.append(line[:-1])
             continue
-        yield joined
-        joined = ""
-    if joined:
-        yield joined
+        yield "".join([*parts, line])
+        parts.clear()
+    if parts:
+        yield "".join(parts)
 
 
 def _resolved(match: re.Match[str]) -> str:
