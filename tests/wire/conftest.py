@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from imago_testing.twins import KINDS, Twin
+
+# Other work on the machine must not fail a test.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(params=KINDS, scope="session")

@@ -182,6 +182,21 @@ static inline uint32_t imago_crc32(uint32_t crc, const uint8_t *data, size_t siz
     return ~imago_crc_by_table(crc, data, size);
 }
 
+/* One way of the three, for tests: 0 tables, 1 folding, 2 wide folding. -1: not here, or not for
+ * so few bytes. */
+static inline int64_t imago_crc32_by(int way, uint32_t crc, const uint8_t *data, size_t size)
+{
+    if (way == 0)
+        return (uint32_t)~imago_crc_by_table(~crc, data, size);
+#if IMAGO_FOLDING
+    if (way == 1 && imago_crc_folds && size >= 64)
+        return (uint32_t)~imago_crc_by_folding(~crc, data, size);
+    if (way == 2 && imago_crc_folds_wide && size >= 256)
+        return (uint32_t)~imago_crc_by_wide_folding(~crc, data, size);
+#endif
+    return -1;
+}
+
 static inline void imago_put16(uint8_t *to, uint16_t value)
 {
     to[0] = (uint8_t)(value >> 8);

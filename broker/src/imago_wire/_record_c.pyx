@@ -22,6 +22,7 @@ from imago_wire.tags import cached_tag_code as _cached_tag_code
 cdef extern from "_hot.h" nogil:
     void imago_crc_init()
     uint32_t imago_crc32(uint32_t crc, const uint8_t *data, size_t size)
+    int64_t imago_crc32_by(int way, uint32_t crc, const uint8_t *data, size_t size)
     void imago_put16(uint8_t *to, uint32_t value)
     void imago_put32(uint8_t *to, uint32_t value)
     void imago_put64(uint8_t *to, uint64_t value)
@@ -519,3 +520,8 @@ cdef void fill(
         to[digit] = 48 + checksum % 10
         checksum //= 10
     to[10] = 2
+
+
+def crc32_by(int way, const uint8_t[::1] data, uint32_t value):
+    """Return the CRC-32 by one of the ways, for tests; -1 where this machine does not have it."""
+    return imago_crc32_by(way, value, &data[0], data.shape[0])
