@@ -127,7 +127,11 @@ def delay_level(properties: bytes) -> int:
 
 
 def is_dead_letter(services: RocketmqServices, sending: Sending, version: int) -> bool:
-    """Whether a message that a consumer sends to its own retry topic was tried often enough."""
+    """Whether a message that a consumer sends to its own retry topic was tried often enough.
+
+    An orderly consumer before 5.0 sends the number of failed tries, one of 5.0 adds one for the
+    try to come; each expects the comparison of its own broker.
+    """
     group = sending.topic.removeprefix(names.RETRY_PREFIX)
     if group == sending.topic:
         return False
@@ -135,6 +139,8 @@ def is_dead_letter(services: RocketmqServices, sending: Sending, version: int) -
     tries_max = settings.retry_max_times
     if sending.max_reconsume_times is not None and version >= Version.V3_4_9:
         tries_max = sending.max_reconsume_times
+    if version < Version.V5_0_0:
+        return sending.reconsume_times >= tries_max
     return sending.reconsume_times > tries_max
 
 
