@@ -65,6 +65,21 @@ class ChildFailedError(CommandError):
         )
 
 
+class Backoff:
+    """How long to wait before the next start: twice as long after each life that was short."""
+
+    def __init__(self) -> None:
+        self._next = BACKOFF_SECONDS_FIRST
+
+    def pause_after(self, served_seconds: float) -> float:
+        """Return the seconds to wait after a life of this length."""
+        if served_seconds >= HEALTHY_SECONDS:
+            self._next = BACKOFF_SECONDS_FIRST
+        pause = self._next
+        self._next = min(2 * pause, BACKOFF_SECONDS_MAX)
+        return pause
+
+
 class Child:
     """One process that is kept running."""
 
@@ -96,25 +111,25 @@ class Child:
 
     async def keep(self) -> None:
         """Return when it is stopped; until then start it again whenever it dies."""
-        pause = BACKOFF_SECONDS_FIRST
+        backoff = Backoff()
         loop = asyncio.get_running_loop()
         while True:
             since = loop.time()
             code = await self._wait()
-            if self._stopping:
+            if self._is_stopping():
                 return
             logger.warning("process_died name=%s exit_code=%s", self.spec.name, code)
             if not self._restart:
                 self._forget()
                 return
-            if loop.time() - since >= HEALTHY_SECONDS:
-                pause = BACKOFF_SECONDS_FIRST
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, BACKOFF_SECONDS_MAX)
-            await self._start_again()
+            await asyncio.sleep(backoff.pause_after(loop.time() - since))
+            if not self._is_stopping():
+                await self._start_again()
+            if self._is_stopping():
+                return
 
     async def stop(self) -> None:
-        """SIGTERM, and after a while SIGKILL."""
+        """SIGTERM, and after a while SIGKILL. Cancel `start` and `keep` before."""
         self._stopping = True
         process = self._process
         if process is None or process.returncode is not None:
@@ -137,6 +152,9 @@ class Child:
         self._stopping = True
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
+
+    def _is_stopping(self) -> bool:
+        return self._stopping
 
     async def _start_again(self) -> None:
         try:

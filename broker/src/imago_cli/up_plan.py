@@ -83,9 +83,14 @@ class ClusterPlan:
             CoordinatorConfig(cluster=self.cluster)
         except ValueError as error:
             raise UsageError(f"--cluster: {error}") from error
-        last = max(port for _, port in self.ports())
-        if min(port for _, port in self.ports()) < 1 or last > PORT_MAX:
-            raise UsageError(f"--port-base {self.port_base}: its block would end at {last}")
+        ports = [port for _, port in self.ports()]
+        if len(set(ports)) < len(ports):
+            raise UsageError(
+                f"{self.shards} shards do not fit between the well-known ports",
+                cure="give a --port-base",
+            )
+        if min(ports) < 1 or max(ports) > PORT_MAX:
+            raise UsageError(f"--port-base {self.port_base}: its block would end at {max(ports)}")
 
     @property
     def namesrv_port(self) -> int:

@@ -127,7 +127,7 @@ class ZooKeeperTree:
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._servers, self._chroot = _parsed(self._hosts)
+        self._servers, self._chroot = parse_hosts(self._hosts)
         try:
             async with asyncio.timeout(self._connect_timeout_ms / 1000):
                 await self._check_session_timeout()
@@ -315,7 +315,8 @@ class ZooKeeperTree:
                 callback(connection)
 
 
-def _parsed(hosts: str) -> tuple[list[tuple[str, int]], str]:
+def parse_hosts(hosts: str) -> tuple[list[tuple[str, int]], str]:
+    """Return the servers and the chroot of `host:port[,host:port…][/chroot]`."""
     try:
         servers, chroot = collect_hosts(hosts)
     except ValueError as error:

