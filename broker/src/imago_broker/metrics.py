@@ -41,7 +41,7 @@ class MetaqCounters:
         self.malformed = 0
         """Connections closed because of bytes that are no command."""
         self.bytes_in = 0
-        """Of message bodies."""
+        """Of requests."""
         self.bytes_out = 0
         """Of messages in their stored form."""
 
@@ -96,7 +96,7 @@ def metaq_samples(counters: MetaqCounters) -> list[Sample]:
         "put_failed": "puts answered with an error",
         "puts_stored": "messages stored",
         "malformed": "connections closed for malformed input",
-        "bytes_in": "bytes of message bodies received",
+        "bytes_in": "bytes of requests received",
         "bytes_out": "bytes of messages sent",
     }
     return [

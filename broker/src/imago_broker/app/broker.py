@@ -38,6 +38,7 @@ from imago_log.errors import LogIOError, StoreError
 if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
     from imago_broker.ports import Clock, Coordinator
+    from imago_broker.processors.metaq.services import MetaqServices
     from imago_log.results import StoreHealth
     from imago_log.store import MessageStore
 
@@ -79,6 +80,7 @@ class Broker:
         self.clock: Clock = clock or SystemClock()
         self.host = advertised_host(config.broker.host)
         self.collector = BrokerCollector()
+        self.metaq: MetaqServices | None = None
         self.metaq_counters = MetaqCounters()
         self.config_file = render(config, host=self.host)
         self.coordinator = coordinator or make_coordinator(config, self.config_file)
@@ -186,6 +188,8 @@ class Broker:
         self.topics.set_default_level(Acknowledgement(config.acknowledgement.level))
         self.messages.timeout_ms = config.acknowledgement.timeout_ms
         self.rocketmq.settings = config.rocketmq
+        if self.metaq is not None:
+            self.metaq.settings = config.metaq
 
     def record(self) -> BrokerRecord:
         """Return how this broker announces itself."""
@@ -330,10 +334,9 @@ class Broker:
     def _wire_ports(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config
         if config.metaq.enabled:
-            serve_metaq(
+            self.metaq = serve_metaq(
                 self.metaq_listener,
                 config,
-                settings=lambda: self.config.metaq,
                 host=self.host,
                 messages=self.messages,
                 topics=self.topics,

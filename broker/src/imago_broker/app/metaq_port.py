@@ -11,10 +11,7 @@ from imago_broker.processors.metaq.table import MetaqProcessors
 from imago_broker.server.text_session import TextLimits, TextSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from imago_broker.config import BrokerConfig
-    from imago_broker.config.settings import MetaqSection
     from imago_broker.metrics import MetaqCounters
     from imago_broker.ports import Clock
     from imago_broker.server.listener import Listener
@@ -41,19 +38,18 @@ def serve_metaq(
     listener: Listener,
     config: BrokerConfig,
     *,
-    settings: Callable[[], MetaqSection],
     host: str,
     messages: MessageService,
     topics: TopicService,
     clock: Clock,
     counters: MetaqCounters,
     config_file: bytes,
-) -> None:
-    """Have a bound listener speak MetaQ."""
+) -> MetaqServices:
+    """Have a bound listener speak MetaQ; return what its processors stand on."""
     now_ms = clock.monotonic_ms()
     services = MetaqServices(
         identity=MetaqIdentity(broker_id=config.metaq_broker_id, host=host, port=listener.port),
-        settings=settings,
+        settings=config.metaq,
         messages=messages,
         topics=topics,
         store=messages.store,
@@ -68,3 +64,4 @@ def serve_metaq(
     processors = MetaqProcessors(services)
     limits = text_limits(config)
     listener.protocol_factory = lambda: TextSession(processors, limits)
+    return services

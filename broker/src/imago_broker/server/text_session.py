@@ -46,8 +46,8 @@ class TextSession(Session):
     def __init__(self, processors: MetaqProcessors, limits: TextLimits) -> None:
         self.born_host = UNKNOWN_HOST
         self.puts = 0
-        self.results: list[PutResult] = []
         self._processors = processors
+        self._counters = processors.counters
         self._limits = limits
         self._buffer = bytearray()
         self._replies: list[bytes] = []
@@ -75,12 +75,12 @@ class TextSession(Session):
         self._closed = True
         self._left = ()
         self._replies.clear()
-        self.results.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Work on the whole commands among all bytes that have come."""
         self._active = True
+        self._counters.bytes_in += len(data)
         buffer = self._buffer
         source: bytes | bytearray = data
         if buffer:
@@ -119,6 +119,14 @@ class TextSession(Session):
         if not self._paused and not self.finishing and not self._closed:
             self.transport.resume_reading()
 
+    def stored(self, results: Sequence[PutResult]) -> None:
+        """Answer successful puts now: they are all of one read."""
+        if self._closed:
+            return
+        self.transport.write(encode_put_results(results))
+        if self.finishing:
+            self._close_when_answered()
+
     def reply(self, *parts: bytes) -> None:
         """Add an answer to the next write; the parts follow each other."""
         self._replies += parts
@@ -131,16 +139,9 @@ class TextSession(Session):
         return self._paused
 
     def flush(self) -> None:
-        """Write everything that was added: one system call for all of it."""
+        """Write everything that was added."""
         if self._closed:
             return
-        if self.results:
-            results, self.results = self.results, []
-            answers = encode_put_results(results)
-            if not self._replies:
-                self.transport.write(answers)
-            else:
-                self.reply(answers)
         if self._replies:
             self._write_replies()
         if self.finishing:
@@ -191,7 +192,7 @@ class TextSession(Session):
             self.transport.abort()
 
     def _close_when_answered(self) -> None:
-        if not (self.puts or self.results or self._replies or self._left):
+        if not (self.puts or self._replies or self._left):
             self.transport.close()
 
     def _is_stalled(self, now_ms: int) -> bool:

@@ -31,8 +31,8 @@ Done = Callable[[Any, "PutStatus", Sequence[Placed]], None]
 """(token, status, where each entry was placed; empty unless it was appended)."""
 
 _Answer = tuple[Done, object, Sequence[Placed]]
-_Job = tuple[int, Acknowledgement | None, Done, object]
-"""How many entries, the level asked for, whom to tell, with which token."""
+_Job = tuple[list[Entry], Acknowledgement | None, Done, object]
+"""The entries, the level asked for, whom to tell, with which token."""
 
 
 class PutStatus(Enum):
@@ -71,6 +71,8 @@ class MessageService:
         self.timeout_ms = timeout_ms
         self.appended = 0
         """Messages appended since the start."""
+        self.turn = 0
+        """Number of the turn that is being gathered."""
         self.appends = 0
         """Calls of the store, each for all messages of a turn."""
         self._loop = loop
@@ -78,7 +80,6 @@ class MessageService:
         self._level_of = level_of
         self._waiting_bytes_max = waiting_bytes_max
         self._waiting: AcknowledgementQueue[list[_Answer]] = AcknowledgementQueue()
-        self._entries: list[Entry] = []
         self._jobs: list[_Job] = []
         self._arrival: list[Callable[[Iterable[QueueTail]], None]] = []
         self._completed: list[Callable[[], None]] = []
@@ -96,17 +97,18 @@ class MessageService:
         """
         if not self._jobs:
             self._loop.call_soon(self.flush_turn)
-        self._entries.append(entry)
-        self._jobs.append((1, level, done, token))
+        self._jobs.append(([entry], level, done, token))
 
     def put(
-        self, entries: Sequence[Entry], level: Acknowledgement | None, done: Done, token: object
+        self, entries: list[Entry], level: Acknowledgement | None, done: Done, token: object
     ) -> None:
-        """Put several messages that are placed one behind the other and answered together."""
+        """Put several messages that are placed one behind the other and answered together.
+
+        The list is taken over. Entries may be added to it for as long as `turn` stays the same.
+        """
         if not self._jobs:
             self._loop.call_soon(self.flush_turn)
-        self._entries += entries
-        self._jobs.append((len(entries), level, done, token))
+        self._jobs.append((entries, level, done, token))
 
     def on_arrival(self, listener: Callable[[Iterable[QueueTail]], None]) -> None:
         """Tell the listener, once a turn after the append, the queues that grew."""
@@ -134,9 +136,9 @@ class MessageService:
         """Append now what this turn has gathered, for whoever is about to change a topic."""
         if not self._jobs:
             return
-        entries, self._entries = self._entries, []
         jobs, self._jobs = self._jobs, []
-        status = self._admission() or self._append(entries, jobs)
+        self.turn += 1
+        status = self._admission() or self._append(jobs)
         if status is not None:
             for _, _, done, token in jobs:
                 done(token, status, ())
@@ -174,8 +176,9 @@ class MessageService:
             return PutStatus.BUSY
         return None
 
-    def _append(self, entries: list[Entry], jobs: list[_Job]) -> PutStatus | None:
+    def _append(self, jobs: list[_Job]) -> PutStatus | None:
         """Append and answer; or answer nobody and return why, with nothing appended."""
+        entries = jobs[0][0] if len(jobs) == 1 else [entry for job in jobs for entry in job[0]]
         try:
             placed = self.store.append(entries)
         except DiskFullError:
@@ -183,43 +186,42 @@ class MessageService:
         except StoreClosedError:
             return PutStatus.STOPPING
         except LimitExceededError:
-            return self._append_each(entries, jobs)
+            return self._append_each(jobs)
         except LogIOError:
             # What was written is unknown, so nobody is answered: the store has told the
             # application, which ends the process.
             return None
-        self._appended(entries, jobs, placed)
-        return None
-
-    def _append_each(self, entries: list[Entry], jobs: list[_Job]) -> PutStatus | None:
-        """Find the put that is too large, so that it does not take the others with it."""
-        if len(jobs) == 1:
-            return PutStatus.TOO_LARGE
-        at = 0
-        for job in jobs:
-            count, _, done, token = job
-            status = self._append(entries[at : at + count], [job])
-            if status is not None:
-                done(token, status, ())
-            at += count
-        return None
-
-    def _appended(self, entries: list[Entry], jobs: list[_Job], placed: list[Placed]) -> None:
         self.appended += len(entries)
         self.appends += 1
         # Arrivals first: a long poll may then be answered in the same write as the put.
         for listener in self._arrival:
             listener({entry[0] for entry in entries})
+        self._appended(jobs, placed)
+        return None
+
+    def _append_each(self, jobs: list[_Job]) -> PutStatus | None:
+        """Find the put that is too large, so that it does not take the others with it."""
+        if len(jobs) == 1:
+            return PutStatus.TOO_LARGE
+        for job in jobs:
+            status = self._append([job])
+            if status is not None:
+                _, _, done, token = job
+                done(token, status, ())
+        return None
+
+    def _appended(self, jobs: list[_Job], placed: list[Placed]) -> None:
         leader = Acknowledgement.LEADER
         waiting: dict[Acknowledgement, list[_Answer]] = {}
         at = 0
-        for count, level, done, token in jobs:
-            end = at + count
-            wanted = level or self._level_of(entries[at][0].topic)
+        for entries, level, done, token in jobs:
+            end = at + len(entries)
+            places = placed[at:end]
+            wanted = level or self._level_of(entries[0][0].topic)
             if wanted is leader:
-                done(token, PutStatus.OK, placed[at:end])
+                done(token, PutStatus.OK, places)
             else:
-                waiting.setdefault(wanted, []).append((done, token, placed[at:end]))
+                waiting.setdefault(wanted, []).append((done, token, places))
             at = end
         if waiting:
             self._wait(waiting)

@@ -77,7 +77,7 @@ class GetProcessor:
         room for it.
         """
         self._touch(topic)
-        transfer_max = self._services.settings().transfer_bytes_max
+        transfer_max = self._services.settings.transfer_bytes_max
         limit = max(1, min(max_size, transfer_max))
         read = self._store.read_positions(topic, partition, offset, limit)
         if max_size > transfer_max and read.status is MetaqStatus.FOUND:
@@ -111,7 +111,7 @@ class GetProcessor:
             # which no client can read; the next border is where it can go on.
             return read.position
         beyond = read.status is MetaqStatus.BEYOND_END
-        told = self._services.settings().update_consumer_offsets or offset == OFFSET_END
+        told = self._services.settings.update_consumer_offsets or offset == OFFSET_END
         return read.max_position if beyond and told else None
 
     def _touch(self, topic: str) -> None:

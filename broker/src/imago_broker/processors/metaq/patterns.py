@@ -6,10 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from imago_broker.config.settings import MetaqSection
-    from imago_broker.service.topics import TopicService
+    from imago_broker.processors.metaq.services import MetaqServices
 
 
 def compile_patterns(patterns: Iterable[str]) -> re.Pattern[str] | None:
@@ -25,15 +24,15 @@ def compile_patterns(patterns: Iterable[str]) -> re.Pattern[str] | None:
 class TopicPatterns:
     """The accept patterns of the settings in force."""
 
-    def __init__(self, settings: Callable[[], MetaqSection], topics: TopicService) -> None:
-        self._settings = settings
-        self._topics = topics
+    def __init__(self, services: MetaqServices) -> None:
+        self._services = services
+        self._topics = services.topics
         self._compiled_from: tuple[str, ...] = ()
         self._compiled: re.Pattern[str] | None = None
 
     def accept(self, topic: str) -> bool:
         """Return whether a put may make the topic."""
-        settings = self._settings()
+        settings = self._services.settings
         if settings.auto_create_topic:
             return True
         if settings.topic_patterns != self._compiled_from:
@@ -45,8 +44,8 @@ class TopicPatterns:
         """Return whether the topic is in the real-time statistics."""
         config = self._topics.get(topic)
         own = None if config is None else config.metaq_stat
-        return self._settings().stat if own is None else own
+        return self._services.settings.stat if own is None else own
 
     def may_count(self) -> bool:
         """Return whether any topic at all is in the real-time statistics."""
-        return self._settings().stat or self._topics.any_stat
+        return self._services.settings.stat or self._topics.any_stat

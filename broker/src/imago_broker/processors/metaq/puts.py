@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.model import names
 from imago_broker.model.topics import TopicConfig
 from imago_broker.processors.metaq import realtime, texts
@@ -16,7 +17,6 @@ from imago_wire.text.status import Status
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_broker.core.acknowledgement import Acknowledgement
     from imago_broker.processors.metaq.patterns import TopicPatterns
     from imago_broker.processors.metaq.services import MetaqServices, Peer
     from imago_broker.service.topics import TopicHandle
@@ -38,16 +38,21 @@ class RefusedError(Exception):
 
 
 class _Round:
-    """Puts of one connection and one level that are appended and answered together."""
+    """Puts of one loop turn and one level, of all connections: appended in one go.
 
-    __slots__ = ("entries", "level", "peer", "places")
+    `runs` says whose they are: (connection, index of its first put, index after its last).
+    """
 
-    def __init__(self, peer: Peer, level: Acknowledgement | None) -> None:
-        self.peer = peer
+    __slots__ = ("born_ms", "entries", "level", "places", "runs", "turn")
+
+    def __init__(self, turn: int, level: Acknowledgement, born_ms: int) -> None:
+        self.turn = turn
         self.level = level
+        self.born_ms = born_ms
         self.entries: list[Entry] = []
         self.places: list[tuple[int, int, str]] = []
         """Opaque, partition, topic of each entry."""
+        self.runs: list[tuple[Peer, int, int]] = []
 
 
 class PutProcessor:
@@ -61,81 +66,114 @@ class PutProcessor:
         self._clock = services.clock
         self._counters = services.counters
         self._handles = services.topics.handles
-        self._answered: list[Peer] = []
-        services.messages.on_completed(self._flush)
+        self._round = _Round(-1, Acknowledgement.LEADER, 0)
 
     def accept(self, peer: Peer, items: Sequence[Item], at: int) -> int:
-        """Take the puts from `at` on; return the index of the first item that is none.
-
-        All puts of one read and one level are one call of the message service.
-        """
+        """Take the puts from `at` on; return the index of the first item that is none."""
         begin, end = at, len(items)
-        now_ms = self._clock.epoch_ms()
-        host = peer.born_host
-        size_max = self._services.settings().message_bytes_max
-        round_ = _Round(peer, None)
         while at < end:
+            at = self._take_plain(peer, items, at)
+            if at == end:
+                break
             item = items[at]
             if len(item) != PUT_LENGTH:
                 break
+            self._take_one(peer, item)
             at += 1
-            _, topic, partition, flag, checksum, transaction, opaque, body = item
-            handle = self._handles.get(topic)
-            try:
-                if (
-                    handle is None
-                    or not handle.metaq_ready
-                    or not 0 <= partition < handle.partitions
-                    or transaction is not None
-                    or len(body) > size_max
-                ):
-                    handle, partition = self._look_closer(item, size_max)
-                tail = handle.tails[partition] or self._topics.tail(handle, partition)
-                entry = metaq_entry(tail, body, flag, checksum, now_ms, host)
-            except (RefusedError, ProtocolError) as error:
-                self._refuse(peer, item, error)
-                continue
-            if round_.level is not handle.level:
-                round_ = self._next_round(round_, handle.level)
-            round_.entries.append(entry)
-            round_.places.append((opaque, partition, topic))
-        self._put(round_)
         self._counters.cmd_put += at - begin
         return at
 
-    def _next_round(self, round_: _Round, level: Acknowledgement) -> _Round:
-        self._put(round_)
-        return _Round(round_.peer, level)
+    def _take_plain(self, peer: Peer, items: Sequence[Item], at: int) -> int:
+        """Take puts for as long as they need no closer look; return where that ends."""
+        handles, host = self._handles, peer.born_host
+        size_max = self._services.settings.message_bytes_max
+        round_ = self._open_round(self._round.level)
+        level, born_ms = round_.level, round_.born_ms
+        first = len(round_.entries)
+        for item in items[at:] if at else items:
+            if len(item) != PUT_LENGTH:
+                break
+            _, topic, partition, flag, checksum, transaction, opaque, body = item
+            handle = handles.get(topic)
+            if (
+                handle is None
+                or not handle.metaq_ready
+                or not 0 <= partition < handle.partitions
+                or transaction is not None
+                or len(body) > size_max
+                or handle.level is not level
+                or (tail := handle.tails[partition]) is None
+            ):
+                break
+            try:
+                entry = metaq_entry(tail, body, flag, checksum, born_ms, host)
+            except ProtocolError:
+                break
+            round_.entries.append(entry)
+            round_.places.append((opaque, partition, topic))
+        return at + self._hand_over(peer, round_, first)
 
-    def _put(self, round_: _Round) -> None:
-        if round_.entries:
-            round_.peer.puts += 1
-            self._messages.put(round_.entries, round_.level, self._done, round_)
+    def _take_one(self, peer: Peer, item: PutItem) -> None:
+        """Take or refuse a put that is not plain: all checks, in the original's order."""
+        _, topic, _, flag, checksum, _, opaque, body = item
+        try:
+            handle, partition = self._look_closer(item)
+            tail = handle.tails[partition] or self._topics.tail(handle, partition)
+            born_ms = self._clock.epoch_ms()
+            entry = metaq_entry(tail, body, flag, checksum, born_ms, peer.born_host)
+        except (RefusedError, ProtocolError) as error:
+            self._refuse(peer, item, error)
+            return
+        # Only now: making a topic appends what was gathered, which ends the turn's round.
+        round_ = self._open_round(handle.level)
+        first = len(round_.entries)
+        round_.entries.append(entry)
+        round_.places.append((opaque, partition, topic))
+        self._hand_over(peer, round_, first)
+
+    def _open_round(self, level: Acknowledgement) -> _Round:
+        """Return the round of this turn and level, a new one where there is none."""
+        round_ = self._round
+        if round_.turn != self._messages.turn or round_.level is not level:
+            round_ = _Round(self._messages.turn, level, self._clock.epoch_ms())
+            self._round = round_
+        return round_
+
+    def _hand_over(self, peer: Peer, round_: _Round, first: int) -> int:
+        """Note that the round's entries from `first` on are the peer's; return how many."""
+        end = len(round_.entries)
+        if end > first:
+            if not round_.runs:
+                self._messages.put(round_.entries, round_.level, self._done, round_)
+            round_.runs.append((peer, first, end))
+            peer.puts += 1
+        return end - first
 
     def _done(self, round_: _Round, status: PutStatus, placed: Sequence[Placed]) -> None:
-        peer = round_.peer
-        peer.puts -= 1
-        self._answered.append(peer)
-        if status is PutStatus.OK:
-            peer.results += [
-                (place[0], placed_at[4], place[1], placed_at[3])
-                for place, placed_at in zip(round_.places, placed, strict=True)
-            ]
+        if status is not PutStatus.OK:
+            self._failed(round_, status)
+            return
+        results = [
+            (place[0], placed_at[4], place[1], placed_at[3])
+            for place, placed_at in zip(round_.places, placed, strict=True)
+        ]
+        for peer, first, end in round_.runs:
+            peer.puts -= 1
+            peer.stored(results[first:end])
+        self._counters.puts_stored += len(results)
+        if self._patterns.may_count():
             self._count_stored(round_)
-            return
-        for opaque, partition, topic in round_.places:
-            code, text = self._failure(status, topic, partition)
-            peer.reply(result(code, text, opaque))
-            self._count_failed(topic)
 
-    def _flush(self) -> None:
-        if not self._answered:
-            return
-        answered, self._answered = self._answered, []
-        for peer in answered:
+    def _failed(self, round_: _Round, status: PutStatus) -> None:
+        for peer, first, end in round_.runs:
+            peer.puts -= 1
+            for opaque, partition, topic in round_.places[first:end]:
+                code, text = self._failure(status, topic, partition)
+                peer.reply(result(code, text, opaque))
+                self._count_failed(topic)
             peer.flush()
 
-    def _look_closer(self, item: PutItem, size_max: int) -> tuple[TopicHandle, int]:
+    def _look_closer(self, item: PutItem) -> tuple[TopicHandle, int]:
         """Check a put in the original's order; return where it goes, or raise RefusedError."""
         _, topic, partition, _, _, transaction, _, body = item
         if transaction is not None:
@@ -148,6 +186,7 @@ class PutProcessor:
             partition = self._any_partition(handle)
         if not 0 <= partition < handle.partitions:
             raise self._refusal(topic, partition, texts.wrong_partition(partition))
+        size_max = self._services.settings.message_bytes_max
         if len(body) > size_max:
             detail = f"The message has {len(body)} bytes, more than the limit of {size_max}"
             raise self._refusal(topic, partition, detail)
@@ -168,7 +207,7 @@ class PutProcessor:
         accepted = self._patterns.accept(topic) and not names.is_derived(topic)
         if not accepted or names.is_system(topic) or names.topic_problem(topic):
             raise self._refusal(topic, partition, texts.topic_not_accepted(topic))
-        queues = self._services.settings().default_partitions
+        queues = self._services.settings.default_partitions
         self._topics.create_or_update(
             TopicConfig(name=topic, read_queues=queues, write_queues=queues)
         )
@@ -217,13 +256,7 @@ class PutProcessor:
         return Status.INTERNAL_SERVER_ERROR, text
 
     def _count_stored(self, round_: _Round) -> None:
-        entries = round_.entries
-        size = sum([len(entry[1]) for entry in entries])
-        self._counters.puts_stored += len(entries)
-        self._counters.bytes_in += size
-        if not self._patterns.may_count():
-            return
-        for entry, (_, _, topic) in zip(entries, round_.places, strict=True):
+        for entry, (_, _, topic) in zip(round_.entries, round_.places, strict=True):
             if self._patterns.counts(topic):
                 self._services.realtime.add(realtime.PUT, topic)
                 self._services.realtime.add(realtime.MESSAGE_SIZE, topic, 1, len(entry[1]))

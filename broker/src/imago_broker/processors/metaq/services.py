@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from imago_broker.config.settings import MetaqSection
     from imago_broker.metrics import MetaqCounters
@@ -29,9 +29,10 @@ class Peer(Protocol):
     finishing: bool
     """Whether no further request is to be served."""
     puts: int
-    """Rounds of puts that have no answer yet."""
-    results: list[PutResult]
-    """Successful puts to be answered in the next write."""
+    """Puts, counted by reads, that have no answer yet."""
+
+    def stored(self, results: Sequence[PutResult]) -> None:
+        """Answer successful puts now."""
 
     def reply(self, *parts: bytes) -> None:
         """Add an answer to the next write; the parts follow each other."""
@@ -61,13 +62,13 @@ class MetaqIdentity:
         return f"meta://{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class MetaqServices:
     """The services, as the assembly made them."""
 
     identity: MetaqIdentity
-    settings: Callable[[], MetaqSection]
-    """The settings in force: some may change while the broker runs."""
+    settings: MetaqSection
+    """Replaced as a whole when an administrator changes one: read it at each use."""
     messages: MessageService
     topics: TopicService
     store: MessageStore

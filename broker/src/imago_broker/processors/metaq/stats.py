@@ -86,7 +86,7 @@ class StatsProcessor:
         yield f"broker_id {services.identity.broker_id}"
         yield f"port {services.identity.port}"
         yield f"uptime {uptime}"
-        yield f"version {services.settings().version}"
+        yield f"version {services.settings.version}"
         yield "slave false"
         yield f"curr_connections {services.connections()}"
         yield f"threads {threading.active_count()}"

@@ -44,7 +44,8 @@ class MetaqProcessors:
 
     def __init__(self, services: MetaqServices) -> None:
         self._services = services
-        patterns = TopicPatterns(services.settings, services.topics)
+        self.counters = services.counters
+        patterns = TopicPatterns(services)
         self._puts = PutProcessor(services, patterns)
         self._gets = GetProcessor(services, patterns)
         stats = StatsProcessor(services)
@@ -90,7 +91,7 @@ class MetaqProcessors:
 
     def _version(self, peer: Peer, command: Version) -> None:
         opaque = OPAQUE_DEFAULT if command.opaque is None else command.opaque
-        peer.reply(result(Status.SUCCESS, self._services.settings().version, opaque))
+        peer.reply(result(Status.SUCCESS, self._services.settings.version, opaque))
 
     def _transaction(self, peer: Peer, command: Transaction) -> None:
         # END has no answer, and a client that got one would find no call to match it.
