@@ -33,11 +33,16 @@ def test_a_taken_port_is_named_with_its_holder() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()
-        findings = list(checks.check_ports([("MetaQ", port), ("RocketMQ", port + 1)]))
+        ports = [("MetaQ", port), ("RocketMQ", port + 1)]
+        findings = list(checks.check_ports(ports, {}))
+        known = list(checks.check_ports(ports, {os.getpid(): "shard-0"}))
     assert [finding.level for finding in findings][-1] is Level.OK
     assert findings[-1].message == f"free: {port + 1}"
     assert f"{port} (MetaQ)" in findings[0].message
     assert f"pid {os.getpid()}" in findings[0].message
+    assert findings[0].level is Level.WARNING
+    assert known[0].level is Level.NOTE
+    assert f"served by imago shard-0 (pid {os.getpid()})" in known[0].message
 
 
 def test_a_full_disk_is_an_error_and_a_filling_one_a_warning(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from kazoo.client import KazooClient
 
 from imago_testing.ports import free_port_block
 from imago_testing.processes import accepts, wait_until
@@ -25,6 +26,25 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
 PORTS = 30
 SECONDS_MAX = 60
+
+
+class KazooReader:
+    """Reads ZooKeeper as a stranger would."""
+
+    def __init__(self, address: str) -> None:
+        self._client = KazooClient(hosts=address)
+
+    def __enter__(self) -> KazooReader:
+        self._client.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.stop()
+        self._client.close()
+
+    def get(self, path: str) -> str:
+        data: bytes = self._client.get(path)[0]
+        return data.decode()
 
 
 class Up:
@@ -235,6 +255,25 @@ def test_settings_reach_the_brokers(tmp_path: Path) -> None:
     options = [*alone(free_port_block(PORTS)), "--set", "metaq.default_partitions=3"]
     with up(data, *options) as running:
         assert "default_partitions = 3" in (data / "config" / "shard-0.toml").read_text()
+        assert running.stop() == 0
+
+
+def test_topics_of_server_ini_exist_once_it_serves(tmp_path: Path) -> None:
+    ini = tmp_path / "server.ini"
+    ini.write_text(
+        "[system]\nbrokerId=7\nserverPort=1\nnumPartitions=4\nunflushThreshold=1\n"
+        "unflushInterval=1000\nmaxSegmentSize=16777216\nmaxTransferSize=1048576\n"
+        "[zookeeper]\nzk.zkConnect=elsewhere:2181\n"
+        "[topic=orders]\n[topic=returns]\nnumPartitions=2\n"
+    )
+    base = free_port_block(PORTS)
+    options = ["--port-base", str(base), "--metaq-ini", str(ini)]
+    with up(tmp_path / "data", *options) as running:
+        with KazooReader(running.ready["zookeeper"]) as tree:
+            assert tree.get("/meta/brokers/ids/7/master") == f"meta://127.0.0.1:{base + 11}"
+            node = "/meta/brokers/topics-pub/{}/7-m"
+            assert tree.get(node.format("orders")) == '{"numParts":4,"broker":"7-m"}'
+            assert tree.get(node.format("returns")) == '{"numParts":2,"broker":"7-m"}'
         assert running.stop() == 0
 
 

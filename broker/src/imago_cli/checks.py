@@ -24,7 +24,7 @@ from imago_cli.java import find_java
 from imago_cli.zookeeper_server import class_path, four_letters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from imago_broker.config import BrokerConfig
 
@@ -117,15 +117,15 @@ def check_java() -> Iterator[Finding]:
         yield Finding("zookeeper jars", Level.OK, "PySpark brings a ZooKeeper along")
 
 
-def check_ports(ports: Iterable[tuple[str, int]]) -> Iterator[Finding]:
-    """Who has the ports that brokers need."""
-    owners = _listeners()
+def check_ports(ports: Iterable[tuple[str, int]], ours: Mapping[int, str]) -> Iterator[Finding]:
+    """Who has the ports that brokers need. `ours`: process ids of a cluster here, and names."""
+    owners = _listeners(ours)
     free = []
     for what, port in ports:
         owner = owners.get(port)
         if owner is None and _can_bind(port):
             free.append(port)
-        elif owner and "imago" in owner:
+        elif owner and owner.startswith("imago"):
             yield Finding("ports", Level.NOTE, f"{port} ({what}) is served by {owner}")
         else:
             taken = owner or "a process of another user"
@@ -241,7 +241,7 @@ def _mode(address: str) -> str:
     return f" ({modes[0].partition(': ')[2]})" if modes else ""
 
 
-def _listeners() -> dict[int, str]:
+def _listeners(ours: Mapping[int, str]) -> dict[int, str]:
     """Port to "name (pid)" of who listens there, as far as this user may know."""
     found = {}
     for process in psutil.process_iter(["pid", "name", "cmdline"]):
@@ -249,12 +249,13 @@ def _listeners() -> dict[int, str]:
             connections = process.net_connections(kind="tcp")
         except (psutil.AccessDenied, psutil.NoSuchProcess):
             continue
-        words = process.info["cmdline"] or []
-        ours = any("imago" in word for word in words)
-        name = f"imago, {process.info['name']}" if ours else process.info["name"]
+        pid, name = process.info["pid"], process.info["name"]
+        if any("imago_cli" in word for word in process.info["cmdline"] or []):
+            name = "imago"
+        name = f"imago {ours[pid]}" if pid in ours else name
         for connection in connections:
             if connection.status == psutil.CONN_LISTEN:
-                found[connection.laddr.port] = f"{name} (pid {process.info['pid']})"
+                found[connection.laddr.port] = f"{name} (pid {pid})"
     return found
 
 

@@ -65,7 +65,7 @@ def diagnose(config_path: Path | None, data: Path | None) -> Iterator[Finding]:
         checks.check_python(),
         checks.check_compiled(),
         checks.check_java(),
-        checks.check_ports(plan.ports() if plan else broker_ports(settings)),
+        checks.check_ports(plan.ports() if plan else broker_ports(settings), _running(data)),
         checks.check_disk(
             folder, clean_ratio=store.disk_clean_ratio, full_ratio=store.disk_full_ratio
         ),
@@ -91,6 +91,13 @@ def _accepts(host: str, port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _running(data: Path | None) -> dict[int, str]:
+    """Process ids of a cluster here, with their names."""
+    files = sorted((data / "run").glob("*.pid")) if data else []
+    texts = [(path.stem, path.read_text().strip()) for path in files]
+    return {int(text): name for name, text in texts if text.isdecimal()}
 
 
 def broker_ports(config: BrokerConfig) -> Iterator[tuple[str, int]]:
