@@ -32,6 +32,7 @@ COMMANDS: dict[str, Row] = {
     "group": Row("imago_cli.group", "Show consumer groups, their lag; reset offsets."),
     "produce": Row("imago_cli.produce", "Send messages."),
     "consume": Row("imago_cli.consume", "Read messages."),
+    "bench": Row("imago_cli.bench", "Measure a running cluster with Python clients."),
     "broker": Row("imago_cli.broker", "Run one broker process."),
     "namesrv": Row("imago_cli.namesrv", "Run RocketMQ's name service as a process of its own."),
     "log": Row("imago_cli.log", "Check or show a broker's files while it is stopped."),

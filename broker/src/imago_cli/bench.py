@@ -1,0 +1,156 @@
+"""`imago bench`: what a cluster does for Python clients, measured from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imago_cli.connect import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_METAQ,
+    AsJson,
+    Bootstrap,
+    MetaqServers,
+    client_errors,
+    connected,
+)
+from imago_cli.output import print_json, print_table, say
+from imago_cli.produce import Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+QUEUES = 8
+SHARES = {"p50": 0.50, "p99": 0.99, "p99.9": 0.999}
+
+
+@dataclass(slots=True)
+class Measured:
+    """Latencies of one protocol's sends, in seconds, from call to acknowledgement."""
+
+    protocol: Protocol
+    latencies: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def summary(self, size: int) -> dict[str, object]:
+        ordered = sorted(self.latencies) or [0.0]
+        rate = len(self.latencies) / max(1e-9, self.seconds)
+        shown = {
+            name: round(ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000, 3)
+            for name, share in SHARES.items()
+        }
+        return {
+            "protocol": self.protocol.value,
+            "messages": len(self.latencies),
+            "perSecond": round(rate),
+            "megabytesPerSecond": round(rate * size / 1e6, 1),
+            "milliseconds": shown,
+        }
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the command."""
+    root.command("bench", help=bench.__doc__)(bench)
+
+
+def bench(
+    topic: Annotated[str, typer.Option(help="Made when missing; its messages stay.")] = "bench",
+    protocol: Annotated[
+        Protocol | None, typer.Option(help="One of the two; without it both, in turn.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.5, max=3600, help="Of each protocol.")] = 5.0,
+    size: Annotated[int, typer.Option(min=1, max=4 << 20, help="Bytes of a message.")] = 1024,
+    in_flight: Annotated[int, typer.Option(min=1, max=4096, help="Sends at once.")] = 64,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    metaq: MetaqServers = DEFAULT_METAQ,
+    as_json: AsJson = False,
+) -> None:
+    """Send messages through a running cluster for a while; show rates and latencies.
+
+    The sender is one Python process and is itself the limit of the rate; what a broker can do is
+    measured by the benchmarks of the source tree, with a generator in C.
+    """
+    with connected(bootstrap) as client:
+        client.admin.create_topic(topic, queues=QUEUES)
+    chosen = [protocol] if protocol else list(Protocol)
+    results = []
+    with client_errors():
+        for each in chosen:
+            say(f"{each.value}: {in_flight} sends at once for {seconds:g} s …")
+            body = bytes(ord("a") + i % 23 for i in range(size))
+            address = metaq if each is Protocol.metaq else bootstrap
+            measured = asyncio.run(_run(each, address, topic, body, seconds, in_flight))
+            results.append(measured.summary(size))
+    _show(results, as_json=as_json)
+
+
+async def _run(
+    protocol: Protocol, address: str, topic: str, body: bytes, seconds: float, in_flight: int
+) -> Measured:
+    if protocol is Protocol.metaq:
+        from imago_client.metaq import MetaqClient
+
+        async with MetaqClient(address) as metaq_client:
+            metaq_producer = metaq_client.producer()
+            return await _measure(
+                protocol, lambda: metaq_producer.send(topic, body), seconds, in_flight
+            )
+    from imago_client import Client, Message
+
+    async with Client(address) as client:
+        producer = client.producer()
+        return await _measure(
+            protocol, lambda: producer.send(Message(topic, body)), seconds, in_flight
+        )
+
+
+async def _measure(
+    protocol: Protocol, send: Callable[[], Awaitable[object]], seconds: float, in_flight: int
+) -> Measured:
+    """Keep `in_flight` sends under way until the time is up; the first error ends it."""
+    measured = Measured(protocol)
+    await send()  # routes and connections are not what is measured
+    began = time.perf_counter()
+    end = began + seconds
+
+    async def work() -> None:
+        at = time.perf_counter()
+        while at < end:
+            await send()
+            now = time.perf_counter()
+            measured.latencies.append(now - at)
+            at = now
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(in_flight):
+                tasks.create_task(work())
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+    measured.seconds = time.perf_counter() - began
+    return measured
+
+
+def _show(results: list[dict[str, object]], *, as_json: bool) -> None:
+    if as_json:
+        print_json(results)
+        return
+    columns = ["protocol", "messages", "per second", "MB/s", *(f"{name} ms" for name in SHARES)]
+    rows = []
+    for result in results:
+        milliseconds = result["milliseconds"]
+        assert isinstance(milliseconds, dict)
+        rows.append(
+            [
+                result["protocol"],
+                result["messages"],
+                result["perSecond"],
+                result["megabytesPerSecond"],
+                *milliseconds.values(),
+            ]
+        )
+    print_table("", columns, rows)
