@@ -235,6 +235,22 @@ async def test_an_entry_that_somebody_removes_comes_back(registry: Registry) -> 
     assert view.topics["orders"].shards == {0: ShardQueues(4, 4)}
 
 
+async def test_a_registry_that_somebody_deletes_is_filled_again(registry: Registry) -> None:
+    one = await registry.join()
+    await one.register(broker())
+    await one.publish_topic(topic("orders"))
+    await one.put_foreign(foreign())
+    await registry.delete_all("/imago")
+    await one.publish_topic(topic("more"))
+    two = await registry.join()
+    view = await until(
+        two, lambda view: len(view.topics) == 2 and bool(view.brokers and view.foreign)
+    )
+    assert set(view.topics) == {"orders", "more"}
+    assert view.foreign == (foreign(),)
+    assert (await until(one, lambda view: len(view.topics) == 2)).brokers == view.brokers
+
+
 async def test_wishes_made_before_registration_are_written_with_it(registry: Registry) -> None:
     one = await registry.join(operation_timeout_ms=30_000)
     publishing = asyncio.create_task(one.publish_topic(topic("early")))
@@ -455,6 +471,17 @@ async def test_a_foreign_broker_lives_with_the_session_that_holds_it(registry: R
     await one.remove_foreign(foreign().key)
     await until(three, lambda view: view.foreign == ())
     await one.remove_foreign(foreign().key)
+
+
+async def test_a_foreign_broker_that_somebody_deletes_comes_back(registry: Registry) -> None:
+    one = await registry.join()
+    await one.put_foreign(foreign())
+    gone: list[bool] = []
+    one.on_change(lambda view: gone.append(not view.foreign))
+    folder = "/imago/imago/namesrv/foreign"
+    (name,) = await registry.names(folder)
+    await registry.delete(f"{folder}/{name}")
+    await until(one, lambda view: any(gone) and view.foreign == (foreign(),))
 
 
 async def test_snapshots_are_never_changed_in_place(registry: Registry) -> None:

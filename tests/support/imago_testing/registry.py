@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,7 +12,7 @@ from kazoo.client import KazooClient
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
 from imago_broker.cluster.settings import CoordinatorConfig
-from imago_broker.cluster.tree import Create, Delete, NodeTree, Operation, SetData
+from imago_broker.cluster.tree import Create, Delete, NodeError, NodeTree, Operation, SetData
 from imago_broker.cluster.zookeeper import ZooKeeperTree
 
 if TYPE_CHECKING:
@@ -146,6 +147,15 @@ class Registry:
 
     async def delete(self, path: str) -> None:
         await (await self.outsider()).commit([Delete(path)])
+
+    async def delete_all(self, path: str) -> None:
+        """Delete a node and all below it, while others may still write there."""
+        tree = await self.outsider()
+        while await tree.get(path) is not None:
+            with contextlib.suppress(NodeError):
+                for name in await tree.children(path):
+                    await self.delete_all(f"{path}/{name}")
+                await tree.commit([Delete(path)])
 
     async def close(self) -> None:
         for coordinator in self._open:

@@ -287,6 +287,8 @@ class TreeCoordinator:
             await self._refresh(written)
         except BaseException:
             self._waiters = waiters + self._waiters
+            # Whatever it was: perhaps somebody deleted what we stand on.
+            self._prepared = 0
             raise
         self._report(failures)
         for waiter in waiters:

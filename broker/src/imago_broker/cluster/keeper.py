@@ -117,22 +117,26 @@ class Keeper:
 
     def doubts(self, view: ClusterView) -> bool:
         """Whether a snapshot lacks something of ours; what somebody took out is wanted again."""
+        lost = self._foreign.keys() - {broker.key for broker in view.foreign}
+        self._foreign_unwritten |= lost
         if self._registration is None:
-            return False
+            return bool(lost)
         record = self._registration.record
-        missing: set[str] = set()
-        if view.topics is not self._topics_seen:
-            self._topics_seen = view.topics
-            missing = {
-                name
-                for name, wish in self._topics.items()
-                if name not in view.topics
-                or view.topics[name].shards.get(record.shard) != wish.shards[record.shard]
-            }
+        missing = self._topics_missing(view.topics, record.shard)
         self._topics_unplaced |= missing
         ours = (record.replica, record.incarnation)
         standing = any((b.replica, b.incarnation) == ours for b in view.members(record.shard))
-        return bool(missing) or not standing
+        return bool(lost or missing) or not standing
+
+    def _topics_missing(self, topics: Mapping[str, TopicPlacement], shard: int) -> set[str]:
+        if topics is self._topics_seen:
+            return set()
+        self._topics_seen = topics
+        return {
+            name
+            for name, wish in self._topics.items()
+            if name not in topics or topics[name].shards.get(shard) != wish.shards[shard]
+        }
 
     async def settle(self) -> tuple[set[str], dict[str, CoordinatorError]]:
         """One pass: returns the registry nodes it wrote, and wishes that failed, with the reason.

@@ -96,6 +96,8 @@ class Mirror:
             names = await self._tree.children(folder, watch=True)
         except NoNodeError:
             names = ()
+            # A missing folder is watched by asking for its data, and for nothing else.
+            await self._tree.get(folder, watch=True)
         now = {f"{folder}/{name}" for name in names}
         shelved = (*self._brokers.good, *self._foreign.good, *self._refused)
         return now ^ {path for path in shelved if path.startswith(f"{folder}/")}
