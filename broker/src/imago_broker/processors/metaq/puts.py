@@ -66,30 +66,28 @@ class PutProcessor:
         self._clock = services.clock
         self._counters = services.counters
         self._handles = services.topics.handles
+        self._size_max = services.settings.message_bytes_max
         self._round = _Round(-1, Acknowledgement.LEADER, 0)
 
     def accept(self, peer: Peer, items: Sequence[Item], at: int) -> int:
         """Take the puts from `at` on; return the index of the first item that is none."""
-        begin, end = at, len(items)
-        while at < end:
-            at = self._take_plain(peer, items, at)
-            if at == end:
-                break
+        at = self._take_plain(peer, items, at)
+        while at < len(items):
             item = items[at]
             if len(item) != PUT_LENGTH:
                 break
             self._take_one(peer, item)
-            at += 1
-        self._counters.cmd_put += at - begin
+            at = self._take_plain(peer, items, at + 1)
         return at
 
     def _take_plain(self, peer: Peer, items: Sequence[Item], at: int) -> int:
         """Take puts for as long as they need no closer look; return where that ends."""
-        handles, host = self._handles, peer.born_host
-        size_max = self._services.settings.message_bytes_max
-        round_ = self._open_round(self._round.level)
-        level, born_ms = round_.level, round_.born_ms
-        first = len(round_.entries)
+        round_ = self._round
+        if round_.turn != self._messages.turn:
+            round_ = self._open_round(round_.level)
+        entries, places, level = round_.entries, round_.places, round_.level
+        handles, born_ms, host = self._handles, round_.born_ms, peer.born_host
+        first = len(entries)
         for item in items[at:] if at else items:
             if len(item) != PUT_LENGTH:
                 break
@@ -100,18 +98,24 @@ class PutProcessor:
                 or not handle.metaq_ready
                 or not 0 <= partition < handle.partitions
                 or transaction is not None
-                or len(body) > size_max
                 or handle.level is not level
                 or (tail := handle.tails[partition]) is None
+                or len(body) > self._size_max
             ):
                 break
             try:
                 entry = metaq_entry(tail, body, flag, checksum, born_ms, host)
             except ProtocolError:
                 break
-            round_.entries.append(entry)
-            round_.places.append((opaque, partition, topic))
-        return at + self._hand_over(peer, round_, first)
+            entries.append(entry)
+            places.append((opaque, partition, topic))
+        taken = len(entries) - first
+        if taken:
+            if not first:
+                self._messages.put(entries, level, self._done, round_)
+            round_.runs.append((peer, first, first + taken))
+            peer.puts += 1
+        return at + taken
 
     def _take_one(self, peer: Peer, item: PutItem) -> None:
         """Take or refuse a put that is not plain: all checks, in the original's order."""
@@ -129,7 +133,10 @@ class PutProcessor:
         first = len(round_.entries)
         round_.entries.append(entry)
         round_.places.append((opaque, partition, topic))
-        self._hand_over(peer, round_, first)
+        if not first:
+            self._messages.put(round_.entries, round_.level, self._done, round_)
+        round_.runs.append((peer, first, first + 1))
+        peer.puts += 1
 
     def _open_round(self, level: Acknowledgement) -> _Round:
         """Return the round of this turn and level, a new one where there is none."""
@@ -138,16 +145,6 @@ class PutProcessor:
             round_ = _Round(self._messages.turn, level, self._clock.epoch_ms())
             self._round = round_
         return round_
-
-    def _hand_over(self, peer: Peer, round_: _Round, first: int) -> int:
-        """Note that the round's entries from `first` on are the peer's; return how many."""
-        end = len(round_.entries)
-        if end > first:
-            if not round_.runs:
-                self._messages.put(round_.entries, round_.level, self._done, round_)
-            round_.runs.append((peer, first, end))
-            peer.puts += 1
-        return end - first
 
     def _done(self, round_: _Round, status: PutStatus, placed: Sequence[Placed]) -> None:
         if status is not PutStatus.OK:
@@ -160,6 +157,7 @@ class PutProcessor:
         for peer, first, end in round_.runs:
             peer.puts -= 1
             peer.stored(results[first:end])
+        self._counters.cmd_put += len(results)
         self._counters.puts_stored += len(results)
         if self._patterns.may_count():
             self._count_stored(round_)
@@ -171,6 +169,7 @@ class PutProcessor:
                 code, text = self._failure(status, topic, partition)
                 peer.reply(result(code, text, opaque))
                 self._count_failed(topic)
+            self._counters.cmd_put += end - first
             peer.flush()
 
     def _look_closer(self, item: PutItem) -> tuple[TopicHandle, int]:
@@ -186,7 +185,7 @@ class PutProcessor:
             partition = self._any_partition(handle)
         if not 0 <= partition < handle.partitions:
             raise self._refusal(topic, partition, texts.wrong_partition(partition))
-        size_max = self._services.settings.message_bytes_max
+        size_max = self._size_max
         if len(body) > size_max:
             detail = f"The message has {len(body)} bytes, more than the limit of {size_max}"
             raise self._refusal(topic, partition, detail)
@@ -241,6 +240,7 @@ class PutProcessor:
             detail = texts.CHECKSUM_FAILURE if checksum else str(error)
             code, text = Status.INTERNAL_SERVER_ERROR, self._text(topic, partition, detail)
         peer.reply(result(code, text, opaque))
+        self._counters.cmd_put += 1
         if code != Status.FORBIDDEN:
             self._count_failed(topic)
 

@@ -68,11 +68,12 @@ class MetaqProcessors:
         One is left where the peer has so many answers waiting that it must read first.
         """
         count = len(items)
-        while at < count and not peer.finishing:
+        while not peer.finishing:
+            at = self._puts.accept(peer, items, at)
+            if at == count:
+                return at
             item = items[at]
-            if len(item) == PUT_LENGTH:
-                at = self._puts.accept(peer, items, at)
-                continue
+            assert len(item) != PUT_LENGTH, "all puts were taken just now"
             at += 1
             if len(item) == GET_LENGTH:
                 self._gets.get(peer, item)
