@@ -9,7 +9,7 @@ import pickle
 import socket
 import threading
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pytest
 
@@ -24,6 +24,7 @@ from imago_client import (
     SendFailedError,
 )
 from imago_client.blocking import Client
+from imago_client.blocking.connection import BlockingConnection
 from imago_client.blocking.scan import ScanLimits
 
 if TYPE_CHECKING:
@@ -104,6 +105,47 @@ async def test_child_process_uses_connections_of_its_own(bootstrap: str) -> None
             return b"%d" % producer.send(Message("orders", b"parent again")).offset
 
     assert await asyncio.to_thread(work) == b"2"
+
+
+async def test_idle_connection_is_used_again_and_a_left_one_is_not(bootstrap: str) -> None:
+    def work() -> None:
+        config = ClientConfig.of(bootstrap)
+        with BlockingConnectionProbe(bootstrap, config) as connection:
+            connection.used_at -= 2.0  # idle long enough to be looked at
+            assert connection.is_usable()
+            connection.used_at -= config.idle_s_max
+            assert not connection.is_usable()
+
+    await asyncio.to_thread(work)
+
+
+def test_connection_that_the_server_left_is_not_used(
+    server: Callable[[Callable[[socket.socket], None]], str],
+) -> None:
+    left = threading.Event()
+
+    def leave(connection: socket.socket) -> None:
+        connection.shutdown(socket.SHUT_RDWR)
+        left.set()
+
+    address = server(leave)
+    with BlockingConnectionProbe(address, ClientConfig.of(address)) as connection:
+        assert left.wait(10)
+        connection.used_at -= 2.0
+        assert not connection.is_usable()
+
+
+class BlockingConnectionProbe(BlockingConnection):
+    """A connection that closes at the end of a block."""
+
+    def __init__(self, address: str, config: ClientConfig) -> None:
+        super().__init__(address, config, lambda _: None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def test_nothing_is_opened_before_the_first_call() -> None:

@@ -90,8 +90,9 @@ class BlockingConnection:
         self._socket.close()
 
     def _was_left(self) -> bool:
+        self._socket.setblocking(False)  # else Python waits for the time-out set last
         try:
-            return self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+            return self._socket.recv(1, socket.MSG_PEEK) == b""
         except BlockingIOError:
             return False
         except OSError:
