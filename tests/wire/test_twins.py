@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_testing.records import HOST, HOST_V6, sample_log
@@ -142,6 +142,27 @@ def test_records_are_built_alike(
 ) -> None:
     expected = built(reference, topic, plan, rooms)
     assert built(compiled, topic, plan, rooms) == expected
+
+
+@settings(max_examples=300)
+@given(
+    pieces=st.lists(property_pieces, min_size=2, max_size=6),
+    dual=st.booleans(),
+    start=st.booleans(),
+)
+def test_property_strings_are_taken_alike(
+    reference: Twin, compiled: Twin, pieces: list[bytes], dual: bool, start: bool
+) -> None:
+    properties = (b"" if start else b"KEYS\x01a\x02") + b"".join(pieces)
+
+    def stored(twin: Twin) -> tuple[bytes, bytearray, bytearray, Any, bytes]:
+        tail = twin.QueueTail(b"t", 0, dual=dual)
+        entry = twin.make_entry(tail, b"body", properties, born_ms=1, born_host=HOST)
+        data, _ = twin.RecordBuilder(HOST, 1, 0).build([entry], 0, 0, NOW, 1 << 20)
+        seen = twin.scan_records(data, 0), twin.key_entries(data, 0)
+        return (data, tail.units, tail.positions, *seen)
+
+    assert stored(compiled) == stored(reference)
 
 
 @given(

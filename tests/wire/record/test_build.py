@@ -173,6 +173,17 @@ def test_reserved_properties_of_clients_are_not_stored(twin: Twin) -> None:
     assert properties["__METAQ_ID"] == f"{placed[0][4]:016x}"
 
 
+def test_last_of_several_tags_counts(twin: Twin) -> None:
+    tail = twin.QueueTail(b"t", 0, dual=True)
+    made = entry(twin, tail, b"x", b"TAGS\x01a\x02XTAGS\x01c\x02TAGS\x01bb")
+    data, _ = twin.RecordBuilder(HOST, 0, 0).build([made], 0, 0, NOW, ROOM)
+    assert tail.units[12:] == (ord("b") * 32).to_bytes(8, "big")
+    assert tail.next_position == 20 + 4 + 2 + 1
+    assert twin.metaq_form(data)[0][20:] == b"\x00\x00\x00\x02bb"
+    assert twin.view_record(data).tag_code == ord("b") * 32
+    assert decode_record(data).tags == "bb"
+
+
 def test_reserved_name_inside_a_value_stays(twin: Twin) -> None:
     tail = twin.QueueTail(b"t", 0, dual=False)
     kept = b"k\x01__CRC32#\x02a__METAQ_ID\x01x\x02"

@@ -138,6 +138,12 @@ def test_body_over_the_limit_is_refused_by_its_line(twin: Twin) -> None:
     assert (len(items), consumed) == (1, 119)
 
 
+def test_body_over_the_limit_is_refused_though_it_is_there(twin: Twin) -> None:
+    items, consumed = twin.scan_text(b"put t 0 101 0 5 7\r\n" + bytes(101), LINE_MAX, 100)
+    assert items == [(BAD, "body: 101 bytes, the limit is 100")]
+    assert consumed == 0
+
+
 def test_commands_after_a_bad_one_are_not_read(twin: Twin) -> None:
     items, consumed = twin.scan_text(b"quit\r\nGET x\r\nquit\r\n", LINE_MAX, BODY_MAX)
     assert items == [(OTHER, Quit()), (BAD, "unknown command 'GET'")]
