@@ -96,7 +96,8 @@ class RemotingServer:
         self.limits = limits or RemotingLimits()
         self.now_ms = int(loop.time() * 1000)
         """Monotonic, as of the last sweep: good enough for idle times, and free."""
-        self._unsent: list[RemotingSession] = []
+        self.unsent: list[RemotingSession] = []
+        """Sessions that have answers to write."""
         self._flush_planned = False
         self._draining: list[RemotingSession] = []
 
@@ -104,18 +105,19 @@ class RemotingServer:
         """Make the protocol object of a new connection."""
         return RemotingSession(self)
 
-    def has_output(self, session: RemotingSession, *, soon: bool) -> None:
-        """Remember that a session has answers to write; `soon`: nobody else will call `flush`."""
-        self._unsent.append(session)
-        if soon and not self._flush_planned:
+    def flush_soon(self) -> None:
+        """Have the answers written at the end of this turn."""
+        if not self._flush_planned:
             self._flush_planned = True
             self.loop.call_soon(self._planned_flush)
 
     def flush(self) -> None:
         """Write the answers of all sessions, once each."""
-        unsent, self._unsent = self._unsent, []
-        for session in unsent:
-            session.flush()
+        if self.unsent:
+            sessions = self.unsent.copy()
+            self.unsent.clear()
+            for session in sessions:
+                session.flush()
         if self._draining and self.running == 0:
             draining, self._draining = self._draining, []
             for session in draining:
@@ -149,8 +151,12 @@ class RemotingSession(Session):
         self.last_read_ms = server.now_ms
         self._limits = server.limits
         self._send = server.send_path.send if server.send_path else RemotingSession.serve_send
+        self._frame_bytes_max = server.limits.frame_bytes_max
+        self._unsent = server.unsent
         self._buffer = bytearray()
-        self._backlog: list[tuple] | None = None  # type: ignore[type-arg]
+        self._backlog: Sequence[tuple] = []  # type: ignore[type-arg]
+        """Frames that are scanned and have to wait: only while blocked."""
+        self._blocked = False
         self._held = False
         self._out: list[bytes] = []
         self._out_bytes = 0
@@ -173,15 +179,19 @@ class RemotingSession(Session):
 
     def data_received(self, data: bytes) -> None:
         self.last_read_ms = self.server.now_ms
-        if self._buffer or self._backlog is not None:
+        if self._buffer or self._blocked:
             self._buffer += data
-            if self._backlog is None:
+            if not self._blocked:
                 self._scan_buffer()
             return
-        items, consumed = scan_frames(data, self._limits.frame_bytes_max)
-        if consumed < len(data):
+        items, consumed = scan_frames(data, self._frame_bytes_max)
+        if consumed != len(data):
             self._keep(data[consumed:])
-        self._serve(items)
+        if len(items) == 1 and items[0][0] == SEND:
+            # One request at a time is what most producers do: worth a way of its own.
+            self._send(self, items[0])
+        else:
+            self._serve(items)
 
     def eof_received(self) -> bool:
         return False
@@ -194,13 +204,13 @@ class RemotingSession(Session):
     def resume_writing(self) -> None:
         self._write_paused = False
         self._deaf_since_ms = 0
-        self._go_on_if_free()
+        self._unblock_if_free()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._closing = True
         self._buffer.clear()
-        self._backlog = None
+        self._backlog = []
         self._out.clear()
         self._calls.fail_all()
         watchers, self._watchers = self._watchers, {}
@@ -216,7 +226,7 @@ class RemotingSession(Session):
         self._buffer += data
 
     def _scan_buffer(self) -> None:
-        items, consumed = scan_frames(self._buffer, self._limits.frame_bytes_max)
+        items, consumed = scan_frames(self._buffer, self._frame_bytes_max)
         if consumed:
             del self._buffer[:consumed]
             self._partial_since_ms = self.server.now_ms if self._buffer else 0
@@ -235,9 +245,9 @@ class RemotingSession(Session):
                 log.info("bad_frame peer=%s reason=%s", self.peer, item[1])
                 self.close()
                 return False
-            if self._held or self._out_bytes > self._limits.output_bytes_pause:
-                self._backlog = list(items[served:])
-                self._steer_reading()
+            if self._blocked or self._out_bytes > self._limits.output_bytes_pause:
+                self._backlog = items[served:]
+                self._block()
                 return False
         return True
 
@@ -254,15 +264,21 @@ class RemotingSession(Session):
     def hold_back(self) -> None:
         """Serve nothing more of this connection until `go_on`: a send of it needs time."""
         self._held = True
+        self._block()
 
     def go_on(self) -> None:
         """Serve what had to wait for a send of this connection."""
         self._held = False
-        self._go_on_if_free()
+        self._unblock_if_free()
 
-    def _go_on_if_free(self) -> None:
-        if not self._held and not self._write_paused and self._backlog is not None:
-            items, self._backlog = self._backlog, None
+    def _block(self) -> None:
+        self._blocked = True
+        self._steer_reading()
+
+    def _unblock_if_free(self) -> None:
+        if self._blocked and not self._held and not self._write_paused:
+            self._blocked = False
+            items, self._backlog = self._backlog, []
             if self._serve(items) and self._buffer:
                 self._scan_buffer()
         self._steer_reading()
@@ -270,7 +286,7 @@ class RemotingSession(Session):
     def _steer_reading(self) -> None:
         if self._closing:
             return
-        if self._backlog is not None or self._write_paused:
+        if self._blocked or self._write_paused:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
@@ -291,7 +307,7 @@ class RemotingSession(Session):
 
     def _stalled_input_ms(self, now_ms: int) -> int:
         # While the connection itself is held back, the unfinished frame is not the peer's fault.
-        if not self._partial_since_ms or self._backlog is not None or self._write_paused:
+        if not self._partial_since_ms or self._blocked or self._write_paused:
             return 0
         return now_ms - self._partial_since_ms
 
@@ -309,17 +325,17 @@ class RemotingSession(Session):
 
     def push(self, data: bytes) -> None:
         """Add an answer that `RemotingServer.flush` will write: only for the end of a put."""
-        if not self._out:
-            self.server.has_output(self, soon=False)
-        self._out.append(data)
+        out = self._out
+        if not out:
+            self._unsent.append(self)
+        out.append(data)
 
     def write(self, data: bytes) -> None:
         """Add bytes that are written at the end of this turn."""
         if self._closing:
             return
-        if not self._out:
-            self.server.has_output(self, soon=True)
-        self._out.append(data)
+        self.push(data)
+        self.server.flush_soon()
         self._out_bytes += len(data)
 
     def reply(self, request: RemotingCommand, reply: Reply) -> None:
@@ -369,7 +385,7 @@ class RemotingSession(Session):
     def flush(self) -> None:
         """Hand the gathered answers to the transport."""
         out, transport = self._out, self.transport
-        if not out:
+        if not out or self._closing:
             return
         self._out, size, self._out_bytes = [], self._out_bytes, 0
         if len(out) == 1:
@@ -380,8 +396,8 @@ class RemotingSession(Session):
             transport.writelines(out)
         if self._write_paused:
             self._cut_off_if_deaf(transport)
-        elif self._backlog is not None:
-            self._go_on_if_free()
+        elif self._blocked:
+            self._unblock_if_free()
 
     def _cut_off_if_deaf(self, transport: asyncio.Transport) -> None:
         if transport.get_write_buffer_size() > self._limits.output_bytes_max:
@@ -401,7 +417,7 @@ class RemotingSession(Session):
         self.flush()
         self._closing = True
         self._buffer.clear()
-        self._backlog = None
+        self._backlog = []
         self.transport.close()
 
     def abort(self) -> None:

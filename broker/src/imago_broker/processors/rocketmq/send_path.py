@@ -11,17 +11,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 from imago_broker.model import names
 from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED
 from imago_broker.service.channel import Channel
+from imago_broker.service.messages import PutStatus
 from imago_wire.errors import ProtocolError
-from imago_wire.hot import encode_send_response, find_each, join_message_ids, make_entry
+from imago_wire.hot import (
+    encode_send_response,
+    find_each,
+    join_message_ids,
+    make_entry,
+    scan_batch,
+)
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand, SerializeType
-from imago_wire.remoting.messages import decode_batch
+from imago_wire.remoting.messages import MESSAGES_MAX as BATCH_MESSAGES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imago_broker.processors.rocketmq.rows import Lane, Table
     from imago_broker.processors.rocketmq.services import RocketmqServices
-    from imago_broker.service.messages import PutStatus
     from imago_broker.service.topics import TopicHandle
     from imago_wire.record import Placed
 
@@ -32,8 +38,11 @@ _SPECIAL = (
     b"TIMER_DELAY_MS",
     b"TIMER_DELIVER_MS",
 )
-_WATCHED = (b"UNIQ_KEY", b"CLUSTER", *_SPECIAL)
 _NOTHING_SPECIAL = [None] * len(_SPECIAL)
+_WATCHED = (b"CLUSTER", *_SPECIAL, b"UNIQ_KEY")
+_NOTHING_WATCHED = [None] * (len(_WATCHED) - 1)
+_VALUE_END = 2
+_OK = PutStatus.OK
 
 
 class SendingSession(Channel, Protocol):
@@ -46,6 +55,10 @@ class SendingSession(Channel, Protocol):
     def push(self, data: bytes) -> None:
         """Add an answer that is written at the end of this round of puts."""
         ...
+
+
+Token = tuple[SendingSession, int, int, int, bytes]
+"""Session, opaque, form of the header, queue, unique key."""
 
 
 class SendPath:
@@ -61,9 +74,9 @@ class SendPath:
         self._services = services
         self._store_host = services.store_host
         self._cluster = b"CLUSTER\x01" + services.identity.cluster.encode() + b"\x02"
-        settings = services.settings
-        # The answer's template knows RocketMQ's defaults only.
-        self._plain_answers = settings.region == "DefaultRegion" and settings.trace_on
+        self._plain_topics: set[str] = set()
+        """Topics that need nothing but their queues; filled at first use."""
+        services.topics.on_change.append(lambda name, _: self._plain_topics.discard(name))
 
     def send(self, session: SendingSession, item: tuple[Any, ...]) -> None:
         """Take one send."""
@@ -72,24 +85,27 @@ class SendPath:
             reconsume_times, batch, body, _, raw_header,
         ) = item  # fmt: skip
         handle = self._handles.get(topic) or self._topics.handle(topic)
+        lane = self._lane
         if (
             handle is None
             or sys_flag
             or reconsume_times
             or not 0 <= queue_id < handle.partitions
-            or self._is_special(handle)
+            or lane.running >= lane.running_max
             or len(body) > self._services.settings.message_bytes_max
+            or (topic not in self._plain_topics and not self._is_plain(topic))
         ):
             session.serve_send(item)
             return
         if batch:
             self._send_batch(session, item, handle)
             return
-        unique, cluster, *special = find_each(properties, _WATCHED)
-        if not unique or cluster is not None or special != _NOTHING_SPECIAL:
+        found = find_each(properties, _WATCHED)
+        unique = found.pop()
+        if not unique or found != _NOTHING_WATCHED:
             session.serve_send(item)
             return
-        if properties[-1] != 2:
+        if properties[-1] != _VALUE_END:
             properties += b"\x02"
         try:
             entry = make_entry(
@@ -103,24 +119,28 @@ class SendPath:
         except ProtocolError:
             session.serve_send(item)
             return
-        self._lane.running += 1
+        lane.running += 1
         self._put_one(
             entry,
             handle.level,
-            self._unanswered if oneway else self._stored,
+            self._unanswered if oneway else self._stored_one,
             (session, opaque, raw_header[0], queue_id, unique),
         )
 
-    def _is_special(self, handle: TopicHandle) -> bool:
-        """Whether the topic or the state of the broker asks for the careful way."""
-        name = handle.config.name
-        return (
-            not self._plain_answers
-            or bool(self._table.hooks)
-            or self._lane.running >= self._lane.running_max
-            or name[0] == "%"
-            or name in names.CLOSED_TO_SENDERS
+    def _is_plain(self, topic: str) -> bool:
+        """Whether nothing about the topic or this broker asks for the careful way."""
+        settings = self._services.settings
+        plain = (
+            # The answer's template knows RocketMQ's defaults only.
+            settings.region == "DefaultRegion"
+            and settings.trace_on
+            and not self._table.hooks
+            and topic[0] != "%"
+            and topic not in names.CLOSED_TO_SENDERS
         )
+        if plain:
+            self._plain_topics.add(topic)
+        return plain
 
     def _send_batch(
         self, session: SendingSession, item: tuple[Any, ...], handle: TopicHandle
@@ -130,7 +150,7 @@ class SendPath:
         born_ms, born_host = item[7], session.born_host
         entries = []
         try:
-            for message, properties, flag in decode_batch(body):
+            for message, properties, flag in scan_batch(body, BATCH_MESSAGES_MAX):
                 if find_each(properties, _SPECIAL) != _NOTHING_SPECIAL:
                     session.serve_send(item)
                     return
@@ -156,16 +176,28 @@ class SendPath:
             (session, item[1], item[14][0], queue_id, unique or b""),
         )
 
-    def _stored(
-        self,
-        token: tuple[SendingSession, int, int, int, bytes],
-        status: PutStatus,
-        placed: Sequence[Placed],
-    ) -> None:
+    def _stored_one(self, token: Token, status: PutStatus, placed: Sequence[Placed]) -> None:
+        if status is not _OK:
+            self._stored(token, status, placed)
+            return
         self._lane.running -= 1
         session, opaque, serialize, queue_id, unique = token
-        if not session.is_open:
-            return
+        queue_offset, physical_offset, *_ = placed[0]
+        session.push(
+            encode_send_response(
+                opaque,
+                join_message_ids(self._store_host, (physical_offset,)),
+                queue_id,
+                queue_offset,
+                unique,
+                0,
+                serialize,
+            )
+        )
+
+    def _stored(self, token: Token, status: PutStatus, placed: Sequence[Placed]) -> None:
+        self._lane.running -= 1
+        session, opaque, serialize, queue_id, unique = token
         code = STORED.get(status)
         if code is None:
             request = RemotingCommand(
