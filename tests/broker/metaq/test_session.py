@@ -21,7 +21,7 @@ VERSION = b"result 200 7 1\r\n1.4.6.2"
 
 
 def only_session(broker: Broker) -> TextSession:
-    (session,) = broker.metaq_listener.sessions
+    (session,) = broker.ports.metaq.sessions
     assert isinstance(session, TextSession)
     return session
 
@@ -35,7 +35,7 @@ async def settle(turns: int = 20) -> None:
 async def stuck_session(broker: Broker) -> TextSession:
     """Wait for a session whose peer has stopped to take its answers."""
     while True:
-        for session in broker.metaq_listener.sessions:
+        for session in broker.ports.metaq.sessions:
             assert isinstance(session, TextSession)
             if session.transport.get_write_buffer_size():
                 return session
@@ -78,7 +78,7 @@ async def test_quit_closes_after_what_was_asked_is_answered(
     assert answers.count(b"result 200 ") == 2
     assert VERSION in answers
     assert b"result 200 7 2" not in answers
-    await broker.metaq_listener.until_connections(0)
+    await broker.ports.metaq.until_connections(0)
 
 
 async def test_config_then_quit_in_one_write_yields_config_then_the_end(
@@ -186,9 +186,9 @@ async def test_peer_that_never_reads_is_not_served_for_ever(
         assert await peer.ask(b"version 1\r\n") == VERSION
         session.sweep(1_000)
         session.sweep(1_000 + limits.output_stall_seconds * 1000)
-        assert broker.metaq_listener.connections == 2
+        assert broker.ports.metaq.connections == 2
         session.sweep(1_001 + limits.output_stall_seconds * 1000)
-        await broker.metaq_listener.until_connections(1)
+        await broker.ports.metaq.until_connections(1)
     assert await peer.ask(b"version 1\r\n") == VERSION
 
 
@@ -219,7 +219,7 @@ async def test_idle_connection_is_closed_and_a_heartbeat_keeps_it(
     assert await peer.ask(b"version 1\r\n") == VERSION
     session.sweep(idle_ms + 1)
     session.sweep(2 * idle_ms + 1)
-    assert broker.metaq_listener.connections == 1
+    assert broker.ports.metaq.connections == 1
     session.sweep(2 * idle_ms + 2)
     assert await peer.is_closed_without_an_answer()
 
@@ -233,7 +233,7 @@ async def test_unfinished_command_is_given_up(broker: Broker, peer: MetaqPeer) -
     await peer.send(b"i")  # a byte now and then does not help
     await settle()
     session.sweep(stall_ms + 5)
-    assert broker.metaq_listener.connections == 1
+    assert broker.ports.metaq.connections == 1
     session.sweep(stall_ms + 6)
     assert await peer.is_closed_without_an_answer()
 
@@ -246,8 +246,8 @@ async def test_connections_above_the_limit_are_refused(tmp_path: Path) -> None:
             assert await two.ask(b"version 1\r\n") == VERSION
             async with metaq_peer(port) as three:
                 assert await three.is_closed_without_an_answer()
-            assert broker.metaq_listener.refused == 1
-        await broker.metaq_listener.until_connections(0)
+            assert broker.ports.metaq.refused == 1
+        await broker.ports.metaq.until_connections(0)
         async with metaq_peer(port) as four:
             assert await four.ask(b"version 1\r\n") == VERSION
 
@@ -262,7 +262,7 @@ async def test_stopping_answers_what_is_in_flight(tmp_path: Path) -> None:
         assert await idle.ask(b"version 1\r\n") == VERSION
         assert await peer.ask(b"version 1\r\n") == VERSION
         puts = b"".join(put_frame("t", 0, b"x", opaque=n) for n in range(50))
-        for session in broker.metaq_listener.sessions:
+        for session in broker.ports.metaq.sessions:
             if session.transport.get_extra_info("peername") == peer.address:
                 session.data_received(puts)
         await broker.stop()
@@ -277,6 +277,6 @@ async def test_reset_by_the_peer_is_an_ordinary_end(broker: Broker) -> None:
     raw.sendall(put_frame("test", 0, b"hello"))
     raw.close()
     await settle()
-    await broker.metaq_listener.until_connections(0)
+    await broker.ports.metaq.until_connections(0)
     async with metaq_peer(broker.metaq_port) as peer:
         assert await peer.ask(b"version 1\r\n") == VERSION

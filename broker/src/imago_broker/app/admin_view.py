@@ -32,9 +32,9 @@ def admin_services(broker: Broker) -> AdminServices:
         health=lambda: broker.health,
         problems=lambda: problems(broker),
         connections=lambda: {
-            "metaq": broker.metaq_listener.connections,
-            "rocketmq": broker.main_listener.connections + broker.fast_listener.connections,
-            "namesrv": broker.names_listener.connections,
+            "metaq": broker.ports.metaq.connections,
+            "rocketmq": broker.ports.rocketmq.connections + broker.ports.fast.connections,
+            "namesrv": broker.ports.names.connections,
         },
         counters=lambda: _counters(broker),
         members=lambda group: _members(broker, group),

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imago_broker.app.admin_port import AdminPort
 from imago_broker.app.admin_view import admin_services
 from imago_broker.app.clock import SystemClock
 from imago_broker.app.coordination import make_coordinator
 from imago_broker.app.identity import advertised_host, data_folder_uuid, numeric_address
+from imago_broker.app.listeners import Ports
 from imago_broker.app.metaq_port import serve_metaq
 from imago_broker.app.registration import Registration
 from imago_broker.app.rocketmq_ports import serve_names, serve_rocketmq
 from imago_broker.app.storage import open_store
 from imago_broker.config.metaq_render import render
 from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.errors import ExitCode, FatalError
+from imago_broker.errors import ExitCode, FatalError, RequestError
 from imago_broker.metrics import BrokerCollector, MetaqCounters, metaq_samples
 from imago_broker.model.cluster import BrokerRecord, Connection, Role
 from imago_broker.model.declared import declared_topic
@@ -28,7 +29,6 @@ from imago_broker.processors.rocketmq.services import (
     RocketmqServices,
     build_services,
 )
-from imago_broker.server.listener import Listener, ListenerLimits, Session
 from imago_broker.service.groups import GroupService
 from imago_broker.service.messages import MessageService, PutStatus
 from imago_broker.service.offsets import ConsumerOffsets
@@ -61,7 +61,6 @@ class Broker:
     groups: GroupService
     offsets: ConsumerOffsets
     rocketmq: RocketmqServices
-    registration: Registration
     health: StoreHealth
     failed: asyncio.Future[FatalError]
     uuid: str
@@ -85,67 +84,49 @@ class Broker:
         self.config_file = render(config, host=self.host)
         self.coordinator = coordinator or make_coordinator(config, self.config_file)
         self.serving = False
-        self._stopped = False
-        bind = config.broker.bind
-        limits = ListenerLimits(
-            connections_max=config.limits.connections_max,
-            connections_per_address_max=config.limits.connections_per_address_max,
-        )
-        fast = config.rocketmq.fast_port
-        if fast < 0:
-            fast = max(0, config.rocketmq.port - 2)
-        self.metaq_listener = Listener(bind, config.metaq.port, Session, limits)
-        self.main_listener = Listener(bind, config.rocketmq.port, Session, limits)
-        self.fast_listener = Listener(bind, fast, Session, limits)
-        self.names_listener = Listener(bind, config.namesrv.port, Session, limits)
-        self.admin = AdminPort(config.admin.bind or bind, config.admin.port)
+        self.ports = Ports(config)
+        self._clean = True
+        self._undo = AsyncExitStack()
         self._ticker: asyncio.TimerHandle | None = None
-        self._coordinator_started = False
-
-    @property
-    def listeners(self) -> list[Listener]:
-        """The listeners that the configuration asks for."""
-        config = self.config
-        wanted = [self.metaq_listener] if config.metaq.enabled else []
-        if config.rocketmq.enabled:
-            wanted += [self.main_listener, self.fast_listener]
-        return [*wanted, self.names_listener] if config.namesrv.enabled else wanted
 
     @property
     def metaq_port(self) -> int:
         """Bound port of the MetaQ listener; 0: not enabled."""
-        return self.metaq_listener.port if self.config.metaq.enabled else 0
+        return self.ports.metaq.port if self.config.metaq.enabled else 0
 
     @property
     def rocketmq_port(self) -> int:
         """Bound port of the RocketMQ listener; 0: not enabled."""
-        return self.main_listener.port if self.config.rocketmq.enabled else 0
+        return self.ports.rocketmq.port if self.config.rocketmq.enabled else 0
 
     @property
     def fast_port(self) -> int:
         """Bound port of the second RocketMQ listener; 0: not enabled."""
-        return self.fast_listener.port if self.config.rocketmq.enabled else 0
+        return self.ports.fast.port if self.config.rocketmq.enabled else 0
 
     @property
     def namesrv_port(self) -> int:
         """Bound port of the name service; 0: not enabled."""
-        return self.names_listener.port if self.config.namesrv.enabled else 0
+        return self.ports.names.port if self.config.namesrv.enabled else 0
 
     @property
     def admin_port(self) -> int:
         """Bound port of the admin interface; 0: not enabled."""
-        return self.admin.port if self.config.admin.enabled else 0
+        return self.ports.admin.port if self.config.admin.enabled else 0
 
     async def start(self) -> None:
         """Open the store, then the registry, then the ports; FatalError says why it cannot."""
         self.failed = asyncio.get_running_loop().create_future()
         try:
-            self._bind()
+            # The ports first: a busy one must not cost a recovery of the log.
+            self._undo.push_async_callback(self._close_ports)
+            self.ports.bind()
             self._open()
             await self._join()
             await self._serve()
+            await self._announce()
         except BaseException:
-            await self.stop(clean=True)
+            await self.stop()
             raise
 
     async def stop(self, *, clean: bool = True) -> None:
@@ -153,27 +134,9 @@ class Broker:
 
         `clean=False` after an I/O error: nothing more is written. May be called again.
         """
-        if self._stopped:
-            return
-        self._stopped = True
         self.serving = False
-        drain_seconds = self.config.broker.drain_seconds if clean else 0.0
-        if self._ticker is not None:
-            self._ticker.cancel()
-        if hasattr(self, "registration"):
-            await self.registration.withdraw(UNREGISTER_SECONDS_MAX)
-        if hasattr(self, "rocketmq"):
-            self.rocketmq.delay.stop()
-        await asyncio.gather(
-            self.admin.stop(),
-            *(listener.stop(drain_seconds=drain_seconds) for listener in self._all_listeners()),
-        )
-        if hasattr(self, "store"):
-            self._close_store(clean=clean)
-        if self._coordinator_started:
-            self._coordinator_started = False
-            await self.coordinator.stop()
-        logger.info("broker_stopped clean=%s", clean)
+        self._clean = clean
+        await self._undo.aclose()
 
     def fail(self, error: FatalError) -> None:
         """Note that the broker cannot go on; the first reason counts."""
@@ -209,33 +172,13 @@ class Broker:
             role=Role.MASTER,
         )
 
-    def _all_listeners(self) -> list[Listener]:
-        return [
-            self.metaq_listener,
-            self.main_listener,
-            self.fast_listener,
-            self.names_listener,
-        ]
-
-    def _bind(self) -> None:
-        """Take all ports first: a busy one must not cost a recovery of the log."""
-        try:
-            for listener in self.listeners:
-                listener.bind()
-            if self.config.admin.enabled:
-                self.admin.bind()
-        except OSError as error:
-            raise FatalError(
-                f"{error.strerror}; stop what uses it, or set another port",
-                exit_code=ExitCode.USAGE,
-            ) from error
-
     def _open(self) -> None:
         config, loop = self.config, asyncio.get_running_loop()
         address = numeric_address(self.host)
         self.store = open_store(
             config, clock=self.clock, address=address, rocketmq_port=self.rocketmq_port
         )
+        self._undo.callback(self._close_store)
         self.store.on_failure = self._store_failed_in_other_thread
         self.first_log_end = self.store.log_end
         self.uuid = data_folder_uuid(Path(config.broker.data_dir))
@@ -263,9 +206,8 @@ class Broker:
         )
         self.offsets = ConsumerOffsets(self.store, loop=loop)
         self.topics.on_change.append(self._forget_offsets)
-        for name, settings in config.topics.items():
-            if self.topics.get(name) is None:
-                self.topics.create_or_update(declared_topic(name, settings))
+        self._undo.callback(self._close_services)
+        self._make_declared_topics()
         self.health = self.store.tick()
 
     async def _join(self) -> None:
@@ -278,7 +220,7 @@ class Broker:
             raise FatalError(
                 f"zookeeper.connect: {connect}: {error}", exit_code=ExitCode.UNEXPECTED
             ) from error
-        self._coordinator_started = True
+        self._undo.push_async_callback(self.coordinator.stop)
         self.coordinator.on_state(self._registry_state_changed)
 
     def _registry_state_changed(self, state: Connection) -> None:
@@ -307,19 +249,26 @@ class Broker:
         )
         self._wire_ports(loop)
         self.collector.add(metaq_samples(self.metaq_counters))
-        for listener in self.listeners:
+        self._undo.push_async_callback(self._close_ports)
+        for listener in self.ports.wanted:
             await listener.start()
         if config.admin.enabled:
-            await self.admin.start(admin_services(self))
-        self.registration = Registration(self.coordinator, self.topics, shard=config.broker.shard)
+            await self.ports.admin.start(admin_services(self))
+
+    async def _announce(self) -> None:
+        config = self.config
+        registration = Registration(self.coordinator, self.topics, shard=config.broker.shard)
+        self._undo.push_async_callback(registration.withdraw, UNREGISTER_SECONDS_MAX)
         try:
-            await self.registration.announce(self.record())
+            await registration.announce(self.record())
         except CoordinatorConflictError as error:
             raise FatalError(str(error), exit_code=ExitCode.USAGE) from error
         except CoordinatorError as error:
             raise FatalError(str(error), exit_code=ExitCode.UNEXPECTED) from error
+        self._undo.callback(self.rocketmq.delay.stop)
         self.rocketmq.delay.start()
-        self._ticker = loop.call_later(TICK_SECONDS, self._tick)
+        self._undo.callback(self._stop_ticking)
+        self._ticker = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
         self.serving = True
         logger.info(
             "broker_started shard=%d metaq=%d rocketmq=%d namesrv=%d admin=%d data=%s",
@@ -335,7 +284,7 @@ class Broker:
         config = self.config
         if config.metaq.enabled:
             self.metaq = serve_metaq(
-                self.metaq_listener,
+                self.ports.metaq,
                 config,
                 host=self.host,
                 messages=self.messages,
@@ -345,9 +294,9 @@ class Broker:
                 config_file=self.config_file,
             )
         if config.rocketmq.enabled:
-            serve_rocketmq(self.main_listener, self.fast_listener, config, self.rocketmq, loop)
+            serve_rocketmq(self.ports.rocketmq, self.ports.fast, config, self.rocketmq, loop)
         if config.namesrv.enabled:
-            serve_names(self.names_listener, config, self.coordinator, self.clock, loop)
+            serve_names(self.ports.names, config, self.coordinator, self.clock, loop)
 
     def _tick(self) -> None:
         self._ticker = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
@@ -362,18 +311,35 @@ class Broker:
         loop = self.failed.get_loop()
         loop.call_soon_threadsafe(self.fail, FatalError(str(error), exit_code=ExitCode.IO))
 
-    def _close_store(self, *, clean: bool) -> None:
+    def _make_declared_topics(self) -> None:
+        for name, settings in self.config.topics.items():
+            try:
+                declared = declared_topic(name, settings)
+                if self.topics.get(name) is None:
+                    self.topics.create_or_update(declared)
+            except (ValueError, RequestError) as error:
+                raise FatalError(f"topics.{name}: {error}", exit_code=ExitCode.USAGE) from error
+
+    def _stop_ticking(self) -> None:
+        if self._ticker is not None:
+            self._ticker.cancel()
+
+    async def _close_ports(self) -> None:
+        seconds = self.config.broker.drain_seconds if self._clean else 0.0
+        await self.ports.stop(drain_seconds=seconds)
+
+    def _close_services(self) -> None:
         self.messages.release_all(PutStatus.STOPPING)
         self.messages.close()
+        if self._clean:
+            self.offsets.flush()
+
+    def _close_store(self) -> None:
         try:
-            if clean:
-                self.offsets.flush()
-            self.store.close(clean=clean)
+            self.store.close(clean=self._clean)
         except StoreError as error:
-            logger.critical("store_close_failed reason=%s", error)
             raise FatalError(str(error), exit_code=ExitCode.IO) from error
-        finally:
-            del self.store
+        logger.info("broker_stopped clean=%s", self._clean)
 
     def _level_of(self, topic: bytes) -> Acknowledgement:
         return self.topics.level_of(topic)

@@ -41,7 +41,7 @@ def declared_topic(name: str, settings: Mapping[str, bool | int | float | str]) 
         else:
             known = [QUEUES, *ATTRIBUTES]
             nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
-            raise ValueError(f"topics.{name}.{key}: no such key; did you mean {nearest}?")
+            raise ValueError(f"{key}: no such key; did you mean {nearest}?")
     return TopicConfig(name=name, read_queues=queues, write_queues=queues, attributes=attributes)
 
 

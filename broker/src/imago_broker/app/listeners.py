@@ -1,0 +1,61 @@
+"""The ports of one broker: bound together, closed together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from imago_broker.app.admin_port import AdminPort
+from imago_broker.errors import ExitCode, FatalError
+from imago_broker.server.listener import Listener, ListenerLimits, Session
+
+if TYPE_CHECKING:
+    from imago_broker.config import BrokerConfig
+
+
+class Ports:
+    """Every listener that the configuration may ask for; those that it does not stay unbound."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        bind, rocketmq = config.broker.bind, config.rocketmq
+        limits = ListenerLimits(
+            connections_max=config.limits.connections_max,
+            connections_per_address_max=config.limits.connections_per_address_max,
+        )
+        fast = rocketmq.fast_port if rocketmq.fast_port >= 0 else max(0, rocketmq.port - 2)
+        self._config = config
+        # Each gets the sessions of its protocol when the services that these need are there.
+        self.metaq = Listener(bind, config.metaq.port, Session, limits)
+        self.rocketmq = Listener(bind, rocketmq.port, Session, limits)
+        self.fast = Listener(bind, fast, Session, limits)
+        self.names = Listener(bind, config.namesrv.port, Session, limits)
+        self.admin = AdminPort(config.admin.bind or bind, config.admin.port)
+
+    @property
+    def wanted(self) -> list[Listener]:
+        """The listeners that the configuration asks for, the admin port aside."""
+        config = self._config
+        wanted = [self.metaq] if config.metaq.enabled else []
+        if config.rocketmq.enabled:
+            wanted += [self.rocketmq, self.fast]
+        return [*wanted, self.names] if config.namesrv.enabled else wanted
+
+    def bind(self) -> None:
+        """Take all ports without accepting yet; FatalError names the one that cannot be had."""
+        try:
+            for listener in self.wanted:
+                listener.bind()
+            if self._config.admin.enabled:
+                self.admin.bind()
+        except OSError as error:
+            raise FatalError(
+                f"{error.strerror}; stop what uses it, or set another port",
+                exit_code=ExitCode.USAGE,
+            ) from error
+
+    async def stop(self, *, drain_seconds: float) -> None:
+        """Accept no more, answer what is in flight, close. May be called again."""
+        await asyncio.gather(
+            self.admin.stop(),
+            *(listener.stop(drain_seconds=drain_seconds) for listener in self.wanted),
+        )

@@ -1,0 +1,232 @@
+"""A broker's life: start, restart, refusal to start, failure, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_broker.app import Broker
+from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.errors import ExitCode, FatalError
+from imago_broker.model.topics import TopicConfig
+from imago_log.errors import LogIOError
+from imago_testing.brokers import loopback_config, running_broker
+from imago_testing.metaq_peer import MetaqPeer, metaq_peer, put_frame, put_place, value_body
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from imago_wire.record import Entry, Placed
+
+
+@asynccontextmanager
+async def started(folder: Path) -> AsyncIterator[tuple[Broker, MetaqPeer]]:
+    """Run a broker with the topic t, and a client of its MetaQ port."""
+    async with (
+        running_broker(folder, "topics.t.queues=1") as broker,
+        metaq_peer(broker.metaq_port) as peer,
+    ):
+        yield broker, peer
+
+
+async def test_ports_are_bound_and_known(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        ports = {
+            broker.metaq_port,
+            broker.rocketmq_port,
+            broker.fast_port,
+            broker.namesrv_port,
+            broker.admin_port,
+        }
+        assert len(ports) == 5
+        assert 0 not in ports
+        for port in ports:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+            await writer.wait_closed()
+
+
+async def test_ports_that_are_not_enabled_are_not_bound(tmp_path: Path) -> None:
+    off = [f"{name}.enabled=false" for name in ("metaq", "rocketmq", "namesrv", "admin")]
+    async with running_broker(tmp_path, *off) as broker:
+        assert broker.metaq_port == broker.rocketmq_port == broker.fast_port == 0
+        assert broker.namesrv_port == broker.admin_port == 0
+
+
+async def test_fast_port_is_two_below_the_other_unless_set(tmp_path: Path) -> None:
+    config = loopback_config(tmp_path)
+    assert Broker(replace(config, rocketmq=replace(config.rocketmq, port=20911))).fast_port == 20909
+    fixed = replace(config.rocketmq, port=20911, fast_port=20000)
+    assert Broker(replace(config, rocketmq=fixed)).fast_port == 20000
+
+
+async def test_everything_is_found_again_after_a_stop(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, "topics.t.queues=2") as broker:
+        uuid = broker.uuid
+        broker.topics.create_or_update(TopicConfig(name="made", write_queues=3))
+        broker.groups.get_or_create("g")
+        broker.offsets.commit("g", "t", 1, 42)
+        async with metaq_peer(broker.metaq_port) as peer:
+            first_id, _, _ = put_place(await peer.put("t", 1, b"hello"))
+    async with running_broker(tmp_path, "topics.t.queues=9") as broker:
+        assert broker.uuid == uuid
+        made, declared = broker.topics.get("made"), broker.topics.get("t")
+        assert made is not None
+        assert made.write_queues == 3
+        assert declared is not None
+        assert declared.write_queues == 2, "the file names topics to make, not to change"
+        assert broker.groups.get("g") is not None
+        assert broker.offsets.query("g", "t", 1) == 42
+        async with metaq_peer(broker.metaq_port) as peer:
+            assert value_body(await peer.get("t", 1, 0))[20:] == b"hello"
+            second_id, _, position = put_place(await peer.put("t", 1, b"again"))
+    assert position == 25
+    assert second_id > first_id
+
+
+async def test_acknowledged_messages_survive_a_process_that_just_ends(tmp_path: Path) -> None:
+    """Without the orderly stop: what `kill -9` leaves behind."""
+    broker = Broker(loopback_config(tmp_path, "topics.t.queues=1"))
+    await broker.start()
+    async with metaq_peer(broker.metaq_port) as peer:
+        for number in range(100):
+            put_place(await peer.put("t", 0, b"%d" % number))
+    await broker.stop(clean=False)
+    async with running_broker(tmp_path) as again, metaq_peer(again.metaq_port) as peer:
+        block, at = b"", 0
+        while (answer := await peer.get("t", 0, at)).startswith(b"value"):
+            block += value_body(answer)
+            at = len(block)
+    assert block.count(b"\0" * 4) >= 100
+    assert block.endswith(b"99")
+
+
+async def test_busy_port_stops_the_start_before_the_folder_is_touched(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        broker = Broker(loopback_config(tmp_path / "data", f"admin.port={port}"))
+        with pytest.raises(FatalError, match=f"127.0.0.1:{port}: the port is in use") as refused:
+            await broker.start()
+    assert refused.value.exit_code is ExitCode.USAGE
+    assert not (tmp_path / "data").exists()
+
+
+async def test_folder_of_another_broker_stops_the_start(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as first:
+        second = Broker(loopback_config(tmp_path))
+        with pytest.raises(FatalError, match="locked by another process") as refused:
+            await second.start()
+        assert refused.value.exit_code is ExitCode.DATA
+        assert first.serving
+        assert second.ports.metaq.connections == 0
+
+
+async def test_damaged_uuid_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "uuid").write_text("nonsense")
+    with pytest.raises(FatalError, match="holds no uuid") as refused:
+        await Broker(loopback_config(tmp_path)).start()
+    assert refused.value.exit_code is ExitCode.DATA
+
+
+async def test_host_that_nobody_knows_stops_the_start(tmp_path: Path) -> None:
+    config = loopback_config(tmp_path, "broker.host=no-such-host.invalid")
+    with pytest.raises(FatalError, match=r"broker\.host: 'no-such-host\.invalid'") as refused:
+        await Broker(config).start()
+    assert refused.value.exit_code is ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("topics.../x.queues=1", "letters"),
+        ("topics.t.queus=1", "did you mean queues"),
+        ("topics.t.acknowledgement=all", "must be one of leader"),
+    ],
+)
+async def test_declared_topic_that_cannot_be_stops_the_start(
+    tmp_path: Path, setting: str, reason: str
+) -> None:
+    with pytest.raises(FatalError, match=reason) as refused:
+        await Broker(loopback_config(tmp_path, setting)).start()
+    assert refused.value.exit_code is ExitCode.USAGE
+
+
+async def test_failed_write_ends_the_broker_and_answers_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with started(tmp_path) as (broker, peer):
+        put_place(await peer.put("t", 0, b"kept"))
+        error = LogIOError("write", Path("log"), OSError(errno.EIO, "Input/output error"))
+
+        def failing(_: Sequence[Entry]) -> list[Placed]:
+            broker.store.on_failure(error)
+            raise error
+
+        monkeypatch.setattr(broker.store, "append", failing)
+        await peer.send(put_frame("t", 0, b"lost"))
+        failure = await broker.failed
+        assert failure.exit_code is ExitCode.IO
+        await broker.stop(clean=False)
+        assert await peer.is_closed_without_an_answer()
+
+
+async def test_changed_settings_are_in_force_at_once(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, "topics.t.queues=1") as broker:
+        config = broker.config
+        broker.apply(
+            replace(
+                config,
+                acknowledgement=replace(config.acknowledgement, level="leader-fsync"),
+                metaq=replace(config.metaq, auto_create_topic=True, default_partitions=2),
+            )
+        )
+        handle = broker.topics.handle("t")
+        assert handle is not None
+        assert handle.level is Acknowledgement.LEADER_FSYNC
+        async with metaq_peer(broker.metaq_port) as peer:
+            put_place(await peer.put("made-now", 1, b"x"))
+
+
+async def test_topics_are_announced_and_withdrawn(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, "topics.t.queues=2") as broker:
+        view = broker.coordinator.view()
+        assert view.brokers[0].metaq == broker.metaq_port
+        assert view.brokers[0].uuid == broker.uuid
+        assert view.topics["t"].shards[0].write == 2
+        changed = asyncio.Event()
+        broker.coordinator.on_change(lambda _: changed.set())
+        broker.topics.create_or_update(TopicConfig(name="later", write_queues=5))
+        while "later" not in broker.coordinator.view().topics:
+            changed.clear()
+            await changed.wait()
+        broker.topics.delete("later")
+        while "later" in broker.coordinator.view().topics:
+            changed.clear()
+            await changed.wait()
+
+
+async def test_stopping_twice_is_stopping_once(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker.stop()
+        await broker.stop()
+
+
+async def test_deleted_topic_is_gone_for_clients_and_offsets(tmp_path: Path) -> None:
+    async with started(tmp_path) as (broker, peer):
+        put_place(await peer.put("t", 0, b"x"))
+        broker.offsets.commit("g", "t", 0, 1)
+        broker.topics.delete("t")
+        assert (await peer.put("t", 0, b"x")).startswith(b"result 500 ")
+        assert (await peer.get("t", 0, 0)).startswith(b"result 404 ")
+        assert broker.offsets.query("g", "t", 0) is None
+        broker.topics.create_or_update(TopicConfig(name="t", write_queues=1))
+        assert put_place(await peer.put("t", 0, b"y"))[2] == 0
