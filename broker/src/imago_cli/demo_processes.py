@@ -115,7 +115,7 @@ async def start_spark(bootstrap: str, topic: str, path: Path, folder: Path) -> S
     java = await asyncio.to_thread(find_java)
     home = await asyncio.to_thread(spark_home, java, folder / "java")
     log_path = folder / "spark.log"
-    command = [sys.executable, "-m", "imago_spark.pipelines.ingest", "--wait"]
+    command = [sys.executable, "-m", "imago_spark.pipelines.ingest", "--short", "--wait"]
     command += ["--bootstrap", bootstrap, "--topics", topic, "--path", str(path)]
     with log_path.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
