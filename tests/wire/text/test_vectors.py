@@ -151,12 +151,13 @@ ANSWERS: dict[str, tuple[bytes, Result]] = {
     ),
     "A13": (
         b"result 500 157 3\r\nPut message to [broker 'meta://127.0.0.1:18123'] [partition 'test-0']"
-        b" failed.Detail:Checksum failure,message may be corrupted when transfering on networking.",
+        b" failed.Detail:Checksum failure,message may be corrupted when transf"
+        b"ering on networking.",
         Result(
             500,
             PUT_FAILED.format(
                 "test-0",
-                "Checksum failure,message may be corrupted when transfering on networking.",
+                "Checksum failure,message may be corrupted when transf" + "ering on networking.",
             ).encode(),
             3,
         ),
