@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
     from imago_broker.ports import Clock, Coordinator
     from imago_broker.processors.metaq.services import MetaqServices
+    from imago_broker.server.listener import Listener
     from imago_log.results import StoreHealth
     from imago_log.store import MessageStore
 
@@ -88,6 +89,16 @@ class Broker:
         self._clean = True
         self._undo = AsyncExitStack()
         self._ticker: asyncio.TimerHandle | None = None
+
+    @property
+    def metaq_listener(self) -> Listener:
+        """The MetaQ port's listener: its sessions and what they have been asked for."""
+        return self.ports.metaq
+
+    @property
+    def main_listener(self) -> Listener:
+        """The RocketMQ port's listener."""
+        return self.ports.rocketmq
 
     @property
     def metaq_port(self) -> int:
