@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
+FAILURES_LOGGED_MAX = 5
 SECONDS_PER_TOPIC = 0.005
 """Added to the operation time-out: three nodes a topic are new in a new session."""
 
@@ -272,7 +273,7 @@ class TreeCoordinator:
         view = self._mirror.view
         if not changed:
             return
-        if self._keeper.doubts(view):
+        if self._keeper.doubts(view, self._mirror.buckets):
             self._write_wake.set()
         self._tell(self._change_callbacks, view)
 
@@ -284,6 +285,8 @@ class TreeCoordinator:
             written, failures = await self._keeper.settle()
             if self._keeper.fenced:
                 self._become(Connection.FENCED)
+            # What watches have told of these nodes so far, this reading will see.
+            self._dirty -= written
             await self._refresh(written)
         except BaseException:
             self._waiters = waiters + self._waiters
@@ -301,8 +304,11 @@ class TreeCoordinator:
                 waiter.done.set_result(None)
 
     def _report(self, failures: dict[str, CoordinatorError]) -> None:
-        for key in failures.keys() - self._failed.keys():
+        fresh = sorted(failures.keys() - self._failed.keys())
+        for key in fresh[:FAILURES_LOGGED_MAX]:
             logger.warning("registry_wish_failed wish=%s reason=%s", key, failures[key])
+        if len(fresh) > FAILURES_LOGGED_MAX:
+            logger.warning("registry_wishes_failed more=%d", len(fresh) - FAILURES_LOGGED_MAX)
         self._failed = failures
         if failures and not self._keeper.fenced:
             self._wake_later(self._write_wake)

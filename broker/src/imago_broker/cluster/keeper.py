@@ -8,6 +8,8 @@ nothing written.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from imago_broker.cluster import edits, znodes
@@ -15,15 +17,16 @@ from imago_broker.cluster.membership import Membership, Registration
 from imago_broker.cluster.metaq_tree import MetaqPaths
 from imago_broker.cluster.publication import Publication
 from imago_broker.cluster.tree import TreeUnavailableError
+from imago_broker.model.cluster import TopicPlacement
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError, RegistryDamagedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from imago_broker.cluster.settings import CoordinatorConfig
     from imago_broker.cluster.tree import NodeTree
     from imago_broker.cluster.znodes import Paths
-    from imago_broker.model.cluster import BrokerRecord, ClusterView, ForeignBroker, TopicPlacement
+    from imago_broker.model.cluster import BrokerRecord, ClusterView, ForeignBroker
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +36,8 @@ RECORD = "record"
 FENCED = "another process of the same data folder has taken this broker's place"
 
 ForeignKey = tuple[str, str, int]
+Bucket = Mapping[str, TopicPlacement]
+"""Topics of one node of the registry, by name."""
 
 
 def topic_key(name: str) -> str:
@@ -61,7 +66,8 @@ class Keeper:
         self._topics: dict[str, TopicPlacement] = {}
         self._foreign: dict[ForeignKey, ForeignBroker] = {}
         self._topics_unplaced: set[str] = set()
-        self._topics_seen: Mapping[str, TopicPlacement] = {}
+        self._names_in: defaultdict[str, set[str]] = defaultdict(set)
+        self._buckets_seen: dict[str, Bucket] = {}
         self._topics_unoffered: dict[str, None] = {}
         self._foreign_unwritten: set[ForeignKey] = set()
         self._session_id = 0
@@ -88,6 +94,7 @@ class Keeper:
         """Want neither the broker nor its topics in MetaQ's tree; their placement stays."""
         self._wish = None
         self._topics.clear()
+        self._names_in.clear()
         self._topics_unplaced.clear()
         self._topics_unoffered.clear()
 
@@ -96,6 +103,7 @@ class Keeper:
         names = []
         for placement in placements:
             self._topics[placement.name] = placement
+            self._names_in[self._paths.bucket(placement.name)].add(placement.name)
             names.append(placement.name)
         return self._touch(names)
 
@@ -104,6 +112,7 @@ class Keeper:
         names = list(names)
         for name in names:
             self._topics.pop(name, None)
+            self._names_in[self._paths.bucket(name)].discard(name)
         return self._touch(names)
 
     def wish_foreign(self, key: ForeignKey, broker: ForeignBroker | None) -> str:
@@ -115,28 +124,34 @@ class Keeper:
         self._foreign_unwritten.add(key)
         return foreign_key(key)
 
-    def doubts(self, view: ClusterView) -> bool:
-        """Whether a snapshot lacks something of ours; what somebody took out is wanted again."""
+    def doubts(self, view: ClusterView, buckets: Mapping[str, Bucket]) -> bool:
+        """Whether what was read lacks something of ours; that is wanted again.
+
+        `buckets`: the topic nodes by path; unchanged ones are the objects of the last call.
+        """
         lost = self._foreign.keys() - {broker.key for broker in view.foreign}
         self._foreign_unwritten |= lost
         if self._registration is None:
             return bool(lost)
         record = self._registration.record
-        missing = self._topics_missing(view.topics, record.shard)
+        missing = self._topics_missing(buckets, record.shard)
         self._topics_unplaced |= missing
         ours = (record.replica, record.incarnation)
         standing = any((b.replica, b.incarnation) == ours for b in view.members(record.shard))
         return bool(lost or missing) or not standing
 
-    def _topics_missing(self, topics: Mapping[str, TopicPlacement], shard: int) -> set[str]:
-        if topics is self._topics_seen:
-            return set()
-        self._topics_seen = topics
-        return {
-            name
-            for name, wish in self._topics.items()
-            if name not in topics or topics[name].shards.get(shard) != wish.shards[shard]
-        }
+    def _topics_missing(self, buckets: Mapping[str, Bucket], shard: int) -> set[str]:
+        missing: set[str] = set()
+        for path, names in self._names_in.items():
+            topics = buckets.get(path, {})
+            if topics is self._buckets_seen.get(path):
+                continue
+            self._buckets_seen[path] = topics
+            for name in names:
+                seen, wish = topics.get(name), self._topics[name]
+                if seen is None or seen.shards.get(shard) != wish.shards[shard]:
+                    missing.add(name)
+        return missing
 
     async def settle(self) -> tuple[set[str], dict[str, CoordinatorError]]:
         """One pass: returns the registry nodes it wrote, and wishes that failed, with the reason.

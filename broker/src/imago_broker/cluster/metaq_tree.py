@@ -19,6 +19,7 @@ N must delete the node and create it again, or nobody hears of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
 from imago_broker.cluster.tree import Create, Delete, Operation
@@ -31,7 +32,7 @@ from imago_broker.model.cluster import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 PUBLISH = "metaq.publish"
 SUBSCRIBE = "metaq.subscribe"
@@ -125,6 +126,25 @@ def changes(
             yield (Create(path, data, ephemeral=True),)
         elif written[path] != data:
             yield (Delete(path), Create(path, data, ephemeral=True))
+
+
+def replacing(operations: Sequence[Operation]) -> list[Operation]:
+    """Return the same operations for a tree in which every node to be made stands already."""
+    deleted = {op.path for op in operations if isinstance(op, Delete)}
+    changed: list[Operation] = []
+    for op in operations:
+        if isinstance(op, Create) and not op.ephemeral:
+            continue  # a parent
+        if isinstance(op, Create) and op.path not in deleted:
+            changed.append(Delete(op.path))
+        changed.append(op)
+    return changed
+
+
+def by_node(operations: Iterable[Operation]) -> Iterator[tuple[Operation, ...]]:
+    """Group neighbouring operations on one node, which belong into one transaction."""
+    for _, group in groupby(operations, key=lambda op: op.path):
+        yield tuple(group)
 
 
 def batches(steps: Iterable[tuple[T, ...]], size_max: int) -> Iterator[list[T]]:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-READS_AT_ONCE = 64
+READS_AT_ONCE = 16
+"""Few enough that decoding them holds up the event loop for a few milliseconds only."""
 
 T = TypeVar("T")
 
@@ -67,6 +68,11 @@ class Mirror:
     def view(self) -> ClusterView:
         """The last snapshot."""
         return self._view
+
+    @property
+    def buckets(self) -> Mapping[str, Mapping[str, TopicPlacement]]:
+        """Topics by the node they stand in; a node that is read again is a new object."""
+        return self._topics.good
 
     def everything(self) -> set[str]:
         """Paths to read after a connection was lost: any watch may have been missed."""
