@@ -73,6 +73,11 @@ def test_delayed_messages_come_in_the_order_of_their_times_and_not_early(
     rocketmq: RocketmqClient, topic: str, unique: Callable[[str], str]
 ) -> None:
     with rocketmq.producer() as producer, rocketmq.push(topic, unique("g")) as consumer:
+        wait_until(
+            lambda: set(producer.queues(topic)) == consumer.assigned(),
+            seconds_max=30,
+            what="the consumer owns all queues",
+        )
         for level in (2, 1):
             producer.send(topic, [Outgoing(body=f"{level}".encode(), delay_level=level, tags="T")])
         producer.send(topic, [Outgoing(body=b"0")])
