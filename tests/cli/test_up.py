@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from imago_testing.zookeeper import RunningZooKeeper
+
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
 PORTS = 30
@@ -256,6 +258,36 @@ def test_settings_reach_the_brokers(tmp_path: Path) -> None:
     with up(data, *options) as running:
         assert "default_partitions = 3" in (data / "config" / "shard-0.toml").read_text()
         assert running.stop() == 0
+
+
+@pytest.mark.zookeeper
+def test_an_ensemble_that_is_there_is_used(tmp_path: Path, zookeeper: RunningZooKeeper) -> None:
+    connect = f"{zookeeper.address}/some/root"
+    base = free_port_block(PORTS)
+    options = ["--zookeeper", connect, "--port-base", str(base), "--cluster", "guest"]
+    with up(tmp_path / "data", *options) as running:
+        assert running.ready["zookeeper"] == connect
+        assert len(running.children()) == 2, "a name service and a broker, no ZooKeeper"
+        with KazooReader(zookeeper.address) as tree:
+            master = tree.get("/some/root/meta/brokers/ids/0/master")
+            assert master == f"meta://127.0.0.1:{base + 11}"
+            assert '"host":"127.0.0.1"' in tree.get("/some/root/imago/guest/brokers/0-0")
+        assert running.stop() == 0
+
+
+def test_a_registry_that_does_not_answer_ends_the_start(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port_block(1)}"
+    done = subprocess.run(
+        command(
+            tmp_path / "data", "--zookeeper", address, "--port-base",
+            str(free_port_block(PORTS)), "--set", "zookeeper.connect_timeout_ms=300",
+        ),
+        capture_output=True, text=True, timeout=SECONDS_MAX, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert f"no ZooKeeper answers at {address}" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_topics_of_server_ini_exist_once_it_serves(tmp_path: Path) -> None:
