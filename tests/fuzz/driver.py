@@ -32,6 +32,8 @@ CPU_S_MAX: Final = 1.0
 """An input that keeps a decoder busy for longer is a failure: a peer could send it."""
 MEMORY_BYTES_MAX: Final = 4 << 30
 CORPUS_MAX: Final = 2000
+CORPUS_BYTES_MAX: Final = 2048
+"""Larger inputs find nothing more and are slow."""
 ROUND: Final = 200
 """Inputs between two looks at the clock."""
 
@@ -70,7 +72,7 @@ def fuzz(target: Target, rng: random.Random, *, until: float, executions_max: in
         for _ in range(min(ROUND, executions_max - executed)):
             data = mutated(rng, corpus)
             result = run_one(target, data)
-            if result not in seen and len(corpus) < CORPUS_MAX:
+            if result not in seen and len(corpus) < CORPUS_MAX and len(data) <= CORPUS_BYTES_MAX:
                 seen.add(result)
                 corpus.append(data)
             executed += 1

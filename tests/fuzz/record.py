@@ -70,7 +70,7 @@ def metaq(data: bytes) -> Hashable:
 def properties(data: bytes) -> Hashable:
     """No property string fails, and what it holds survives being written."""
     found = decode(data)
-    for name in found:
+    for name in list(found)[:20]:
         value = find(data, name.encode())
         # U+FFFD stands for other bytes: their property is not found under that name.
         assert value is None or value.decode("utf-8", "replace") == found[name] or "�" in name
@@ -80,7 +80,7 @@ def properties(data: bytes) -> Hashable:
     error, written = _outcome(encode, found)
     if not error:
         assert decode(written) == found
-    return (len(found), bool(error))
+    return (min(len(found), 20), bool(error))
 
 
 def building(data: bytes) -> Hashable:
