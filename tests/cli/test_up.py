@@ -255,8 +255,11 @@ def test_a_folder_that_a_broker_of_its_own_uses_is_refused(tmp_path: Path) -> No
 def test_settings_reach_the_brokers(tmp_path: Path) -> None:
     data = tmp_path / "data"
     options = [*alone(free_port_block(PORTS)), "--set", "metaq.default_partitions=3"]
+    options += ["--set", "rocketmq.enabled=false", "--set", "broker.bind=0.0.0.0"]
+    options += ["--set", "broker.host=localhost"]
     with up(data, *options) as running:
         assert "default_partitions = 3" in (data / "config" / "shard-0.toml").read_text()
+        assert running.ready["brokers"][0]["metaq"].startswith("localhost:")
         assert running.stop() == 0
 
 

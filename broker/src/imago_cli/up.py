@@ -23,7 +23,7 @@ from imago_cli.java import find_java
 from imago_cli.log_relay import LogRelay
 from imago_cli.output import print_json, print_line, print_table, say
 from imago_cli.supervisor import Child, ProcessSpec
-from imago_cli.up_plan import NO_ZOOKEEPER, ClusterPlan, local_base, refuse_owned_keys
+from imago_cli.up_plan import HOST, NO_ZOOKEEPER, ClusterPlan, local_base, refuse_owned_keys
 from imago_cli.zookeeper_server import ZooKeeperServer
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class ClusterRun:
         # Only now: with the client's code loaded meanwhile the brokers would start later.
         from imago_cli.up_names import wait_for_names
 
-        host = self._configs[0].broker.host
+        host = local_address(self._configs[0].broker.bind)
         await wait_for_names(f"{host}:{self._plan.namesrv_port}", self._configs)
 
     async def _keep(self, children: Sequence[Child], stopping: asyncio.Event) -> None:
@@ -236,7 +236,7 @@ class ClusterRun:
         stopping.set()
 
     def _say_ready(self) -> None:
-        host = self._configs[0].broker.host
+        host = self._brokers[0].ready["host"]
         ready = self._plan.ready(host, [child.pid for child in self._brokers])
         if self._as_json:
             print_json(ready)
@@ -284,6 +284,11 @@ class ClusterRun:
             environment=child_environment(os.environ),
             **options,
         )
+
+
+def local_address(bind: str) -> str:
+    """Return an address of this machine at which a listener bound there is reached."""
+    return HOST if bind in ("0.0.0.0", "::", "") else bind  # noqa: S104  compared, not bound
 
 
 def child_environment(ours: Mapping[str, str]) -> dict[str, str]:

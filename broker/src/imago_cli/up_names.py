@@ -22,8 +22,11 @@ _PAUSE_SECONDS = 0.05
 
 async def wait_for_names(address: str, configs: Sequence[BrokerConfig]) -> None:
     """Return once the name service knows all brokers; CommandError names those it does not."""
-    expected = {config.broker_name for config in configs}
-    creating = {c.broker_name for c in configs if c.rocketmq.auto_create_topic}
+    served = [config for config in configs if config.rocketmq.enabled]
+    expected = {config.broker_name for config in served}
+    creating = {c.broker_name for c in served if c.rocketmq.auto_create_topic}
+    if not expected:
+        return
     missing = expected
     try:
         async with asyncio.timeout(SECONDS_MAX):
