@@ -187,7 +187,7 @@ async def test_peer_that_reads_nothing_stops_being_served_before_it_costs_much(
         deaf.send(11, pull_ext("T"))
     # The broker stays responsive, and what it keeps for the deaf one is bounded.
     assert (await peer.put("T", b"x")).code == ResponseCode.SUCCESS
-    sessions = [s for s in broker.main_listener._sessions if s.address]
+    sessions = [s for s in broker.ports.rocketmq._sessions if s.address]
     waiting = sum(s.transport.get_write_buffer_size() for s in sessions)
     assert waiting < 8 << 20
     # And once it reads, it gets every answer.
