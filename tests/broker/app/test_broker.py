@@ -230,3 +230,14 @@ async def test_deleted_topic_is_gone_for_clients_and_offsets(tmp_path: Path) -> 
         assert broker.offsets.query("g", "t", 0) is None
         broker.topics.create_or_update(TopicConfig(name="t", write_queues=1))
         assert put_place(await peer.put("t", 0, b"y"))[2] == 0
+
+
+async def test_messages_are_synced_soon_whatever_their_level(tmp_path: Path) -> None:
+    async with started(tmp_path) as (broker, peer):
+        synced = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        broker.store.on_durable = lambda _: loop.call_soon_threadsafe(synced.set)
+        put_place(await peer.put("t", 0, b"x"))
+        end = broker.store.log_end
+        await synced.wait()
+        assert broker.store.durable_end >= end

@@ -89,6 +89,7 @@ class Broker:
         self._clean = True
         self._undo = AsyncExitStack()
         self._ticker: asyncio.TimerHandle | None = None
+        self._synced_ms = 0
 
     @property
     def metaq_listener(self) -> Listener:
@@ -316,7 +317,17 @@ class Broker:
         except LogIOError as error:
             self.fail(FatalError(str(error), exit_code=ExitCode.IO))
             return
+        self._sync_now_and_then()
         self.rocketmq.sweep()
+
+    def _sync_now_and_then(self) -> None:
+        """Bound what a loss of power takes from levels that do not wait for the disk."""
+        interval_ms = self.config.store.sync_interval_ms
+        now_ms = self.clock.monotonic_ms()
+        due = interval_ms and now_ms - self._synced_ms >= interval_ms
+        if due and self.store.durable_end < self.store.log_end:
+            self._synced_ms = now_ms
+            self.store.request_sync()
 
     def _store_failed_in_other_thread(self, error: StoreError) -> None:
         loop = self.failed.get_loop()

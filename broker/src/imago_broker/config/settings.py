@@ -237,6 +237,13 @@ class StoreSection:
     retention_bytes_max: int = setting(
         0, "Size of the log above which its oldest file goes; 0: none.", low=0, dynamic=True
     )
+    sync_interval_ms: int = setting(
+        1000,
+        "How long a message may be in the page cache only; 0: as long as the system likes.",
+        low=0,
+        high=600_000,
+        dynamic=True,
+    )
     metaq_segment_bytes_max: int = setting(
         1 << 30, "Size at which a file in MetaQ's own format is closed.", low=4096
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import socket
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from imago_broker.server.listener import Session
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from imago_broker.processors.metaq.services import PutResult
     from imago_broker.processors.metaq.table import MetaqProcessors
+    from imago_log.results import FileSlice
     from imago_wire._text_py import Item
 
 JOIN_BYTES_MAX = 64 << 10
@@ -57,6 +60,7 @@ class TextSession(Session):
         self._paused = False
         self.finishing = False
         self._closed = False
+        self._socket: socket.socket | None = None
         self._active = True
         self._seen_ms = 0
         self._partial_since_ms: int | None = None
@@ -73,6 +77,9 @@ class TextSession(Session):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget what waits: the answers have no reader any more."""
         self._closed = True
+        if self._socket is not None:
+            self._socket.detach()
+            self._socket = None
         self._left = ()
         self._replies.clear()
         super().connection_lost(exc)
@@ -132,6 +139,25 @@ class TextSession(Session):
         self._replies += parts
         self._reply_size += sum(map(len, parts))
 
+    def reply_file(self, head: bytes, data: FileSlice) -> None:
+        """Write an answer whose body is part of a file, after everything that was added.
+
+        The kernel moves as much as the socket takes; only what is left is read into memory and
+        queued like any other answer.
+        """
+        self.flush()
+        if self._closed:
+            return
+        sent = 0
+        if self.transport.get_write_buffer_size() == 0:
+            sent = self._send_file(head, data)
+        if sent < len(head):
+            self.reply(head[sent:], data.read())
+        elif sent - len(head) < data.size:
+            self.reply(_rest(data, sent - len(head)).read())
+        if self._replies:
+            self.flush()
+
     def is_full(self) -> bool:
         """Whether so many answers wait that no further request should be worked on."""
         if self._reply_size > self._limits.output_bytes_pause:
@@ -181,6 +207,38 @@ class TextSession(Session):
         if self._replies:
             self.flush()
 
+    def _send_file(self, head: bytes, data: FileSlice) -> int:
+        """Send what the socket takes at once; return how many bytes of head and file that is.
+
+        uvloop's transport has no sendfile, and it writes to the socket only while it has bytes of
+        its own, which is not now.
+        """
+        sock = self._socket
+        if sock is None:
+            fd = self.transport.get_extra_info("socket").fileno()
+            # Borrowed: given back, not closed, when the connection is lost.
+            sock = self._socket = socket.socket(
+                socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=fd
+            )
+        sent = 0
+        try:
+            sent = sock.send(head, socket.MSG_MORE | socket.MSG_DONTWAIT)
+            if sent < len(head):
+                return sent
+            target, source, end = sock.fileno(), data.fileno(), data.offset + data.size
+            at = data.offset
+            while at < end:
+                moved = os.sendfile(target, source, at, end - at)
+                if moved == 0:
+                    break  # the file is shorter than it was: reading it will say why
+                at += moved
+                sent += moved
+        except (BlockingIOError, InterruptedError):
+            pass  # what is left goes through the transport
+        except ConnectionError:
+            self.transport.abort()
+        return sent
+
     def _write_replies(self) -> None:
         replies, self._replies = self._replies, []
         size, self._reply_size = self._reply_size, 0
@@ -204,3 +262,7 @@ class TextSession(Session):
         if self._stalled is None or self._stalled[0] != waiting:
             self._stalled = (waiting, now_ms)
         return now_ms - self._stalled[1] > self._limits.output_stall_ms
+
+
+def _rest(data: FileSlice, skip: int) -> FileSlice:
+    return replace(data, offset=data.offset + skip, size=data.size - skip)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.core.acknowledgement import Acknowledgement
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 Done = Callable[[Any, "PutStatus", Sequence[Placed]], None]
 """(token, status, where each entry was placed; empty unless it was appended)."""
 
+_tail_of = itemgetter(0)
 _Answer = tuple[Done, object, Sequence[Placed]]
 _Job = tuple[list[Entry], Acknowledgement | None, Done, object]
 """The entries, the level asked for, whom to tell, with which token."""
@@ -194,8 +196,9 @@ class MessageService:
         self.appended += len(entries)
         self.appends += 1
         # Arrivals first: a long poll may then be answered in the same write as the put.
+        tails = set(map(_tail_of, entries))
         for listener in self._arrival:
-            listener({entry[0] for entry in entries})
+            listener(tails)
         self._appended(jobs, placed)
         return None
 

@@ -88,9 +88,13 @@ class GetProcessor:
         return read
 
     def _found(self, peer: Peer, read: MetaqRead, opaque: int) -> None:
-        data = read.data.read() if isinstance(read.data, FileSlice) else read.data
-        self._counters.bytes_out += len(data)
-        peer.reply(value_head(len(data), opaque), data)
+        data = read.data
+        if isinstance(data, FileSlice):
+            self._counters.bytes_out += data.size
+            peer.reply_file(value_head(data.size, opaque), data)
+        else:
+            self._counters.bytes_out += len(data)
+            peer.reply(value_head(len(data), opaque), data)
 
     def _not_found(self, peer: Peer, item: GetItem, read: MetaqRead) -> None:
         _, topic, _, _, offset, _, opaque = item

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.realtime import RealTimeStatistics
     from imago_broker.service.messages import MessageService
     from imago_broker.service.topics import TopicService
+    from imago_log.results import FileSlice
     from imago_log.store import MessageStore
 
 PutResult = tuple[int, int, int, int]
@@ -36,6 +37,9 @@ class Peer(Protocol):
 
     def reply(self, *parts: bytes) -> None:
         """Add an answer to the next write; the parts follow each other."""
+
+    def reply_file(self, head: bytes, data: FileSlice) -> None:
+        """Write an answer whose body is part of a file, after everything that was added."""
 
     def is_full(self) -> bool:
         """Whether so many answers wait that no further request should be worked on."""
