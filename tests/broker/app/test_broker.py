@@ -236,7 +236,11 @@ async def test_messages_are_synced_soon_whatever_their_level(tmp_path: Path) -> 
     async with started(tmp_path) as (broker, peer):
         synced = asyncio.Event()
         loop = asyncio.get_running_loop()
-        broker.store.on_durable = lambda _: loop.call_soon_threadsafe(synced.set)
+
+        def durable(_: int) -> None:
+            loop.call_soon_threadsafe(synced.set)
+
+        broker.store.on_durable = durable
         put_place(await peer.put("t", 0, b"x"))
         end = broker.store.log_end
         await synced.wait()
