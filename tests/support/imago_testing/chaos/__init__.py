@@ -1,0 +1,1 @@
+"""Kill brokers under load, and check that no promise was broken."""

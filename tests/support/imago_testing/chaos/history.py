@@ -1,0 +1,86 @@
+"""What the clients of a run saw and were promised, as values.
+
+A partition of MetaQ and a queue of RocketMQ are the same thing. The place of a message in it is
+an offset (0, 1, 2 …) to RocketMQ and a byte position to MetaQ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Protocol(Enum):
+    METAQ = "MetaQ"
+    ROCKETMQ = "RocketMQ"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Queue:
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.number}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """Which message: the numbers of one producer grow in the order in which it sends."""
+
+    producer: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"message {self.number} of producer {self.producer}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    protocol: Protocol
+    queue: Queue
+    at: int
+
+    def __str__(self) -> str:
+        return f"{self.protocol.value} {self.queue} at {self.at}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message as a reader saw it; without a key when its content is damaged or not ours."""
+
+    at: int
+    key: Key | None
+
+
+class Step(Enum):
+    """What happened to the committed offset of a queue."""
+
+    TRIED = "tried"
+    """A commit was sent."""
+    COMMITTED = "committed"
+    """A commit was acknowledged."""
+    TOLD = "told"
+    """The broker answered what is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    queue: Queue
+    step: Step
+    offset: int
+
+
+@dataclass(slots=True)
+class History:
+    """One run. Producers never repeat a number, whatever became of it."""
+
+    attempted: set[Key] = field(default_factory=set)
+    """All that was sent; what is not acknowledged may be stored or not."""
+    acked: dict[Key, Place] = field(default_factory=dict)
+    reads: list[tuple[Protocol, Queue, Stored]] = field(default_factory=list)
+    """What the consumers saw while the broker was killed again and again."""
+    progress: list[Progress] = field(default_factory=list)
+    """Of the one consumer group, in the order of time."""
+    final: dict[tuple[Protocol, Queue], list[Stored]] = field(default_factory=dict)
+    """Every queue from its start to its end, read through both protocols when all was over."""
