@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import random
 
 _HEAD = Struct(">4sIIII")
+_KEY = Struct(">II")
 _MAGIC = b"CHAO"
 _LARGE_SHARE = 0.01
 _SMALL_BYTES_MAX = 1500
@@ -38,4 +39,4 @@ def decode(body: bytes) -> Key | None:
 
 
 def _sum(key: Key, filler: bytes) -> int:
-    return zlib.crc32(filler, key.producer << 16 ^ key.number)
+    return zlib.crc32(filler, zlib.crc32(_KEY.pack(key.producer, key.number)))
