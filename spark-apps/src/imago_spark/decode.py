@@ -184,6 +184,9 @@ class _Rows:
     def _message_ids(self, properties: Properties) -> pa.Array:
         """The client's id, where it gave one; else the broker's, made of store host and offset."""
         given = properties.text("UNIQ_KEY")
+        is_empty = pc.equal(given, "")
+        if pc.any(is_empty).as_py():
+            given = pc.if_else(is_empty, None, given)
         if not given.null_count:
             return given
         physical = np.ascontiguousarray(self.head["physical"])

@@ -51,8 +51,8 @@ def read_properties(strings: pa.Array) -> Properties:
 class PropertyTable:
     """Every property of the column: where its name and its value begin and end."""
 
-    def __init__(self, data: Bytes, borders: Longs, marks: Longs) -> None:
-        self._data, self._borders = data, borders
+    def __init__(self, strings: pa.Array, data: Bytes, borders: Longs, marks: Longs) -> None:
+        self._strings, self._data, self._borders = strings, data, borders
         self._count = len(borders) - 1
         self._name_end, self._value_end = marks[0::2], marks[1::2]
         self._name_at = np.empty_like(self._name_end)
@@ -71,14 +71,16 @@ class PropertyTable:
         borders = np.frombuffer(offsets, dtype=np.int32)[
             strings.offset : strings.offset + len(strings) + 1
         ].astype(np.int64)
+        if (borders[1:] == borders[:-1]).any():
+            return None
         data = np.frombuffer(buffer, dtype=np.uint8)[: int(borders[-1])]
-        if (data[borders[1:] - 1] != _VALUE_END).any() or (borders[1:] == borders[:-1]).any():
+        if (data[borders[1:] - 1] != _VALUE_END).any():
             return None
         marks = np.flatnonzero(data - np.uint8(_NAME_END) < 2)  # bytes 1 and 2; 0 wraps to 255
         kinds = data[marks]
         if len(marks) % 2 or (kinds[0::2] != _NAME_END).any() or (kinds[1::2] != _VALUE_END).any():
             return None
-        return cls(data, borders, marks)
+        return cls(strings, data, borders, marks)
 
     def text(self, name: str) -> pa.Array:
         chosen = self._chosen(name.encode())
@@ -101,11 +103,11 @@ class PropertyTable:
         borders[-1] = self._borders[-1]
         kept, first = self._not_reserved()
         pieces = self._pieces(borders)
-        return pa.MapArray.from_arrays(
-            pa.array(first.astype(np.int32)),
-            _as_text(pieces.take(pa.array(4 * kept))),
-            _as_text(pieces.take(pa.array(4 * kept + 2))),
-        )
+        keys = _as_text(pieces.take(pa.array(4 * kept)))
+        if self._repeat(kept, keys):
+            return ParsedProperties(self._strings).maps()
+        values = _as_text(pieces.take(pa.array(4 * kept + 2)))
+        return pa.MapArray.from_arrays(pa.array(first.astype(np.int32)), keys, values)
 
     def metaq_offsets(self) -> pa.Array:
         chosen = self._chosen(names.METAQ_POS.encode())
@@ -136,6 +138,13 @@ class PropertyTable:
             keep[chosen[chosen >= 0]] = False
         kept = np.flatnonzero(keep)
         return kept, np.searchsorted(kept, self._first)
+
+    def _repeat(self, kept: Longs, keys: pa.Array) -> bool:
+        """Whether some record has two properties of one name: a map may not."""
+        encoded = keys.dictionary_encode()
+        kinds = len(encoded.dictionary)
+        seen = np.sort(self._record[kept] * kinds + encoded.indices.to_numpy())
+        return bool((seen[1:] == seen[:-1]).any())
 
     def _pieces(self, borders: Borders) -> pa.Array:
         return pa.Array.from_buffers(

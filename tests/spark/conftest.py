@@ -1,0 +1,47 @@
+"""One Spark session and one broker process for all tests that need them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_client.blocking import Client
+from imago_spark.pipelines.ingest import session
+from imago_testing.ports import free_port_block
+from imago_testing.processes import ServerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    made = session("imago-tests", cores=2, memory="1g", is_short=True)
+    made.sparkContext.setLogLevel("ERROR")
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker of its own process; the address of its name service."""
+    base = free_port_block(20)
+    folder = tmp_path_factory.mktemp("cluster")
+    command = [sys.executable, "-m", "imago_cli", "up", "--zookeeper", "none"]
+    command += ["--data", str(folder / "data"), "--port-base", str(base)]
+    server = ServerProcess.start("up", command, folder)
+    try:
+        server.wait_for_port(base)
+        yield f"127.0.0.1:{base}"
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def client(cluster: str) -> Iterator[Client]:
+    with Client(cluster) as made:
+        yield made

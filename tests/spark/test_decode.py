@@ -1,0 +1,257 @@
+"""Rows decoded all at once, held to the same records decoded one by one."""
+
+from __future__ import annotations
+
+import zlib
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import lz4.frame
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from imago_client import MessageQueue
+from imago_spark.decode import decode_batch
+from imago_spark.gather import CorruptBatchError
+from imago_spark.options import Columns
+from imago_spark.schema import arrow_schema
+from imago_wire import properties as names
+from imago_wire.errors import ProtocolError
+from imago_wire.record import (
+    Entry,
+    QueueTail,
+    RecordBuilder,
+    decode_record,
+    host_bytes,
+    host_text,
+    make_entry,
+)
+
+QUEUE = MessageQueue("orders", "shard-0", 3)
+V4, V6 = host_bytes("10.1.2.3", 5555), host_bytes("2001:db8::1", 5555)
+END = 1 << 62
+
+
+def build(
+    entries: list[dict[str, Any]], *, topic: bytes = b"orders", dual: bool = True, store: bytes = V4
+) -> bytes:
+    """Return records as a broker stores them."""
+    builder = RecordBuilder(store, 1, 0)
+    tail = QueueTail(topic, 3, dual=dual, next_offset=100)
+    made: list[Entry] = [
+        make_entry(tail, **{"born_ms": 1_700_000_000_123, "born_host": V4, **entry})
+        for entry in entries
+    ]
+    data, placed = builder.build(made, 0, 4096, 1_700_000_001_456, 1 << 30)
+    assert len(placed) == len(entries)
+    return data
+
+
+def rows(
+    data: bytes, columns: Columns = Columns.PROPERTIES, end: int = END
+) -> list[dict[str, Any]]:
+    batch = decode_batch(data, QUEUE, columns, end_offset=end)
+    assert batch is not None
+    batch.validate(full=True)
+    assert batch.schema.equals(arrow_schema(columns))
+    found: list[dict[str, Any]] = batch.to_pylist()
+    return found
+
+
+def expected(data: bytes) -> list[dict[str, Any]]:
+    """Decode record by record, as the clients do."""
+    found, at = [], 0
+    while at < len(data):
+        stored = decode_record(data, at, inflate=True)
+        position = stored.properties.get(names.METAQ_POS)
+        found.append(
+            {
+                "topic": "orders",
+                "shard": "shard-0",
+                "queue": 3,
+                "offset": stored.queue_offset,
+                "metaq_offset": None if position is None else int(position, 16),
+                "key": stored.properties.get(names.KEYS),
+                "tags": stored.tags,
+                "value": stored.body,
+                "flag": stored.flag,
+                "sys_flag": stored.sys_flag,
+                "born_time": _time(stored.born_ms),
+                "store_time": _time(stored.store_ms),
+                "born_host": host_text(stored.born_host),
+                "msg_id": stored.unique_key or stored.offset_message_id,
+                "reconsume_times": stored.reconsume_times,
+                "body_crc": stored.body_crc,
+                "properties": [
+                    (name, value)
+                    for name, value in stored.properties.items()
+                    if name not in names.RESERVED
+                ],
+            }
+        )
+        at += stored.size
+    return found
+
+
+def _time(ms: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+
+
+def test_row_holds_every_field_of_its_record() -> None:
+    properties = names.encode({"UNIQ_KEY": "ID", "KEYS": "a b", "TAGS": "t", "own": "ü"})
+    data = build(
+        [{"body": b"x\x01\x02", "properties": properties, "flag": 7, "reconsume_times": 2}]
+    )
+    (row,) = rows(data)
+    assert (row["key"], row["tags"], row["value"]) == ("a b", "t", b"x\x01\x02")
+    assert (row["offset"], row["metaq_offset"], row["flag"]) == (100, 0, 7)
+    assert (row["msg_id"], row["reconsume_times"], row["born_host"]) == ("ID", 2, "10.1.2.3:5555")
+    assert ("own", "ü") in row["properties"]
+    assert [row] == expected(data)
+
+
+def test_record_without_any_property_gets_the_brokers_id_and_nulls() -> None:
+    data = build([{"body": b""}], dual=False)
+    (row,) = rows(data)
+    assert (row["key"], row["tags"], row["metaq_offset"], row["properties"]) == (
+        None,
+        None,
+        None,
+        [],
+    )
+    assert row["msg_id"] == "0A010203000015B3" + f"{4096:016X}"
+
+
+@pytest.mark.parametrize(
+    ("deflate", "bits"),
+    [(zlib.compress, 0x001), (zlib.compress, 0x301), (lz4.frame.compress, 0x101),
+     (zstandard.compress, 0x201)],
+)  # fmt: skip
+def test_compressed_bodies_are_inflated_in_place(deflate: Any, bits: int) -> None:
+    plain = b"abc" * 1000
+    entries = [
+        {"body": b"before"},
+        {"body": deflate(plain), "sys_flag": bits, "metaq_shape": (len(plain), 1)},
+        {"body": b"after"},
+    ]
+    assert [row["value"] for row in rows(build(entries))] == [b"before", plain, b"after"]
+
+
+def test_addresses_of_both_kinds_may_be_mixed() -> None:
+    entries = [{"body": b"1"}, {"body": b"2", "born_host": V6}, {"body": b"3"}]
+    for store in (V4, V6):
+        data = build(entries, store=store)
+        assert rows(data) == expected(data)
+
+
+def test_topic_of_more_than_127_bytes_is_read_past() -> None:
+    data = build([{"body": b"1"}, {"body": b"22"}], topic=b"%RETRY%" + b"x" * 200)
+    assert [row["value"] for row in rows(data)] == [b"1", b"22"]
+
+
+def test_rows_from_the_end_offset_on_are_left_out() -> None:
+    data = build([{"body": b"%d" % number} for number in range(5)])
+    assert [row["offset"] for row in rows(data, end=103)] == [100, 101, 102]
+    assert decode_batch(data, QUEUE, Columns.CORE, end_offset=100) is None
+
+
+def test_core_columns_are_the_first_of_all() -> None:
+    data = build([{"body": b"1", "properties": names.encode({"TAGS": "t"})}])
+    (core,), (whole,) = rows(data, Columns.CORE), rows(data)
+    whole.pop("properties")
+    assert core == whole
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [b"lonely\x02", b"a\x01b\x01c\x02", b"\x02\x02", b"\x01v\x02", b"KEYS\x01\xff\xfe\x02",
+     b"TAGS\x01\x02", b"KEYS\x01one\x02KEYS\x01two\x02", b"TAGS\x01no end"],
+)  # fmt: skip
+def test_odd_property_strings_read_as_one_by_one(odd: bytes) -> None:
+    data = build(
+        [{"body": b"1", "properties": odd}, {"body": b"2", "properties": b"TAGS\x01t\x02"}]
+    )
+    assert rows(data) == expected(data)
+
+
+property_strings = st.dictionaries(
+    st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "own", "longer-name"]),
+    st.text("ab 0ü€", max_size=12),
+).map(names.encode)
+entries_lists = st.lists(
+    st.fixed_dictionaries(
+        {
+            "body": st.binary(max_size=200),
+            "properties": property_strings
+            | st.binary(max_size=40).map(_harmless := lambda raw: raw),
+            "flag": st.integers(-(1 << 31), (1 << 31) - 1),
+            "born_ms": st.integers(0, 1 << 41),
+            "born_host": st.sampled_from([V4, V6, host_bytes("127.0.0.1", 1)]),
+            "reconsume_times": st.integers(0, 100),
+        }
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(entries_lists, st.booleans())
+def test_rows_equal_the_records_decoded_one_by_one(
+    entries: list[dict[str, Any]], dual: bool
+) -> None:
+    data = build(entries, dual=dual)
+    assert rows(data) == expected(data)
+
+
+def test_records_of_another_broker_may_have_no_properties_at_all() -> None:
+    (first, second), kept = bodies_and_rows([{"body": b"one"}, {"body": b"two"}])
+    bare = b"".join(without_properties(record) for record in (first, second))
+    found = rows(bare)
+    assert [row["value"] for row in found] == [row["value"] for row in kept]
+    assert [row["properties"] for row in found] == [[], []]
+
+
+def bodies_and_rows(entries: list[dict[str, Any]]) -> tuple[list[bytes], list[dict[str, Any]]]:
+    """Return each record's bytes, and the rows of all."""
+    data = build(entries)
+    records, at = [], 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        records.append(data[at : at + size])
+        at += size
+    return records, rows(data)
+
+
+def without_properties(record: bytes) -> bytes:
+    stored = decode_record(record)
+    body_end = 88 + len(stored.body)
+    head = record[4 : body_end + 1 + len(stored.topic)] + b"\x00\x00"
+    return (4 + len(head)).to_bytes(4, "big") + head
+
+
+@given(st.lists(st.binary(max_size=50), min_size=1, max_size=5), st.data())
+def test_cut_bytes_are_an_error_or_fewer_rows(bodies: list[bytes], data: st.DataObject) -> None:
+    whole = build([{"body": body} for body in bodies])
+    cut = whole[: data.draw(st.integers(1, len(whole) - 1))]
+    try:
+        found = rows(cut)
+    except CorruptBatchError:
+        return
+    assert found == expected(whole)[: len(found)]
+
+
+@given(entries_lists, st.data())
+def test_changed_byte_is_never_more_than_an_error(
+    entries: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    whole = bytearray(build(entries))
+    at = data.draw(st.integers(0, len(whole) - 1))
+    whole[at] ^= data.draw(st.integers(1, 255))
+    try:
+        batch = decode_batch(bytes(whole), QUEUE, Columns.PROPERTIES, end_offset=END)
+    except (CorruptBatchError, ProtocolError):
+        return
+    if batch is not None:
+        batch.validate(full=True)

@@ -1,0 +1,99 @@
+"""Offsets as JSON, as ranges, and as the share of one batch."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from imago_client import MessageQueue
+from imago_spark.errors import OffsetError
+from imago_spark.offsets import (
+    QueueRange,
+    admit,
+    from_engine,
+    from_option,
+    ranges,
+    to_engine,
+)
+
+A0, A1, B0 = (MessageQueue("t", shard, number) for shard, number in (("a", 0), ("a", 1), ("b", 0)))
+queues = st.builds(
+    MessageQueue, st.sampled_from(["t", "u"]), st.sampled_from(["a", "b"]), st.integers(0, 12)
+)
+offsets = st.dictionaries(queues, st.integers(0, 10_000), max_size=12)
+
+
+@given(offsets)
+def test_engine_offsets_come_back(given_offsets: dict[MessageQueue, int]) -> None:
+    assert from_engine(json.loads(json.dumps(to_engine(given_offsets)))) == given_offsets
+
+
+@given(offsets, st.randoms())
+def test_engine_offsets_are_the_same_text_whatever_the_order(
+    given_offsets: dict[MessageQueue, int], rng: object
+) -> None:
+    items = list(given_offsets.items())
+    rng.shuffle(items)  # type: ignore[attr-defined]  # hypothesis' own Random
+    assert json.dumps(to_engine(dict(items))) == json.dumps(to_engine(given_offsets))
+
+
+def test_options_list_queues_by_topic_shard_and_number() -> None:
+    found = from_option('{"t": {"a": {"0": 23, "1": -1}, "b": {"0": -2}}}', "startingOffsets")
+    assert found == {A0: 23, A1: -1, B0: -2}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["sometime", "[]", '{"t": 5}', '{"t": {"a": {"x": 1}}}', '{"t": {"a": {"0": "1"}}}',
+     '{"t": {"a": {"0": true}}}', '{"t": {"a": {"0": -3}}}'],
+)  # fmt: skip
+def test_wrong_offsets_in_an_option_are_refused(text: str) -> None:
+    with pytest.raises(OffsetError, match="startingOffsets"):
+        from_option(text, "startingOffsets")
+
+
+def test_checkpoint_of_another_version_is_refused() -> None:
+    with pytest.raises(OffsetError, match="new checkpointLocation"):
+        from_engine({"v": 2, "topics": {}})
+
+
+def test_ranges_leave_out_what_is_empty_and_what_is_gone() -> None:
+    found = ranges({A0: 5, A1: 7, B0: 1}, {A0: 9, A1: 7})
+    assert found == [QueueRange(A0, 5, 9)]
+
+
+def test_range_of_an_unknown_queue_begins_at_its_first_message() -> None:
+    assert ranges({}, {A0: 3}) == [QueueRange(A0, 0, 3)]
+
+
+def test_batch_takes_everything_without_a_limit() -> None:
+    assert admit({A0: 5, A1: 0}, {A0: 9, A1: 2}, None) == {A0: 9, A1: 2}
+
+
+def test_batch_is_shared_in_proportion_and_starves_nobody() -> None:
+    assert admit({A0: 0, A1: 0, B0: 0}, {A0: 9000, A1: 999, B0: 1}, 100) == {
+        A0: 90,
+        A1: 10,
+        B0: 0,
+    }
+    assert admit({A0: 0, B0: 0}, {A0: 50, B0: 50}, 10) == {A0: 5, B0: 5}
+
+
+@given(
+    st.dictionaries(queues, st.integers(0, 1000), min_size=1, max_size=12),
+    st.dictionaries(queues, st.integers(0, 2000), max_size=12),
+    st.integers(1, 3000) | st.none(),
+)
+def test_batch_never_goes_back_never_takes_too_much_and_always_gets_on(
+    start: dict[MessageQueue, int], latest: dict[MessageQueue, int], rows_max: int | None
+) -> None:
+    end = admit(start, latest, rows_max)
+    assert end.keys() == start.keys()
+    taken = {queue: end[queue] - start[queue] for queue in start}
+    backlog = {queue: max(0, latest.get(queue, 0) - start[queue]) for queue in start}
+    assert all(0 <= taken[queue] <= backlog[queue] for queue in start)
+    total = sum(backlog.values())
+    assert sum(taken.values()) == (total if rows_max is None else min(total, rows_max))

@@ -1,0 +1,65 @@
+"""Options of the data source: texts in, a checked value out."""
+
+from __future__ import annotations
+
+import pytest
+
+from imago_spark.errors import OptionError
+from imago_spark.options import Columns, OnDataLoss, parse_options
+
+GIVEN = {"bootstrap": "a:1,b:2", "subscribe": "orders, events"}
+
+
+def test_options_have_the_defaults_that_are_documented() -> None:
+    options = parse_options(GIVEN)
+    assert (options.bootstrap, options.topics) == (("a:1", "b:2"), ("orders", "events"))
+    assert (options.starting_offsets, options.ending_offsets) == (None, "latest")
+    assert (options.max_offsets_per_trigger, options.fetch_bytes) == (None, 4 << 20)
+    assert (options.columns, options.on_data_loss) == (Columns.CORE, OnDataLoss.FAIL)
+
+
+def test_names_may_be_in_any_case_as_spark_hands_them_over() -> None:
+    options = parse_options(
+        {
+            **GIVEN,
+            "STARTINGOFFSETS": "earliest",
+            "maxoffsetspertrigger": "10",
+            "Columns": "Properties",
+            "onDataLoss": "SKIP",
+            "fetchBytes": "65536",
+        }
+    )
+    assert (options.starting_offsets, options.max_offsets_per_trigger) == ("earliest", 10)
+    assert (options.columns, options.on_data_loss) == (Columns.PROPERTIES, OnDataLoss.SKIP)
+    assert options.fetch_bytes == 65536
+
+
+@pytest.mark.parametrize(
+    ("text", "policy"), [("false", OnDataLoss.SKIP), ("true", OnDataLoss.FAIL)]
+)
+def test_kafkas_name_for_data_loss_is_understood(text: str, policy: OnDataLoss) -> None:
+    assert parse_options({**GIVEN, "failOnDataLoss": text}).on_data_loss is policy
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"subscribe": "orders"}, "'bootstrap' is missing"),
+        ({"bootstrap": "a:1"}, "'subscribe' is missing"),
+        ({**GIVEN, "subscribes": "x"}, "did you mean 'subscribe'"),
+        ({**GIVEN, "startingOffset": "x"}, "did you mean 'startingOffsets'"),
+        ({**GIVEN, "zzz": "x"}, "known are bootstrap"),
+        ({**GIVEN, "bootstrap": "nowhere"}, "is not host:port"),
+        ({**GIVEN, "subscribe": " , "}, "names no topic"),
+        ({**GIVEN, "subscribe": "no spaces"}, "only letters"),
+        ({**GIVEN, "maxOffsetsPerTrigger": "0"}, "not a number above 0"),
+        ({**GIVEN, "fetchBytes": "1"}, "must be 65536 to 4194304"),
+        ({**GIVEN, "columns": "some"}, "must be core or properties"),
+        ({**GIVEN, "onDataLoss": "hope"}, "must be fail or skip"),
+        ({**GIVEN, "timeout": "never"}, "timeout"),
+        ({**GIVEN, "timeout": "0"}, "seconds up to 3600"),
+    ],
+)
+def test_wrong_options_are_named_with_what_would_be_right(given: dict[str, str], why: str) -> None:
+    with pytest.raises(OptionError, match=why):
+        parse_options(given)

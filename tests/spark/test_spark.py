@@ -1,0 +1,107 @@
+"""Topics as tables, in a real Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PySparkException
+
+from imago_client import Message, batches
+from imago_spark.pipelines.ingest import build, land
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from imago_client.blocking import Client
+
+pytestmark = [pytest.mark.spark, pytest.mark.processes]
+
+COUNT = 2000
+
+
+def fill(client: Client, topic: str) -> list[bytes]:
+    client.admin.create_topic(topic, queues=2)
+    producer = client.producer()
+    messages = [
+        Message(topic, b"%06d" % number, tags=f"t{number % 3}", keys=(f"k{number}",))
+        for number in range(COUNT)
+    ]
+    for batch in batches(messages, bytes_max=20_000):
+        producer.send_batch(batch)
+    return [message.body for message in messages]
+
+
+def table(spark: SparkSession, cluster: str, topic: str, **more: str) -> DataFrame:
+    return spark.read.format("imago").options(bootstrap=cluster, subscribe=topic, **more).load()
+
+
+def test_topic_is_a_table_without_any_registration(
+    spark: SparkSession, cluster: str, client: Client
+) -> None:
+    bodies = fill(client, "as-table")
+    frame = table(spark, cluster, "as-table")
+    assert sorted(bytes(row.value) for row in frame.select("value").collect()) == sorted(bodies)
+    counts = frame.groupBy("tags").count().orderBy("tags").collect()
+    assert [(row.tags, row["count"]) for row in counts] == [("t0", 667), ("t1", 667), ("t2", 666)]
+    assert frame.where("crc32(value) & 2147483647 != body_crc").count() == 0
+
+
+def test_properties_are_a_column_for_those_who_ask(
+    spark: SparkSession, cluster: str, client: Client
+) -> None:
+    fill(client, "with-properties")
+    frame = table(spark, cluster, "with-properties", columns="properties")
+    assert frame.where("properties['KEYS'] = key and properties['TAGS'] = tags").count() == COUNT
+
+
+def test_stream_lands_every_message_once_over_restarts(
+    spark: SparkSession, cluster: str, client: Client, tmp_path: Path
+) -> None:
+    fill(client, "as-stream")
+
+    def run() -> list[int]:
+        """Run the stream to the present end; return the rows of its batches."""
+        query = (
+            spark.readStream.format("imago")
+            .options(bootstrap=cluster, subscribe="as-stream", startingOffsets="earliest")
+            .option("maxOffsetsPerTrigger", "1500")
+            .load()
+            .writeStream.format("parquet")
+            .option("path", str(tmp_path / "out"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+    assert run() == [1500, 500]
+    client.producer().send(Message("as-stream", b"later"))
+    assert run() == [1]
+    landed = spark.read.parquet(str(tmp_path / "out"))
+    assert landed.count() == COUNT + 1
+    assert landed.select("shard", "queue", "offset").distinct().count() == COUNT + 1
+
+
+def test_ingest_lands_parquet_by_date_and_counts_damage(
+    spark: SparkSession, cluster: str, client: Client, tmp_path: Path
+) -> None:
+    fill(client, "to-land")
+    frame = build(spark, {"bootstrap": cluster, "subscribe": "to-land"})
+    assert land(frame, str(tmp_path / "out")) == {"rows": COUNT, "damaged": 0}
+    assert [path.name.partition("=")[0] for path in (tmp_path / "out").glob("date=*")] == ["date"]
+
+
+def test_wrong_option_is_told_in_our_words(spark: SparkSession, cluster: str) -> None:
+    with pytest.raises(PySparkException, match="did you mean 'startingOffsets'"):
+        table(spark, cluster, "as-table", startingOffset="earliest")
+
+
+def test_schema_cannot_be_replaced(spark: SparkSession, cluster: str) -> None:
+    reader = spark.read.format("imago").schema("offset bigint")
+    frame_options = {"bootstrap": cluster, "subscribe": "as-table"}
+    with pytest.raises(PySparkException, match="schema of this source is fixed"):
+        reader.options(**frame_options).load().count()
