@@ -1,0 +1,197 @@
+"""The commands that are clients: topic, group, produce, consume."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from imago_cli.exits import CommandError, Exit, UsageError
+from imago_cli.group import parse_target
+from imago_cli.main import build
+from imago_client import ResetTo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    RunBody = Callable[[Callable[["Commands"], None]], Any]
+
+
+class Commands:
+    """Runs commands against the test's broker."""
+
+    def __init__(self, bootstrap: str, metaq: str) -> None:
+        self._env = {"IMAGO_BOOTSTRAP": bootstrap, "IMAGO_METAQ": metaq, "COLUMNS": "160"}
+
+    def run(self, line: str, stdin: str | bytes | None = None) -> Result:
+        words = line.split()
+        return CliRunner().invoke(build(words[0]), words, input=stdin, env=self._env)
+
+    def ok(self, line: str, stdin: str | bytes | None = None) -> str:
+        result = self.run(line, stdin)
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == Exit.DONE
+        return result.stdout
+
+    def json(self, line: str) -> Any:
+        return json.loads(self.ok(line + " --json"))
+
+    def rows(self, line: str) -> list[dict[str, Any]]:
+        return [json.loads(text) for text in self.ok(line + " --json").splitlines()]
+
+
+@pytest.fixture
+def commands(bootstrap: str, metaq_server: str) -> RunBody:
+    """Run a test's body beside the broker's loop."""
+    made = Commands(bootstrap, metaq_server)
+    return lambda body: asyncio.to_thread(body, made)
+
+
+async def test_topics_are_created_listed_described_and_deleted(
+    commands: RunBody,
+) -> None:
+    def body(run: Commands) -> None:
+        assert run.json("topic create orders --queues 3") == {
+            "topic": "orders",
+            "queues": 3,
+            "shards": ["shard-0"],
+        }
+        assert run.json("topic list") == [{"topic": "orders", "shards": 1, "queues": 3}]
+        assert "TBW102" in run.ok("topic list --all")
+        run.ok("produce orders a b c")
+        described = run.json("topic describe orders")
+        assert sum(queue["maxOffset"] for queue in described["queues"]) == 3
+        assert "3 messages" in run.ok("topic describe orders")
+        run.ok("topic delete orders --yes")
+        assert run.json("topic list") == []
+
+    await commands(body)
+
+
+async def test_what_goes_in_by_one_protocol_comes_out_by_both(
+    commands: RunBody,
+) -> None:
+    def body(run: Commands) -> None:
+        run.ok("topic create orders --queues 1")
+        run.ok("produce orders --tags paid --key k", "one\ntwo\n")
+        run.ok("produce orders --protocol metaq --tags sent", b"three\nfo\xffur\n")
+        rows = run.rows("consume orders")
+        assert [row.get("body") for row in rows] == ["one", "two", "three", None]
+        assert rows[3]["bodyBase64"] == "Zm//dXI="
+        assert [row["tags"] for row in rows] == ["paid", "paid", "sent", "sent"]
+        assert rows[0]["keys"] == ["k"]
+        by_metaq = run.rows("consume orders --protocol metaq")
+        assert [row.get("body") for row in by_metaq] == ["one", "two", "three", None]
+        assert [row["attribute"] for row in by_metaq] == ["paid", "paid", "sent", "sent"]
+        assert run.ok("consume orders --tags paid --count 1") == "one\n"
+        assert run.ok("consume orders --from latest") == ""
+
+    await commands(body)
+
+
+async def test_group_goes_on_where_it_stopped_and_can_be_moved(
+    commands: RunBody,
+) -> None:
+    def body(run: Commands) -> None:
+        run.ok("topic create orders --queues 1")
+        run.ok("produce orders 1 2 3 4 5")
+        assert run.ok("consume orders --group g --count 2") == "1\n2\n"
+        assert run.ok("consume orders --group g --count 2") == "3\n4\n"
+        assert run.json("group describe g")["lag"] == 1
+        assert {row["group"]: row["lag"] for row in run.json("group list")}["g"] == 1
+        assert "lag 1" in run.ok("group describe g")
+        moved = run.json("group reset g orders --to earliest --yes")
+        assert moved["queues"] == [{"shard": "shard-0", "queue": 0, "offset": 0}]
+        assert run.ok("consume orders --group g --count 1") == "1\n"
+
+    await commands(body)
+
+
+async def test_metaq_group_keeps_its_place_in_a_file(commands: RunBody, tmp_path: Path) -> None:
+    def body(run: Commands) -> None:
+        run.ok("topic create orders --queues 1")
+        run.ok("produce orders 1 2 3 --protocol metaq")
+        line = f"consume orders --protocol metaq --group g --offsets {tmp_path / 'offsets.json'}"
+        assert run.ok(f"{line} --count 2") == "1\n2\n"
+        assert run.ok(f"{line} --count 1") == "3\n"
+
+    await commands(body)
+
+
+async def test_repeated_message_is_counted(
+    commands: RunBody,
+) -> None:
+    def body(run: Commands) -> None:
+        run.ok("topic create orders --queues 2")
+        sent = run.json("produce orders hello --count 100 --in-flight 8")
+        assert (sent["sent"], sent["bytes"]) == (100, 500)
+        assert run.ok("consume orders") == "hello\n" * 100
+        assert len(run.ok("consume orders --follow --count 60").splitlines()) == 60
+
+    await commands(body)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "why"),
+    [
+        ("topic describe nothing", CommandError, "imago topic create nothing"),
+        ("topic delete nothing --yes", CommandError, "no topic nothing"),
+        ("topic create no!name", UsageError, "only letters"),
+        ("group describe nothing", CommandError, "no group nothing"),
+        ("group reset g orders --to soon --yes", UsageError, "no place in a topic"),
+        ("produce orders x --protocol metaq --key k", UsageError, "have no keys"),
+        ("produce orders x --protocol metaq", CommandError, "do not accept topic orders"),
+        ("consume orders --offsets f", UsageError, "only with --protocol metaq"),
+        ("consume orders --protocol metaq --tags a", UsageError, "do not filter"),
+    ],
+)
+async def test_mistakes_are_told_with_their_cause(
+    commands: RunBody,
+    line: str,
+    kind: type[CommandError],
+    why: str,
+) -> None:
+    def body(run: Commands) -> None:
+        error = run.run(line).exception
+        assert type(error) is kind
+        assert why in str(error)
+
+    await commands(body)
+
+
+async def test_deleting_asks_first_and_refuses_where_nobody_answers(
+    commands: RunBody,
+) -> None:
+    def body(run: Commands) -> None:
+        run.ok("topic create orders")
+        error = run.run("topic delete orders").exception
+        assert isinstance(error, UsageError)
+        assert error.cure == "add --yes"
+        assert run.json("topic list")[0]["topic"] == "orders"
+
+    await commands(body)
+
+
+def test_unreachable_cluster_is_one_sentence() -> None:
+    error = Commands("127.0.0.1:1", "127.0.0.1:1").run("topic list").exception
+    assert isinstance(error, CommandError)
+    assert "127.0.0.1:1" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("earliest", ResetTo.EARLIEST),
+        ("latest", ResetTo.LATEST),
+        ("1700000000000", 1_700_000_000_000),
+        ("2023-11-14T22:13:20", 1_700_000_000_000),
+        ("2023-11-14T23:13:20+01:00", 1_700_000_000_000),
+    ],
+)
+def test_places_in_a_topic(text: str, target: ResetTo | int) -> None:
+    assert parse_target(text) == target
