@@ -14,24 +14,19 @@ from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
+from imago_broker.processors.rocketmq.pull_request import (
+    FLAG_COMMIT,
+    FLAG_SUSPEND,
+    PullRequest,
+)
 from imago_broker.processors.rocketmq.subscriptions import wanted_tags
 from imago_log.results import ReadStatus
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.headers import PullMessageRequestHeader
 
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.services import RocketmqServices
     from imago_broker.service.pull_hold import Held
     from imago_log.results import ReadResult
-
-FLAG_COMMIT = 0x1
-FLAG_SUSPEND = 0x2
-
-BATCH_FIELD = "imagoBatch"
-BATCH_MESSAGES_MAX = 10_000
-BATCH_BYTES_MAX = 4 << 20
-MESSAGES_MAX = 1024
-BYTES_MAX = 256 << 10
 
 CODES = {
     ReadStatus.FOUND: ResponseCode.SUCCESS,
@@ -61,27 +56,27 @@ class PullProcessor:
 
     def pull(self, exchange: Exchange) -> Reply | None:
         """Answer with messages, hold the request, or say why neither."""
-        header = PullMessageRequestHeader.from_ext(exchange.ext)
-        self._check(exchange, header)
-        tags = wanted_tags(self._services, header)
-        pull = _Pull(self._services, exchange, header, tags)
+        request = PullRequest(exchange.ext)
+        self._check(exchange, request)
+        tags = wanted_tags(self._services, request)
+        pull = _Pull(self._services, exchange, request, tags)
         reply = pull.look()
-        if header.sys_flag & FLAG_COMMIT:
+        if request.sys_flag & FLAG_COMMIT and request.commit_offset >= 0:
             self._services.offsets.commit(
-                header.consumer_group, header.topic, header.queue_id, header.commit_offset
+                request.group, request.topic, request.queue_id, request.commit_offset
             )
-        if reply.code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & FLAG_SUSPEND:
+        if reply.code == ResponseCode.PULL_NOT_FOUND and request.sys_flag & FLAG_SUSPEND:
             return None if pull.wait() else reply
         return reply
 
-    def _check(self, exchange: Exchange, header: PullMessageRequestHeader) -> None:
-        group = rules.group_of(self._services, header.consumer_group)
+    def _check(self, exchange: Exchange, request: PullRequest) -> None:
+        group = rules.group_of(self._services, request.group)
         if not group.consume_enable:
-            raise rules.forbidden(f"subscription group no permission, {header.consumer_group}")
-        topic = rules.readable_topic(self._services, header.topic)
-        if not 0 <= header.queue_id < topic.read_queues:
+            raise rules.forbidden(f"subscription group no permission, {request.group}")
+        topic = rules.readable_topic(self._services, request.topic)
+        if not 0 <= request.queue_id < topic.read_queues:
             raise rules.invalid(
-                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                f"queueId[{request.queue_id}] is illegal, topic:[{request.topic}] "
                 f"topicConfig.readQueueNums:[{topic.read_queues}] "
                 f"consumer:[{exchange.channel.peer}]"
             )
@@ -91,12 +86,10 @@ class _Pull:
     """One pull from its first look to its answer."""
 
     __slots__ = (
-        "_bytes_max",
         "_exchange",
-        "_header",
         "_held",
-        "_messages_max",
         "_offset",
+        "_request",
         "_services",
         "_tags",
     )
@@ -105,32 +98,31 @@ class _Pull:
         self,
         services: RocketmqServices,
         exchange: Exchange,
-        header: PullMessageRequestHeader,
+        request: PullRequest,
         tags: frozenset[int] | None,
     ) -> None:
         self._services = services
         self._exchange = exchange
-        self._header = header
+        self._request = request
         self._tags = tags
-        self._offset = header.queue_offset
-        self._messages_max, self._bytes_max = limits(exchange, header)
+        self._offset = request.queue_offset
         self._held: Held | None = None
 
     def look(self) -> Reply:
         """Read from where the pull stands, or say where it was moved to."""
-        header = self._header
+        request = self._request
         moved = self._services.resets.take(
-            header.consumer_group, header.topic, header.queue_id, self._offset
+            request.group, request.topic, request.queue_id, self._offset
         )
         return self._reply(self._read()) if moved is None else self._moved(moved)
 
     def wait(self) -> bool:
         """Hold the request; False when it has to be answered now."""
-        hold_ms = min(self._header.suspend_timeout_millis, self._services.settings.pull_hold_ms_max)
+        hold_ms = min(self._request.suspend_ms, self._services.settings.pull_hold_ms_max)
         if hold_ms <= 0:
             return False
         self._held = self._services.hold.hold(
-            self._header.topic.encode(), self._header.queue_id, hold_ms=hold_ms, wake=self._wake
+            self._request.topic.encode(), self._request.queue_id, hold_ms=hold_ms, wake=self._wake
         )
         if self._held is None:
             return False
@@ -153,16 +145,16 @@ class _Pull:
     def _look_again(self) -> Reply:
         # The topic may have been deleted or closed since the request came.
         try:
-            topic = rules.readable_topic(self._services, self._header.topic)
+            topic = rules.readable_topic(self._services, self._request.topic)
         except RequestError as refusal:
             return refusal.reply
-        if self._header.queue_id >= topic.read_queues:
-            return rules.unknown_topic(self._header.topic).reply
+        if self._request.queue_id >= topic.read_queues:
+            return rules.unknown_topic(self._request.topic).reply
         return self.look()
 
     def _moved(self, offset: int) -> Reply:
         low, high = self._services.messages.store.queue_range(
-            self._header.topic, self._header.queue_id
+            self._request.topic, self._request.queue_id
         )
         ext = _ext(next_offset=offset, min_offset=low, max_offset=high)
         return Reply(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", ext)
@@ -174,11 +166,11 @@ class _Pull:
 
     def _read(self) -> ReadResult:
         return self._services.messages.store.read(
-            self._header.topic,
-            self._header.queue_id,
+            self._request.topic,
+            self._request.queue_id,
             self._offset,
-            messages_max=self._messages_max,
-            bytes_max=self._bytes_max,
+            messages_max=self._request.messages_max,
+            bytes_max=self._request.bytes_max,
             tags=self._tags,
         )
 
@@ -189,8 +181,8 @@ class _Pull:
             max_offset=found.max_offset,
         )
         if found.count:
-            self._services.traffic.delivered(self._header.topic, found.count, len(found.body))
-        code = code_of(found.status, self._header.queue_offset)
+            self._services.traffic.delivered(self._request.topic, found.count, len(found.body))
+        code = code_of(found.status, self._request.queue_offset)
         return Reply(code, found.status.value, ext, found.body)
 
 
@@ -204,19 +196,3 @@ def _ext(*, next_offset: int, min_offset: int, max_offset: int) -> dict[str, str
         "topicSysFlag": "0",
         "groupSysFlag": "0",
     }
-
-
-def limits(exchange: Exchange, header: PullMessageRequestHeader) -> tuple[int, int]:
-    """Return how many messages and bytes one answer may have: at least one message."""
-    wanted_bytes = header.max_msg_bytes
-    if exchange.ext.get(BATCH_FIELD) == "true":
-        messages_max, bytes_max, default_bytes = (
-            BATCH_MESSAGES_MAX,
-            BATCH_BYTES_MAX,
-            BATCH_BYTES_MAX,
-        )
-    else:
-        messages_max, bytes_max, default_bytes = MESSAGES_MAX, BYTES_MAX, BYTES_MAX
-    if wanted_bytes is None or wanted_bytes <= 0:
-        wanted_bytes = default_bytes
-    return max(1, min(header.max_msg_nums, messages_max)), min(wanted_bytes, bytes_max)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import RequestError
+from imago_broker.processors.rocketmq.pull_request import FLAG_SUBSCRIPTION, PullRequest
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies_client import MessageModel
 from imago_wire.remoting.codes import ResponseCode
@@ -15,9 +16,6 @@ from imago_wire.remoting.subscriptions import ALL, TAG, tag_subscription
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.services import RocketmqServices
     from imago_wire.remoting.bodies_client import SubscriptionData
-    from imago_wire.remoting.headers import PullMessageRequestHeader
-
-FLAG_SUBSCRIPTION = 0x4
 
 
 @lru_cache(maxsize=4096)
@@ -39,45 +37,43 @@ def require_tag_type(expression_type: str | None) -> None:
         )
 
 
-def wanted_tags(
-    services: RocketmqServices, header: PullMessageRequestHeader
-) -> frozenset[int] | None:
+def wanted_tags(services: RocketmqServices, request: PullRequest) -> frozenset[int] | None:
     """Return the tag hashes that a pull wants, or None for all; refuse what RocketMQ refuses."""
-    if header.sys_flag & FLAG_SUBSCRIPTION:
-        require_tag_type(header.expression_type)
+    if request.sys_flag & FLAG_SUBSCRIPTION:
+        require_tag_type(request.expression_type)
         try:
-            return tag_codes(header.subscription or "")
+            return tag_codes(request.subscription)
         except ProtocolError:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED,
                 "parse the consumer's subscription failed",
             ) from None
-    return _codes(_registered(services, header))
+    return _codes(_registered(services, request))
 
 
-def _registered(services: RocketmqServices, header: PullMessageRequestHeader) -> SubscriptionData:
-    group = services.clients.consumers(header.consumer_group)
+def _registered(services: RocketmqServices, request: PullRequest) -> SubscriptionData:
+    group = services.clients.consumers(request.group)
     if group is None:
         raise RequestError(
             ResponseCode.SUBSCRIPTION_NOT_EXIST,
             f"the consumer's group info not exist\n{rules.FAQ}",
         )
-    settings = services.groups.get(header.consumer_group)
+    settings = services.groups.get(request.group)
     if (
         group.message_model is MessageModel.BROADCASTING
         and settings is not None
         and not settings.consume_broadcast_enable
     ):
         raise rules.forbidden(
-            f"the consumer group[{header.consumer_group}] can not consume by broadcast way"
+            f"the consumer group[{request.group}] can not consume by broadcast way"
         )
-    subscription = group.subscriptions.get(header.topic)
+    subscription = group.subscriptions.get(request.topic)
     if subscription is None:
         raise RequestError(
             ResponseCode.SUBSCRIPTION_NOT_EXIST,
             f"the consumer's subscription not exist\n{rules.FAQ}",
         )
-    if subscription.sub_version < header.sub_version:
+    if subscription.sub_version < request.sub_version:
         raise RequestError(
             ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
         )
