@@ -17,6 +17,7 @@ from imago_broker.app.metaq_port import serve_metaq
 from imago_broker.app.registration import Registration
 from imago_broker.app.rocketmq_ports import serve_names, serve_rocketmq
 from imago_broker.app.storage import open_store
+from imago_broker.config.changes import Changes, compare
 from imago_broker.config.metaq_render import render
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import ExitCode, FatalError, RequestError
@@ -161,10 +162,31 @@ class Broker:
         """Put changed settings in force; those that need a restart wait for it."""
         self.config = config
         self.topics.set_default_level(Acknowledgement(config.acknowledgement.level))
+        self.topics.topics_max = config.limits.topics_max
+        self.topics.auto_create_enabled = config.rocketmq.auto_create_topic
+        self.groups.groups_max = config.limits.groups_max
+        self.groups.auto_create_enabled = config.rocketmq.auto_create_group
         self.messages.timeout_ms = config.acknowledgement.timeout_ms
         self.rocketmq.settings = config.rocketmq
         if self.metaq is not None:
             self.metaq.settings = config.metaq
+
+    def reload(self, config: BrokerConfig) -> Changes:
+        """Take what can change now from a new configuration: dynamic keys, declared topics.
+
+        ValueError or RequestError: a declared topic cannot be; nothing of it was changed.
+        """
+        changes = compare(self.config, config)
+        self.apply(changes.config)
+        for name, settings in changes.topics.items():
+            self.topics.create_or_update(declared_topic(name, settings, self.topics.get(name)))
+        logger.info(
+            "config_reloaded applied=%s needs_restart=%s topics=%s",
+            ",".join(changes.applied),
+            ",".join(changes.waiting),
+            ",".join(changes.topics),
+        )
+        return changes
 
     def record(self) -> BrokerRecord:
         """Return how this broker announces itself."""

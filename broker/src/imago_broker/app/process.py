@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from imago_broker.app.broker import Broker
-from imago_broker.errors import ExitCode, FatalError
+from imago_broker.errors import ExitCode, FatalError, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,22 +25,34 @@ GC_THRESHOLDS = (50_000, 50, 100)
 """A turn makes thousands of short-lived tuples; the default of 700 would collect every turn."""
 
 
-def main(config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None = None) -> int:
+def main(
+    config: BrokerConfig,
+    *,
+    on_ready: Callable[[Broker], None] | None = None,
+    reread: Callable[[], BrokerConfig] | None = None,
+) -> int:
     """Run a broker on an event loop of its own; return the process's exit code."""
     configure_logging(config.log.level)
-    return uvloop.run(run(config, on_ready=on_ready))
+    return uvloop.run(run(config, on_ready=on_ready, reread=reread))
 
 
-async def run(config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None = None) -> int:
+async def run(
+    config: BrokerConfig,
+    *,
+    on_ready: Callable[[Broker], None] | None = None,
+    reread: Callable[[], BrokerConfig] | None = None,
+) -> int:
     """Serve until SIGTERM or SIGINT; return the process's exit code.
 
-    `on_ready` is called once everything serves.
+    `on_ready` is called once everything serves. `reread` gives the configuration anew at SIGHUP;
+    without it the signal is ignored.
     """
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     broker = Broker(config)
+    loop.add_signal_handler(signal.SIGHUP, _reload, broker, reread)
     try:
         await broker.start()
         _settle_garbage_collector()
@@ -54,7 +66,7 @@ async def run(config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None
         logger.critical("%s", error)
         return int(error.exit_code)
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
     return int(failure.exit_code if failure is not None else ExitCode.CLEAN)
 
@@ -73,3 +85,13 @@ def _settle_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+
+
+def _reload(broker: Broker, reread: Callable[[], BrokerConfig] | None) -> None:
+    """Serve SIGHUP: a mistake in the new configuration leaves the old one in force."""
+    if reread is None or not broker.serving:
+        return
+    try:
+        broker.reload(reread())
+    except (OSError, ValueError, RequestError) as error:
+        logger.warning("config_not_reloaded reason=%s", error)

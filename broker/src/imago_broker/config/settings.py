@@ -231,11 +231,9 @@ class StoreSection:
     segment_bytes_max: int = setting(
         1 << 30, "Size of one file of the log.", low=64 << 10, high=1 << 31
     )
-    retention_ms: int = setting(
-        72 * 3_600_000, "How long messages are kept; 0: for ever.", low=0, dynamic=True
-    )
+    retention_ms: int = setting(72 * 3_600_000, "How long messages are kept; 0: for ever.", low=0)
     retention_bytes_max: int = setting(
-        0, "Size of the log above which its oldest file goes; 0: none.", low=0, dynamic=True
+        0, "Size of the log above which its oldest file goes; 0: none.", low=0
     )
     sync_interval_ms: int = setting(
         1000,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.model.topics import (
@@ -11,6 +12,7 @@ from imago_broker.model.topics import (
     METAQ_PUBLISH,
     METAQ_STAT,
     METAQ_SUBSCRIBE,
+    RETENTION_BYTES,
     RETENTION_MS,
     TopicConfig,
 )
@@ -25,14 +27,23 @@ ATTRIBUTES = {
     "metaq_publish": METAQ_PUBLISH,
     "metaq_stat": METAQ_STAT,
     "metaq_subscribe": METAQ_SUBSCRIBE,
+    "retention_bytes": RETENTION_BYTES,
     "retention_ms": RETENTION_MS,
 }
 
 
-def declared_topic(name: str, settings: Mapping[str, bool | int | float | str]) -> TopicConfig:
-    """Return the settings of `[topics.NAME]`; ValueError names a key that there is not."""
-    attributes = {}
-    queues = 8
+def declared_topic(
+    name: str,
+    settings: Mapping[str, bool | int | float | str],
+    base: TopicConfig | None = None,
+) -> TopicConfig:
+    """Return the settings of `[topics.NAME]`; ValueError names a key that there is not.
+
+    `base` gives what the section does not name: the topic as it is.
+    """
+    base = base or TopicConfig(name=name)
+    attributes = dict(base.attributes)
+    queues: int | None = None
     for key, value in settings.items():
         if key == QUEUES:
             queues = int(value)
@@ -42,7 +53,9 @@ def declared_topic(name: str, settings: Mapping[str, bool | int | float | str]) 
             known = [QUEUES, *ATTRIBUTES]
             nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
             raise ValueError(f"{key}: no such key; did you mean {nearest}?")
-    return TopicConfig(name=name, read_queues=queues, write_queues=queues, attributes=attributes)
+    if queues is None:
+        return replace(base, attributes=attributes)
+    return replace(base, read_queues=queues, write_queues=queues, attributes=attributes)
 
 
 def _text(value: object) -> str:

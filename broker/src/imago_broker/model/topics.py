@@ -26,8 +26,8 @@ MATERIALISED = "materialised"
 METAQ_PUBLISH = "metaq.publish"
 METAQ_STAT = "metaq.stat"
 METAQ_SUBSCRIBE = "metaq.subscribe"
+RETENTION_BYTES = "retention.bytes"
 RETENTION_MS = "retention.ms"
-RETENTION_POLICY = "retention.policy"
 
 OWN_ATTRIBUTES = frozenset(
     {
@@ -37,8 +37,8 @@ OWN_ATTRIBUTES = frozenset(
         METAQ_PUBLISH,
         METAQ_STAT,
         METAQ_SUBSCRIBE,
+        RETENTION_BYTES,
         RETENTION_MS,
-        RETENTION_POLICY,
     }
 )
 

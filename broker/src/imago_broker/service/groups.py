@@ -22,8 +22,8 @@ class GroupService:
 
     def __init__(self, store: MessageStore, *, auto_create_enabled: bool, groups_max: int) -> None:
         self._store = store
-        self._auto_create_enabled = auto_create_enabled
-        self._groups_max = groups_max
+        self.auto_create_enabled = auto_create_enabled
+        self.groups_max = groups_max
         self._configs = {
             name: GroupConfig.from_json(value) for name, value in store.meta(KIND).items()
         }
@@ -35,9 +35,9 @@ class GroupService:
     def get_or_create(self, name: str) -> GroupConfig | None:
         """Return the settings, made with defaults when allowed; None: unknown, not to be made."""
         known = self._configs.get(name)
-        if known is not None or not self._auto_create_enabled or names.group_problem(name):
+        if known is not None or not self.auto_create_enabled or names.group_problem(name):
             return known
-        if len(self._configs) >= self._groups_max:
+        if len(self._configs) >= self.groups_max:
             return None
         created = GroupConfig(name=name)
         self.update(created)
@@ -45,8 +45,8 @@ class GroupService:
 
     def update(self, config: GroupConfig) -> None:
         """Make or change a group."""
-        if config.name not in self._configs and len(self._configs) >= self._groups_max:
-            raise RequestError(f"there are {self._groups_max} groups already, which is the limit")
+        if config.name not in self._configs and len(self._configs) >= self.groups_max:
+            raise RequestError(f"there are {self.groups_max} groups already, which is the limit")
         if self._configs.get(config.name) == config:
             return
         self._store.put_meta([(KIND, config.name, config.to_json())])

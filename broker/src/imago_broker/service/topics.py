@@ -66,8 +66,8 @@ class TopicService:
         """Called after each change, for registration and caches."""
         self.default_level = default_level
         self._store = store
-        self._topics_max = topics_max
-        self._auto_create_enabled = auto_create_enabled
+        self.topics_max = topics_max
+        self.auto_create_enabled = auto_create_enabled
         self._default_queues = default_queues
         self._before_change = before_change
         self._handles: dict[str, TopicHandle] = {}
@@ -121,8 +121,8 @@ class TopicService:
         old = self._configs.get(config.name)
         if old == config:
             return old
-        if old is None and len(self._configs) >= self._topics_max:
-            raise RequestError(f"there are {self._topics_max} topics already, which is the limit")
+        if old is None and len(self._configs) >= self.topics_max:
+            raise RequestError(f"there are {self.topics_max} topics already, which is the limit")
         if old is not None and old.dual != config.dual:
             raise RequestError(
                 f"topic {config.name}: whether MetaQ clients may read it is fixed when it is made"
@@ -232,7 +232,7 @@ class TopicService:
             raise RequestError(f"{ACKNOWLEDGEMENT}: {text!r}, must be one of {levels}")
 
     def _inheritable(self, template: TopicConfig) -> bool:
-        if template.name == names.DEFAULT_TOPIC and not self._auto_create_enabled:
+        if template.name == names.DEFAULT_TOPIC and not self.auto_create_enabled:
             return False
         return bool(template.perm & PERM_INHERIT)
 
