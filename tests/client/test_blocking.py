@@ -17,11 +17,13 @@ from imago_client import (
     ClientClosedError,
     ClientConfig,
     ConnectionLostError,
+    ConsumerConfig,
     Message,
     ProducerConfig,
     PullStatus,
     RequestTimeoutError,
     SendFailedError,
+    StartFrom,
 )
 from imago_client.blocking import Client
 from imago_client.blocking.connection import BlockingConnection
@@ -29,6 +31,9 @@ from imago_client.blocking.scan import ScanLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from imago_client import ReceivedMessage
+    from imago_client.blocking.group import GroupConsumer
 
 
 async def test_produce_scan_and_administer(bootstrap: str) -> None:
@@ -146,6 +151,62 @@ class BlockingConnectionProbe(BlockingConnection):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+async def test_group_is_shared_by_polling_members_and_goes_on_after_them(bootstrap: str) -> None:
+    def work() -> None:
+        config = ConsumerConfig(group="g", start_from=StartFrom.EARLIEST)
+        with Client(bootstrap) as one, Client(bootstrap) as two:
+            one.admin.create_topic("orders", queues=2)
+            first, second = (each.group_consumer(config, ["orders"]) for each in (one, two))
+            while not of_orders(first) == of_orders(second) == 1:
+                first.poll(0)
+                second.poll(0)
+            one.producer().send_batch([Message("orders", b"x")] * 10, queue=first.queues[-1])
+            one.producer().send_batch([Message("orders", b"y")] * 10, queue=second.queues[-1])
+            got = [polled(each, 10) for each in (first, second)]
+            assert {message.body for message in got[0]} == {b"x"}
+            assert {message.body for message in got[1]} == {b"y"}
+            first.commit()
+        # The second did not commit what it got last: the group gets it again.
+        with Client(bootstrap) as later:
+            again = polled(later.group_consumer(config, ["orders"]), 10)
+            assert [message.body for message in again] == [b"y"] * 10
+
+    await asyncio.to_thread(work)
+
+
+def of_orders(consumer: GroupConsumer) -> int:
+    return sum(queue.topic == "orders" for queue in consumer.queues)
+
+
+def polled(consumer: GroupConsumer, count: int) -> list[ReceivedMessage]:
+    found: list[ReceivedMessage] = []
+    for _ in range(100):
+        found += consumer.poll(0.2)
+        if len(found) >= count:
+            return found
+    raise AssertionError(f"{len(found)} messages came, {count} were sent")
+
+
+async def test_message_handed_back_comes_again(bootstrap: str) -> None:
+    def work() -> None:
+        with Client(bootstrap) as client:
+            client.admin.create_topic("orders", queues=1)
+            client.producer().send(Message("orders", b"x"))
+            config = ConsumerConfig(group="g", start_from=StartFrom.EARLIEST)
+            with client.group_consumer(config, {"orders": "*"}) as consumer:
+                (message,) = polled(consumer, 1)
+                consumer.retry(message, delay_level=1)
+                (again,) = polled(consumer, 1)
+                assert (again.body, again.topic, again.reconsume_times) == (b"x", "orders", 1)
+
+    await asyncio.to_thread(work)
+
+
+def test_group_that_reaches_nobody_says_so() -> None:
+    with Client("127.0.0.1:1") as client, pytest.raises(ConnectionLostError):
+        client.group_consumer("g", ["orders"]).poll()
 
 
 def test_nothing_is_opened_before_the_first_call() -> None:

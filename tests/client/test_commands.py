@@ -79,7 +79,7 @@ async def test_what_goes_in_by_one_protocol_comes_out_by_both(
     def body(run: Commands) -> None:
         run.ok("topic create orders --queues 1")
         run.ok("produce orders --tags paid --key k", "one\ntwo\n")
-        run.ok("produce orders --protocol metaq --tags sent", b"three\nfo\xffur\n")
+        run.ok("produce orders --protocol metaq --tags sent --in-flight 1", b"three\nfo\xffur\n")
         rows = run.rows("consume orders")
         assert [row.get("body") for row in rows] == ["one", "two", "three", None]
         assert rows[3]["bodyBase64"] == "Zm//dXI="
@@ -99,7 +99,7 @@ async def test_group_goes_on_where_it_stopped_and_can_be_moved(
 ) -> None:
     def body(run: Commands) -> None:
         run.ok("topic create orders --queues 1")
-        run.ok("produce orders 1 2 3 4 5")
+        run.ok("produce orders 1 2 3 4 5 --in-flight 1")
         assert run.ok("consume orders --group g --count 2") == "1\n2\n"
         assert run.ok("consume orders --group g --count 2") == "3\n4\n"
         assert run.json("group describe g")["lag"] == 1
@@ -115,7 +115,7 @@ async def test_group_goes_on_where_it_stopped_and_can_be_moved(
 async def test_metaq_group_keeps_its_place_in_a_file(commands: RunBody, tmp_path: Path) -> None:
     def body(run: Commands) -> None:
         run.ok("topic create orders --queues 1")
-        run.ok("produce orders 1 2 3 --protocol metaq")
+        run.ok("produce orders 1 2 3 --protocol metaq --in-flight 1")
         line = f"consume orders --protocol metaq --group g --offsets {tmp_path / 'offsets.json'}"
         assert run.ok(f"{line} --count 2") == "1\n2\n"
         assert run.ok(f"{line} --count 1") == "3\n"

@@ -60,8 +60,11 @@ def produce(
     tags: Annotated[str | None, typer.Option(help="Tag; MetaQ's attribute.")] = None,
     count: Annotated[int, typer.Option(min=1, help="Send each message so often.")] = 1,
     in_flight: Annotated[
-        int, typer.Option(min=1, max=4096, help="Sends at once; 1 keeps the order of the lines.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1, max=4096, help="Sends at once.", show_default="64, and 1 with --key: in order"
+        ),
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     metaq: MetaqServers = DEFAULT_METAQ,
     as_json: AsJson = False,
@@ -72,12 +75,13 @@ def produce(
     sending = Sending(topic, key, tags)
     bodies = _bodies(message, count)
     pace = Pace("sent", len(message) * count if message else None)
+    at_once = in_flight or (1 if key else 64)
     with client_errors():
         try:
             if protocol is Protocol.metaq:
-                asyncio.run(_metaq(metaq, sending, bodies, pace, in_flight))
+                asyncio.run(_metaq(metaq, sending, bodies, pace, at_once))
             else:
-                asyncio.run(_rocketmq(bootstrap, sending, bodies, pace, in_flight))
+                asyncio.run(_rocketmq(bootstrap, sending, bodies, pace, at_once))
         finally:
             pace.end()
             _report(pace, as_json=as_json)

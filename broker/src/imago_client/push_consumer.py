@@ -13,7 +13,7 @@ from imago_client.messages import RETRY_PREFIX
 from imago_client.queue_reader import QueueReader
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from imago_client.config import ConsumerConfig
@@ -79,6 +79,7 @@ class PushConsumer:
             raise errors[0]
         ready = asyncio.Event()
         self._running = asyncio.create_task(self._run(ready), name=f"group {self.config.group}")
+        self._running.add_done_callback(self._note_end)
         await ready.wait()
 
     async def stop(self) -> None:
@@ -112,14 +113,24 @@ class PushConsumer:
     ) -> None:
         await self.stop()
 
+    async def consume_now(self, message: ReceivedMessage) -> None:
+        """Call the handler with one message that the broker hands over; raise what it raises."""
+        await self.handler([message])
+
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
+        """Run something beside the consumer's own tasks, as long as the consumer runs."""
+        if self._running is None:
+            work.close()
+        else:
+            self.tasks.create_task(work)
+
     def rebalance_soon(self) -> None:
         """Balance now: the broker said that the group's members changed."""
         self._rebalance_now.set()
 
     def reset_soon(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Go on elsewhere in some queues, as an administrator asked."""
-        if self._running is not None:
-            self.tasks.create_task(self._reset(offsets))
+        self.spawn(self._reset(offsets))
 
     async def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:
         for queue, offset in offsets.items():
@@ -127,6 +138,10 @@ class PushConsumer:
                 reader.stop()
                 await self._commit_one(queue, offset)
                 self._read(queue, offset)
+
+    def _note_end(self, running: asyncio.Task[None]) -> None:
+        if not running.cancelled() and (error := running.exception()) is not None:
+            log.error("consumer_failed group=%s", self.config.group, exc_info=error)
 
     async def _run(self, ready: asyncio.Event) -> None:
         async with self.tasks:
@@ -167,6 +182,7 @@ class PushConsumer:
         self.state.drop_route(topic)
         mine = await self.driver.run(membership.assignment(self.state, self.config.group, topic))
         if mine is None:
+            await self._beat()  # the brokers do not know this member: a connection was lost
             return
         read_now = {queue for queue in self._readers if queue.topic == topic}
         await self._give_up(read_now - set(mine))

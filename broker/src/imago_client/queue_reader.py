@@ -62,12 +62,14 @@ class QueueReader:
         self._subscription = subscription
         self._offset = start_offset
         self._changed = asyncio.Event()
+        self._is_handling = False
         self._pulling = shared.tasks.create_task(self._pull_loop(), name=f"pull {queue}")
 
     def stop(self) -> None:
-        """Pull no more. Handlers that run go on; what they finish later is delivered again."""
+        """Pull no more. Handlers that run go on, and may end after the last commit."""
         self.stopped = True
-        self._pulling.cancel()
+        if not self._is_handling:  # in order, the handler runs within the pulling task
+            self._pulling.cancel()
 
     async def _pull_loop(self) -> None:
         config = self._shared.config
@@ -182,17 +184,27 @@ class QueueReader:
             tries = 0
             while not self.stopped:
                 await self._until_locked()
-                async with self._shared.slots:
-                    delay_level = await self._call_handler(batch)
+                delay_level = await self._call_in_order(batch)
                 if delay_level is None:
+                    self.process.finish(batch)
                     break
                 tries += 1
                 if delay_level < 0 or self._is_over(batch, tries):
                     for message in batch:
                         await self._send_back(message, -1)
+                    self.process.finish(batch)
                     break
                 await asyncio.sleep(config.suspend_s)
-            self.process.finish(batch)
+            if self.stopped:
+                return
+
+    async def _call_in_order(self, batch: list[ReceivedMessage]) -> int | None:
+        async with self._shared.slots:
+            self._is_handling = True
+            try:
+                return await self._call_handler(batch)
+            finally:
+                self._is_handling = False
 
     def _is_over(self, batch: list[ReceivedMessage], tries: int) -> bool:
         times_max = self._shared.config.reconsume_times_max

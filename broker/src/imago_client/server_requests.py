@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from imago_client.messages import MessageQueue
+from imago_client.received import INFLATED_BYTES_MAX, received
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting.bodies_client import ConsumerRunningInfo, SubscriptionData
+from imago_wire.record import decode_record
+from imago_wire.remoting.bodies_client import (
+    ConsumeMessageDirectlyResult,
+    ConsumeResult,
+    ConsumerRunningInfo,
+    SubscriptionData,
+)
 from imago_wire.remoting.bodies_client import MessageQueue as WireQueue
 from imago_wire.remoting.bodies_stats import GetConsumerStatusBody, ResetOffsetBody
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -25,6 +33,9 @@ def answer_request(
     """Do what the broker asks, and answer unless it wants none."""
     group = command.ext.get("consumerGroup") or command.ext.get("group") or ""
     consumer = consumers.get(group)
+    if command.code == RequestCode.CONSUME_MESSAGE_DIRECTLY and consumer is not None:
+        consumer.spawn(_consume_directly(connection, command, consumer))
+        return
     try:
         answer = _answer(command, group, consumer)
     except ProtocolError as error:
@@ -89,6 +100,29 @@ def _running(command: RemotingCommand, consumer: PushConsumer) -> bytes:
             for one in consumer.subscriptions
         ),
     ).encode()
+
+
+async def _consume_directly(
+    connection: Connection, command: RemotingCommand, consumer: PushConsumer
+) -> None:
+    """Consume one message that an administrator chose; answer how it went."""
+    began = time.monotonic()
+    result, remark = ConsumeResult.CR_SUCCESS, None
+    try:
+        stored = decode_record(command.body, inflate=True, inflate_bytes_max=INFLATED_BYTES_MAX)
+        shard = command.ext.get("brokerName", "")
+        await consumer.consume_now(
+            received(MessageQueue(stored.topic, shard, stored.queue_id), stored)
+        )
+    except Exception as error:
+        result, remark = ConsumeResult.CR_THROW_EXCEPTION, f"{type(error).__name__}: {error}"
+    body = ConsumeMessageDirectlyResult(
+        consume_result=result,
+        order=consumer.config.orderly,
+        remark=remark,
+        spent_time_mills=int((time.monotonic() - began) * 1000),
+    ).encode()
+    connection.answer(command.answer(ResponseCode.SUCCESS, body=body))
 
 
 _KNOWN = {

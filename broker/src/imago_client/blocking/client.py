@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from imago_client.blocking.consumers import PullConsumer
 from imago_client.blocking.driver import BlockingDriver
+from imago_client.blocking.group import GroupConsumer
 from imago_client.blocking.producer import Producer
-from imago_client.config import ClientConfig, ProducerConfig
+from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig
+from imago_client.core.subscriptions import ALL
+from imago_client.errors import UsageError
 from imago_client.process import new_state
+from imago_wire.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from imago_client.blocking.admin import Admin
@@ -25,6 +31,7 @@ class Client:
         self.config = ClientConfig.of(bootstrap)
         self._state = new_state(self.config)
         self._driver = BlockingDriver(self.config, self._on_request)
+        self._consumers: dict[str, GroupConsumer] = {}
 
     @cached_property
     def admin(self) -> Admin:
@@ -42,8 +49,25 @@ class Client:
         """Return a consumer that reads what the caller asks for, with the group's offsets."""
         return PullConsumer(self._state, self._driver, group)
 
+    def group_consumer(
+        self, config: ConsumerConfig | str, topics: Mapping[str, str] | Sequence[str]
+    ) -> GroupConsumer:
+        """Return a member of a group that shares the topics' queues; poll it to read.
+
+        `topics`: names, or names with TAG expressions (`{"orders": "paid || sent"}`).
+        """
+        settings = ConsumerConfig(group=config) if isinstance(config, str) else config
+        wanted = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, ALL)
+        if settings.group in self._consumers:
+            raise UsageError(f"group {settings.group!r}: this client is a member already")
+        consumer = GroupConsumer(self._state, self._driver, settings, wanted, self._forget)
+        self._consumers[settings.group] = consumer
+        return consumer
+
     def close(self) -> None:
-        """Close every connection."""
+        """Leave the groups, then close every connection."""
+        for consumer in list(self._consumers.values()):
+            consumer.close()
         self._driver.close()
 
     def __enter__(self) -> Self:
@@ -57,5 +81,11 @@ class Client:
     ) -> None:
         self.close()
 
+    def _forget(self, consumer: GroupConsumer) -> None:
+        self._consumers.pop(consumer.config.group, None)
+
     def _on_request(self, command: RemotingCommand) -> None:
-        """Pass over what brokers say to group members: this client is in no group."""
+        """Note that a group's members changed; pass over whatever else brokers say."""
+        consumer = self._consumers.get(command.ext.get("consumerGroup", ""))
+        if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED and consumer is not None:
+            consumer.rebalance_soon()

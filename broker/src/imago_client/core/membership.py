@@ -148,7 +148,11 @@ def lock(
 def unlock(state: ClientState, group: str, queues: Iterable[MessageQueue]) -> Operation[None]:
     """Give locks back; without it they would end by themselves after a minute."""
     for address, of_shard in (yield from _by_master(state, queues)).items():
-        yield Oneway(address, RequestCode.UNLOCK_BATCH_MQ, body=_lock_body(state, group, of_shard))
+        body = _lock_body(state, group, of_shard)
+        try:
+            yield Oneway(address, RequestCode.UNLOCK_BATCH_MQ, body=body)
+        except ClientError:
+            continue
 
 
 def send_back(

@@ -1,0 +1,210 @@
+"""One member of a consumer group, driven by the caller's own calls to `poll`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Final, Self
+
+from imago_client.core import membership, pulling
+from imago_client.core.process_queue import ProcessQueue
+from imago_client.core.subscriptions import ALL, subscribe
+from imago_client.errors import ClientError, UsageError
+from imago_client.messages import RETRY_PREFIX, PullStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from imago_client.blocking.driver import BlockingDriver
+    from imago_client.config import ConsumerConfig
+    from imago_client.core.state import ClientState
+    from imago_client.messages import MessageQueue
+    from imago_client.received import ReceivedMessage
+
+log = logging.getLogger(__name__)
+
+_PAUSE_S: Final = 0.01
+_PAUSE_S_MAX: Final = 0.5
+
+
+class GroupConsumer:
+    """Balances, reads and commits whenever the caller polls; made by `Client.group_consumer`.
+
+    There is no thread: heart beats go out while `poll` runs, so poll at least every minute, or
+    the brokers give this member's queues to the others. Calling `poll` again says that the
+    messages of the last call are done; `retry` hands one back instead. As ever in a group, a
+    message may come twice, never not at all.
+    """
+
+    def __init__(
+        self,
+        state: ClientState,
+        driver: BlockingDriver,
+        config: ConsumerConfig,
+        topics: Mapping[str, str],
+        on_close: Callable[[GroupConsumer], None],
+    ) -> None:
+        if not topics:
+            raise UsageError("topics: a consumer needs at least one")
+        if config.orderly:
+            raise UsageError("orderly: only the asyncio consumer locks queues")
+        self._state, self._driver, self.config, self._on_close = state, driver, config, on_close
+        wanted = {**topics, RETRY_PREFIX + config.group: ALL}
+        started_ms = state.clock_ms()
+        self._subscriptions = {
+            topic: subscribe(topic, expression, started_ms) for topic, expression in wanted.items()
+        }
+        self._readers: dict[MessageQueue, ProcessQueue] = {}
+        self._offsets: dict[MessageQueue, int] = {}
+        self._handed: dict[MessageQueue, list[ReceivedMessage]] = {}
+        self._beat_at = self._balance_at = float("-inf")
+        self._commit_at = state.clock_s() + config.commit_s
+        self._is_joined = False
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """What this member reads now, sorted."""
+        return tuple(sorted(self._readers))
+
+    def poll(self, timeout_s: float = 1.0) -> list[ReceivedMessage]:
+        """Return messages of this member's queues, none if none came in time.
+
+        ClientError: no broker of the topics could be told that this member lives.
+        """
+        self._finish_handed()
+        deadline = self._state.clock_s() + timeout_s
+        pause_s = _PAUSE_S
+        while True:
+            self._keep_up()
+            if found := self._pull_all():
+                return found
+            left_s = deadline - self._state.clock_s()
+            if left_s <= 0:
+                return []
+            time.sleep(min(pause_s, left_s))
+            pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
+
+    def retry(self, message: ReceivedMessage, delay_level: int = 0) -> None:
+        """Have a polled message delivered again later, or below 0 put with the dead letters."""
+        self._driver.run(membership.send_back(self._state, self.config, message, delay_level))
+
+    def commit(self) -> None:
+        """Say that the messages of the last poll are done, and commit now."""
+        self._finish_handed()
+        for queue, process in self._readers.items():
+            self._commit_one(queue, process.commit_offset)
+        self._commit_at = self._state.clock_s() + self.config.commit_s
+
+    def close(self) -> None:
+        """Leave the group. What the last poll returned counts as done only if committed."""
+        self._on_close(self)
+        if not self._is_joined:
+            return
+        for queue, process in self._readers.items():
+            self._commit_one(queue, process.commit_offset)
+        self._readers.clear()
+        subscriptions = self._subscriptions.values()
+        self._driver.run(membership.unregister(self._state, self.config, subscriptions))
+
+    def rebalance_soon(self) -> None:
+        """Balance at the next poll: the broker said that the group's members changed."""
+        self._balance_at = float("-inf")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _finish_handed(self) -> None:
+        for queue, messages in self._handed.items():
+            if process := self._readers.get(queue):
+                process.finish(messages)
+        self._handed.clear()
+
+    def _keep_up(self) -> None:
+        """Do what is due: heart beat, balance, commit."""
+        now = self._state.clock_s()
+        if now >= self._beat_at:
+            self._beat()
+        if now >= self._balance_at:
+            self._balance_at = now + self.config.rebalance_s
+            for topic in self._subscriptions:
+                self._balance(topic)
+        if now >= self._commit_at:
+            self._commit_at = now + self.config.commit_s
+            for queue, process in self._readers.items():
+                self._commit_one(queue, process.commit_offset)
+
+    def _beat(self) -> None:
+        subscriptions = self._subscriptions.values()
+        errors = self._driver.run(membership.heartbeat(self._state, self.config, subscriptions))
+        if errors and not self._is_joined:
+            raise errors[0]
+        for error in errors:
+            log.warning("heartbeat_failed group=%s error=%s", self.config.group, error)
+        self._is_joined = True
+        self._beat_at = self._state.clock_s() + self.config.heartbeat_s
+
+    def _balance(self, topic: str) -> None:
+        self._state.drop_route(topic)
+        try:
+            mine = self._driver.run(membership.assignment(self._state, self.config.group, topic))
+            if mine is None:
+                self._beat_at = float("-inf")  # the brokers do not know this member
+                return
+            read_now = {queue for queue in self._readers if queue.topic == topic}
+            for queue in read_now - set(mine):
+                self._commit_one(queue, self._readers.pop(queue).commit_offset)
+            for queue in set(mine) - read_now:
+                offset = self._driver.run(membership.start_offset(self._state, self.config, queue))
+                self._readers[queue], self._offsets[queue] = ProcessQueue(offset), offset
+        except ClientError as error:
+            log.warning("rebalance_failed group=%s error=%s", self.config.group, error)
+
+    def _pull_all(self) -> list[ReceivedMessage]:
+        found: list[ReceivedMessage] = []
+        for queue in sorted(self._readers):
+            try:
+                found += self._pull(queue)
+            except ClientError as error:
+                log.warning("pull_failed queue=%s error=%s", queue, error)
+        return found
+
+    def _pull(self, queue: MessageQueue) -> list[ReceivedMessage]:
+        subscription = self._subscriptions[queue.topic]
+        pulled = self._driver.run(
+            pulling.pull(
+                self._state,
+                pulling.PullRequest(
+                    group=self.config.group,
+                    queue=queue,
+                    offset=self._offsets[queue],
+                    subscription=subscription,
+                    messages_max=self.config.pull_messages_max,
+                ),
+            )
+        )
+        if pulled.status is PullStatus.OFFSET_ILLEGAL:
+            log.warning("offset_out_of_range queue=%s continues_at=%d", queue, pulled.next_offset)
+            self._readers[queue] = ProcessQueue(pulled.next_offset)
+        wanted = [one for one in pulled.messages() if subscription.accepts(one.tags)]
+        process = self._readers[queue]
+        process.add(wanted, pulled.next_offset)
+        self._offsets[queue] = pulled.next_offset
+        taken = process.take(len(wanted))
+        if taken:
+            self._handed[queue] = taken
+        return taken
+
+    def _commit_one(self, queue: MessageQueue, offset: int) -> None:
+        try:
+            self._driver.run(pulling.commit(self._state, self.config.group, queue, offset))
+        except ClientError as error:
+            log.warning("commit_failed queue=%s offset=%d error=%s", queue, offset, error)
