@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -33,21 +34,33 @@ def good_history() -> History:
             store(history, queue, offset, key)
     for queue in QUEUES:
         for offset in (10, 20, 40):
-            for step in Step:
+            for step in (Step.TRIED, Step.COMMITTED, Step.TOLD):
                 history.progress.append(Progress(queue, step, offset))
     # Sent, never acknowledged, not stored: that is allowed.
-    history.attempted.add(Key(0, 10_000))
+    history.attempted[Key(0, 10_000)] = content_of(Key(0, 10_000))
     return history
 
 
+def content_of(key: Key) -> int:
+    return key.producer * 1_000_000 + key.number
+
+
+def message(protocol: Protocol, queue: Queue, offset: int, key: Key) -> Stored:
+    """A message as a reader sees it where nothing is wrong."""
+    number = offset + QUEUES.index(queue) * 100_000
+    if protocol is Protocol.METAQ:
+        return Stored(offset * SIZE, key, number + 7_000_000, SIZE, content_of(key))
+    return Stored(offset, key, number * 2 * SIZE, 1, content_of(key))
+
+
 def store(history: History, queue: Queue, offset: int, key: Key) -> None:
-    history.attempted.add(key)
-    protocol = Protocol.METAQ if key.producer < 2 else Protocol.ROCKETMQ
-    places = {Protocol.METAQ: offset * SIZE, Protocol.ROCKETMQ: offset}
-    history.acked[key] = Place(protocol, queue, places[protocol])
-    for each, at in places.items():
-        history.final.setdefault((each, queue), []).append(Stored(at, key))
-        history.reads.append((each, queue, Stored(at, key)))
+    history.attempted[key] = content_of(key)
+    for protocol in Protocol:
+        stored = message(protocol, queue, offset, key)
+        if protocol is (Protocol.METAQ if key.producer < 2 else Protocol.ROCKETMQ):
+            history.acked[key] = Place(protocol, queue, stored.at, stored.id)
+        history.final.setdefault((protocol, queue), []).append(stored)
+        history.reads.append((protocol, queue, stored))
 
 
 def test_good_history_breaks_no_promise() -> None:
@@ -69,7 +82,7 @@ def lose_the_last(history: History) -> None:
 
 def lose_one_in_the_middle(history: History) -> None:
     for protocol in Protocol:
-        replace(history, protocol, 17, Key(0, 10_000))
+        put(history, protocol, 17, Key(0, 10_000))
 
 
 def lose_a_whole_queue(history: History) -> None:
@@ -98,39 +111,66 @@ def swap_two_of_one_producer(history: History) -> None:
     for protocol in Protocol:
         messages = history.final[protocol, QUEUES[0]]
         one, other = messages[8].key, messages[8 + PRODUCERS].key
-        replace(history, protocol, 8, other)
-        replace(history, protocol, 8 + PRODUCERS, one)
+        put(history, protocol, 8, other)
+        put(history, protocol, 8 + PRODUCERS, one)
 
 
 def store_at_another_place(history: History) -> None:
     key = Key(0, 0)
     place = history.acked[key]
-    history.acked[key] = Place(place.protocol, place.queue, place.at + SIZE)
+    history.acked[key] = replace(place, at=place.at + SIZE)
 
 
 def acknowledge_another_queue(history: History) -> None:
     key = Key(2, 3)
     place = history.acked[key]
-    history.acked[key] = Place(place.protocol, QUEUES[1], place.at)
+    history.acked[key] = replace(place, queue=QUEUES[1])
+
+
+def acknowledge_another_id(history: History) -> None:
+    key = Key(1, 2)
+    place = history.acked[key]
+    history.acked[key] = replace(place, id=place.id + 1)
+
+
+def give_an_id_twice(history: History) -> None:
+    messages = history.final[Protocol.METAQ, QUEUES[0]]
+    change(history, Protocol.METAQ, 20, id=messages[19].id)
+
+
+def change_a_body(history: History) -> None:
+    for protocol in Protocol:
+        change(history, protocol, 9, content=5)
+
+
+def show_metaq_another_body(history: History) -> None:
+    change(history, Protocol.METAQ, 9, content=5)
+
+
+def leave_a_hole_between_positions(history: History) -> None:
+    change(history, Protocol.METAQ, 12, size=SIZE + 1)
 
 
 def change_after_a_read(history: History) -> None:
-    history.reads.append((Protocol.ROCKETMQ, QUEUES[0], Stored(3, Key(1, 5))))
+    history.reads.append(
+        (Protocol.ROCKETMQ, QUEUES[0], message(Protocol.ROCKETMQ, QUEUES[0], 3, Key(1, 5)))
+    )
 
 
 def read_what_is_gone(history: History) -> None:
-    history.reads.append((Protocol.METAQ, QUEUES[0], Stored(PER_QUEUE * SIZE, Key(0, 10_000))))
+    gone = message(Protocol.METAQ, QUEUES[0], PER_QUEUE, Key(0, 10_000))
+    history.reads.append((Protocol.METAQ, QUEUES[0], gone))
 
 
 def damage(history: History) -> None:
     for protocol in Protocol:
-        replace(history, protocol, 11, None)
+        change(history, protocol, 11, key=None)
 
 
 def store_what_nobody_sent(history: History) -> None:
     key = Key(9, 1)
     store(history, QUEUES[0], PER_QUEUE, key)
-    history.attempted.remove(key)
+    del history.attempted[key]
     del history.acked[key]
 
 
@@ -165,29 +205,53 @@ def show_metaq_less(history: History) -> None:
 def show_metaq_another_order(history: History) -> None:
     messages = history.final[Protocol.METAQ, QUEUES[1]]
     one, other = messages[4].key, messages[5].key
-    replace(history, Protocol.METAQ, 4, other, QUEUES[1])
-    replace(history, Protocol.METAQ, 5, one, QUEUES[1])
+    put(history, Protocol.METAQ, 4, other, QUEUES[1])
+    put(history, Protocol.METAQ, 5, one, QUEUES[1])
 
 
 def skip_an_offset(history: History) -> None:
     messages = history.final[Protocol.ROCKETMQ, QUEUES[0]]
-    messages[-1] = Stored(PER_QUEUE, messages[-1].key)
+    messages[-1] = replace(messages[-1], at=PER_QUEUE)
 
 
 def repeat_a_position(history: History) -> None:
     messages = history.final[Protocol.METAQ, QUEUES[0]]
-    messages[-1] = Stored(messages[-2].at, messages[-1].key)
+    messages[-1] = replace(messages[-1], at=messages[-2].at)
 
 
-def replace(
+def put(
     history: History, protocol: Protocol, index: int, key: Key | None, queue: Queue = QUEUES[0]
 ) -> None:
     """Put another message into a place, for the consumers too."""
+    assert key is not None
+    change(history, protocol, index, queue, key=key, content=content_of(key))
+
+
+def change(
+    history: History, protocol: Protocol, index: int, queue: Queue = QUEUES[0], **fields: Any
+) -> None:
+    """Change a stored message, for the consumers too."""
     messages = history.final[protocol, queue]
-    messages[index] = Stored(messages[index].at, key)
-    for at, (each, where, stored) in enumerate(history.reads):
-        if (each, where, stored.at) == (protocol, queue, messages[index].at):
-            history.reads[at] = (each, where, Stored(stored.at, key))
+    before = messages[index]
+    messages[index] = replace(before, **fields)
+    history.reads = [
+        (
+            each,
+            where,
+            messages[index] if (each, where) == (protocol, queue) and read == before else read,
+        )
+        for each, where, read in history.reads
+    ]
+
+
+def lose_a_commit_without_a_crash(history: History) -> None:
+    for step, offset in ((Step.TRIED, 60), (Step.COMMITTED, 60), (Step.TOLD, 40)):
+        history.progress.append(Progress(QUEUES[0], step, offset))
+
+
+def lose_a_told_commit_with_the_broker(history: History) -> None:
+    for step, offset in ((Step.TRIED, 60), (Step.TOLD, 60), (Step.LOST, 0), (Step.TOLD, 59)):
+        history.progress.append(Progress(QUEUES[0], step, offset))
 
 
 PLANTED: list[tuple[Callable[[History], None], Broken]] = [
@@ -199,6 +263,11 @@ PLANTED: list[tuple[Callable[[History], None], Broken]] = [
     (swap_two_of_one_producer, Broken.REORDERED),
     (store_at_another_place, Broken.MOVED),
     (acknowledge_another_queue, Broken.MOVED),
+    (acknowledge_another_id, Broken.RENAMED),
+    (give_an_id_twice, Broken.REUSED),
+    (change_a_body, Broken.PHANTOM),
+    (show_metaq_another_body, Broken.DISAGREED),
+    (leave_a_hole_between_positions, Broken.GAP),
     (change_after_a_read, Broken.UNSTABLE),
     (read_what_is_gone, Broken.UNSTABLE),
     (damage, Broken.PHANTOM),
@@ -207,6 +276,8 @@ PLANTED: list[tuple[Callable[[History], None], Broken]] = [
     (take_a_commit_back, Broken.REWOUND),
     (forget_all_commits, Broken.REWOUND),
     (acknowledge_an_older_commit_after_telling_a_newer, Broken.REWOUND),
+    (lose_a_commit_without_a_crash, Broken.REWOUND),
+    (lose_a_told_commit_with_the_broker, Broken.REWOUND),
     (tell_what_nobody_committed, Broken.INVENTED),
     (show_metaq_less, Broken.DISAGREED),
     (show_metaq_another_order, Broken.DISAGREED),
@@ -220,6 +291,13 @@ def test_planted_violation_is_found(plant: Callable[[History], None], broken: Br
     history = good_history()
     plant(history)
     assert broken in {each.broken for each in check(history)}
+
+
+def test_commit_that_nobody_was_told_of_may_be_lost_with_the_broker() -> None:
+    history = good_history()
+    for step, offset in ((Step.TRIED, 60), (Step.COMMITTED, 60), (Step.LOST, 0), (Step.TOLD, 40)):
+        history.progress.append(Progress(QUEUES[0], step, offset))
+    assert check(history) == []
 
 
 def test_every_kind_of_violation_is_planted() -> None:

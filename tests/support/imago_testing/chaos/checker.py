@@ -2,8 +2,9 @@
 
 Promises: an acknowledged message is there, once, where it was said to be; messages of one
 producer keep their order in a queue; a place never shows another message than it once did;
-nothing appears that nobody sent; a consumer misses nothing; a committed offset never goes back;
-both protocols show the same messages in the same order.
+places follow each other without a hole; ids are unique; nothing appears that nobody sent; a
+consumer misses nothing; a committed offset never goes back once it was told; both protocols show
+the same messages, byte for byte, in the same order.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from imago_testing.chaos.history import Protocol, Step
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imago_testing.chaos.history import History, Key, Queue, Stored
+    from imago_testing.chaos.history import History, Key, Progress, Queue, Stored
 
 
 class Broken(Enum):
@@ -26,6 +27,8 @@ class Broken(Enum):
     MOVED = "an acknowledged message is not where it was said to be"
     DUPLICATED = "a message is there more than once"
     REORDERED = "messages of one producer changed their order"
+    RENAMED = "an acknowledged message has another id than was said"
+    REUSED = "two messages have the same id"
     UNSTABLE = "a place once showed another message"
     PHANTOM = "a message that nobody sent, or a damaged one"
     MISSED = "a consumer never saw a message"
@@ -49,6 +52,7 @@ def check(history: History) -> list[Violation]:
     return [
         *_acknowledged(history),
         *_once(history),
+        *_named_once(history),
         *_in_order(history),
         *_sent_by_somebody(history),
         *_stable(history),
@@ -62,15 +66,18 @@ def check(history: History) -> list[Violation]:
 def _acknowledged(history: History) -> Iterator[Violation]:
     there = {stored.key for stored in _all_stored(history, Protocol.ROCKETMQ)}
     places = {
-        (protocol, queue, stored.at): stored.key
+        (protocol, queue, stored.at): stored
         for (protocol, queue), messages in history.final.items()
         for stored in messages
     }
     for key, place in history.acked.items():
+        found = places.get((place.protocol, place.queue, place.at))
         if key not in there:
             yield Violation(Broken.LOST, f"{key}, acknowledged as {place}")
-        elif places.get((place.protocol, place.queue, place.at)) != key:
+        elif found is None or found.key != key:
             yield Violation(Broken.MOVED, f"{key}, acknowledged as {place}")
+        elif found.id != place.id:
+            yield Violation(Broken.RENAMED, f"{key}: {place.id} at first, {found.id} now")
 
 
 def _once(history: History) -> Iterator[Violation]:
@@ -78,6 +85,16 @@ def _once(history: History) -> Iterator[Violation]:
     for key, count in counts.items():
         if key is not None and count > 1:
             yield Violation(Broken.DUPLICATED, f"{key}, {count} times")
+
+
+def _named_once(history: History) -> Iterator[Violation]:
+    for protocol in Protocol:
+        counts = Counter(stored.id for stored in _all_stored(history, protocol))
+        for message_id, count in counts.items():
+            if count > 1:
+                yield Violation(
+                    Broken.REUSED, f"{protocol.value} id {message_id} of {count} messages"
+                )
 
 
 def _in_order(history: History) -> Iterator[Violation]:
@@ -96,22 +113,22 @@ def _in_order(history: History) -> Iterator[Violation]:
 def _sent_by_somebody(history: History) -> Iterator[Violation]:
     for (protocol, queue), messages in history.final.items():
         for stored in messages:
-            if stored.key is None or stored.key not in history.attempted:
-                yield Violation(
-                    Broken.PHANTOM, f"{protocol.value} {queue} at {stored.at}: {stored.key}"
-                )
+            sent = None if stored.key is None else history.attempted.get(stored.key)
+            if sent != stored.content:
+                where = f"{protocol.value} {queue} at {stored.at}"
+                yield Violation(Broken.PHANTOM, f"{where}: {stored.key}")
 
 
 def _stable(history: History) -> Iterator[Violation]:
     final = {
-        where: {stored.at: stored.key for stored in messages}
+        where: {stored.at: stored for stored in messages}
         for where, messages in history.final.items()
     }
     for protocol, queue, stored in history.reads:
         now = final.get((protocol, queue), {}).get(stored.at)
-        if now != stored.key:
+        if now != stored:
             where = f"{protocol.value} {queue} at {stored.at}"
-            yield Violation(Broken.UNSTABLE, f"{where}: first {stored.key}, in the end {now}")
+            yield Violation(Broken.UNSTABLE, f"{where}: first {stored}, in the end {now}")
 
 
 def _complete(history: History) -> Iterator[Violation]:
@@ -126,26 +143,35 @@ def _complete(history: History) -> Iterator[Violation]:
 
 
 def _progress(history: History) -> Iterator[Violation]:
-    committed: dict[Queue, int] = {}
-    tried: dict[Queue, int] = {}
+    by_queue: dict[Queue, list[Progress]] = {}
     for each in history.progress:
-        if each.step is Step.TRIED:
-            tried[each.queue] = max(tried.get(each.queue, 0), each.offset)
-            continue
-        if each.offset < committed.get(each.queue, 0):
-            yield Violation(
-                Broken.REWOUND, f"{each.queue}: {committed[each.queue]}, later {each.offset}"
-            )
-        if each.offset > tried.get(each.queue, 0):
-            yield Violation(Broken.INVENTED, f"{each.queue}: {each.offset}")
-        # What the broker told once is a promise as well.
-        committed[each.queue] = max(committed.get(each.queue, 0), each.offset)
+        by_queue.setdefault(each.queue, []).append(each)
+    for queue, steps in by_queue.items():
+        yield from _progress_of(queue, steps)
+
+
+def _progress_of(queue: Queue, steps: list[Progress]) -> Iterator[Violation]:
+    told = tried = safe = 0
+    for each in steps:
+        match each.step:
+            case Step.TRIED:
+                tried = max(tried, each.offset)
+            case Step.LOST:
+                safe = told
+            case Step.COMMITTED | Step.TOLD:
+                if each.offset < safe:
+                    yield Violation(Broken.REWOUND, f"{queue}: {safe}, later {each.offset}")
+                if each.offset > tried:
+                    yield Violation(Broken.INVENTED, f"{queue}: {each.offset}")
+                safe = max(safe, each.offset)
+                # What the broker told is a promise that outlives it.
+                told = max(told, each.offset) if each.step is Step.TOLD else told
 
 
 def _agreed(history: History) -> Iterator[Violation]:
     for queue in sorted({queue for _, queue in history.final}):
-        metaq = _keys(history, Protocol.METAQ, queue)
-        rocketmq = _keys(history, Protocol.ROCKETMQ, queue)
+        metaq = _messages(history, Protocol.METAQ, queue)
+        rocketmq = _messages(history, Protocol.ROCKETMQ, queue)
         if metaq != rocketmq:
             pairs = enumerate(zip(metaq, rocketmq, strict=False))
             end = min(len(metaq), len(rocketmq))
@@ -156,15 +182,16 @@ def _agreed(history: History) -> Iterator[Violation]:
 
 def _contiguous(history: History) -> Iterator[Violation]:
     for (protocol, queue), messages in history.final.items():
-        places = [stored.at for stored in messages]
-        if protocol is Protocol.ROCKETMQ and places != list(range(len(places))):
-            yield Violation(Broken.GAP, f"{queue}: offsets are not 0 to {len(places) - 1}")
-        if protocol is Protocol.METAQ and places != sorted(set(places)):
-            yield Violation(Broken.GAP, f"{queue}: positions do not grow")
+        expected = 0
+        for stored in messages:
+            if stored.at != expected:
+                where = f"{protocol.value} {queue}"
+                yield Violation(Broken.GAP, f"{where}: at {stored.at} instead of {expected}")
+            expected = stored.at + stored.size
 
 
-def _keys(history: History, protocol: Protocol, queue: Queue) -> list[Key | None]:
-    return [stored.key for stored in history.final.get((protocol, queue), [])]
+def _messages(history: History, protocol: Protocol, queue: Queue) -> list[tuple[Key | None, int]]:
+    return [(stored.key, stored.content) for stored in history.final.get((protocol, queue), [])]
 
 
 def _all_stored(history: History, protocol: Protocol) -> Iterator[Stored]:

@@ -37,9 +37,13 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Place:
+    """Where an acknowledgement said that the message is."""
+
     protocol: Protocol
     queue: Queue
     at: int
+    id: int
+    """Of MetaQ: the message id; of RocketMQ: the log offset that its message id names."""
 
     def __str__(self) -> str:
         return f"{self.protocol.value} {self.queue} at {self.at}"
@@ -51,6 +55,12 @@ class Stored:
 
     at: int
     key: Key | None
+    id: int
+    """As in `Place`."""
+    size: int
+    """How far behind `at` the next place is: bytes to MetaQ, 1 to RocketMQ."""
+    content: int
+    """A digest of attribute (tags) and body."""
 
 
 class Step(Enum):
@@ -59,9 +69,11 @@ class Step(Enum):
     TRIED = "tried"
     """A commit was sent."""
     COMMITTED = "committed"
-    """A commit was acknowledged."""
+    """A commit was acknowledged; it is written within a moment, or before anybody is told."""
     TOLD = "told"
     """The broker answered what is committed."""
+    LOST = "lost"
+    """The connection was lost: commits that nobody was told of may be gone (`offset` is 0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +87,8 @@ class Progress:
 class History:
     """One run. Producers never repeat a number, whatever became of it."""
 
-    attempted: set[Key] = field(default_factory=set)
-    """All that was sent; what is not acknowledged may be stored or not."""
+    attempted: dict[Key, int] = field(default_factory=dict)
+    """All that was sent, with its content; what is not acknowledged may be stored or not."""
     acked: dict[Key, Place] = field(default_factory=dict)
     reads: list[tuple[Protocol, Queue, Stored]] = field(default_factory=list)
     """What the consumers saw while the broker was killed again and again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from hashlib import blake2b
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,12 @@ def encode(key: Key, rng: random.Random) -> bytes:
     large = rng.random() < _LARGE_SHARE
     filler = rng.randbytes(rng.randrange(_LARGE_BYTES_MAX if large else _SMALL_BYTES_MAX))
     return _HEAD.pack(_MAGIC, key.producer, key.number, len(filler), _sum(key, filler)) + filler
+
+
+def content(attribute: str | None, body: bytes) -> int:
+    """Return a digest of a message: attribute (tags) and body."""
+    head = b"-" if attribute is None else b"+" + attribute.encode() + b"\n"
+    return int.from_bytes(blake2b(head + body, digest_size=8).digest(), "big")
 
 
 def decode(body: bytes) -> Key | None:

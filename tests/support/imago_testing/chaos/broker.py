@@ -1,0 +1,125 @@
+"""One broker process that is killed and started again on the same folder and ports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imago_testing.ports import free_port_block
+from imago_testing.processes import ServerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_IMAGO = str(Path(sys.executable).parent / "imago")
+_CHECK_SECONDS_MAX = 300
+_CONFIG = """\
+[broker]
+data_dir = "{data}"
+bind = "127.0.0.1"
+host = "127.0.0.1"
+drain_seconds = 5
+[metaq]
+port = {metaq}
+[rocketmq]
+port = {rocketmq}
+[namesrv]
+port = {namesrv}
+[admin]
+port = {admin}
+[store]
+# Small files, so that many of them are begun and finished between two kills.
+segment_bytes_max = 2097152
+metaq_segment_bytes_max = 262144
+disk_clean_ratio = 1.0
+disk_force_ratio = 1.0
+disk_full_ratio = 1.0
+"""
+
+
+class ChaosBroker:
+    """A broker alone, without ZooKeeper. Ends with kill() or stop()."""
+
+    def __init__(self, folder: Path) -> None:
+        base = free_port_block(6)
+        self._folder = folder
+        self.data = folder / "data"
+        self.metaq_port, self._admin_port, self.rocketmq_port = base, base + 2, base + 3
+        self._config = folder / "broker.toml"
+        self._config.write_text(
+            _CONFIG.format(
+                data=self.data,
+                metaq=self.metaq_port,
+                rocketmq=self.rocketmq_port,
+                namesrv=base + 5,
+                admin=self._admin_port,
+            )
+        )
+        self._server: ServerProcess | None = None
+
+    def start(self) -> None:
+        """Start the process; it does not serve yet when this returns."""
+        assert self._server is None
+        command = [_IMAGO, "broker", "--config", str(self._config)]
+        self._server = ServerProcess.start("broker", command, self._folder)
+
+    def wait(self) -> None:
+        """Return when it serves."""
+        assert self._server is not None
+        self._server.wait_for_port(self._admin_port)
+
+    @property
+    def alive(self) -> bool:
+        return self._server is not None and self._server.process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._server is not None
+        return self._server.pid
+
+    def kill(self) -> None:
+        """kill -9, and the process is gone."""
+        assert self._server is not None
+        self._server.kill()
+        self._server = None
+
+    def stop(self) -> int:
+        """Stop it in order and return the exit code."""
+        assert self._server is not None
+        server, self._server = self._server, None
+        return server.stop()
+
+    def close(self) -> None:
+        """Whatever happened: leave no process behind."""
+        if self._server is not None:
+            self.kill()
+
+    def log_tail(self) -> str:
+        path = self._folder / "broker.log"
+        return path.read_bytes()[-4000:].decode(errors="replace") if path.exists() else ""
+
+    def put(self, path: str, body: Mapping[str, object]) -> None:
+        """Change something over the admin interface."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._admin_port}/admin/v1/{path}",
+            data=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+            method="PUT",
+        )
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            assert answer.status in {200, 201}, answer.status
+
+    def check_files(self) -> str:
+        """Verify every file of the stopped broker; return what is wrong, empty when nothing is."""
+        done = subprocess.run(
+            [_IMAGO, "log", "check", str(self.data)],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=_CHECK_SECONDS_MAX,
+        )
+        return "" if done.returncode == 0 else done.stdout + done.stderr

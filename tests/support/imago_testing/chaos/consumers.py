@@ -1,0 +1,154 @@
+"""Consumers that note every message they see, and the group's progress."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from imago_testing.chaos import payload
+from imago_testing.chaos.connections import (
+    ConnectionLostError,
+    MetaqConnection,
+    RemotingConnection,
+)
+from imago_testing.chaos.history import Progress, Protocol, Step, Stored
+from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.messages import decode_messages
+from imago_wire.text.commands import Value
+from imago_wire.text.message import parse_block
+
+if TYPE_CHECKING:
+    from imago_testing.chaos.history import History, Queue
+
+_RETRY_SECONDS = 0.02
+_EMPTY_SECONDS = 0.02
+_HOLD_MS = 500
+
+
+class Consumer:
+    """Reads one queue; after stop() to its end, and returns."""
+
+    def __init__(self, port: int, queue: Queue, history: History) -> None:
+        self._port = port
+        self._queue = queue
+        self._history = history
+        self._stopping = False
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    async def run(self) -> None:
+        while True:
+            try:
+                if await self._session():
+                    return
+            except (ConnectionLostError, OSError):
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _session(self) -> bool:
+        """Read over one connection; True: the end is reached and nothing more will come."""
+        raise NotImplementedError
+
+    def _saw(self, protocol: Protocol, stored: Stored) -> None:
+        self._history.reads.append((protocol, self._queue, stored))
+
+
+class RocketmqConsumer(Consumer):
+    """A member of the group: begins where the group's committed offset is, and commits."""
+
+    async def _session(self) -> bool:
+        connection = await RemotingConnection.open(self._port)
+        self._note(Step.LOST, 0)
+        try:
+            offset = await self._committed(connection)
+            while True:
+                at_end = self._stopping
+                found, offset = await pull(connection, self._queue, offset, _HOLD_MS)
+                for stored in found:
+                    self._saw(Protocol.ROCKETMQ, stored)
+                if found:
+                    await self._commit(connection, offset)
+                elif at_end:
+                    return True
+        finally:
+            await connection.close()
+
+    async def _committed(self, connection: RemotingConnection) -> int:
+        answer = await connection.committed(self._queue)
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return 0
+        assert answer.code == ResponseCode.SUCCESS, answer
+        self._note(Step.TOLD, int(answer.ext["offset"]))
+        return int(answer.ext["offset"])
+
+    async def _commit(self, connection: RemotingConnection, offset: int) -> None:
+        self._note(Step.TRIED, offset)
+        answer = await connection.commit(self._queue, offset)
+        assert answer.code == ResponseCode.SUCCESS, answer
+        self._note(Step.COMMITTED, offset)
+
+    def _note(self, step: Step, offset: int) -> None:
+        self._history.progress.append(Progress(self._queue, step, offset))
+
+
+class MetaqConsumer(Consumer):
+    """Keeps its position itself, as MetaQ's consumers do in ZooKeeper."""
+
+    _position = 0
+
+    async def _session(self) -> bool:
+        connection = await MetaqConnection.open(self._port)
+        try:
+            while True:
+                at_end = self._stopping
+                found, self._position = await get(connection, self._queue, self._position)
+                for stored in found:
+                    self._saw(Protocol.METAQ, stored)
+                if not found:
+                    if at_end:
+                        return True
+                    await asyncio.sleep(_EMPTY_SECONDS)
+        finally:
+            await connection.close()
+
+
+async def pull(
+    connection: RemotingConnection, queue: Queue, offset: int, hold_ms: int = 0
+) -> tuple[list[Stored], int]:
+    """Return what one pull found, and the next offset."""
+    answer = await connection.pull(queue, offset, hold_ms)
+    if answer.code in {ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY}:
+        return [], offset
+    assert answer.code == ResponseCode.SUCCESS, f"pull of {queue} at {offset}: {answer}"
+    messages = decode_messages(answer.body)
+    found = [
+        Stored(
+            each.queue_offset,
+            payload.decode(each.body),
+            each.physical_offset,
+            1,
+            payload.content(each.tags, each.body),
+        )
+        for each in messages
+    ]
+    return found, int(answer.ext["nextBeginOffset"])
+
+
+async def get(connection: MetaqConnection, queue: Queue, position: int) -> tuple[list[Stored], int]:
+    """Return what one get found, and the next position."""
+    answer = await connection.get(queue, position)
+    if not isinstance(answer, Value):
+        assert answer.code == 404, f"get of {queue} at {position}: {answer}"
+        return [], position
+    messages = list(parse_block(answer.body))
+    found = [
+        Stored(
+            position + each.at,
+            payload.decode(each.payload),
+            each.id,
+            each.size,
+            payload.content(each.attribute, each.payload),
+        )
+        for each in messages
+    ]
+    return found, position + sum(each.size for each in messages)

@@ -1,0 +1,159 @@
+"""Producers that keep several messages in flight and note what became of each."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from imago_testing.chaos import payload
+from imago_testing.chaos.connections import (
+    ConnectionLostError,
+    MetaqConnection,
+    RemotingConnection,
+    tags,
+)
+from imago_testing.chaos.history import Key, Place, Protocol
+from imago_wire.remoting.message_ids import parse_offset_message_id
+from imago_wire.text.commands import Result, Value
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Sequence
+
+    from imago_testing.chaos.history import History, Queue
+    from imago_wire.remoting.command import RemotingCommand
+
+IN_FLIGHT = 8
+BATCH_MAX = 6
+_RETRY_SECONDS = 0.02
+_SETTLE_SECONDS = 20.0
+
+
+class Producer(ABC):
+    """One connection after another; a number is used once, whatever became of it."""
+
+    def __init__(
+        self,
+        number: int,
+        port: int,
+        queues: Sequence[Queue],
+        history: History,
+        on_ack: Callable[[], None],
+        *,
+        rng: random.Random,
+        pause: float = 0.0,
+    ) -> None:
+        self._number = number
+        self._port = port
+        self._queues = queues
+        self._history = history
+        self._on_ack = on_ack
+        self._rng = rng
+        self._pause = pause
+        self._next = 0
+        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._stopping = False
+        self.refused = 0
+        """Answers that were an error of the protocol."""
+
+    def stop(self) -> None:
+        """Send nothing more; run() returns when all answers are here."""
+        self._stopping = True
+
+    async def run(self) -> None:
+        while not self._stopping:
+            try:
+                await self._session()
+            except (ConnectionLostError, OSError):
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    @abstractmethod
+    async def _session(self) -> None:
+        """Open a connection and send until it is lost or run() shall end."""
+
+    async def _send(self, send_some: Callable[[], asyncio.Future[bool]]) -> None:
+        """Keep IN_FLIGHT requests under way. Raises when the connection is lost."""
+        flying: set[asyncio.Future[bool]] = set()
+        while not self._stopping:
+            while len(flying) < IN_FLIGHT:
+                flying.add(send_some())
+            done, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
+            if not all(each.result() for each in done):
+                break
+            if self._pause:
+                await asyncio.sleep(self._pause)
+        if flying:
+            await asyncio.wait(flying, timeout=_SETTLE_SECONDS)
+
+    def _message(self, attribute: str | None) -> tuple[Key, bytes]:
+        key = Key(self._number, self._next)
+        self._next += 1
+        body = payload.encode(key, self._rng)
+        self._history.attempted[key] = payload.content(attribute, body)
+        return key, body
+
+    def _acked(self, key: Key, place: Place) -> None:
+        self._history.acked[key] = place
+        self._on_ack()
+
+
+class MetaqProducer(Producer):
+    async def _session(self) -> None:
+        connection = await MetaqConnection.open(self._port)
+        try:
+            await self._send(lambda: asyncio.ensure_future(self._put(connection)))
+        finally:
+            await connection.close()
+
+    async def _put(self, connection: MetaqConnection) -> bool:
+        """Return whether to go on: False when the connection is lost."""
+        queue = self._rng.choice(self._queues)
+        attribute = self._rng.choice([None, "colour", ""])
+        key, body = self._message(attribute)
+        try:
+            answer = await connection.put(queue, body, attribute)
+        except ConnectionLostError:
+            return False
+        self._note(key, queue, answer)
+        return True
+
+    def _note(self, key: Key, queue: Queue, answer: Result | Value) -> None:
+        assert isinstance(answer, Result)
+        if answer.code != 200:
+            self.refused += 1
+            return
+        message_id, partition, position = (int(word) for word in answer.text.split(" "))
+        assert partition == queue.number
+        self._acked(key, Place(Protocol.METAQ, queue, position, message_id))
+
+
+class RocketmqProducer(Producer):
+    async def _session(self) -> None:
+        connection = await RemotingConnection.open(self._port)
+        try:
+            await self._send(lambda: asyncio.ensure_future(self._put(connection)))
+        finally:
+            await connection.close()
+
+    async def _put(self, connection: RemotingConnection) -> bool:
+        """Return whether to go on: False when the connection is lost."""
+        count = self._rng.choice([1, 1, self._rng.randint(2, BATCH_MAX)])
+        messages = [self._message(tags(count)) for _ in range(count)]
+        queue = self._rng.choice(self._queues)
+        try:
+            answer = await connection.put(queue, [body for _, body in messages])
+        except ConnectionLostError:
+            return False
+        self._note([key for key, _ in messages], queue, answer)
+        return True
+
+    def _note(self, keys: list[Key], queue: Queue, answer: RemotingCommand) -> None:
+        if answer.code != 0:
+            self.refused += 1
+            return
+        assert int(answer.ext["queueId"]) == queue.number
+        first = int(answer.ext["queueOffset"])
+        for index, (key, name) in enumerate(zip(keys, answer.ext["msgId"].split(","), strict=True)):
+            _, log_offset = parse_offset_message_id(name)
+            self._acked(key, Place(Protocol.ROCKETMQ, queue, first + index, log_offset))
