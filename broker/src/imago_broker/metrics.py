@@ -7,6 +7,7 @@ has none: each part owns a plain object of ints, and one collector turns all of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -100,7 +101,7 @@ def metaq_samples(counters: MetaqCounters) -> list[Sample]:
         "bytes_out": "bytes of messages sent",
     }
     return [
-        Sample(f"imago_metaq_{name}", f"MetaQ: {text}.", lambda n=name: getattr(counters, n))  # type: ignore[misc]  # a default argument binds the name
+        Sample(f"imago_metaq_{name}", f"MetaQ: {text}.", partial(getattr, counters, name))
         for name, text in texts.items()
     ]
 

@@ -16,12 +16,13 @@ from imago_broker.app.listeners import Ports
 from imago_broker.app.metaq_port import serve_metaq
 from imago_broker.app.registration import Registration
 from imago_broker.app.rocketmq_ports import serve_names, serve_rocketmq
+from imago_broker.app.samples import broker_samples
 from imago_broker.app.storage import open_store
 from imago_broker.config.changes import Changes, compare
 from imago_broker.config.metaq_render import render
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import ExitCode, FatalError, RequestError
-from imago_broker.metrics import BrokerCollector, MetaqCounters, metaq_samples
+from imago_broker.metrics import BrokerCollector, MetaqCounters
 from imago_broker.model.cluster import BrokerRecord, Connection, Role
 from imago_broker.model.declared import declared_topic
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError
@@ -282,7 +283,7 @@ class Broker:
             loop=loop,
         )
         self._wire_ports(loop)
-        self.collector.add(metaq_samples(self.metaq_counters))
+        self.collector.add(broker_samples(self))
         self._undo.push_async_callback(self._close_ports)
         for listener in self.ports.wanted:
             await listener.start()
@@ -313,6 +314,7 @@ class Broker:
             self.admin_port,
             config.broker.data_dir,
         )
+        logger.warning("access_open whoever reaches the client ports may send, read and administer")
 
     def _wire_ports(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config

@@ -73,6 +73,8 @@ class MessageService:
         self.timeout_ms = timeout_ms
         self.appended = 0
         """Messages appended since the start."""
+        self.timeouts = 0
+        """Puts whose level was not reached in time."""
         self.turn = 0
         """Number of the turn that is being gathered."""
         self.appends = 0
@@ -271,6 +273,7 @@ class MessageService:
         expired = self._waiting.expire(now_ms)
         for level, answers in expired:
             status = PutStatus.FLUSH_TIMEOUT if level.needs_sync else PutStatus.SLAVE_TIMEOUT
+            self.timeouts += len(answers)
             logger.warning("acknowledgement_timeout level=%s puts=%d", level.value, len(answers))
             for done, token, placed in answers:
                 done(token, status, placed)

@@ -1,0 +1,77 @@
+"""What Prometheus is told of a broker, read from its parts when it asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.metrics import Sample, metaq_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_broker.app.broker import Broker
+    from imago_broker.server.listener import Listener
+
+
+def broker_samples(broker: Broker) -> list[Sample]:
+    """Return the samples of all parts."""
+    ports = broker.ports
+    return [
+        *_log(broker),
+        *_puts(broker),
+        *_port("metaq", ports.metaq),
+        *_port("rocketmq", ports.rocketmq),
+        *_port("fast", ports.fast),
+        *_port("namesrv", ports.names),
+        *_rocketmq(broker),
+        *metaq_samples(broker.metaq_counters),
+    ]
+
+
+def _gauge(name: str, text: str, read: Callable[[], float], port: str = "") -> Sample:
+    return Sample(f"imago_{name}", text, read, "gauge", (("port", port),) if port else ())
+
+
+def _counter(name: str, text: str, read: Callable[[], float], port: str = "") -> Sample:
+    return Sample(f"imago_{name}", text, read, "counter", (("port", port),) if port else ())
+
+
+def _log(broker: Broker) -> list[Sample]:
+    store = broker.store
+    return [
+        _gauge("log_start_offset", "First byte of the log.", lambda: store.log_start),
+        _gauge("log_end_offset", "End of the log.", lambda: store.log_end),
+        _gauge("log_durable_offset", "End of what is on disk.", lambda: store.durable_end),
+        _gauge("log_visible_offset", "End of what is read.", lambda: store.high_watermark),
+        _gauge("log_epoch", "Epoch of the master.", lambda: store.epoch),
+        _gauge("disk_used_ratio", "Used part of the disk.", lambda: broker.health.disk_used_ratio),
+        _gauge("writable", "1 while puts are accepted.", lambda: broker.health.writable),
+    ]
+
+
+def _puts(broker: Broker) -> list[Sample]:
+    puts = broker.messages
+    return [
+        _counter("messages_stored", "Messages appended.", lambda: puts.appended),
+        _counter("appends", "Appends: one for all puts of a loop turn.", lambda: puts.appends),
+        _counter("put_timeouts", "Puts whose level was late.", lambda: puts.timeouts),
+        _gauge("unacknowledged_bytes", "Bytes not yet acknowledged.", lambda: puts.bytes_waiting),
+        _gauge("topics", "Topics of this shard.", lambda: len(broker.topics.all())),
+        _gauge("groups", "Consumer groups.", lambda: len(broker.groups.all())),
+    ]
+
+
+def _port(name: str, listener: Listener) -> list[Sample]:
+    return [
+        _gauge("connections", "Open connections.", lambda: listener.connections, name),
+        _counter("connections_accepted", "Accepted.", lambda: listener.accepted, name),
+        _counter("connections_refused", "Above a limit.", lambda: listener.refused, name),
+    ]
+
+
+def _rocketmq(broker: Broker) -> list[Sample]:
+    traffic = broker.rocketmq.traffic
+    return [
+        _counter("rocketmq_messages_out", "Messages pulled.", lambda: traffic.messages),
+        _counter("rocketmq_bytes_out", "Bytes pulled.", lambda: traffic.bytes),
+    ]

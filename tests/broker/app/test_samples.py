@@ -1,0 +1,32 @@
+"""What Prometheus reads of a broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import generate_latest
+
+from imago_broker.metrics import registry
+from imago_testing.brokers import running_broker
+from imago_testing.metaq_peer import metaq_peer, put_place
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_counters_and_gauges_follow_the_broker(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, "topics.t.queues=1") as broker:
+        samples = registry(broker.collector)
+        async with metaq_peer(broker.metaq_port) as peer:
+            put_place(await peer.put("t", 0, b"hello"))
+            assert (await peer.put("t", 9, b"hello")).startswith(b"result 500 ")
+            text = generate_latest(samples).decode()
+    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+    assert lines["imago_metaq_cmd_put_total"] == "2.0"
+    assert lines["imago_metaq_puts_stored_total"] == "1.0"
+    assert lines["imago_metaq_put_failed_total"] == "1.0"
+    assert lines["imago_messages_stored_total"] == "1.0"
+    assert lines["imago_writable"] == "1.0"
+    assert lines['imago_connections{port="metaq"}'] == "1.0"
+    assert lines['imago_connections{port="rocketmq"}'] == "0.0"
+    assert float(lines["imago_log_end_offset"]) > 0
