@@ -28,6 +28,7 @@ def broker(
 ) -> None:
     """Run one broker process until SIGTERM.
 
+    SIGHUP: read the configuration again and take what may change while the broker runs.
     SIGTERM: take the broker out of the registry, accept no more, answer what is in flight, write
     everything to disk, exit 0. Exit codes: 0 in order, 1 unexpected, 2 wrong configuration or a
     busy port, 3 data folder damaged or locked, 4 disk error, 5 fenced by another broker.
@@ -35,6 +36,11 @@ def broker(
     settings = read_config(config)
     # Only now: a mistyped key is told before half a second of imports.
     from imago_broker.app import main
+    from imago_broker.config import BrokerConfig, load
+
+    def reread() -> BrokerConfig:
+        text = "" if config is None else config.read_text(encoding="utf-8")
+        return load(text, os.environ)
 
     def ready(running: Broker) -> None:
         announce(
@@ -50,4 +56,4 @@ def broker(
             },
         )
 
-    raise typer.Exit(main(settings, on_ready=ready))
+    raise typer.Exit(main(settings, on_ready=ready, reread=reread))
