@@ -195,6 +195,14 @@ async def test_offsets_are_committed_and_told(peer: RemotingPeer) -> None:
     assert peer.unread == [] or all(not one.is_response for one in peer.unread)
 
 
+async def test_commit_before_the_first_heartbeat_counts(peer: RemotingPeer) -> None:
+    await peer.put("T", b"x")
+    where = {"consumerGroup": "Early", "topic": "T", "queueId": 0}
+    committed = await peer.call(RequestCode.UPDATE_CONSUMER_OFFSET, {**where, "commitOffset": 1})
+    assert committed.code == ResponseCode.SUCCESS
+    assert (await peer.call(RequestCode.QUERY_CONSUMER_OFFSET, where)).ext == {"offset": "1"}
+
+
 async def test_group_that_was_never_here_starts_at_zero_of_a_young_queue(
     peer: RemotingPeer,
 ) -> None:
@@ -219,7 +227,7 @@ async def test_group_that_was_never_here_is_unknown_to_an_old_queue(
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"consumerGroup": "None"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        ({"consumerGroup": "a@b"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
         ({"topic": "None"}, ResponseCode.TOPIC_NOT_EXIST),
         ({"queueId": 99}, ResponseCode.INVALID_PARAMETER),
         ({"queueId": -1}, ResponseCode.INVALID_PARAMETER),

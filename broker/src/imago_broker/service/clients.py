@@ -64,7 +64,7 @@ class ConsumerGroup:
         return None
 
 
-class TooManyGroupsError(Exception):
+class TooManyGroupsError(ValueError):
     """One connection names more groups, or one group more topics, than this broker keeps."""
 
 
@@ -83,6 +83,8 @@ class ClientRegistry:
         self._life_ms = life_ms
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Channel, Client]] = {}
+        self._groups_of: dict[Channel, tuple[set[str], set[str]]] = {}
+        """Producer and consumer groups that were joined through each connection."""
         self.on_group_change: list[Callable[[ConsumerGroup], None]] = []
         """Called after the members or subscriptions of a group changed."""
 
@@ -90,29 +92,48 @@ class ClientRegistry:
         self, channel: Channel, data: HeartbeatData, language: Language, version: int, now_ms: int
     ) -> None:
         """Note that a client lives, and everything that it says of its groups."""
-        count = len(data.consumer_data_set) + len(data.producer_data_set)
-        if count > self._groups_per_client_max:
-            raise TooManyGroupsError(f"{count} groups, at most {self._groups_per_client_max}")
+        self._check_limits(channel, data)
         client = Client(channel, data.client_id, language, version, now_ms)
+        joined = self._groups_of.setdefault(channel, (set(), set()))
         for producer in data.producer_data_set:
             self._producers.setdefault(producer.group_name, {})[channel] = client
+            joined[0].add(producer.group_name)
         for consumer in data.consumer_data_set:
+            joined[1].add(consumer.group_name)
             self._join(consumer, client)
+
+    def _check_limits(self, channel: Channel, data: HeartbeatData) -> None:
+        producers, consumers = self._groups_of.get(channel, (set(), set()))
+        told = {one.group_name for one in data.producer_data_set} | producers
+        count = len(told) + len({one.group_name for one in data.consumer_data_set} | consumers)
+        if count > self._groups_per_client_max:
+            raise TooManyGroupsError(
+                f"{count} groups of one connection, at most {self._groups_per_client_max}"
+            )
+        topics = max((len(one.subscription_data_set) for one in data.consumer_data_set), default=0)
+        if topics > self._topics_per_group_max:
+            raise TooManyGroupsError(
+                f"{topics} subscriptions of one group, at most {self._topics_per_group_max}"
+            )
 
     def unregister(
         self, channel: Channel, *, producer_group: str | None, consumer_group: str | None
     ) -> None:
         """Take a client out of a group because it says so."""
+        producers, consumers = self._groups_of.get(channel, (set(), set()))
         if producer_group:
+            producers.discard(producer_group)
             self._leave_producers(producer_group, channel)
         if consumer_group:
+            consumers.discard(consumer_group)
             self._leave_consumers(consumer_group, channel)
 
     def closed(self, channel: Channel) -> None:
         """Take everything out that was connected through this channel."""
-        for name in [n for n, members in self._producers.items() if channel in members]:
+        producers, consumers = self._groups_of.pop(channel, (set(), set()))
+        for name in producers:
             self._leave_producers(name, channel)
-        for name in [n for n, group in self._consumers.items() if channel in group.members]:
+        for name in consumers:
             self._leave_consumers(name, channel)
 
     def sweep(self, now_ms: int) -> None:
@@ -153,8 +174,6 @@ class ClientRegistry:
             yield group.members
 
     def _join(self, data: ConsumerData, client: Client) -> None:
-        if len(data.subscription_data_set) > self._topics_per_group_max:
-            raise TooManyGroupsError(f"{len(data.subscription_data_set)} subscriptions")
         group = self._consumers.get(data.group_name)
         if group is None:
             group = ConsumerGroup(

@@ -57,11 +57,8 @@ class OffsetProcessor:
     def update(self, exchange: Exchange) -> Reply:
         """UPDATE_CONSUMER_OFFSET: the group has come so far."""
         header = UpdateConsumerOffsetRequestHeader.from_ext(exchange.ext)
-        if self._services.groups.get(header.consumer_group) is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"Group {header.consumer_group} not exist!",
-            )
+        # Made at its first commit if need be: 4.9 clients commit before their first heartbeat.
+        rules.group_of(self._services, header.consumer_group)
         config = self._services.topics.get(header.topic)
         if config is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")

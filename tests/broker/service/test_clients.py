@@ -1,0 +1,146 @@
+"""The registry of live clients: joining, leaving, falling silent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from imago_broker.service.clients import ClientRegistry, TooManyGroupsError
+from imago_wire.remoting.bodies import (
+    ConsumerData,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+)
+from imago_wire.remoting.peer import Language
+
+
+class FakeChannel:
+    """A connection that only remembers that it was closed."""
+
+    peer = "10.0.0.1:1"
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def subscription(topic: str, text: str = "*", version: int = 1) -> SubscriptionData:
+    return SubscriptionData(topic=topic, sub_string=text, sub_version=version)
+
+
+def beat(
+    registry: ClientRegistry,
+    channel: Any,
+    client_id: str,
+    *subscriptions: SubscriptionData,
+    now_ms: int = 0,
+) -> None:
+    consumer = ConsumerData(group_name="G", subscription_data_set=subscriptions)
+    data = HeartbeatData(
+        client_id=client_id,
+        consumer_data_set=(consumer,),
+        producer_data_set=(ProducerData(group_name="P"),),
+    )
+    registry.heartbeat(channel, data, Language.JAVA, 409, now_ms)
+
+
+@pytest.fixture
+def changes() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def registry(changes: list[str]) -> ClientRegistry:
+    made = ClientRegistry(life_ms=100)
+    made.on_group_change.append(lambda group: changes.append(",".join(group.client_ids)))
+    return made
+
+
+def test_group_changes_when_a_member_joins_and_not_when_it_only_lives(
+    registry: ClientRegistry, changes: list[str]
+) -> None:
+    one, two = FakeChannel(), FakeChannel()
+    for now_ms in (0, 10, 20):
+        beat(registry, one, "one", subscription("T"), now_ms=now_ms)
+    beat(registry, two, "two", subscription("T"), now_ms=30)
+    assert changes == ["one", "one,two"]
+
+
+def test_newer_subscription_replaces_and_an_older_one_does_not(
+    registry: ClientRegistry, changes: list[str]
+) -> None:
+    one = FakeChannel()
+    beat(registry, one, "one", subscription("T", "a", 5), subscription("U"))
+    beat(registry, one, "one", subscription("T", "old", 4), subscription("U"))
+    group = registry.consumers("G")
+    assert group is not None
+    assert group.subscriptions["T"].sub_string == "a"
+    beat(registry, one, "one", subscription("T", "a", 6), subscription("U"))
+    assert len(changes) == 1
+    assert group.subscriptions["T"].sub_version == 6
+    beat(registry, one, "one", subscription("T", "b", 7))
+    assert len(changes) == 2
+    assert set(group.subscriptions) == {"T"}
+    assert registry.groups_of_topic("T") == ["G"]
+    assert registry.groups_of_topic("U") == []
+
+
+def test_closed_connection_leaves_every_group(registry: ClientRegistry, changes: list[str]) -> None:
+    one, two = FakeChannel(), FakeChannel()
+    beat(registry, one, "one")
+    beat(registry, two, "two")
+    registry.closed(one)  # type: ignore[arg-type]  # all that the registry needs of a channel
+    assert changes[-1] == "two"
+    assert len(registry.producers("P")) == 1
+    registry.closed(two)  # type: ignore[arg-type]  # as above
+    assert registry.consumers("G") is None
+    assert registry.producer_groups() == {}
+
+
+def test_silent_client_is_forgotten_and_its_connection_closed(
+    registry: ClientRegistry,
+) -> None:
+    one, two = FakeChannel(), FakeChannel()
+    beat(registry, one, "one", now_ms=0)
+    beat(registry, two, "two", now_ms=50)
+    registry.sweep(100)
+    assert not one.closed
+    registry.sweep(101)
+    assert (one.closed, two.closed) == (True, False)
+    group = registry.consumers("G")
+    assert group is not None
+    assert group.client_ids == ["two"]
+
+
+def test_heartbeat_without_end_is_refused() -> None:
+    registry = ClientRegistry(groups_per_client_max=3, topics_per_group_max=2)
+    data = HeartbeatData(
+        client_id="c", producer_data_set=tuple(ProducerData(group_name=f"p{n}") for n in range(4))
+    )
+    channel: Any = FakeChannel()
+    with pytest.raises(TooManyGroupsError):
+        registry.heartbeat(channel, data, Language.JAVA, 409, 0)
+    with pytest.raises(TooManyGroupsError):
+        beat(registry, channel, "c", *(subscription(f"t{n}") for n in range(3)))
+    assert registry.consumer_groups() == {}
+    assert registry.producer_groups() == {}
+
+
+def test_one_connection_cannot_join_ever_more_groups() -> None:
+    registry = ClientRegistry(groups_per_client_max=3)
+    channel: Any = FakeChannel()
+
+    def join(name: str) -> None:
+        data = HeartbeatData(client_id="c", producer_data_set=(ProducerData(group_name=name),))
+        registry.heartbeat(channel, data, Language.JAVA, 409, 0)
+
+    for name in ("a", "b", "c", "a"):
+        join(name)
+    with pytest.raises(TooManyGroupsError):
+        join("d")
+    registry.unregister(channel, producer_group="a", consumer_group=None)
+    join("d")
