@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.service.messages import PutStatus
 from imago_testing.remoting_peer import RemotingPeer, pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.messages import decode_messages
@@ -178,3 +180,40 @@ async def test_many_delayed_messages_of_one_moment_all_arrive_in_order(
             ext = pull_ext("T", len(bodies), sysFlag=6, maxMsgNums=1000)
             bodies += [m.body for m in decode_messages((await peer.call(11, ext)).body)]
     assert bodies == [b"%04d" % n for n in range(700)]
+
+
+async def test_delayed_message_whose_topic_is_gone_is_dropped_and_the_next_one_arrives(
+    peer: RemotingPeer,
+) -> None:
+    for topic in ("Gone", "T"):
+        await peer.put(topic, b"x", queue_id=1)
+        await peer.put(topic, topic.encode(), properties="DELAY\x011\x02")
+    await peer.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"})
+    assert (await next_message(peer, "T")).body == b"T"
+
+
+async def test_delayed_message_waits_for_a_broker_that_cannot_write(
+    peer: RemotingPeer, broker: Broker
+) -> None:
+    await peer.put("T", b"x", queue_id=1)
+    await peer.put("T", b"later", properties="DELAY\x011\x02")
+    broker.messages.refuse(PutStatus.DISK_FULL)
+    held = await peer.call(11, pull_ext("T", sysFlag=6, suspendTimeoutMillis=1500))
+    assert held.code == ResponseCode.PULL_NOT_FOUND
+    broker.messages.refuse(None)
+    assert (await next_message(peer, "T")).body == b"later"
+    assert broker.store.queue_range("T", 0) == (0, 1)
+
+
+@pytest.mark.parametrize("level", [0, 1])
+async def test_compressed_message_given_back_stays_what_it_was(
+    peer: RemotingPeer, level: int
+) -> None:
+    packed = zlib.compress(b"plain" * 100)
+    await peer.put("T", packed, f=1, properties=f"DELAY\x01{level}\x02" if level else "")
+    (message,) = decode_messages((await peer.call(11, pull_ext("T", sysFlag=6))).body)
+    assert message.body == b"plain" * 100
+    assert await given_back(peer, message) == ResponseCode.SUCCESS
+    again = await next_message(peer, "%RETRY%G")
+    assert again.body == b"plain" * 100
+    assert again.sys_flag & 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.model.topics import TopicConfig
+from imago_broker.service.messages import PutStatus
 from imago_testing.remoting_peer import RemotingPeer, send_ext
 from imago_wire import properties as props
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -336,3 +337,25 @@ async def test_fast_port_serves_sends_and_refuses_pulls(broker: Broker, connect:
     refused = await fast.pull("T")
     assert refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert refused.remark == " request type 11 not supported"
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (PutStatus.DISK_FULL, ResponseCode.SERVICE_NOT_AVAILABLE),
+        (PutStatus.NOT_WRITABLE, ResponseCode.SERVICE_NOT_AVAILABLE),
+        (PutStatus.STOPPING, ResponseCode.SERVICE_NOT_AVAILABLE),
+        (PutStatus.BUSY, ResponseCode.SYSTEM_BUSY),
+    ],
+)
+@pytest.mark.parametrize("properties", ["", "UNIQ_KEY\x01u\x02CLUSTER\x01c\x02"])
+async def test_broker_that_cannot_write_says_so(
+    peer: RemotingPeer, broker: Broker, status: PutStatus, code: ResponseCode, properties: str
+) -> None:
+    await peer.put("T", b"before")
+    broker.messages.refuse(status)
+    refused = await peer.put("T", b"x", properties=properties)
+    assert refused.code == code
+    assert refused.ext == {}
+    broker.messages.refuse(None)
+    assert (await peer.put("T", b"after")).ext["queueOffset"] == "1"
