@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imago_testing.chaos.nursery import RUNS, Nursery
 from imago_testing.ports import free_port_block
-from imago_testing.processes import ServerProcess
+from imago_testing.processes import accepts, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _IMAGO = str(Path(sys.executable).parent / "imago")
 _CHECK_SECONDS_MAX = 300
+_SERVES_SECONDS_MAX = 60
 _CONFIG = """\
 [broker]
 data_dir = "{data}"
@@ -59,48 +63,53 @@ class ChaosBroker:
                 admin=self._admin_port,
             )
         )
-        self._server: ServerProcess | None = None
+        self._log = folder / "broker.log"
+        self._nursery = Nursery(self._config, self._log)
+        self._pid = 0
 
     def start(self) -> None:
         """Start the process; it does not serve yet when this returns."""
-        assert self._server is None
-        command = [_IMAGO, "broker", "--config", str(self._config)]
-        self._server = ServerProcess.start("broker", command, self._folder)
+        assert not self._pid
+        self._pid = self._nursery.ask("start")
 
     def wait(self) -> None:
         """Return when it serves."""
-        assert self._server is not None
-        self._server.wait_for_port(self._admin_port)
+
+        def serves() -> bool:
+            assert self.alive, f"the broker ended early:\n{self.log_tail()}"
+            return accepts(self._admin_port)
+
+        wait_until(serves, seconds_max=_SERVES_SECONDS_MAX, what="the broker serves")
 
     @property
     def alive(self) -> bool:
-        return self._server is not None and self._server.process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        assert self._server is not None
-        return self._server.pid
+        return bool(self._pid) and self._nursery.ask("poll") == RUNS
 
     def kill(self) -> None:
         """kill -9, and the process is gone."""
-        assert self._server is not None
-        self._server.kill()
-        self._server = None
+        self._signal(signal.SIGKILL)
+        self.ended()
+
+    def ended(self) -> int:
+        """Wait for the end of the process and return its exit code."""
+        self._pid = 0
+        return self._nursery.ask("wait")
 
     def stop(self) -> int:
         """Stop it in order and return the exit code."""
-        assert self._server is not None
-        server, self._server = self._server, None
-        return server.stop()
+        self._signal(signal.SIGTERM)
+        return self.ended()
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._pid > 0, "a broker runs"
+        os.kill(self._pid, number)
 
     def close(self) -> None:
         """Whatever happened: leave no process behind."""
-        if self._server is not None:
-            self.kill()
+        self._nursery.close()
 
     def log_tail(self) -> str:
-        path = self._folder / "broker.log"
-        return path.read_bytes()[-4000:].decode(errors="replace") if path.exists() else ""
+        return self._log.read_bytes()[-4000:].decode(errors="replace") if self._log.exists() else ""
 
     def put(self, path: str, body: Mapping[str, object]) -> None:
         """Change something over the admin interface."""

@@ -1,4 +1,4 @@
-"""Producers that keep several messages in flight and note what became of each."""
+"""Producers that keep one or several messages in flight and note what became of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from imago_testing.chaos.history import History, Queue
     from imago_wire.remoting.command import RemotingCommand
 
-IN_FLIGHT = 8
 BATCH_MAX = 6
 _RETRY_SECONDS = 0.02
 _SETTLE_SECONDS = 20.0
@@ -42,6 +41,7 @@ class Producer(ABC):
         on_ack: Callable[[], None],
         *,
         rng: random.Random,
+        in_flight: int,
         pause: float = 0.0,
     ) -> None:
         self._number = number
@@ -52,7 +52,7 @@ class Producer(ABC):
         self._rng = rng
         self._pause = pause
         self._next = 0
-        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._in_flight = in_flight
         self._stopping = False
         self.refused = 0
         """Answers that were an error of the protocol."""
@@ -73,10 +73,10 @@ class Producer(ABC):
         """Open a connection and send until it is lost or run() shall end."""
 
     async def _send(self, send_some: Callable[[], asyncio.Future[bool]]) -> None:
-        """Keep IN_FLIGHT requests under way. Raises when the connection is lost."""
+        """Keep some requests under way. Raises when the connection is lost."""
         flying: set[asyncio.Future[bool]] = set()
         while not self._stopping:
-            while len(flying) < IN_FLIGHT:
+            while len(flying) < self._in_flight:
                 flying.add(send_some())
             done, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
             if not all(each.result() for each in done):

@@ -28,6 +28,8 @@ TOPICS = {"chaos-memory": "leader", "chaos-disk": "leader-fsync"}
 """Topic to the level at which its messages are acknowledged."""
 QUEUES_PER_TOPIC = 3
 PRODUCERS_PER_PROTOCOL = 3
+IN_FLIGHT = (1, 8, 32)
+"""Requests that the producers of each protocol keep under way."""
 _START_SECONDS_MAX = 60.0
 _POLL_SECONDS = 0.01
 _END_SECONDS_MAX = 120.0
@@ -69,6 +71,7 @@ class Report:
         names = sorted(each.broken.name for each in self.violations)
         counts = {name: names.count(name) for name in names}
         gaps = sorted(self.unavailable_ms) or [0]
+        p99 = gaps[len(gaps) * 99 // 100]
         return "\n".join([
             f"seed           {self.plan.seed}",
             f"kills          {self.kills} in {self.seconds:.0f} s",
@@ -78,7 +81,7 @@ class Report:
             f"lost           {counts.get('LOST', 0)}",
             f"duplicated     {counts.get('DUPLICATED', 0)}",
             f"broken         {counts or 'nothing'}",
-            f"unavailable    {gaps[len(gaps) // 2]} ms median, {gaps[-1]} ms longest",
+            f"unavailable    p50 {gaps[len(gaps) // 2]} ms, p99 {p99} ms, max {gaps[-1]} ms",
             f"files          {self.damaged_files or 'sound'}",
         ])  # fmt: skip
 
@@ -107,7 +110,8 @@ class Run:
             number = len(made)
             rng = random.Random(self._plan.seed * 1000 + number)
             args = (number, port, self._queues, self._history, self._acked.set)
-            made.append(kind(*args, rng=rng, pause=self._plan.pause))
+            in_flight = IN_FLIGHT[number // len(kinds) % len(IN_FLIGHT)]
+            made.append(kind(*args, rng=rng, in_flight=in_flight, pause=self._plan.pause))
         return made
 
     def _make_consumers(self) -> list[Consumer]:

@@ -1,0 +1,31 @@
+"""kill -9 under load, again and again: nothing that was acknowledged is lost, moved or repeated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_testing.chaos.history import Protocol
+from imago_testing.chaos.run import Plan, play
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
+
+KILLS = 20
+PAUSE = 0.02
+
+
+async def test_twenty_kills_under_load_break_no_promise(tmp_path: Path) -> None:
+    plan = Plan(seed=20260, kills_max=KILLS, seconds_max=180, load_seconds=(0.3, 0.8), pause=PAUSE)
+    report = await play(plan, tmp_path)
+    print(report.text())
+    assert report.violations == []
+    assert report.kills >= KILLS
+    assert report.refused == 0
+    acknowledged_by = {place.protocol for place in report.history.acked.values()}
+    assert acknowledged_by == set(Protocol)
+    for protocol, queue in report.history.final:
+        assert report.history.final[protocol, queue], f"nothing reached {protocol.value} {queue}"
