@@ -310,3 +310,13 @@ async def test_name_service_runs_as_a_process_of_its_own() -> None:
     await peer.close()
     stop.set()
     assert await running == 0
+
+
+async def test_broker_that_stops_does_not_wait_for_foreign_brokers(
+    connect: Connect, broker: Broker
+) -> None:
+    foreign = await connect()
+    body = registration(Foreign=1).encode()
+    await foreign.call(RequestCode.REGISTER_BROKER, register_ext(body), body)
+    await broker.stop()
+    assert await foreign.closed()

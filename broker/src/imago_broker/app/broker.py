@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,8 @@ from imago_log.errors import LogIOError, StoreError
 
 if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
+    from imago_broker.config.settings import RocketmqSection
+    from imago_broker.namesrv.server import NameService
     from imago_broker.ports import Clock, Coordinator
     from imago_broker.processors.metaq.services import MetaqServices
     from imago_broker.server.listener import Listener
@@ -83,6 +86,7 @@ class Broker:
         self.host = advertised_host(config.broker.host)
         self.collector = BrokerCollector()
         self.metaq: MetaqServices | None = None
+        self.names: NameService | None = None
         self.metaq_counters = MetaqCounters()
         self.config_file = render(config, host=self.host)
         self.coordinator = coordinator or make_coordinator(config, self.config_file)
@@ -171,6 +175,10 @@ class Broker:
         self.rocketmq.settings = config.rocketmq
         if self.metaq is not None:
             self.metaq.settings = config.metaq
+
+    def _rocketmq_settings_changed(self, settings: RocketmqSection) -> None:
+        """Keep what a RocketMQ tool changed, so that every interface shows the same."""
+        self.config = replace(self.config, rocketmq=settings)
 
     def reload(self, config: BrokerConfig) -> Changes:
         """Take what can change now from a new configuration: dynamic keys, declared topics.
@@ -282,6 +290,7 @@ class Broker:
             coordinator=self.coordinator,
             loop=loop,
         )
+        self.rocketmq.on_settings = self._rocketmq_settings_changed
         self._wire_ports(loop)
         self.collector.add(broker_samples(self))
         self._undo.push_async_callback(self._close_ports)
@@ -332,7 +341,8 @@ class Broker:
         if config.rocketmq.enabled:
             serve_rocketmq(self.ports.rocketmq, self.ports.fast, config, self.rocketmq, loop)
         if config.namesrv.enabled:
-            serve_names(self.ports.names, config, self.coordinator, self.clock, loop)
+            self.names = serve_names(self.ports.names, config, self.coordinator, self.clock, loop)
+            self._undo.push_async_callback(self.names.stop)
 
     def _tick(self) -> None:
         self._ticker = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
@@ -343,6 +353,8 @@ class Broker:
             return
         self._sync_now_and_then()
         self.rocketmq.sweep()
+        if self.names is not None:
+            self.names.sweep()
 
     def _sync_now_and_then(self) -> None:
         """Bound what a loss of power takes from levels that do not wait for the disk."""

@@ -58,9 +58,10 @@ def serve_names(
     coordinator: Coordinator,
     clock: Clock,
     loop: asyncio.AbstractEventLoop,
-) -> None:
-    """Have a bound listener answer the name service."""
+) -> NameService:
+    """Have a bound listener answer the name service. Sweep it now and then; stop it at the end."""
     settings = NameServiceConfig(host=listener.host, port=listener.port)
-    table = NameService(settings, coordinator, clock).table
-    server = RemotingServer(table, loop=loop, limits=remoting_limits(config))
+    service = NameService(settings, coordinator, clock)
+    server = RemotingServer(service.table, loop=loop, limits=remoting_limits(config))
     listener.protocol_factory = server.session
+    return service

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from imago_broker.service.offsets import ConsumerOffsets
     from imago_broker.service.topics import TopicService
 
+SWEEP_MS = 5_000
 MEMORY_RATIO = 0.4
 """Part of the machine's memory whose worth of newest records RocketMQ takes for cached."""
 
@@ -72,6 +73,7 @@ class RocketmqServices:
     memory_bytes: int = 1 << 30
     """How far behind the log's end a record counts as still in memory."""
     started_ms: int = 0
+    swept_ms: int = 0
     topic_version: TableVersion
     group_version: TableVersion
     lanes: Mapping[str, Lane] = field(default_factory=dict)
@@ -91,9 +93,12 @@ class RocketmqServices:
             self.on_settings(settings)
 
     def sweep(self) -> None:
-        """Forget clients and locks that are over: call it every few seconds."""
-        self.clients.sweep(self.clock.epoch_ms())
-        self.locks.sweep(now_ms=self.clock.monotonic_ms())
+        """Forget clients and locks that are over: call it every second or so."""
+        now_ms = self.clock.monotonic_ms()
+        if now_ms - self.swept_ms >= SWEEP_MS:
+            self.swept_ms = now_ms
+            self.clients.sweep(self.clock.epoch_ms())
+            self.locks.sweep(now_ms=now_ms)
 
 
 def build_services(
