@@ -203,6 +203,13 @@ async def test_commit_before_the_first_heartbeat_counts(peer: RemotingPeer) -> N
     assert (await peer.call(RequestCode.QUERY_CONSUMER_OFFSET, where)).ext == {"offset": "1"}
 
 
+async def test_answered_commit_is_in_the_log(peer: RemotingPeer, broker: Broker) -> None:
+    await peer.put("T", b"x")
+    where = {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 1}
+    await peer.call(RequestCode.UPDATE_CONSUMER_OFFSET, where)
+    assert broker.store.meta("offset") == {"G@T@0": 1}
+
+
 async def test_group_that_was_never_here_starts_at_zero_of_a_young_queue(
     peer: RemotingPeer,
 ) -> None:

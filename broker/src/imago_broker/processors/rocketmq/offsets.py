@@ -71,6 +71,9 @@ class OffsetProcessor:
         self._services.offsets.commit(
             header.consumer_group, header.topic, header.queue_id, header.commit_offset
         )
+        if not exchange.command.is_oneway:
+            # An answer is a promise; consumers commit one-way, which may be gathered.
+            self._services.offsets.flush()
         return OK
 
     def end(self, exchange: Exchange) -> Reply:
