@@ -1,0 +1,60 @@
+"""A broker process with short patience, and witnesses: connections that must not be harmed."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_testing.broker_process import BrokerProcess, broker_process
+from imago_testing.processes import wait_until
+from imago_testing.witness import TOPIC, Witness
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STALL_SECONDS = 2
+"""How long the broker waits for the rest of a command, and for a peer that does not read."""
+SLACK_BYTES = 24 << 20
+"""What the process may take besides: memory that its allocator keeps."""
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    settings = {
+        "limits": {"input_stall_seconds": STALL_SECONDS, "output_stall_seconds": STALL_SECONDS},
+    }
+    with broker_process(tmp_path_factory.mktemp("broker"), settings) as broker:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{broker.admin}/admin/v1/topics/{TOPIC}",
+            data=json.dumps({"queues": 2}).encode(),
+            method="PUT",
+        )
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            assert answer.status == 201
+        yield broker
+        assert broker.alive, broker.server.log_tail()
+    # No input may lead to an exception that nobody expected.
+    assert "Traceback" not in broker.log_text()
+
+
+@pytest.fixture(scope="session")
+def witness(broker: BrokerProcess) -> Iterator[Witness]:
+    witness = Witness.of(broker)
+    wait_until(witness.has_route, seconds_max=10, what=f"{TOPIC} has a route")
+    witness.unharmed()
+    yield witness
+    witness.unharmed()
+    witness.close()
+
+
+@pytest.fixture
+def harmless(broker: BrokerProcess, witness: Witness) -> Iterator[None]:
+    """Around a test: the witnesses work before and after, and the process did not grow much."""
+    witness.unharmed()
+    before = broker.resident_bytes()
+    yield
+    witness.unharmed()
+    assert broker.resident_bytes() - before <= SLACK_BYTES
