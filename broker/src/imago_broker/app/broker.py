@@ -296,8 +296,6 @@ class Broker:
         self._undo.push_async_callback(self._close_ports)
         for listener in self.ports.wanted:
             await listener.start()
-        if config.admin.enabled:
-            await self.ports.admin.start(admin_services(self))
 
     async def _announce(self) -> None:
         config = self.config
@@ -311,6 +309,8 @@ class Broker:
             raise FatalError(str(error), exit_code=ExitCode.UNEXPECTED) from error
         self._undo.callback(self.rocketmq.delay.stop)
         self.rocketmq.delay.start()
+        if config.admin.enabled:
+            await self.ports.admin.start(admin_services(self))
         self._undo.callback(self._stop_ticking)
         self._ticker = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
         self.serving = True
