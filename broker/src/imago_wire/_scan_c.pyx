@@ -342,7 +342,10 @@ cdef bint read_form(const uint8_t *data, Py_ssize_t left, Form *form) noexcept:
         imago_put32(size, form.tags_size)
         form.checksum = imago_crc32(0, size, 4)
         form.checksum = imago_crc32(form.checksum, form.tags, form.tags_size)
-        form.checksum = imago_crc32(form.checksum, form.body, form.body_size) & CRC31_MASK
+        form.checksum = imago_crc32(form.checksum, form.body, form.body_size)
+        # See the reference: damage of the body must show.
+        form.checksum ^= imago_crc32(0, form.body, form.body_size) ^ record.body_crc
+        form.checksum &= CRC31_MASK
     return True
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from isal.isal_zlib import crc32
 
 from imago_wire.compression import inflate
-from imago_wire.crc import Buffer, crc31
+from imago_wire.crc import CRC31_MASK, Buffer, crc31
 from imago_wire.errors import RecordError
 from imago_wire.layout import (
     BLANK_SIZE,
@@ -187,7 +187,9 @@ def metaq_form(record: Buffer, at: int = 0) -> tuple[bytes, memoryview]:
         payload = _inflated(payload, layout.sys_flag, reserved.metaq_length - len(prefix))
         checksum = reserved.metaq_crc
     elif prefix:
-        checksum = crc31(payload, crc32(prefix))
+        # Made of the stored checksum of the body, so that readers see damage: where the body is
+        # as it was stored, the last two cancel each other out.
+        checksum = crc31(payload, crc32(prefix)) ^ crc31(payload) ^ layout.body_crc & CRC31_MASK
     flag = layout.flag & ~1 | (tags is not None)
     length = len(prefix) + len(payload)
     return METAQ_HEADER.pack(length, checksum, reserved.metaq_id, flag) + prefix, payload

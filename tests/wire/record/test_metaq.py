@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from imago_testing.wire import i32
 from imago_wire.compression import compress
 from imago_wire.crc import crc31
-from imago_wire.errors import ProtocolError, RecordError
+from imago_wire.errors import ChecksumError, ProtocolError, RecordError
 from imago_wire.record import decode_record, host_bytes, metaq_shape
+from imago_wire.record_fields import read_layout
 from imago_wire.text.message import encode_body, parse_block
 
 if TYPE_CHECKING:
@@ -56,6 +57,22 @@ def test_rocketmq_reads_what_metaq_put(
     (record,) = built(twin, [twin.metaq_entry(tail, body, flag, -1, 1, HOST)])
     message = decode_record(record)
     assert (message.body, message.tags, message.flag) == (payload, attribute, flag)
+
+
+@given(payload=st.binary(min_size=1, max_size=60), tag=attributes, data=st.data())
+def test_metaq_reader_sees_that_a_body_is_damaged(
+    twin: Twin, payload: bytes, tag: str | None, data: st.DataObject
+) -> None:
+    properties = b"" if tag is None else f"TAGS\x01{tag}".encode()
+    tail = twin.QueueTail(b"t", 0, dual=True)
+    made = twin.make_entry(tail, payload, properties, born_ms=1, born_host=HOST)
+    damaged = bytearray(built(twin, [made])[0])
+    at = read_layout(damaged, 0).body_at
+    bit = data.draw(st.integers(0, 8 * len(payload) - 1))
+    damaged[at + bit // 8] ^= 1 << bit % 8
+    for found in (twin.metaq_block([damaged]), b"".join(twin.metaq_form(damaged))):
+        with pytest.raises(ChecksumError):
+            list(parse_block(found))
 
 
 @given(payload=st.binary(max_size=60), tag=attributes, flag=i32)
