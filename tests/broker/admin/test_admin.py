@@ -174,3 +174,45 @@ async def test_status_health_and_metrics(admin: Admin, broker: Broker) -> None:
         assert "imago_" in await answer.text()
     async with admin.session.get(f"http://127.0.0.1:{broker.admin_port}/") as answer:
         assert "<title>Imago</title>" in await answer.text()
+
+
+async def test_a_wrong_group_name_never_reaches_the_log(admin: Admin) -> None:
+    await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 1})
+    status, error = await admin.call(
+        "POST", "/admin/v1/groups/a@b/reset", {"topic": "orders", "to": "latest"}
+    )
+    assert (status, error["error"]) == (400, "bad_request")
+
+
+async def test_a_reset_outlives_the_commit_of_a_live_consumer(admin: Admin, broker: Broker) -> None:
+    await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 1})
+    put(broker, "orders", b"a", b"b")
+    await admin.call(
+        "POST", "/admin/v1/groups/billing/reset", {"topic": "orders", "to": "earliest"}
+    )
+    assert broker.rocketmq.resets.pending("billing", "orders", 0)
+    assert broker.offsets.query("billing", "orders", 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"Origin": "http://evil.example"}, "foreign_origin"),
+        ({"Host": "evil.example"}, "foreign_host"),
+        ({"Host": "evil.example:8080"}, "foreign_host"),
+    ],
+)
+async def test_a_page_of_another_site_cannot_administer(
+    admin: Admin, headers: dict[str, str], code: str
+) -> None:
+    status, error = await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 1}, **headers)
+    assert (status, error["error"]) == (403, code)
+    assert (await admin.call("GET", "/admin/v1/topics/orders"))[0] == 404
+
+
+async def test_lists_of_names_can_be_set(admin: Admin) -> None:
+    status, _ = await admin.call("PATCH", "/admin/v1/config", {"metaq.topic_patterns": ["log-*"]})
+    assert status == 200
+    _, config = await admin.call("GET", "/admin/v1/config")
+    values = {item["key"]: item["value"] for item in config["items"]}
+    assert values["metaq.topic_patterns"] == ["log-*"]

@@ -70,6 +70,8 @@ def with_values(config: BrokerConfig, changes: dict[str, Any]) -> BrokerConfig:
     for name, value in changes.items():
         section, key = name.split(".", 1)
         before = getattr(getattr(config, section), key)
+        if isinstance(before, tuple) and isinstance(value, list):
+            value = tuple(map(str, value))  # noqa: PLW2901  JSON has no tuples
         if type(before) is not type(value) and not (
             isinstance(before, float) and type(value) is int
         ):

@@ -9,9 +9,10 @@ from imago_broker.admin import views
 from imago_broker.admin.errors import bad_request, not_found, refuse_unknown
 from imago_broker.admin.guard import json_body, json_response
 from imago_broker.admin.paging import page
-from imago_broker.admin.shards import on_other_shards
+from imago_broker.admin.shards import OK, on_other_shards
 from imago_broker.admin.topics import known as known_topic
 from imago_broker.model.groups import GroupConfig
+from imago_broker.model.names import group_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,10 +59,14 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
 
 async def delete(services: AdminServices, request: web.Request) -> web.Response:
     """DELETE /admin/v1/groups/{group}: its settings and offsets, on every shard."""
-    name = known(services, request.match_info["group"])
+    name = request.match_info["group"]
+    here = name in names(services)
     services.groups.delete(name)
     services.offsets.forget_group(name)
-    return json_response({"deleted": name, "shards": await on_other_shards(services, request)})
+    shards = await on_other_shards(services, request, here=here)
+    if OK not in shards.values():
+        raise not_found("group", name, names(services))
+    return json_response({"deleted": name, "shards": shards})
 
 
 async def reset(services: AdminServices, request: web.Request) -> web.Response:
@@ -71,6 +76,8 @@ async def reset(services: AdminServices, request: web.Request) -> web.Response:
     (those of this shard: an explicit map is not repeated on other shards).
     """
     name = request.match_info["group"]
+    if problem := group_problem(name):
+        raise bad_request(f"Group {name!r:.200}: {problem}.", "Name the group of your consumers.")
     body = await json_body(request)
     refuse_unknown(body, ("topic", "to"))
     config = known_topic(services, str(body.get("topic", "")))
@@ -79,7 +86,7 @@ async def reset(services: AdminServices, request: web.Request) -> web.Response:
         offsets = explicit(services, config.name, to, config.queues)
     else:
         offsets = {q: target(services, config.name, q, to) for q in range(config.read_queues)}
-    services.offsets.reset(name, config.name, offsets)
+    services.reset_offsets(name, config.name, offsets)
     shards = {} if isinstance(to, dict) else await on_other_shards(services, request)
     answer: dict[str, Any] = {"group": name, "topic": config.name, "offsets": offsets}
     return json_response(answer | {"shards": shards})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import logging
+import socket
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,7 +68,7 @@ def authorize(token_file: str) -> Middleware:
             return True
         if not token_file:
             return False
-        token = Path(token_file).read_text(encoding="utf-8").strip()
+        token = admin_token(token_file)
         given = request.headers.get("Authorization", "")
         return bool(token) and hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
 
@@ -88,12 +89,55 @@ def authorize(token_file: str) -> Middleware:
     return check
 
 
+def admin_token(token_file: str) -> str:
+    """Return the token; "" when the file is empty, which no caller can match."""
+    return Path(token_file).read_text(encoding="utf-8").strip()
+
+
 def is_loopback(address: str | None) -> bool:
     """Whether the peer is this machine. A proxy on it would be too: do not run one unguarded."""
     try:
         return address is not None and ipaddress.ip_address(address).is_loopback
     except ValueError:
         return False
+
+
+@web.middleware
+async def no_foreign_pages(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Refuse what a web page of another site makes a browser on this machine send.
+
+    Being on the loopback interface is a credential here, so a browser's cross-site request must
+    not have it: such a request carries an `Origin` that is not ours, and a page that had its name
+    resolved to this machine carries that name in `Host`.
+    """
+    host = request.headers.get("Host", "")
+    origin = request.headers.get("Origin")
+    if origin is not None and origin != f"{request.scheme}://{host}":
+        raise AdminError(
+            403, "foreign_origin", f"Asked for by a page of {origin:.200}.", "Use the dashboard."
+        )
+    if is_loopback(request.remote) and request.path not in OPEN and not is_own_name(host):
+        raise AdminError(
+            403,
+            "foreign_host",
+            f"{host!r:.200} is not a name of this machine.",
+            "Call it by its address, or by localhost.",
+        )
+    return await handler(request)
+
+
+def is_own_name(host: str) -> bool:
+    """Whether a Host header names an address, localhost, or this machine."""
+    name = host.rsplit(":", 1)[0].strip("[]") if not host.endswith("]") else host.strip("[]")
+    if name in {"localhost", socket.gethostname(), ""}:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def repeatable() -> Middleware:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from imago_broker.admin import configuration, groups, messages, status, topics
-from imago_broker.admin.guard import authorize, errors_as_json, repeatable
+from imago_broker.admin.guard import authorize, errors_as_json, no_foreign_pages, repeatable
 
 if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
@@ -43,7 +43,12 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
 def build_admin(services: AdminServices) -> web.Application:
     """Return the admin application; the assembly gives it a port."""
     app = web.Application(
-        middlewares=[errors_as_json, authorize(services.config.admin.token_file), repeatable()],
+        middlewares=[
+            errors_as_json,
+            no_foreign_pages,
+            authorize(services.config.admin.token_file),
+            repeatable(),
+        ],
         client_max_size=BODY_BYTES_MAX,
     )
     for method, path, handler in ROUTES:

@@ -50,6 +50,8 @@ class AdminServices:
     topics: TopicService
     groups: GroupService
     offsets: ConsumerOffsets
+    reset_offsets: Callable[[str, str, Mapping[int, int]], None]
+    """(group, topic, queue to offset): set them, and have live consumers go on from there."""
     store: MessageStore
     coordinator: Coordinator
     clock: Clock

@@ -8,7 +8,7 @@ from imago_broker.admin import views
 from imago_broker.admin.errors import AdminError, bad_request, not_found, refuse_unknown
 from imago_broker.admin.guard import json_body, json_response
 from imago_broker.admin.paging import page
-from imago_broker.admin.shards import on_other_shards
+from imago_broker.admin.shards import OK, on_other_shards
 from imago_broker.config.settings import LEVELS
 from imago_broker.errors import BrokerError
 from imago_broker.model import names
@@ -70,10 +70,12 @@ async def delete(services: AdminServices, request: web.Request) -> web.Response:
     name = request.match_info["topic"]
     if names.is_system(name):
         raise AdminError(403, "system_topic", f"{name!r} is the broker's own.", "Leave it.")
-    known(services, name)
-    services.topics.delete(name)
+    here = services.topics.delete(name)
     services.offsets.forget_topic(name)
-    return json_response({"deleted": name, "shards": await on_other_shards(services, request)})
+    shards = await on_other_shards(services, request, here=here)
+    if OK not in shards.values():
+        raise not_found("topic", name, (t.name for t in services.topics.all()))
+    return json_response({"deleted": name, "shards": shards})
 
 
 def known(services: AdminServices, name: str) -> TopicConfig:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from imago_broker.admin.services import AdminServices, Counters, Member
 from imago_broker.metrics import registry
 from imago_broker.model.cluster import Connection, Role
+from imago_broker.processors.rocketmq.resetting import reset_offsets
 from imago_wire.hot import COMPILED
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ def admin_services(broker: Broker) -> AdminServices:
         topics=broker.topics,
         groups=broker.groups,
         offsets=broker.offsets,
+        reset_offsets=lambda group, topic, targets: reset_offsets(
+            broker.rocketmq, group, topic, targets
+        ),
         store=broker.store,
         coordinator=broker.coordinator,
         clock=broker.clock,

@@ -6,21 +6,20 @@ from typing import TYPE_CHECKING
 
 from imago_broker.model import names
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
+from imago_broker.processors.rocketmq.resetting import body_of, reset_offsets
 from imago_wire.remoting import bodies
-from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers import (
     CloneGroupOffsetRequestHeader,
     GetConsumeStatsRequestHeader,
     QueryCorrectionOffsetHeader,
     ResetOffsetRequestHeader,
 )
-from imago_wire.remoting.peer import Language, Version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imago_broker.processors.rocketmq.services import RocketmqServices
-    from imago_broker.service.clients import ConsumerGroup
 
 
 class ProgressAdmin:
@@ -98,24 +97,15 @@ class ProgressAdmin:
         return Reply(body=bodies.QueryCorrectionOffsetBody(correction_offsets=behind).encode())
 
     def reset(self, exchange: Exchange) -> Reply:
-        """INVOKE_BROKER_TO_RESET_OFFSET: the group shall go on from a time or an offset.
-
-        The group's next pulls are sent to the new places. Members older than 5.0 are told as
-        their own brokers tell them, so that they need not first pull.
-        """
+        """INVOKE_BROKER_TO_RESET_OFFSET: the group shall go on from a time or an offset."""
         header = ResetOffsetRequestHeader.from_ext(exchange.ext)
         self._known_group(header.group)
         targets = self._targets(header)
-        offsets, resets = self._services.offsets, self._services.resets
-        offsets.reset(header.group, header.topic, targets)
-        topic = header.topic.encode()
-        for queue_id, offset in targets.items():
-            resets.add(header.group, header.topic, queue_id, offset)
-            self._services.hold.look_again(topic, queue_id)
-        group = self._services.clients.consumers(header.group)
-        if group is not None:
-            self._tell_old_members(group, header, targets)
-        return Reply(body=self._reset_body(header.topic, targets).encode())
+        reset_offsets(
+            self._services, header.group, header.topic, targets, timestamp=header.timestamp
+        )
+        broker = self._services.identity.broker_name
+        return Reply(body=body_of(broker, header.topic, targets).encode())
 
     def _targets(self, header: ResetOffsetRequestHeader) -> dict[int, int]:
         config = self._services.topics.get(header.topic)
@@ -146,45 +136,6 @@ class ProgressAdmin:
             return target
         current = self._services.offsets.query(header.group, header.topic, queue_id)
         return target if current is None else min(current, target)
-
-    def _tell_old_members(
-        self,
-        group: ConsumerGroup,
-        header: ResetOffsetRequestHeader,
-        targets: Mapping[int, int],
-    ) -> None:
-        ext = {
-            "topic": header.topic,
-            "group": header.group,
-            "timestamp": str(header.timestamp),
-            "isForce": "true",
-        }
-        for client in group.members.values():
-            if Version.V3_0_7_SNAPSHOT <= client.version < Version.V5_0_0:
-                body: bodies.ResetOffsetBody | bodies.ResetOffsetBodyForC
-                if client.language is Language.CPP:
-                    body = self._reset_body_for_c(header.topic, targets)
-                else:
-                    body = self._reset_body(header.topic, targets)
-                client.channel.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, body.encode())
-
-    def _reset_body(self, topic: str, targets: Mapping[int, int]) -> bodies.ResetOffsetBody:
-        return bodies.ResetOffsetBody(
-            offset_table={self._queue(topic, queue): place for queue, place in targets.items()}
-        )
-
-    def _reset_body_for_c(
-        self, topic: str, targets: Mapping[int, int]
-    ) -> bodies.ResetOffsetBodyForC:
-        broker = self._services.identity.broker_name
-        return bodies.ResetOffsetBodyForC(
-            offset_table=tuple(
-                bodies.MessageQueueForC(
-                    broker_name=broker, offset=place, queue_id=queue, topic=topic
-                )
-                for queue, place in targets.items()
-            )
-        )
 
     def _stats(self, group: str, topics: list[str]) -> bodies.ConsumeStats:
         live = self._services.clients.consumers(group)

@@ -1,0 +1,63 @@
+"""Setting a group's offsets so that its live consumers go on from there, whoever asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_wire.remoting import bodies
+from imago_wire.remoting.codes import RequestCode
+from imago_wire.remoting.peer import Language, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+
+
+def reset_offsets(
+    services: RocketmqServices,
+    group: str,
+    topic: str,
+    targets: Mapping[int, int],
+    *,
+    timestamp: int = -1,
+) -> None:
+    """Set the queues' offsets; pulls and commits from the old places no longer count.
+
+    The group's next pulls are sent to the new places. Members older than 5.0 are told as
+    their own brokers tell them, so that they need not first pull.
+    """
+    services.offsets.reset(group, topic, targets)
+    name = topic.encode()
+    for queue_id, offset in targets.items():
+        services.resets.add(group, topic, queue_id, offset)
+        services.hold.look_again(name, queue_id)
+    live = services.clients.consumers(group)
+    if live is None:
+        return
+    ext = {"topic": topic, "group": group, "timestamp": str(timestamp), "isForce": "true"}
+    broker = services.identity.broker_name
+    for client in live.members.values():
+        if Version.V3_0_7_SNAPSHOT <= client.version < Version.V5_0_0:
+            cpp = client.language is Language.CPP
+            body = body_for_c(broker, topic, targets) if cpp else body_of(broker, topic, targets)
+            client.channel.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, body.encode())
+
+
+def body_of(broker: str, topic: str, targets: Mapping[int, int]) -> bodies.ResetOffsetBody:
+    """The new places as Java clients and tools read them."""
+    return bodies.ResetOffsetBody(
+        offset_table={
+            bodies.MessageQueue(topic, broker, queue): place for queue, place in targets.items()
+        }
+    )
+
+
+def body_for_c(broker: str, topic: str, targets: Mapping[int, int]) -> bodies.ResetOffsetBodyForC:
+    """The new places as the C++ client reads them."""
+    return bodies.ResetOffsetBodyForC(
+        offset_table=tuple(
+            bodies.MessageQueueForC(broker_name=broker, offset=place, queue_id=queue, topic=topic)
+            for queue, place in targets.items()
+        )
+    )
