@@ -137,3 +137,28 @@ async def test_stopping_before_the_start_frees_the_port() -> None:
     port = listener.port
     await listener.stop()
     bound_socket("127.0.0.1", port).close()
+
+
+async def test_every_session_is_swept_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("imago_broker.server.listener.SWEEP_SECONDS", 0.001)
+    monkeypatch.setattr("imago_broker.server.listener.SWEEP_COUNT", 3)
+    swept: set[Session] = set()
+    all_swept = asyncio.Event()
+
+    class Swept(Echo):
+        def sweep(self, now_ms: int) -> None:
+            assert now_ms > 0
+            swept.add(self)
+            if len(swept) == 10:
+                all_swept.set()
+
+    listener = Listener("127.0.0.1", 0, Swept)
+    await listener.start()
+    clients = [await asyncio.open_connection("127.0.0.1", listener.port) for _ in range(10)]
+    await all_swept.wait()
+    assert swept == listener.sessions
+    await listener.stop()
+    for _, writer in clients:
+        writer.close()
