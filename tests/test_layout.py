@@ -60,7 +60,7 @@ def test_modules_stay_readable() -> None:
 
 def test_nothing_speaks_of_a_machine_or_a_registry() -> None:
     forbidden = re.compile(
-        r"/root/|/work/(?:main|shared|steering)|pypi\.org|pythonhosted|maven\.org|npmjs|"
+        r"(?<!\w)/root/|/work/(?:main|shared|steering)|pypi\.org|pythonhosted|maven\.org|npmjs|"
         r"proxy\.golang|crates\.io|deb\.debian"
     )
     own = "tests/test_layout.py"
