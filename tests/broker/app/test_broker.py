@@ -148,7 +148,7 @@ async def test_host_that_nobody_knows_stops_the_start(tmp_path: Path) -> None:
     ("setting", "reason"),
     [
         ("topics.../x.queues=1", "letters"),
-        ("topics.t.queus=1", "did you mean queues"),
+        ("topics.t.kueues=1", "did you mean queues"),
         ("topics.t.acknowledgement=all", "must be one of leader"),
     ],
 )

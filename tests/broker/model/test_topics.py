@@ -100,5 +100,5 @@ def test_declared_topic_has_the_words_of_the_file() -> None:
 
 
 def test_declared_topic_names_the_nearest_key() -> None:
-    with pytest.raises(ValueError, match=r"queus: .*did you mean queues"):
-        declared_topic("t", {"queus": 3})
+    with pytest.raises(ValueError, match=r"kueues: .*did you mean queues"):
+        declared_topic("t", {"kueues": 3})
