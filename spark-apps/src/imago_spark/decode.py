@@ -1,9 +1,10 @@
 """Pulled commit-log records to one Arrow batch, column by column: no Python object per row.
 
 The pulled bytes are the data buffer of an Arrow array whose elements are the parts of every record
-(fixed fields, body, topic, properties, fixed fields, …); `take` on every fourth element is one copy
-in C++. Fixed fields are gathered by NumPy. Properties are split for all records at once: names and
-values alternate, closed by the bytes 1 and 2, which occur nowhere else in them.
+(fixed fields, body, topic, properties, what follows them, fixed fields, …); `take` on every fifth
+element is one copy in C++. Fixed fields are gathered by NumPy. Properties are split for all
+records at once: names and values alternate, closed by the bytes 1 and 2, which occur nowhere else
+in them.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ import pyarrow.compute as pc
 from imago_spark.gather import CorruptBatchError, rows_at
 from imago_spark.hosts import host_column, stored_ids
 from imago_spark.options import Columns
-from imago_spark.property_columns import read_properties
+from imago_spark.property_columns import hexadecimal, read_properties
 from imago_spark.schema import arrow_schema
 from imago_wire.compression import inflate
 from imago_wire.layout import (
+    CRC32_SIZE,
     FIXED_SIZE_V4,
     MAGIC_V1,
     MAGIC_V2,
+    METAQ_PLACE_SIZE,
+    METAQ_POS_PREFIX,
     SYS_BORN_V6,
     SYS_COMPRESSED,
     SYS_STORE_V6,
@@ -57,6 +61,8 @@ _AFTER_STORE_HOST: Final = np.dtype(
     [("reconsume", ">i4"), ("prepared", ">i8"), ("body_size", ">i4")]
 )
 _V6_EXTRA: Final = 12
+_RESERVED_END: Final = METAQ_PLACE_SIZE + CRC32_SIZE
+_VALUE_END: Final = 2
 
 
 def record_starts(body: bytes) -> list[int]:
@@ -117,11 +123,13 @@ class _Rows:
         self.end = starts + head["size"].astype(np.int64)
         if not ((self.body_at <= self.body_end) & (self.properties_at <= self.end)).all():
             raise CorruptBatchError("a record is shorter than its body and topic")
+        self.properties_end = self.end
+        self.metaq_offset = self._cut_reserved()
 
     def batch(self, queue: MessageQueue, columns: Columns) -> pa.RecordBatch:
         parts = self._parts()
-        every_fourth = np.arange(self.count, dtype=np.int32) * 4
-        properties = read_properties(parts.take(pa.array(every_fourth + 3)))
+        every_fifth = np.arange(self.count, dtype=np.int32) * 5
+        properties = read_properties(parts.take(pa.array(every_fifth + 3)))
         born = self.head["born_ms"]
         stored = rows_at(self.data, self.store_ms_at, 8).view(">i8").ravel()
         arrays = [
@@ -129,10 +137,10 @@ class _Rows:
             _constant(queue.shard, self.count),
             pa.array(np.full(self.count, queue.queue_id, dtype=np.int32)),
             pa.array(self.head["offset"].astype(np.int64)),
-            properties.metaq_offsets(),
+            properties.metaq_offsets() if self.metaq_offset is None else self.metaq_offset,
             properties.text("KEYS"),
             properties.text("TAGS"),
-            self._values(parts.take(pa.array(every_fourth + 1))),
+            self._values(parts.take(pa.array(every_fifth + 1))),
             pa.array(self.head["flag"].astype(np.int32)),
             pa.array(self.sys_flag),
             _timestamps(born),
@@ -157,16 +165,38 @@ class _Rows:
         found: Longs = self.body_end + np.where(long_topic, 2, 1) + size + 2
         return found
 
+    def _cut_reserved(self) -> pa.Array | None:
+        """Read the MetaQ positions and leave them out of the properties, where all have them.
+
+        Imago's brokers write position, id and checksum last and at fixed width. None: some record
+        ends otherwise, so these count as properties like all others.
+        """
+        cut = self.end - _RESERVED_END
+        if not (cut >= self.properties_at).all():
+            return None
+        rows = rows_at(self.data, cut, len(METAQ_POS_PREFIX) + 16)
+        prefix = np.ascontiguousarray(rows[:, : len(METAQ_POS_PREFIX)])
+        if not (prefix.view(f"S{len(METAQ_POS_PREFIX)}") == METAQ_POS_PREFIX).all():
+            return None
+        numbers, are_numbers = hexadecimal(rows[:, len(METAQ_POS_PREFIX) :])
+        before = np.maximum(cut - 1, self.properties_at)
+        is_apart = (cut == self.properties_at) | (self.data[before] == _VALUE_END)
+        if not (are_numbers & is_apart).all():
+            return None
+        self.properties_end = cut
+        return pa.array(numbers)
+
     def _parts(self) -> pa.Array:
-        """All records cut in four: fixed fields, body, topic, properties."""
-        borders = np.empty(4 * self.count + 1, dtype=np.int32)
-        borders[0:-1:4] = self.starts
-        borders[1::4] = self.body_at
-        borders[2::4] = self.body_end
-        borders[3::4] = self.properties_at
+        """All records cut in five: fixed fields, body, topic, properties, what follows them."""
+        borders = np.empty(5 * self.count + 1, dtype=np.int32)
+        borders[0:-1:5] = self.starts
+        borders[1::5] = self.body_at
+        borders[2::5] = self.body_end
+        borders[3::5] = self.properties_at
+        borders[4::5] = self.properties_end
         borders[-1] = self.end[-1]
         return pa.Array.from_buffers(
-            pa.binary(), 4 * self.count, [None, pa.py_buffer(borders), pa.py_buffer(self.body)]
+            pa.binary(), 5 * self.count, [None, pa.py_buffer(borders), pa.py_buffer(self.body)]
         )
 
     def _values(self, bodies: pa.Array) -> pa.Array:

@@ -10,6 +10,7 @@ from imago_spark.errors import SourceError
 
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 Longs: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Borders: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
 """Where the elements of an Arrow array of bytes begin, and where the last one ends."""
 

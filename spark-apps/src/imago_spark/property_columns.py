@@ -16,15 +16,11 @@ from imago_spark.gather import rows_at
 from imago_wire import properties as names
 
 if TYPE_CHECKING:
-    from imago_spark.gather import Borders, Bytes, Longs
+    from imago_spark.gather import Borders, Bytes, Flags, Longs
 
 _NAME_END: Final = 1
 _VALUE_END: Final = 2
 _POSITION_DIGITS: Final = 16
-_NO_DIGIT: Final = 255
-_DIGIT: Final = np.full(256, _NO_DIGIT, dtype=np.uint8)
-for _character in b"0123456789abcdefABCDEF":
-    _DIGIT[_character] = int(chr(_character), 16)
 
 
 class Properties(Protocol):
@@ -62,7 +58,7 @@ class PropertyTable:
         self._name_size = self._name_end - self._name_at
         self._first = np.searchsorted(self._value_end, borders)
         """Number of each record's first property, and the number of properties at the end."""
-        self._record = np.repeat(np.arange(self._count), np.diff(self._first))
+        self._stride = self._common_count()
 
     @classmethod
     def of(cls, strings: pa.Array) -> PropertyTable | None:
@@ -71,9 +67,10 @@ class PropertyTable:
         borders = np.frombuffer(offsets, dtype=np.int32)[
             strings.offset : strings.offset + len(strings) + 1
         ].astype(np.int64)
-        if (borders[1:] == borders[:-1]).any():
+        if buffer is None or not borders[-1]:
             return None
         data = np.frombuffer(buffer, dtype=np.uint8)[: int(borders[-1])]
+        # An empty string looks at its neighbour's end here, or, at the front, at the last byte.
         if (data[borders[1:] - 1] != _VALUE_END).any():
             return None
         marks = np.flatnonzero(data - np.uint8(_NAME_END) < 2)  # bytes 1 and 2; 0 wraps to 255
@@ -113,22 +110,53 @@ class PropertyTable:
         chosen = self._chosen(names.METAQ_POS.encode())
         value_at, value_end = self._name_end[chosen] + 1, self._value_end[chosen]
         has = (chosen >= 0) & (value_end - value_at == _POSITION_DIGITS)
-        digits = _DIGIT[rows_at(self._data, value_at[has], _POSITION_DIGITS)]
-        pairs = digits[:, 0::2] << 4 | digits[:, 1::2] & 15
+        digits = rows_at(self._data, value_at[has], _POSITION_DIGITS)
         positions = np.zeros(self._count, dtype=np.int64)
-        positions[has] = pairs.view(">i8").ravel()
-        if (digits == _NO_DIGIT).any():
-            has[has] = (digits != _NO_DIGIT).all(axis=1)
+        positions[has], is_number = hexadecimal(digits)
+        has[has] = is_number
         return pa.array(positions, mask=~has)
 
     def _chosen(self, name: bytes) -> Longs:
         """Return the number of each record's last property of this name, -1 for none."""
+        if self._stride:
+            regular = self._regular(name)
+            if regular is not None:
+                return regular
         alike = np.flatnonzero(self._name_size == len(name))
-        rows = rows_at(self._data, self._name_at[alike], len(name))
-        found = alike[rows.view(f"S{len(name)}").ravel() == name]
+        found = alike[self._names_are(name, alike)]
         chosen = np.full(self._count, -1, dtype=np.int64)
-        chosen[self._record[found]] = found
+        record = np.searchsorted(self._first, found, side="right") - 1
+        chosen[record] = found
         return chosen
+
+    def _regular(self, name: bytes) -> Longs | None:
+        """Return the same where all records have it in the same place, as one producer's have.
+
+        None: they do not.
+        """
+        chosen = None
+        for place in np.flatnonzero(self._name_size[: self._stride] == len(name)).tolist():
+            numbers = np.arange(place, len(self._name_size), self._stride)
+            matches = self._names_are(name, numbers)
+            if matches.all():
+                chosen = numbers
+            elif matches.any():
+                return None
+        return chosen
+
+    def _names_are(self, name: bytes, numbers: Longs) -> Flags:
+        rows = rows_at(self._data, self._name_at[numbers], len(name))
+        matches: Flags = rows.view(f"S{len(name)}").ravel() == name
+        return matches
+
+    def _common_count(self) -> int:
+        """Return how many properties every record has; 0 where that, or a name's size, differs."""
+        counts = np.diff(self._first)
+        count = int(counts[0])
+        if not count or (counts != count).any():
+            return 0
+        sizes = self._name_size.reshape(-1, count)
+        return count if (sizes == sizes[0]).all() else 0
 
     def _not_reserved(self) -> tuple[Longs, Longs]:
         """Return the numbers of the properties for people, and the first one of each record."""
@@ -143,13 +171,25 @@ class PropertyTable:
         """Whether some record has two properties of one name: a map may not."""
         encoded = keys.dictionary_encode()
         kinds = len(encoded.dictionary)
-        seen = np.sort(self._record[kept] * kinds + encoded.indices.to_numpy())
+        record = np.searchsorted(self._first, kept, side="right") - 1
+        seen = np.sort(record * kinds + encoded.indices.to_numpy())
         return bool((seen[1:] == seen[:-1]).any())
 
     def _pieces(self, borders: Borders) -> pa.Array:
         return pa.Array.from_buffers(
             pa.binary(), len(borders) - 1, [None, pa.py_buffer(borders), pa.py_buffer(self._data)]
         )
+
+
+def hexadecimal(digits: Bytes) -> tuple[Longs, Flags]:
+    """Return rows of 16 hexadecimal digits as numbers, and which rows are such digits."""
+    decimal = digits - np.uint8(ord("0"))  # whatever is below wraps to far above
+    letter = (digits | np.uint8(0x20)) - np.uint8(ord("a"))
+    is_decimal, is_letter = decimal < 10, letter < 6
+    values = np.where(is_decimal, decimal, letter + np.uint8(10))
+    numbers = (values[:, 0::2] << 4 | values[:, 1::2] & 15).view(">i8").ravel().astype(np.int64)
+    are_digits: Flags = np.logical_and.reduce(is_decimal | is_letter, axis=1)
+    return numbers, are_digits
 
 
 class ParsedProperties:
