@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from imago_testing.chaos.nursery import RUNS, Nursery
 from imago_testing.ports import free_port_block
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _IMAGO = str(Path(sys.executable).parent / "imago")
 _CHECK_SECONDS_MAX = 300
 _SERVES_SECONDS_MAX = 60
+SEGMENT_BYTES = 2 << 20
 _CONFIG = """\
 [broker]
 data_dir = "{data}"
@@ -37,7 +39,7 @@ port = {namesrv}
 port = {admin}
 [store]
 # Small files, so that many of them are begun and finished between two kills.
-segment_bytes_max = 2097152
+segment_bytes_max = {segment}
 metaq_segment_bytes_max = 262144
 disk_clean_ratio = 1.0
 disk_force_ratio = 1.0
@@ -61,6 +63,7 @@ class ChaosBroker:
                 rocketmq=self.rocketmq_port,
                 namesrv=base + 5,
                 admin=self._admin_port,
+                segment=SEGMENT_BYTES,
             )
         )
         self._log = folder / "broker.log"
@@ -121,6 +124,21 @@ class ChaosBroker:
         )
         with urllib.request.urlopen(request, timeout=20) as answer:
             assert answer.status in {200, 201}, answer.status
+
+    def get(self, path: str) -> tuple[int, Any]:
+        """Ask the admin interface; return the HTTP status and the answer."""
+        url = f"http://127.0.0.1:{self._admin_port}{path}"
+        try:
+            with urllib.request.urlopen(url, timeout=20) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    def log_file(self, log_offset: int) -> tuple[Path, int]:
+        """Return the file of the log that holds an offset, and the position in it."""
+        position = log_offset % SEGMENT_BYTES
+        return self.data / "commitlog" / f"{log_offset - position:020d}", position
 
     def check_files(self) -> str:
         """Verify every file of the stopped broker; return what is wrong, empty when nothing is."""

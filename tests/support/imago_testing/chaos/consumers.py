@@ -18,7 +18,11 @@ from imago_wire.text.commands import Value
 from imago_wire.text.message import parse_block
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from imago_testing.chaos.history import History, Queue
+    from imago_wire.record import StoredMessage
+    from imago_wire.text.message import Message
 
 _RETRY_SECONDS = 0.02
 _EMPTY_SECONDS = 0.02
@@ -112,6 +116,20 @@ class MetaqConsumer(Consumer):
             await connection.close()
 
 
+def from_rocketmq(message: StoredMessage) -> Stored:
+    """Return a pulled message as a value."""
+    content = payload.content(message.tags, message.body)
+    key = payload.decode(message.body)
+    return Stored(message.queue_offset, key, message.physical_offset, 1, content)
+
+
+def from_metaq(message: Message, position: int) -> Stored:
+    """Return a message of a block that begins at this position as a value."""
+    content = payload.content(message.attribute, message.payload)
+    key = payload.decode(message.payload)
+    return Stored(position + message.at, key, message.id, message.size, content)
+
+
 async def pull(
     connection: RemotingConnection, queue: Queue, offset: int, hold_ms: int = 0
 ) -> tuple[list[Stored], int]:
@@ -121,17 +139,7 @@ async def pull(
         return [], offset
     assert answer.code == ResponseCode.SUCCESS, f"pull of {queue} at {offset}: {answer}"
     messages = decode_messages(answer.body)
-    found = [
-        Stored(
-            each.queue_offset,
-            payload.decode(each.body),
-            each.physical_offset,
-            1,
-            payload.content(each.tags, each.body),
-        )
-        for each in messages
-    ]
-    return found, int(answer.ext["nextBeginOffset"])
+    return [from_rocketmq(each) for each in messages], int(answer.ext["nextBeginOffset"])
 
 
 async def get(connection: MetaqConnection, queue: Queue, position: int) -> tuple[list[Stored], int]:
@@ -141,14 +149,31 @@ async def get(connection: MetaqConnection, queue: Queue, position: int) -> tuple
         assert answer.code == 404, f"get of {queue} at {position}: {answer}"
         return [], position
     messages = list(parse_block(answer.body))
-    found = [
-        Stored(
-            position + each.at,
-            payload.decode(each.payload),
-            each.id,
-            each.size,
-            payload.content(each.attribute, each.payload),
-        )
-        for each in messages
-    ]
-    return found, position + sum(each.size for each in messages)
+    return [from_metaq(each, position) for each in messages], position + sum(
+        each.size for each in messages
+    )
+
+
+async def read_whole(
+    metaq_port: int, rocketmq_port: int, queues: Sequence[Queue]
+) -> dict[tuple[Protocol, Queue], list[Stored]]:
+    """Read queues from their starts to their ends, through both protocols."""
+    metaq = await MetaqConnection.open(metaq_port)
+    remoting = await RemotingConnection.open(rocketmq_port)
+    whole: dict[tuple[Protocol, Queue], list[Stored]] = {}
+    try:
+        for queue in queues:
+            messages = whole.setdefault((Protocol.METAQ, queue), [])
+            found, at = await get(metaq, queue, 0)
+            while found:
+                messages += found
+                found, at = await get(metaq, queue, at)
+            messages = whole.setdefault((Protocol.ROCKETMQ, queue), [])
+            found, at = await pull(remoting, queue, 0)
+            while found:
+                messages += found
+                found, at = await pull(remoting, queue, at)
+    finally:
+        await metaq.close()
+        await remoting.close()
+    return whole

@@ -20,10 +20,12 @@ _SMALL_BYTES_MAX = 1500
 _LARGE_BYTES_MAX = 60_000
 
 
-def encode(key: Key, rng: random.Random) -> bytes:
+def encode(key: Key, rng: random.Random, *, filler_bytes: int | None = None) -> bytes:
     """Return a body for the message: mostly some hundred bytes, now and then many thousand."""
-    large = rng.random() < _LARGE_SHARE
-    filler = rng.randbytes(rng.randrange(_LARGE_BYTES_MAX if large else _SMALL_BYTES_MAX))
+    if filler_bytes is None:
+        large = rng.random() < _LARGE_SHARE
+        filler_bytes = rng.randrange(_LARGE_BYTES_MAX if large else _SMALL_BYTES_MAX)
+    filler = rng.randbytes(filler_bytes)
     return _HEAD.pack(_MAGIC, key.producer, key.number, len(filler), _sum(key, filler)) + filler
 
 

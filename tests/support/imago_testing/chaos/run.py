@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from imago_testing.chaos.broker import ChaosBroker
 from imago_testing.chaos.checker import check
-from imago_testing.chaos.connections import GROUP, MetaqConnection, RemotingConnection
-from imago_testing.chaos.consumers import MetaqConsumer, RocketmqConsumer, get, pull
-from imago_testing.chaos.history import History, Protocol, Queue, Stored
+from imago_testing.chaos.connections import GROUP
+from imago_testing.chaos.consumers import MetaqConsumer, RocketmqConsumer, read_whole
+from imago_testing.chaos.history import History, Queue
 from imago_testing.chaos.producers import MetaqProducer, Producer, RocketmqProducer
 from imago_testing.processes import accepts, wait_until
 
@@ -196,26 +196,8 @@ class Run:
         assert self._broker.alive, f"the broker ended by itself:\n{self._broker.log_tail()}"
 
     async def _read_all(self) -> None:
-        """Read every queue from its start, through both protocols."""
-        metaq = await MetaqConnection.open(self._broker.metaq_port)
-        remoting = await RemotingConnection.open(self._broker.rocketmq_port)
-        try:
-            for queue in self._queues:
-                whole: list[Stored] = []
-                found, at = await get(metaq, queue, 0)
-                while found:
-                    whole += found
-                    found, at = await get(metaq, queue, at)
-                self._history.final[Protocol.METAQ, queue] = whole
-                whole = []
-                found, at = await pull(remoting, queue, 0)
-                while found:
-                    whole += found
-                    found, at = await pull(remoting, queue, at)
-                self._history.final[Protocol.ROCKETMQ, queue] = whole
-        finally:
-            await metaq.close()
-            await remoting.close()
+        ports = self._broker.metaq_port, self._broker.rocketmq_port
+        self._history.final = await read_whole(*ports, self._queues)
 
     async def _check_after_stop(self) -> None:
         """Stop in order; look at the files; start again: everything is as it was."""
