@@ -4,32 +4,50 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 from typing import TYPE_CHECKING
 
-from imago_broker.server.listener import bound_socket
+from imago_broker.server.http_session import HttpSession, PeersMistakes, note_answer
+from imago_broker.server.listener import Listener, ListenerLimits, Session
 
 if TYPE_CHECKING:
-    import socket
-
     from aiohttp import web
 
     from imago_broker.admin.services import AdminServices
+
+KEEPALIVE_SECONDS = 75.0
+"""How long a connection may wait for its next request. The library's own limit is an hour."""
+DRAIN_SECONDS = 2.0
+
+_http_log = logging.getLogger("imago_broker.admin.http")
+_http_log.addFilter(PeersMistakes())
 
 
 class AdminPort:
     """One HTTP port. `bind` takes it, `start` serves, `stop` closes it."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self.host = host
-        self.port = port
-        """The bound port, once bound."""
-        self._sock: socket.socket | None = None
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        limits: ListenerLimits = ListenerLimits(),
+        *,
+        stall_seconds: float = 30.0,
+    ) -> None:
+        """A request without an answer after `stall_seconds` loses its connection."""
+        # It gets the sessions when the HTTP library is loaded.
+        self._listener = Listener(host, port, Session, limits)
+        self._stall_ms = int(stall_seconds * 1000)
         self._runner: web.AppRunner | None = None
+
+    @property
+    def port(self) -> int:
+        """The bound port, once bound."""
+        return self._listener.port
 
     def bind(self) -> None:
         """Take the port without accepting yet; OSError when it cannot be had."""
-        self._sock = bound_socket(self.host, self.port)
-        self.port = self._sock.getsockname()[1]
+        self._listener.bind()
 
     async def start(self, services: AdminServices) -> None:
         """Serve from now on.
@@ -37,23 +55,30 @@ class AdminPort:
         The HTTP library is loaded here, beside the event loop: it takes a third of the time that
         all of a broker's start takes, and clients of the other ports need not wait for it.
         """
-        assert self._sock is not None, "the assembly binds first"
         await asyncio.to_thread(importlib.import_module, "imago_broker.admin.routes")
         from aiohttp import web  # noqa: PLC0415  loaded by now
 
         from imago_broker.admin.routes import build_admin  # noqa: PLC0415  loaded by now
 
-        runner = web.AppRunner(build_admin(services), access_log=None, handle_signals=False)
+        application = build_admin(services)
+        application.on_response_prepare.append(note_answer)
+        runner = web.AppRunner(
+            application,
+            access_log=None,
+            handle_signals=False,
+            keepalive_timeout=KEEPALIVE_SECONDS,
+            logger=_http_log,
+        )
         await runner.setup()
+        server = runner.server
+        assert server is not None, "set up just now"
         self._runner = runner
-        await web.SockSite(runner, self._sock).start()
-        self._sock = None
+        self._listener.protocol_factory = lambda: HttpSession(server(), stall_ms=self._stall_ms)
+        await self._listener.start()
 
     async def stop(self) -> None:
         """Close the port and its connections."""
-        if self._sock is not None:
-            self._sock.close()
-            self._sock = None
+        await self._listener.stop(drain_seconds=DRAIN_SECONDS)
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

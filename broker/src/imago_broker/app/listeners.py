@@ -29,7 +29,12 @@ class Ports:
         self.rocketmq = Listener(bind, rocketmq.port, Session, limits)
         self.fast = Listener(bind, fast, Session, limits)
         self.names = Listener(bind, config.namesrv.port, Session, limits)
-        self.admin = AdminPort(config.admin.bind or bind, config.admin.port)
+        self.admin = AdminPort(
+            config.admin.bind or bind,
+            config.admin.port,
+            limits,
+            stall_seconds=config.limits.input_stall_seconds,
+        )
 
     @property
     def wanted(self) -> list[Listener]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from imago_broker.core.budget import OutputBudget
 from imago_broker.processors.metaq.realtime import RealTimeStatistics
 from imago_broker.processors.metaq.services import MetaqIdentity, MetaqServices
 from imago_broker.processors.metaq.table import MetaqProcessors
@@ -47,6 +48,7 @@ def serve_metaq(
 ) -> MetaqServices:
     """Have a bound listener speak MetaQ; return what its processors stand on."""
     now_ms = clock.monotonic_ms()
+    budget = OutputBudget(config.limits.output_bytes_total_max)
     services = MetaqServices(
         identity=MetaqIdentity(broker_id=config.metaq_broker_id, host=host, port=listener.port),
         settings=config.metaq,
@@ -55,6 +57,7 @@ def serve_metaq(
         store=messages.store,
         clock=clock,
         rng=random.Random(),  # noqa: S311  spreads load over partitions
+        budget=budget,
         counters=counters,
         realtime=RealTimeStatistics(now_ms),
         connections=lambda: listener.connections,
@@ -63,5 +66,5 @@ def serve_metaq(
     )
     processors = MetaqProcessors(services)
     limits = text_limits(config)
-    listener.protocol_factory = lambda: TextSession(processors, limits)
+    listener.protocol_factory = lambda: TextSession(processors, limits, budget)
     return services

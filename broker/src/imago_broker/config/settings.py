@@ -294,6 +294,11 @@ class LimitsSection:
     output_bytes_max: int = setting(
         32 << 20, "Unsent answers above which a connection is closed.", low=65536
     )
+    output_bytes_total_max: int = setting(
+        512 << 20,
+        "Unsent answers of all MetaQ connections above which answers become small, then refused.",
+        low=1 << 20,
+    )
     output_stall_seconds: int = setting(
         30, "A peer that reads nothing for this long while answers wait is closed.", low=1
     )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
+    from imago_broker.core.budget import OutputBudget
     from imago_broker.processors.metaq.services import PutResult
     from imago_broker.processors.metaq.table import MetaqProcessors
     from imago_log.results import FileSlice
@@ -46,12 +47,17 @@ class TextSession(Session):
     """One client. All work is done in `data_received`, except the puts' answers, which come at
     the end of the loop turn (or later, where a put waits for a disk or a replica)."""
 
-    def __init__(self, processors: MetaqProcessors, limits: TextLimits) -> None:
+    def __init__(
+        self, processors: MetaqProcessors, limits: TextLimits, budget: OutputBudget
+    ) -> None:
         self.born_host = UNKNOWN_HOST
         self.puts = 0
         self._processors = processors
         self._counters = processors.counters
         self._limits = limits
+        self._budget = budget
+        self._held = 0
+        """Bytes of ours that the budget counts."""
         self._buffer = bytearray()
         self._replies: list[bytes] = []
         self._reply_size = 0
@@ -77,6 +83,7 @@ class TextSession(Session):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget what waits: the answers have no reader any more."""
         self._closed = True
+        self._hold(0)
         if self._socket is not None:
             self._socket.detach()
             self._socket = None
@@ -114,12 +121,14 @@ class TextSession(Session):
     def pause_writing(self) -> None:
         """Read nothing more from a peer that does not read its answers."""
         self._paused = True
+        self._hold(self.transport.get_write_buffer_size())
         if not self.finishing:
             self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Go on with what was left, then read again."""
         self._paused = False
+        self._hold(0)
         if self._left:
             left, self._left = self._left, ()
             self._run(left)
@@ -199,6 +208,11 @@ class TextSession(Session):
             self.transport.abort()
         elif now_ms - self._seen_ms > limits.idle_ms and not self.puts and not self._paused:
             self.transport.close()
+
+    def _hold(self, size: int) -> None:
+        self._budget.release(self._held)
+        self._budget.hold(size)
+        self._held = size
 
     def _run(self, items: Sequence[Item]) -> None:
         at = self._processors.run(self, items)

@@ -41,7 +41,11 @@ class GetProcessor:
             text = texts.get_closed(self._services.identity.broker_id, partition)
             peer.reply(result(Status.FORBIDDEN, text, opaque))
             return
-        read = self._read(topic, partition, offset, max_size)
+        allowed = self._services.budget.allowance(max_size)
+        if allowed == 0 < max_size:
+            peer.reply(result(Status.SERVICE_UNAVAILABLE, texts.BUSY, opaque))
+            return
+        read = self._read(topic, partition, offset, allowed)
         if read.status is MetaqStatus.NO_QUEUE:
             self._miss(topic)
             peer.reply(result(Status.NOT_FOUND, texts.no_store(topic, partition), opaque))

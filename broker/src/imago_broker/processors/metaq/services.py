@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imago_broker.config.settings import MetaqSection
+    from imago_broker.core.budget import OutputBudget
     from imago_broker.metrics import MetaqCounters
     from imago_broker.ports import Clock
     from imago_broker.processors.metaq.realtime import RealTimeStatistics
@@ -78,6 +79,7 @@ class MetaqServices:
     store: MessageStore
     clock: Clock
     rng: random.Random
+    budget: OutputBudget
     counters: MetaqCounters
     realtime: RealTimeStatistics
     connections: Callable[[], int]
