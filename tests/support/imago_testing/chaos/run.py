@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_testing.chaos.broker import ChaosBroker
@@ -15,13 +15,13 @@ from imago_testing.chaos.connections import GROUP
 from imago_testing.chaos.consumers import MetaqConsumer, RocketmqConsumer, read_whole
 from imago_testing.chaos.history import History, Queue
 from imago_testing.chaos.producers import MetaqProducer, Producer, RocketmqProducer
+from imago_testing.chaos.report import Report
 from imago_testing.processes import accepts, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from imago_testing.chaos.checker import Violation
     from imago_testing.chaos.consumers import Consumer
 
 TOPICS = {"chaos-memory": "leader", "chaos-disk": "leader-fsync"}
@@ -51,41 +51,6 @@ class Plan:
     """Between two sends of a producer, in seconds: keeps long runs in bounds."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Report:
-    """How it ended."""
-
-    plan: Plan
-    history: History
-    violations: list[Violation]
-    kills: int = 0
-    seconds: float = 0.0
-    refused: int = 0
-    unavailable_ms: list[int] = field(default_factory=list)
-    """From each kill to the next acknowledgement."""
-    damaged_files: str = ""
-    """What the offline check said."""
-
-    def text(self) -> str:
-        acked, sent = len(self.history.acked), len(self.history.attempted)
-        names = sorted(each.broken.name for each in self.violations)
-        counts = {name: names.count(name) for name in names}
-        gaps = sorted(self.unavailable_ms) or [0]
-        p99 = gaps[len(gaps) * 99 // 100]
-        return "\n".join([
-            f"seed           {self.plan.seed}",
-            f"kills          {self.kills} in {self.seconds:.0f} s",
-            f"sent           {sent}",
-            f"acknowledged   {acked}",
-            f"refused        {self.refused}",
-            f"lost           {counts.get('LOST', 0)}",
-            f"duplicated     {counts.get('DUPLICATED', 0)}",
-            f"broken         {counts or 'nothing'}",
-            f"unavailable    p50 {gaps[len(gaps) // 2]} ms, p99 {p99} ms, max {gaps[-1]} ms",
-            f"files          {self.damaged_files or 'sound'}",
-        ])  # fmt: skip
-
-
 class Run:
     """The load and the kills. One history for all."""
 
@@ -96,7 +61,7 @@ class Run:
         self._history = History()
         self._queues = [Queue(topic, n) for topic in TOPICS for n in range(QUEUES_PER_TOPIC)]
         self._acked = asyncio.Event()
-        self._report = Report(plan=plan, history=self._history, violations=[])
+        self._report = Report([plan.seed])
         self._producers = self._make_producers()
         self._consumers = self._make_consumers()
 
@@ -121,7 +86,7 @@ class Run:
             made.append(RocketmqConsumer(self._broker.rocketmq_port, queue, self._history))
         return made
 
-    async def play(self) -> Report:
+    async def play(self) -> tuple[Report, History]:
         """Do it all; the report's violations are what is to be looked at."""
         began = time.monotonic()
         await self._set_up()
@@ -134,10 +99,11 @@ class Run:
             await self._answered()
         self._report.refused = sum(each.refused for each in self._producers)
         await self._read_all()
+        self._report.count(self._history)
         self._report.violations = check(self._history)
         await self._check_after_stop()
         self._report.seconds = time.monotonic() - began
-        return self._report
+        return self._report, self._history
 
     async def _set_up(self) -> None:
         self._broker.start()
@@ -204,7 +170,8 @@ class Run:
         before = dict(self._history.final)
         code = await asyncio.to_thread(self._broker.stop)
         assert code == 0, f"exit code {code}:\n{self._broker.log_tail()}"
-        self._report.damaged_files = await asyncio.to_thread(self._broker.check_files)
+        if damage := await asyncio.to_thread(self._broker.damage):
+            self._report.damage.append(damage)
         self._broker.start()
         await asyncio.to_thread(self._broker.wait)
         await self._read_all()
@@ -212,7 +179,7 @@ class Run:
         await asyncio.to_thread(self._broker.stop)
 
 
-async def play(plan: Plan, folder: Path) -> Report:
+async def play(plan: Plan, folder: Path) -> tuple[Report, History]:
     """Run the plan in the folder; no process is left behind."""
     broker = ChaosBroker(folder)
     try:
