@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import sys
@@ -22,6 +23,7 @@ SHARDS: Final = 2
 _DEFAULT_PORTS: Final = (9876, 2181, 8123, 8124, 10909, 10911, 10912, 10919, 10921, 10922)
 _ADMIN_PORTS: Final = (8080, 8081)
 _BLOCK_SIZE: Final = 10 + 10 * SHARDS
+_ERROR_LINE: Final = re.compile(r"(error: |[\w.: ]*(Error|Exception)\b)")
 _START_SECONDS_MAX: Final = 60.0
 _STOP_SECONDS_MAX: Final = 30.0
 _SPARK_SECONDS_MAX: Final = 300.0
@@ -69,7 +71,7 @@ async def start_cluster(data: Path, log_path: Path) -> Cluster:
     if not line:
         await process.wait()
         raise CommandError(
-            f"the cluster did not start: {_last_line(log_path)}",
+            f"the cluster did not start: {_last_words(log_path)}",
             cure=f"see {log_path}; `imago doctor` finds the usual mistakes",
         )
     return Cluster(process, orjson.loads(line))
@@ -105,7 +107,7 @@ class SparkApplication:
     async def _failed(self) -> CommandError:
         await _stop(self.process)
         return CommandError(
-            f"Spark did not run: {_last_line(self.log_path)}",
+            f"Spark did not run: {_last_words(self.log_path)}",
             cure=f"see {self.log_path}; pip install 'imago[spark]' if packages are missing",
         )
 
@@ -129,9 +131,11 @@ async def start_spark(bootstrap: str, topic: str, path: Path, folder: Path) -> S
     return SparkApplication(process, log_path)
 
 
-def _last_line(log_path: Path) -> str:
+def _last_words(log_path: Path) -> str:
+    """Return what a log most likely says about what went wrong: its last error, or its end."""
     said = log_path.read_text(errors="replace").strip().splitlines()
-    return said[-1] if said else "it said nothing"
+    errors = [line for line in said if _ERROR_LINE.match(line)]
+    return (errors or said or ["it said nothing"])[-1].strip()
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
