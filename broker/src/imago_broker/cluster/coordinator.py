@@ -271,11 +271,11 @@ class TreeCoordinator:
         async with self._read_lock:
             changed = await self._mirror.refresh(paths)
         view = self._mirror.view
-        if not changed:
-            return
+        # Not only when it changed: what we wrote may be gone again before we first read it.
         if self._keeper.doubts(view, self._mirror.buckets):
             self._write_wake.set()
-        self._tell(self._change_callbacks, view)
+        if changed:
+            self._tell(self._change_callbacks, view)
 
     async def _write(self) -> None:
         waiters, self._waiters = self._waiters, []

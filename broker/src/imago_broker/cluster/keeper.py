@@ -175,12 +175,11 @@ class Keeper:
 
     async def leave(self) -> None:
         """Take the broker's addresses away; the end of the session takes all other nodes."""
-        if self._registration is None:
+        if self.fenced:
             return
-        record = self._registration.record
         if self._publication is not None:
-            await self._publication.retire(record)
-        await self._membership.unregister(record)
+            await self._publication.retire()
+        await self._membership.unregister()
         self._registration = None
 
     async def _check_session(self) -> None:
@@ -200,11 +199,14 @@ class Keeper:
     def _begin_session(self) -> None:
         """Forget what was written: by another session, or under a node that was deleted."""
         logger.info("registry_session session=%x", self._tree.session_id)
-        self._session_id = self._tree.session_id
+        session_id = self._tree.session_id
+        if self._publication is not None and self._session_id == session_id:
+            self._publication.doubt()
+        elif self._publication is not None:
+            self._publication.forget(session_id)
+        self._session_id = session_id
         self._registration = None
         self._announced = None
-        if self._publication is not None:
-            self._publication.forget()
         self._topics_unplaced |= self._topics.keys()
         self._foreign_unwritten |= self._foreign.keys()
         self._reoffer()
@@ -225,13 +227,9 @@ class Keeper:
             self._announced = wish
 
     async def _take_back(self, written: set[str]) -> None:
-        if self._registration is None:
-            return
-        record = self._registration.record
         if self._publication is not None:
-            await self._publication.withdraw(record)
-        await self._membership.unregister(record)
-        written |= self._own_nodes(record)
+            await self._publication.withdraw()
+        written |= await self._membership.unregister()
         self._registration = None
         self._announced = None
 
@@ -245,6 +243,7 @@ class Keeper:
                 MetaqPaths(self._config.metaq_root, broker_id),
                 self._tree,
                 checksum=self._config.metaq_config_checksum,
+                session_id=self._session_id,
             )
         await self._publication.announce(
             registration, wait_seconds=self._config.stranger_wait_seconds

@@ -31,6 +31,8 @@ class Membership:
     def __init__(self, paths: Paths, tree: NodeTree) -> None:
         self._paths = paths
         self._tree = tree
+        self._claimed: str | None = None
+        """Our live node from the moment on in which it may stand."""
 
     async def register(self, wish: BrokerRecord) -> Registration:
         """Give the data folder its replica number and make the live node ours."""
@@ -38,13 +40,22 @@ class Membership:
         record = replace(wish, replica=shard.members[wish.uuid].replica)
         path = self._paths.broker(record.shard, record.replica)
         await self._refuse_stranger(path, record)
+        self._claimed = path
         node = await edits.claim(self._tree, path, znodes.encode_broker(record))
         urls = frozenset(member.metaq_url for member in shard.members.values())
         return Registration(replace(record, incarnation=node.created), urls)
 
-    async def unregister(self, record: BrokerRecord) -> None:
-        """Delete the live node; member number and placement stay on record."""
-        await edits.drop(self._tree, self._paths.broker(record.shard, record.replica))
+    async def unregister(self) -> set[str]:
+        """Delete the live node, if there may be one; member number and placement stay on record.
+
+        Returns the nodes that were written.
+        """
+        path = self._claimed
+        if path is None:
+            return set()
+        await edits.drop(self._tree, path)
+        self._claimed = None
+        return {self._paths.brokers, path}
 
     async def place(
         self, shard: int, wishes: Mapping[str, TopicPlacement], names: Iterable[str]

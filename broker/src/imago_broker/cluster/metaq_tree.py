@@ -141,6 +141,17 @@ def replacing(operations: Sequence[Operation]) -> list[Operation]:
     return changed
 
 
+def outcome(operations: Iterable[Operation]) -> dict[str, bytes | None]:
+    """Return the data of each ephemeral node after these operations; None: no node."""
+    nodes: dict[str, bytes | None] = {}
+    for op in operations:
+        if isinstance(op, Create) and op.ephemeral:
+            nodes[op.path] = op.data
+        elif isinstance(op, Delete):
+            nodes[op.path] = None
+    return nodes
+
+
 def by_node(operations: Iterable[Operation]) -> Iterator[tuple[Operation, ...]]:
     """Group neighbouring operations on one node, which belong into one transaction."""
     for _, group in groupby(operations, key=lambda op: op.path):

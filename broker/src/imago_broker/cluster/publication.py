@@ -19,7 +19,6 @@ from imago_broker.cluster.tree import (
     NotEmptyError,
     TreeUnavailableError,
 )
-from imago_broker.model.cluster import Role
 from imago_broker.ports import CoordinatorConflictError
 
 if TYPE_CHECKING:
@@ -38,20 +37,37 @@ POLL_SECONDS = 0.2
 class Publication:
     """Writes and remembers the nodes of one broker id in MetaQ's tree."""
 
-    def __init__(self, paths: MetaqPaths, tree: NodeTree, *, checksum: int) -> None:
+    def __init__(
+        self, paths: MetaqPaths, tree: NodeTree, *, checksum: int, session_id: int
+    ) -> None:
         self._paths = paths
         self._tree = tree
         self._checksum = checksum
+        self._session_id = session_id
         self._broker_nodes: dict[str, bytes] = {}
+        self._announced: BrokerRecord | None = None
         self._topic_nodes: dict[str, dict[str, bytes]] = {}
+        self._unsure: dict[str, set[str]] = {}
+        """Topics with nodes of which nobody knows whether they stand: an answer was lost."""
         self._parents: set[str] = set()
         self._guess_stale = False
         self._ready = False
 
-    def forget(self) -> None:
-        """A new session: nothing of ours stands any more."""
-        self._broker_nodes.clear()
+    def forget(self, session_id: int) -> None:
+        """A new session: nothing that the old one wrote stands any more.
+
+        What was under way between the two may: it stays among what nobody is sure of.
+        """
+        self._session_id = session_id
+        self._announced = None
         self._topic_nodes.clear()
+        self._parents.clear()
+        self._ready = False
+
+    def doubt(self) -> None:
+        """The same session, in which others may have meddled: look at each node again."""
+        self._announced = None
+        self._unsure |= {name: set(nodes) for name, nodes in self._topic_nodes.items()}
         self._parents.clear()
         self._ready = False
 
@@ -60,16 +76,20 @@ class Publication:
         record = registration.record
         await self._prepare()
         wanted = metaq_tree.broker_nodes(self._paths, record, self._checksum)
-        if wanted == self._broker_nodes:
+        if self._announced == record:
             return
+        self._announced = None
         if self._paths.master in wanted:
             await self._claim_master(registration, wait_seconds)
             await edits.change(self._tree, self._paths.broker, lambda _: record.metaq_url.encode())
         for path in self._broker_nodes.keys() - wanted.keys():
             await edits.drop(self._tree, path)
+        # Known before they are written: an answer that is lost must not make them forgotten.
+        self._broker_nodes |= wanted
         for path, data in wanted.items():
             await edits.claim(self._tree, path, data)
         self._broker_nodes = wanted
+        self._announced = record
 
     async def offer(
         self, record: BrokerRecord, topics: Mapping[str, TopicPlacement], names: Sequence[str]
@@ -85,20 +105,21 @@ class Publication:
             }
             await self._write(wanted)
 
-    async def withdraw(self, record: BrokerRecord) -> None:
+    async def withdraw(self) -> None:
         """Delete all nodes of the broker, the address first: clients go before topics vanish."""
-        await self.retire(record)
-        names = list(self._topic_nodes)
+        await self.retire()
+        names = list({**self._topic_nodes, **self._unsure})
         for start in range(0, len(names), TOPICS_AT_ONCE):
             await self._write({name: {} for name in names[start : start + TOPICS_AT_ONCE]})
 
-    async def retire(self, record: BrokerRecord) -> None:
+    async def retire(self) -> None:
         """Delete the broker's address, and what clients before 1.4.0 read instead of it."""
+        self._announced = None
         for path in list(self._broker_nodes):
             await edits.drop(self._tree, path)
+        if url := self._broker_nodes.get(self._paths.master):
+            await self._clear_legacy(url)
         self._broker_nodes.clear()
-        if record.role is Role.MASTER:
-            await self._clear_legacy(record)
 
     async def _prepare(self) -> None:
         if self._ready:
@@ -127,9 +148,9 @@ class Publication:
                 )
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _clear_legacy(self, record: BrokerRecord) -> None:
+    async def _clear_legacy(self, url: bytes) -> None:
         node = await self._tree.get(self._paths.broker)
-        if node is None or node.data != record.metaq_url.encode():
+        if node is None or node.data != url:
             return
         try:
             await self._tree.commit([Delete(self._paths.broker, node.version)])
@@ -139,19 +160,43 @@ class Publication:
         self._ready = False
 
     async def _write(self, wanted: Mapping[str, dict[str, bytes]]) -> None:
+        self._check_session()
+        await self._look_and_write({n: wanted[n] for n in wanted if n in self._unsure})
         steps: list[tuple[Operation, ...]] = []
         for name, nodes in wanted.items():
-            topic_steps = list(metaq_tree.changes(self._topic_nodes.get(name, {}), nodes))
-            if topic_steps:
-                steps.append((*self._new_parents(nodes), *(op for s in topic_steps for op in s)))
+            before = self._topic_nodes.get(name, {})
+            changes = [op for step in metaq_tree.changes(before, nodes) for op in step]
+            if changes:
+                self._unsure[name] = {*before, *nodes}
+                steps.append((*self._new_parents(nodes), *changes))
         await asyncio.gather(
             *(self._commit(batch) for batch in metaq_tree.batches(steps, OPERATIONS_MAX))
         )
+        self._check_session()
         for name, nodes in wanted.items():
-            if nodes:
-                self._topic_nodes[name] = nodes
-            else:
-                self._topic_nodes.pop(name, None)
+            self._know(name, nodes)
+
+    def _check_session(self) -> None:
+        """What a session writes is remembered for that session and for no other."""
+        if self._tree.session_id != self._session_id:
+            raise TreeUnavailableError("the session ended while topics were written")
+
+    async def _look_and_write(self, unsure: Mapping[str, dict[str, bytes]]) -> None:
+        """Write topics whose nodes may or may not stand."""
+        nodes: dict[str, bytes | None] = {}
+        for name, wanted in unsure.items():
+            self._unsure[name] |= wanted.keys()
+            nodes |= {path: wanted.get(path) for path in self._unsure[name]}
+        if nodes:
+            await self._repair(nodes)
+        self._topic_nodes |= unsure
+
+    def _know(self, name: str, nodes: dict[str, bytes]) -> None:
+        self._unsure.pop(name, None)
+        if nodes:
+            self._topic_nodes[name] = nodes
+        else:
+            self._topic_nodes.pop(name, None)
 
     def _new_parents(self, nodes: Iterable[str]) -> list[Operation]:
         parents = [metaq_tree.parent_of(path) for path in nodes]
@@ -171,7 +216,7 @@ class Publication:
                 self._guess_stale = guess is not batch
                 break
         else:
-            await self._repair(batch)
+            await self._repair(metaq_tree.outcome(batch))
         self._parents |= {op.path for op in batch if isinstance(op, Create) and not op.ephemeral}
 
     async def _try(self, operations: Sequence[Operation]) -> bool:
@@ -183,14 +228,8 @@ class Publication:
             return False
         return True
 
-    async def _repair(self, batch: Sequence[Operation]) -> None:
-        """Bring the nodes of a refused transaction, as they are now, to what it wanted."""
-        wanted: dict[str, bytes | None] = {}
-        for op in batch:
-            if isinstance(op, Create) and op.ephemeral:
-                wanted[op.path] = op.data
-            elif isinstance(op, Delete):
-                wanted[op.path] = None
+    async def _repair(self, wanted: Mapping[str, bytes | None]) -> None:
+        """Look at these nodes, and bring them to the data that is wanted; None: no node."""
         for _ in range(REPAIRS_MAX):
             try:
                 await self._put_right(wanted)
