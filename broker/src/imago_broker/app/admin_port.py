@@ -8,12 +8,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from imago_broker.server.http_session import HttpSession, PeersMistakes, note_answer
-from imago_broker.server.listener import Listener, ListenerLimits, Session
+from imago_broker.server.listener import Listener, Session
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from imago_broker.admin.services import AdminServices
+    from imago_broker.server.listener import ListenerLimits
 
 KEEPALIVE_SECONDS = 75.0
 """How long a connection may wait for its next request. The library's own limit is an hour."""
@@ -27,12 +28,7 @@ class AdminPort:
     """One HTTP port. `bind` takes it, `start` serves, `stop` closes it."""
 
     def __init__(
-        self,
-        host: str,
-        port: int,
-        limits: ListenerLimits = ListenerLimits(),
-        *,
-        stall_seconds: float = 30.0,
+        self, host: str, port: int, limits: ListenerLimits, *, stall_seconds: float
     ) -> None:
         """A request without an answer after `stall_seconds` loses its connection."""
         # It gets the sessions when the HTTP library is loaded.

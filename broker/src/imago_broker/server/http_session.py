@@ -1,0 +1,90 @@
+"""One HTTP connection of the admin port, with the limits that the HTTP library does not have."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from imago_broker.server.listener import Session
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from aiohttp import web
+
+
+class HttpSession(Session):
+    """Passes everything on to the library's own protocol; knows how long an answer is owed.
+
+    A peer that sends the head or the body of a request by drops holds a connection for ever as
+    far as the library is concerned. Here a request that has no answer after `stall_ms`, counted
+    from its first byte, loses its connection.
+    """
+
+    def __init__(self, inner: web.RequestHandler, *, stall_ms: int) -> None:
+        self._inner = inner
+        self._stall_ms = stall_ms
+        self._owing = False
+        self._owing_since_ms: int | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._owing = True
+        self._inner.data_received(data)
+
+    def eof_received(self) -> None:
+        self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inner.connection_lost(exc)
+        super().connection_lost(exc)
+
+    def answered(self) -> None:
+        """An answer is about to be sent."""
+        self._owing = False
+        self._owing_since_ms = None
+
+    def sweep(self, now_ms: int) -> None:
+        """Drop a peer whose request has been under way for too long."""
+        if not self._owing:
+            return
+        if self._owing_since_ms is None:
+            self._owing_since_ms = now_ms
+        elif now_ms - self._owing_since_ms > self._stall_ms:
+            self.transport.abort()
+
+    def drain(self) -> None:
+        """Answer the request that is being served, then close."""
+        self._inner.close()
+
+
+async def note_answer(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """Tell the request's session: for the library's signal before each answer."""
+    del response
+    transport = request.transport
+    session = transport.get_protocol() if transport is not None else None
+    if isinstance(session, HttpSession):
+        session.answered()
+
+
+class PeersMistakes(logging.Filter):
+    """Bytes that are no HTTP are the peer's mistake: one line for the log, no trace."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and type(error).__module__ == "aiohttp.http_exceptions":
+            peer = record.args[0] if isinstance(record.args, tuple) and record.args else ""
+            record.msg = "http_bad_request peer=%s reason=%s"
+            record.args = (peer, type(error).__name__)
+            record.exc_info = None
+            record.levelno, record.levelname = logging.INFO, "INFO"
+        return True
