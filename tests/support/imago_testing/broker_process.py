@@ -43,6 +43,11 @@ class BrokerProcess:
         """Memory that the process holds now."""
         return int(psutil.Process(self.pid).memory_info().rss)
 
+    def peer_ports(self) -> set[int]:
+        """The ports of the peers whose connections the process holds."""
+        connections = psutil.Process(self.pid).net_connections("tcp")
+        return {each.raddr.port for each in connections if each.raddr}
+
     def log_text(self) -> str:
         return self.server.log_path.read_text(errors="replace")
 

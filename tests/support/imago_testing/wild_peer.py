@@ -88,6 +88,24 @@ class WildPeer:
             data += some
         return data
 
+    def is_closed(self) -> bool:
+        """Whether the other side has closed; what it has sent stays to be read."""
+        self._socket.setblocking(False)
+        try:
+            return self._socket.recv(1, socket.MSG_PEEK) == b""
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
+        finally:
+            self._socket.settimeout(WAIT_SECONDS)
+
+    @property
+    def own_port(self) -> int:
+        """The local port: what the broker knows the connection by."""
+        port: int = self._socket.getsockname()[1]
+        return port
+
     def half_close(self) -> None:
         """Say that nothing more will be sent."""
         with contextlib.suppress(OSError):
