@@ -37,11 +37,12 @@ MODULES_OF_TARGET = {
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """An original broker speaks one protocol: the tests of the other do not apply to it."""
-    prefixes = MODULES_OF_TARGET[chosen_target()]
+    every = {prefix for prefixes in MODULES_OF_TARGET.values() for prefix in prefixes}
+    prefixes = tuple(every.difference(MODULES_OF_TARGET[chosen_target()]))
     out = [
         item
         for item in items
-        if item.path.is_relative_to(HERE) and not item.path.name.startswith(prefixes)
+        if prefixes and item.path.parent == HERE and item.path.name.startswith(prefixes)
     ]
     items[:] = [item for item in items if item not in out]
     config.hook.pytest_deselected(items=out)
