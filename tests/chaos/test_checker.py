@@ -180,6 +180,10 @@ def hide_one_from_the_consumer(history: History) -> None:
     ]
 
 
+def send_a_consumer_away(history: History) -> None:
+    history.astray.append((Protocol.METAQ, QUEUES[1], 3 * SIZE))
+
+
 def take_a_commit_back(history: History) -> None:
     history.progress.append(Progress(QUEUES[0], Step.TOLD, 39))
 
@@ -273,6 +277,7 @@ PLANTED: list[tuple[Callable[[History], None], Broken]] = [
     (damage, Broken.PHANTOM),
     (store_what_nobody_sent, Broken.PHANTOM),
     (hide_one_from_the_consumer, Broken.MISSED),
+    (send_a_consumer_away, Broken.ASTRAY),
     (take_a_commit_back, Broken.REWOUND),
     (forget_all_commits, Broken.REWOUND),
     (acknowledge_an_older_commit_after_telling_a_newer, Broken.REWOUND),

@@ -32,6 +32,7 @@ class Broken(Enum):
     UNSTABLE = "a place once showed another message"
     PHANTOM = "a message that nobody sent, or a damaged one"
     MISSED = "a consumer never saw a message"
+    ASTRAY = "a consumer was sent away from where it wanted to go on"
     REWOUND = "a committed offset went back"
     INVENTED = "a committed offset that nobody committed"
     DISAGREED = "the two protocols show different messages"
@@ -57,6 +58,7 @@ def check(history: History) -> list[Violation]:
         *_sent_by_somebody(history),
         *_stable(history),
         *_complete(history),
+        *_gone_on(history),
         *_progress(history),
         *_agreed(history),
         *_contiguous(history),
@@ -140,6 +142,11 @@ def _complete(history: History) -> Iterator[Violation]:
             if stored.at not in seen.get((protocol, queue), set()):
                 where = f"{protocol.value} {queue} at {stored.at}"
                 yield Violation(Broken.MISSED, f"{stored.key}, {where}")
+
+
+def _gone_on(history: History) -> Iterator[Violation]:
+    for protocol, queue, at in history.astray:
+        yield Violation(Broken.ASTRAY, f"{protocol.value} {queue} at {at}")
 
 
 def _progress(history: History) -> Iterator[Violation]:

@@ -16,6 +16,7 @@ from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.messages import decode_messages
 from imago_wire.text.commands import Value
 from imago_wire.text.message import parse_block
+from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,8 +54,11 @@ class Consumer:
         """Read over one connection; True: the end is reached and nothing more will come."""
         raise NotImplementedError
 
-    def _saw(self, protocol: Protocol, stored: Stored) -> None:
-        self._history.reads.append((protocol, self._queue, stored))
+    def _saw(self, protocol: Protocol, found: list[Stored], asked: int, told: int) -> None:
+        """Note what was read from the place `asked` on, and where to go on."""
+        self._history.reads += ((protocol, self._queue, stored) for stored in found)
+        if not found and told != asked:
+            self._history.astray.append((protocol, self._queue, asked))
 
 
 class RocketmqConsumer(Consumer):
@@ -67,9 +71,9 @@ class RocketmqConsumer(Consumer):
             offset = await self._committed(connection)
             while True:
                 at_end = self._stopping
-                found, offset = await pull(connection, self._queue, offset, _HOLD_MS)
-                for stored in found:
-                    self._saw(Protocol.ROCKETMQ, stored)
+                asked = offset
+                found, offset = await pull(connection, self._queue, asked, _HOLD_MS)
+                self._saw(Protocol.ROCKETMQ, found, asked, offset)
                 if found:
                     await self._commit(connection, offset)
                 elif at_end:
@@ -105,9 +109,9 @@ class MetaqConsumer(Consumer):
         try:
             while True:
                 at_end = self._stopping
-                found, self._position = await get(connection, self._queue, self._position)
-                for stored in found:
-                    self._saw(Protocol.METAQ, stored)
+                asked = self._position
+                found, self._position = await get(connection, self._queue, asked)
+                self._saw(Protocol.METAQ, found, asked, self._position)
                 if not found:
                     if at_end:
                         return True
@@ -137,6 +141,8 @@ async def pull(
     answer = await connection.pull(queue, offset, hold_ms)
     if answer.code in {ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY}:
         return [], offset
+    if answer.code == ResponseCode.PULL_OFFSET_MOVED:
+        return [], int(answer.ext["nextBeginOffset"])
     assert answer.code == ResponseCode.SUCCESS, f"pull of {queue} at {offset}: {answer}"
     messages = decode_messages(answer.body)
     return [from_rocketmq(each) for each in messages], int(answer.ext["nextBeginOffset"])
@@ -146,7 +152,9 @@ async def get(connection: MetaqConnection, queue: Queue, position: int) -> tuple
     """Return what one get found, and the next position."""
     answer = await connection.get(queue, position)
     if not isinstance(answer, Value):
-        assert answer.code == 404, f"get of {queue} at {position}: {answer}"
+        if answer.code == Status.MOVED:
+            return [], int(answer.text)
+        assert answer.code == Status.NOT_FOUND, f"get of {queue} at {position}: {answer}"
         return [], position
     messages = list(parse_block(answer.body))
     return [from_metaq(each, position) for each in messages], position + sum(

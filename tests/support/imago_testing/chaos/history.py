@@ -92,6 +92,8 @@ class History:
     acked: dict[Key, Place] = field(default_factory=dict)
     reads: list[tuple[Protocol, Queue, Stored]] = field(default_factory=list)
     """What the consumers saw while the broker was killed again and again."""
+    astray: list[tuple[Protocol, Queue, int]] = field(default_factory=list)
+    """Places where consumers wanted to go on, and were told that nothing can be there."""
     progress: list[Progress] = field(default_factory=list)
     """Of the one consumer group, in the order of time."""
     final: dict[tuple[Protocol, Queue], list[Stored]] = field(default_factory=dict)
