@@ -21,7 +21,6 @@ class MetaqCounters:
     """Totals of the MetaQ port since the start, as its own ``stats`` names them."""
 
     __slots__ = (
-        "bytes_in",
         "bytes_out",
         "cmd_get",
         "cmd_offset",
@@ -41,8 +40,6 @@ class MetaqCounters:
         self.puts_stored = 0
         self.malformed = 0
         """Connections closed because of bytes that are no command."""
-        self.bytes_in = 0
-        """Of requests."""
         self.bytes_out = 0
         """Of messages in their stored form."""
 
@@ -97,7 +94,6 @@ def metaq_samples(counters: MetaqCounters) -> list[Sample]:
         "put_failed": "puts answered with an error",
         "puts_stored": "messages stored",
         "malformed": "connections closed for malformed input",
-        "bytes_in": "bytes of requests received",
         "bytes_out": "bytes of messages sent",
     }
     return [

@@ -53,7 +53,9 @@ class TextSession(Session):
         self.born_host = UNKNOWN_HOST
         self.puts = 0
         self._processors = processors
-        self._counters = processors.counters
+        self._take_puts = processors.take_puts
+        self._line_bytes_max = limits.line_bytes_max
+        self._body_bytes_max = limits.body_bytes_max
         self._limits = limits
         self._budget = budget
         self._held = 0
@@ -94,24 +96,17 @@ class TextSession(Session):
     def data_received(self, data: bytes) -> None:
         """Work on the whole commands among all bytes that have come."""
         self._active = True
-        self._counters.bytes_in += len(data)
-        buffer = self._buffer
-        source: bytes | bytearray = data
-        if buffer:
-            buffer += data
-            source = buffer
-        limits = self._limits
-        items, used = scan_text(source, limits.line_bytes_max, limits.body_bytes_max)
-        if buffer:
-            del buffer[:used]
-        elif used < len(data):
-            buffer += memoryview(data)[used:]
+        if self._buffer:
+            self._go_on(data)
+            return
+        items, used = scan_text(data, self._line_bytes_max, self._body_bytes_max)
+        if used < len(data):
+            self._buffer += memoryview(data)[used:]
         if items:
-            self._partial_since_ms = None
-            if self._left:
-                self._left = [*self._left, *items]
-            else:
-                self._run(items)
+            # Nearly every read holds puts only, and these need nothing else of the session.
+            taken = self._take_puts(self, items, 0)
+            if taken < len(items) or self._replies:
+                self._run(items, taken)
 
     def eof_received(self) -> bool:
         """Answer what was asked, then close; a peer may half-close after its last request."""
@@ -214,8 +209,20 @@ class TextSession(Session):
         self._budget.hold(size)
         self._held = size
 
-    def _run(self, items: Sequence[Item]) -> None:
-        at = self._processors.run(self, items)
+    def _go_on(self, data: bytes) -> None:
+        """Add bytes to those of an unfinished command."""
+        self._buffer += data
+        items, used = scan_text(self._buffer, self._line_bytes_max, self._body_bytes_max)
+        del self._buffer[:used]
+        if items:
+            self._partial_since_ms = None
+            self._run(items)
+
+    def _run(self, items: Sequence[Item], at: int = 0) -> None:
+        if self._left:
+            self._left = [*self._left, *items[at:]]
+            return
+        at = self._processors.run(self, items, at)
         if at < len(items):
             self._left = items[at:]
         if self._replies:

@@ -44,9 +44,10 @@ class MetaqProcessors:
 
     def __init__(self, services: MetaqServices) -> None:
         self._services = services
-        self.counters = services.counters
         patterns = TopicPatterns(services)
         self._puts = PutProcessor(services, patterns)
+        self.take_puts = self._puts.accept
+        """The short way of a read that begins with puts: (peer, items, from) to where they end."""
         self._gets = GetProcessor(services, patterns)
         stats = StatsProcessor(services)
         self._others: dict[type, Callable[[Peer, Any], None]] = {
