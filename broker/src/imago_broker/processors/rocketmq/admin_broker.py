@@ -132,6 +132,14 @@ class BrokerAdmin:
             "enablePropertyFilter": "false",
             "rejectTransactionMessage": "true",
             "timerWheelEnable": "false",
+            "brokerRole": "ASYNC_MASTER",
+            "flushDiskType": "ASYNC_FLUSH",
+            "fileReservedTime": str(self._services.messages.store.config.retention_ms // 3_600_000),
+            "filterServerNums": "0",
+            "slaveReadEnable": "false",
+            "traceTopicEnable": "false",
+            "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
+            "useTLS": "false",
         }
 
 

@@ -153,7 +153,11 @@ class ProgressAdmin:
         place = self._services.offsets.query(group, topic, queue_id) or 0
         consumed = self._store.store_time(topic, queue_id, place - 1) if place > 0 else None
         return bodies.OffsetWrapper(
-            broker_offset=end, consumer_offset=place, last_timestamp=consumed or 0
+            broker_offset=end,
+            consumer_offset=place,
+            last_timestamp=consumed or 0,
+            # What a consumer has in hand is not known here: none, rather than less than none.
+            pull_offset=place,
         )
 
     def _topics_of(self, group: str) -> list[str]:
