@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_testing.chaos.history import Step
 from imago_testing.chaos.run import Plan, play
 
 if TYPE_CHECKING:
@@ -27,3 +28,5 @@ async def test_twenty_kills_under_load_break_no_promise(tmp_path: Path) -> None:
     assert report.refused == 0
     places = {(place.protocol, place.queue) for place in history.acked.values()}
     assert places == set(history.final), "every queue, so every level, through both protocols"
+    told = {each.queue for each in history.progress if each.step is Step.TOLD}
+    assert told == {queue for _, queue in history.final}, "every committed offset was asked for"
