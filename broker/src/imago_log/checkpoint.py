@@ -22,7 +22,7 @@ MAGIC = 0x494D4743  # "IMGC"
 VERSION = 1
 SLOT_SIZE = 512
 FILE_SIZE = 2 * SLOT_SIZE
-_SLOT = Struct(">IHxxQ11q")
+_SLOT = Struct(">IHxxQ10q")
 _CHECKSUM = Struct(">I")
 
 
@@ -36,8 +36,6 @@ class Checkpoint:
     """Written (page cache); after a clean stop the exact end."""
     durable_end: int = 0
     """Synced: damage below it is never the trace of a power loss."""
-    views_written: int = 0
-    """Queue views: files hold everything below, at least in the page cache."""
     views_synced: int = 0
     """Queue views: files hold everything below, on the device."""
     metadata_end: int = 0

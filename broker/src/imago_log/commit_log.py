@@ -228,6 +228,14 @@ class CommitLog:
         self._base = self.end = number * self.segment_size
         self._limit = self._base + self.segment_size
 
+    def sync_found(self, durable_end: int) -> None:
+        """Make durable what the last process wrote, before anything is done because of it."""
+        for number in sorted(self._files):
+            if number >= durable_end // self.segment_size:
+                file = self._files[number]
+                with fatal("sync", file.path):
+                    self._vfs.sync(file.fd)
+
     def sync(self) -> int:
         """Make everything written so far durable; return the new durable end."""
         end = self.end  # before the files are taken: what is written meanwhile is not promised

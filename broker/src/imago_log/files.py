@@ -84,6 +84,10 @@ def replace_whole(vfs: Vfs, path: Path, data: bytes) -> None:
         vfs.sync_folder(path.parent)
 
 
+Unsynced = tuple[Path, bool]
+"""A file with bytes that are not on the device; whether its name may not be there either."""
+
+
 class FilePool:
     """Open view files, at most `count_max`; the least recently used one is let go.
 
@@ -95,7 +99,6 @@ class FilePool:
         self.vfs = vfs
         self._count_max = count_max
         self._files: OrderedDict[str, OpenFile] = OrderedDict()
-        self._created_in: set[Path] = set()
 
     def get(self, name: str, *, create: bool = False) -> OpenFile:
         """Return the open file. OSError when it cannot be opened."""
@@ -105,20 +108,10 @@ class FilePool:
             return file
         path = Path(name)
         file = OpenFile(self.vfs, path, self.vfs.open(path, create=create))
-        if create:
-            self._created_in.add(path.parent)
         self._files[name] = file
         if len(self._files) > self._count_max:
             self._files.popitem(last=False)
         return file
-
-    def take_created_in(self, root: Path) -> list[Path]:
-        """Return the folders whose names must be synced, with their parents up to `root`."""
-        folders = self._created_in
-        self._created_in = set()
-        for folder in list(folders):
-            folders.update(parent for parent in folder.parents if root in (parent, *parent.parents))
-        return sorted(folders)
 
     def forget(self, name: str) -> None:
         """Let go of a file that is about to be removed or renamed."""

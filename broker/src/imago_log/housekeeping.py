@@ -10,18 +10,19 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from imago_log.errors import DiskFullError
+from imago_log.errors import DiskFullError, LogIOError
 from imago_log.files import fatal, replace_whole
 from imago_log.metadata import QUEUE_KIND, queue_key
 from imago_log.results import DiskLevel, StoreHealth
 from imago_log.retention import Limits, LogFile, disk_level, files_to_delete
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from imago_log.checkpoint import Checkpoint
     from imago_log.consume_queue import ConsumeQueue
+    from imago_log.files import Unsynced
     from imago_log.flusher import Worker
     from imago_log.metadata import Change
     from imago_log.metaq_segments import MetaqSegments
@@ -38,8 +39,7 @@ QUEUES_OPENED_MAX = 200
 class _SyncJob:
     """One round of making views durable: what to sync, and what holds afterwards."""
 
-    paths: list[Path]
-    folders: list[Path]
+    files: list[Unsynced]
     snapshot: bytes | None
     queues: list[tuple[ConsumeQueue, int]]
     segments: list[tuple[MetaqSegments, int]]
@@ -207,20 +207,19 @@ class Housekeeper:
         parts = self._parts
         end = parts.log.end
         views_end = parts.queues.written_end(end)
-        if (views_end, end, end) == (parts.views_synced, parts.metadata_synced, parts.keys.end):
+        if self._all_synced(end, views_end):
             return None
         parts.keys.write_behind()
-        paths, queues = parts.queues.unsynced()
-        paths += parts.keys.paths_from(parts.keys_synced[1])
+        files, queues = parts.queues.unsynced()
+        files += parts.keys.unsynced(parts.keys_synced[1])
         segments = []
         for partition in parts.materialiser:
             if partition.segments.synced < partition.segments.end:
-                paths += partition.segments.paths_from(partition.segments.synced)
+                files += partition.segments.unsynced()
                 segments.append((partition.segments, partition.segments.end))
         changed = parts.metadata.version != parts.snapshot_version
         return _SyncJob(
-            paths=paths,
-            folders=parts.pool.take_created_in(parts.folder.root),
+            files=files,
             snapshot=parts.metadata.snapshot_at(end) if changed else None,
             queues=queues,
             segments=segments,
@@ -230,16 +229,26 @@ class Housekeeper:
             version=parts.metadata.version,
         )
 
+    def _all_synced(self, end: int, views_end: int) -> bool:
+        parts = self._parts
+        synced = {views_end, parts.views_synced, parts.metadata_synced, parts.keys_synced[0]}
+        return synced == {end} and all(
+            partition.segments.synced == partition.segments.end for partition in parts.materialiser
+        )
+
     def _run_sync(self, job: _SyncJob) -> None:
         """In the worker. The log first: no view may be ahead of it on the device."""
         parts = self._parts
         parts.log.sync()
         if job.snapshot is not None:
             replace_whole(parts.vfs, parts.folder.metadata, job.snapshot)
-        for path in job.paths:
+        folders: set[Path] = set()
+        for path, is_new in job.files:
             self._sync_path(path)
-        for folder in job.folders:
-            with contextlib.suppress(FileNotFoundError), fatal("sync", folder):
+            if is_new:
+                folders.update(path.parents)
+        for folder in sorted(folders.difference(parts.folder.root.parents)):
+            with _unless_deleted("sync", folder):
                 parts.vfs.sync_folder(folder)
         for segments, position in job.segments:
             segments.mark_synced(position)
@@ -247,11 +256,10 @@ class Housekeeper:
 
     def _sync_path(self, path: Path) -> None:
         vfs = self._parts.vfs
-        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+        with _unless_deleted("sync", path):
             fd = vfs.open(path)
             try:
-                with fatal("sync", path):
-                    vfs.sync(fd)
+                vfs.sync(fd)
             finally:
                 vfs.close(fd)
 
@@ -298,6 +306,17 @@ class Housekeeper:
             views_end=parts.queues.written_end(parts.log.end),
             damaged=tuple(str(error) for error in parts.log.damaged.values()),
         )
+
+
+@contextlib.contextmanager
+def _unless_deleted(action: str, path: Path) -> Iterator[None]:
+    """Let a file be gone: topics and old files may go while the worker is on its way."""
+    try:
+        yield
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise LogIOError(action, path, error) from error
 
 
 def _nothing(_: Sequence[Change]) -> int:

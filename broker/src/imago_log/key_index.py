@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from imago_log.files import FilePool, fatal, offset_name, offsets_of, write_all
+from imago_log.files import FilePool, Unsynced, fatal, offset_name, offsets_of, write_all
 from imago_wire.hot import key_entries
 from imago_wire.layout import KEY_ENTRY
 
@@ -113,9 +113,10 @@ class KeyIndex:
             view = view[len(part) :]
         self.written_end = self.end
 
-    def paths_from(self, count: int) -> list[Path]:
-        """Return the files that hold entries from a number on."""
-        return [self._path(s) for s in self._starts if s + self._entries_per_file > count]
+    def unsynced(self, synced: int) -> list[Unsynced]:
+        """Return the files to sync when the entries before `synced` are on the device."""
+        per_file = self._entries_per_file
+        return [(self._path(at), at >= synced) for at in self._starts if at + per_file > synced]
 
     # Looking up
 

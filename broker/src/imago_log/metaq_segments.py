@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from imago_log.files import FilePool, fatal, offset_name, offsets_of, read_whole, replace_whole
+from imago_log.files import (
+    FilePool,
+    Unsynced,
+    fatal,
+    offset_name,
+    offsets_of,
+    read_whole,
+    replace_whole,
+)
 from imago_log.files import write_all as write_bytes
 from imago_log.results import FileSlice
 from imago_wire.crc import crc31
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".meta"
 ORIGIN = "origin"
-_LENGTH_AND_CHECKSUM = Struct(">ii")
+_HEAD = Struct(">iiq")
 
 
 class MetaqSegments:
@@ -73,6 +81,8 @@ class MetaqSegments:
         self._keep_contiguous()
         if verify and self._starts:
             self._verify()
+        if self._starts and self.end - self._starts[-1] >= self._size_max:
+            self._new_file()
 
     def _take_origin(self, data: bytes | None) -> bool:
         try:
@@ -148,13 +158,13 @@ class MetaqSegments:
         with self._origin_lock:
             replace_whole(self._pool.vfs, self.folder / ORIGIN, orjson.dumps(content))
 
-    def paths_from(self, position: int) -> list[Path]:
-        """Return the files that hold positions from one on."""
+    def unsynced(self) -> list[Unsynced]:
+        """Return the files to sync."""
         ends = [*self._starts[1:], self.end]
         return [
-            self._path(start)
+            (self._path(start), start >= self.synced)
             for start, end in zip(self._starts, ends, strict=True)
-            if end >= position
+            if end >= self.synced
         ]
 
     # Reading
@@ -216,13 +226,18 @@ class MetaqSegments:
 
 
 def whole_size(data: bytes) -> int:
-    """Return the size of the whole messages, checksums verified, at the start of the data."""
+    """Return the size of the whole messages, checksums verified, at the start of the data.
+
+    Zeros are no message, though an empty body has the checksum 0: no message has the id 0.
+    """
     at = 0
     while at + METAQ_HEADER_SIZE <= len(data):
-        length, checksum = _LENGTH_AND_CHECKSUM.unpack_from(data, at)
+        length, checksum, message_id = _HEAD.unpack_from(data, at)
         body_at = at + METAQ_HEADER_SIZE
         end = body_at + length
-        if length < 0 or end > len(data) or crc31(memoryview(data)[body_at:end]) != checksum:
+        if not message_id or length < 0 or end > len(data):
+            break
+        if crc31(memoryview(data)[body_at:end]) != checksum:
             break
         at = end
     return at

@@ -62,6 +62,8 @@ class _Opening:
     def run(self) -> None:
         parts = self.parts
         parts.log.load(self.checkpoint.log_start)
+        if self.last_stop is LastStop.KILLED:
+            parts.log.sync_found(self.checkpoint.durable_end)
         snapshot = self._snapshot()
         views = self.known and parts.vfs.exists(self.marker) and self._load_keys()
         if snapshot is not None and views:
@@ -107,13 +109,12 @@ class _Opening:
             parts.views_synced = checkpoint.views_synced
             self._take_newest(checkpoint.store_ms, checkpoint.metaq_id)
             return checkpoint.log_end, False
-        power_lost = self.last_stop is LastStop.POWER_LOST
-        views_end = checkpoint.views_synced if power_lost else checkpoint.views_written
+        # After a kill the files hold more than was synced, but which of them are to be synced
+        # is forgotten: reading the log again from there finds them all.
+        views_end = parts.views_synced = parts.queues.limit = checkpoint.views_synced
         start = max(min(views_end, checkpoint.keys_end, parts.metadata.end), parts.log.start)
-        parts.queues.limit = views_end
-        parts.views_synced = checkpoint.views_synced
         parts.materialiser.verify = True
-        if power_lost:
+        if self.last_stop is LastStop.POWER_LOST:
             self._load_all_queues()
         return self._read_again(start, queues_from=views_end)
 
@@ -149,6 +150,15 @@ class _Opening:
             return False
         own = (view.topic, view.queue_id, view.queue_offset, view.physical_offset)
         return own == (queue.tail.topic, queue.tail.queue_id, offset, place)
+
+    def _open_materialised(self) -> None:
+        """Check all MetaQ files now: the next start will not know that some are not synced."""
+        parts = self.parts
+        for name, queue_id in parts.queues.on_disk():
+            topic = parts.metadata.topics.get(name)
+            if topic is not None and topic.materialised:
+                queue = parts.queues.get(topic, queue_id)
+                parts.materialiser.open(topic, queue, parts.log.start)
 
     # From nothing
 
@@ -220,6 +230,8 @@ class _Opening:
         parts.metadata.end = end
         parts.keys.truncate(end)
         parts.queues.write_all()
+        if self.last_stop is not LastStop.CLEAN:
+            self._open_materialised()
         parts.epochs.begin(max(parts.epochs.last, self.checkpoint.epoch) + 1, end)
         parts.checkpoint.write(parts.checkpoint_now())
         if not parts.vfs.exists(self.marker):

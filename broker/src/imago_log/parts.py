@@ -82,7 +82,6 @@ class Parts:
             log_start=self.log.start,
             log_end=self.log.end,
             durable_end=self.log.durable_end,
-            views_written=self.queues.written_end(self.log.end),
             views_synced=self.views_synced,
             metadata_end=self.metadata_synced,
             keys_end=self.keys_synced[0],

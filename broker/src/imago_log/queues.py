@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from imago_log.consume_queue import POSITION_SIZE, UNIT_SIZE, ConsumeQueue
 from imago_log.errors import StoreError
-from imago_log.files import FilePool, fatal
+from imago_log.files import FilePool, Unsynced, fatal
 from imago_log.unit_files import BLANK_SIZE_FIELD, UnitFiles
 from imago_wire.hot import QueueTail
 
@@ -109,7 +109,7 @@ class Queues:
             unit = queue.units(end - 1, 1)
             if int.from_bytes(unit[8:12], "big") == BLANK_SIZE_FIELD:
                 return end
-            if self.proven(queue, unit, end - 1):
+            if int.from_bytes(unit[:8], "big") < self.limit and self.proven(queue, unit, end - 1):
                 return end
             end -= 1
         return end
@@ -180,15 +180,15 @@ class Queues:
         pending = [queue.first_pending for queue in self._order if queue.tail.units]
         return min((place for place in pending if place is not None), default=log_end)
 
-    def unsynced(self) -> tuple[list[Path], list[tuple[ConsumeQueue, int]]]:
+    def unsynced(self) -> tuple[list[Unsynced], list[tuple[ConsumeQueue, int]]]:
         """Return the files to sync, and for each queue how far it is synced then."""
-        paths: list[Path] = []
+        paths: list[Unsynced] = []
         ends: list[tuple[ConsumeQueue, int]] = []
         for queue in self._order:
             end = queue.written
             if queue.synced < end:
                 for files in queue.files():
-                    paths += files.paths_from(queue.synced)
+                    paths += files.unsynced(queue.synced)
                 ends.append((queue, end))
         return paths, ends
 

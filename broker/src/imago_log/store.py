@@ -144,6 +144,7 @@ class MessageStore:
         old = self._metadata.topics.get(name)
         content = {
             "incarnation": old.incarnation if old else self._log.end + 1,
+            "birth": old.birth if old else None,  # None: this record itself
             "dual": old.dual if old else is_dual(name, value),
             "value": dict(value),
         }
@@ -157,6 +158,8 @@ class MessageStore:
         if name not in self._metadata.topics:
             raise KeyError(name)
         self._put_changes([(TOPIC_KIND, name, None)])
+        # The files go only once the deletion cannot be undone by a power loss.
+        self._log.sync()
         for key in [key for key in self._tails if key[0] == name]:
             del self._tails[key]
         self._parts.materialiser.drop_topic(name)

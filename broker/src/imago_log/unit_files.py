@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_log.errors import LogIOError
-from imago_log.files import FilePool, fatal, offset_name, offsets_of, write_all
+from imago_log.files import FilePool, Unsynced, fatal, offset_name, offsets_of, write_all
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,9 +166,10 @@ class UnitFiles:
         while len(self._starts) > 1 and self._starts[1] <= unit:
             self._unlink(self._starts.pop(0))
 
-    def paths_from(self, unit: int) -> list[Path]:
-        """Return the files that hold units from `unit` on."""
-        return [self._path(start) for start in self._starts if start + self._units_per_file > unit]
+    def unsynced(self, synced: int) -> list[Unsynced]:
+        """Return the files to sync when the units before `synced` are on the device."""
+        per_file = self._units_per_file
+        return [(self._path(at), at >= synced) for at in self._starts if at + per_file > synced]
 
     def _file(self, start: int) -> OpenFile:
         return self._pool.get(self._name(start))
