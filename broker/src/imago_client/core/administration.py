@@ -74,7 +74,7 @@ def masters(state: ClientState) -> Operation[dict[str, str]]:
     found = yield from shards(state)
     living = {one.shard: one.addresses[MASTER_ID] for one in found if MASTER_ID in one.addresses}
     if not living:
-        raise NoRouteError("any", "the name service knows no master")
+        raise TryAgainError("the name service knows no master of any shard; is a broker up?")
     return living
 
 
