@@ -97,6 +97,25 @@ async def test_a_child_that_never_serves_is_given_up(
     assert child.pid == 0
 
 
+async def test_a_restart_that_hangs_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives = tmp_path / "lives"
+    count = f"import pathlib; lives = pathlib.Path({str(lives)!r})\n"
+    count += "lives.write_text(lives.read_text() + 'x' if lives.exists() else 'x')\n"
+    hang = "import signal\nif lives.read_text() == 'xx': signal.pause()\n"
+    child = Child(spec(tmp_path, count + hang + WAITS, stop_seconds=5), restart=True)
+    await child.start()
+    monkeypatch.setattr(supervisor, "READY_SECONDS_MAX", 2.0)
+    keeper = asyncio.create_task(child.keep())
+    os.kill(child.pid, signal.SIGKILL)
+    await wait_for(lambda: lives.read_text() == "xxx")
+    keeper.cancel()
+    await asyncio.gather(keeper, return_exceptions=True)
+    await child.stop()
+    assert child.pid == 0
+
+
 async def test_a_child_without_a_ready_line_is_probed(tmp_path: Path) -> None:
     flag = tmp_path / "serves"
     code = f"import pathlib, signal; pathlib.Path({str(flag)!r}).touch(); signal.pause()"

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-READY_SECONDS_MAX = 120.0
+READY_SECONDS_MAX = 1800.0
+"""A broker that reads a large log again after a crash takes its time; one that hangs for longer
+is started anew."""
 BACKOFF_SECONDS_FIRST = 0.1
 BACKOFF_SECONDS_MAX = 5.0
 HEALTHY_SECONDS = 2.0
@@ -95,7 +97,8 @@ class Child:
     @property
     def pid(self) -> int:
         """Process id of the present life; 0 when there is none."""
-        return self._process.pid if self._process else 0
+        process = self._process
+        return process.pid if process and process.returncode is None else 0
 
     async def start(self) -> None:
         """Start it and wait until it serves; ChildFailedError when it ends before."""
@@ -103,7 +106,7 @@ class Child:
             async with asyncio.timeout(READY_SECONDS_MAX):
                 await self._start()
         except TimeoutError as error:
-            await self.stop()
+            await self._end()
             raise CommandError(
                 f"{self.spec.name} does not serve within {READY_SECONDS_MAX:g} s",
                 cure=f"see {self.spec.log_path}",
@@ -131,21 +134,22 @@ class Child:
     async def stop(self) -> None:
         """SIGTERM, and after a while SIGKILL. Cancel `start` and `keep` before."""
         self._stopping = True
+        await self._end()
+        self._forget()
+
+    async def _end(self) -> None:
         process = self._process
         if process is None or process.returncode is not None:
-            self._forget()
             return
         process.terminate()
         try:
             async with asyncio.timeout(self.spec.stop_seconds):
                 await self._wait()
         except TimeoutError:
-            logger.warning(
-                "process_killed name=%s after=%ss", self.spec.name, self.spec.stop_seconds
-            )
+            seconds = self.spec.stop_seconds
+            logger.warning("process_killed name=%s after_seconds=%g", self.spec.name, seconds)
             process.kill()
             await self._wait()
-        self._forget()
 
     def kill(self) -> None:
         """SIGKILL, now."""
@@ -159,8 +163,8 @@ class Child:
     async def _start_again(self) -> None:
         try:
             await self.start()
-        except CommandError as error:
-            logger.warning("process_not_ready name=%s: %s", self.spec.name, error.message)
+        except (CommandError, OSError, ValueError) as error:
+            logger.warning("process_not_ready name=%s: %s", self.spec.name, error)
         else:
             logger.info("process_restarted name=%s pid=%s", self.spec.name, self.pid)
 
