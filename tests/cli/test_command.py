@@ -164,6 +164,21 @@ def test_a_mistyped_key_is_refused_with_the_nearest(tmp_path: Path, command: str
     assert done.stderr == (f"error: {file}: metaq.prot: no such key; did you mean metaq.port?\n")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[admin]\nport = 10909\n", "10909 is given to RocketMQ's fast port and to the admin"),
+        ("[metaq]\nport = 9876\n", "9876 is given to MetaQ and to the name service"),
+    ],
+)
+def test_two_listeners_on_one_port_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text(text)
+    done = imago("broker", "--config", str(file))
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
 def test_a_missing_file_is_refused() -> None:
     done = imago("broker", "--config", "/nowhere.toml")
     assert done.returncode == 2

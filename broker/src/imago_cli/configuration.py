@@ -9,6 +9,7 @@ from imago_broker.config import BrokerConfig, ConfigError, load
 from imago_cli.exits import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -27,3 +28,29 @@ def read_config(path: Path | None) -> BrokerConfig:
         return load(text, os.environ)
     except ConfigError as error:
         raise UsageError(f"{path or 'environment'}: {error}") from error
+
+
+def listener_ports(config: BrokerConfig) -> Iterator[tuple[str, int]]:
+    """Ports that one broker with this configuration binds, each with its name for people."""
+    if config.metaq.enabled:
+        yield "MetaQ", config.metaq.port
+    if config.rocketmq.enabled:
+        fast = config.rocketmq.fast_port
+        yield "RocketMQ", config.rocketmq.port
+        yield "RocketMQ's fast port", fast if fast >= 0 else max(0, config.rocketmq.port - 2)
+    if config.namesrv.enabled:
+        yield "the name service", config.namesrv.port
+    if config.admin.enabled:
+        yield "the admin interface", config.admin.port
+
+
+def refuse_shared_ports(config: BrokerConfig) -> None:
+    """UsageError when two listeners would have one port: the system would let both bind it."""
+    owners: dict[int, str] = {}
+    for what, port in listener_ports(config):
+        if port and port in owners:
+            raise UsageError(
+                f"port {port} is given to {owners[port]} and to {what}",
+                cure="give each listener a port of its own (0: any free one)",
+            )
+        owners[port] = what

@@ -11,7 +11,7 @@ import typer
 
 from imago_cli import checks, up_state
 from imago_cli.checks import Finding, Level
-from imago_cli.configuration import read_config
+from imago_cli.configuration import listener_ports, read_config
 from imago_cli.exits import Exit
 from imago_cli.output import print_json, print_table
 from imago_cli.up_plan import HOST, ClusterPlan
@@ -65,7 +65,7 @@ def diagnose(config_path: Path | None, data: Path | None) -> Iterator[Finding]:
         checks.check_python(),
         checks.check_compiled(),
         checks.check_java(),
-        checks.check_ports(plan.ports() if plan else broker_ports(settings), _running(data)),
+        checks.check_ports(plan.ports() if plan else listener_ports(settings), _running(data)),
         checks.check_disk(
             folder, clean_ratio=store.disk_clean_ratio, full_ratio=store.disk_full_ratio
         ),
@@ -98,20 +98,6 @@ def _running(data: Path | None) -> dict[int, str]:
     files = sorted((data / "run").glob("*.pid")) if data else []
     texts = [(path.stem, path.read_text().strip()) for path in files]
     return {int(text): name for name, text in texts if text.isdecimal()}
-
-
-def broker_ports(config: BrokerConfig) -> Iterator[tuple[str, int]]:
-    """Ports that one broker with this configuration binds."""
-    if config.metaq.enabled:
-        yield "MetaQ", config.metaq.port
-    if config.rocketmq.enabled:
-        fast = config.rocketmq.fast_port
-        yield "RocketMQ", config.rocketmq.port
-        yield "RocketMQ's fast port", fast if fast >= 0 else config.rocketmq.port - 2
-    if config.namesrv.enabled:
-        yield "the name service", config.namesrv.port
-    if config.admin.enabled:
-        yield "the admin interface", config.admin.port
 
 
 def admin_addresses(plan: ClusterPlan | None) -> list[tuple[str, int]]:
