@@ -49,13 +49,19 @@ class Later:
     ) -> None:
         try:
             await work
+            answer = reply()
         except CoordinatorError as error:
-            exchange.answer(Reply(ResponseCode.SYSTEM_ERROR, str(error)[:512]))
-        else:
-            exchange.answer(reply())
+            answer = Reply(ResponseCode.SYSTEM_ERROR, str(error)[:512])
+        except Exception:
+            # A request without an answer costs its client the connection.
+            log.exception("registry_change_failed peer=%s", exchange.channel.peer)
+            answer = Reply(ResponseCode.SYSTEM_ERROR, "internal error, see the log")
+        exchange.answer(answer)
 
     async def _logged(self, work: Coroutine[Any, Any, Any]) -> None:
         try:
             await work
         except CoordinatorError as error:
             log.warning("registry_change_failed error=%s", error)
+        except Exception:
+            log.exception("registry_change_failed")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import struct
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -94,7 +95,7 @@ class RemotingServer:
         self.on_close = on_close
         self.on_drain = on_drain
         self.limits = limits or RemotingLimits()
-        self.now_ms = int(loop.time() * 1000)
+        self.now_ms = time.monotonic_ns() // 1_000_000
         """Monotonic, as of the last sweep: good enough for idle times, and free."""
         self.unsent: list[RemotingSession] = []
         """Sessions that have answers to write."""
@@ -162,8 +163,10 @@ class RemotingSession(Session):
         self._out_bytes = 0
         self._write_paused = False
         self._partial_since_ms = 0
-        self._deaf_since_ms = 0
+        self._unread: tuple[int, int] | None = None
+        """While the peer does not read: bytes that wait for it, and since when no fewer."""
         self._closing = False
+        self._draining = False
         self._watchers: dict[Callable[[], None], None] = {}
         self._calls = ClientCalls(server.loop, calls_max=server.limits.calls_max)
 
@@ -174,7 +177,8 @@ class RemotingSession(Session):
         host, port = (transport.get_extra_info("peername") or ("0.0.0.0", 0))[:2]  # noqa: S104
         self.born_host = host_bytes(host, port)
         self.peer = f"{_plain(host)}:{port}"
-        self.last_read_ms = self.server.now_ms
+        # The server's time stands still while it has no connection.
+        self.server.now_ms = self.last_read_ms = time.monotonic_ns() // 1_000_000
         self.transport.set_write_buffer_limits(high=self._limits.output_bytes_pause)
 
     def data_received(self, data: bytes) -> None:
@@ -198,12 +202,11 @@ class RemotingSession(Session):
 
     def pause_writing(self) -> None:
         self._write_paused = True
-        self._deaf_since_ms = self.server.now_ms
         self._steer_reading()
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        self._deaf_since_ms = 0
+        self._unread = None
         self._unblock_if_free()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -284,7 +287,7 @@ class RemotingSession(Session):
         self._steer_reading()
 
     def _steer_reading(self) -> None:
-        if self._closing:
+        if self._closing or self._draining:
             return
         if self._blocked or self._write_paused:
             self.transport.pause_reading()
@@ -295,7 +298,7 @@ class RemotingSession(Session):
         """Close a connection that is silent, or whose peer stopped in the middle."""
         self.server.now_ms = now_ms
         limits = self._limits
-        if self._deaf_since_ms and now_ms - self._deaf_since_ms > limits.output_stall_ms:
+        if self._write_paused and self._unread_ms(now_ms) > limits.output_stall_ms:
             log.info("connection_aborted peer=%s reason=reads_nothing", self.peer)
             self.abort()
         elif self._stalled_input_ms(now_ms) > limits.input_stall_ms:
@@ -304,6 +307,13 @@ class RemotingSession(Session):
         elif now_ms - self.last_read_ms > limits.idle_ms:
             log.info("connection_closed peer=%s reason=idle", self.peer)
             self.close()
+
+    def _unread_ms(self, now_ms: int) -> int:
+        """Return how long the peer has taken nothing of what waits for it; slow is not deaf."""
+        waiting = self.transport.get_write_buffer_size()
+        if self._unread is None or waiting != self._unread[0]:
+            self._unread = (waiting, now_ms)
+        return now_ms - self._unread[1]
 
     def _stalled_input_ms(self, now_ms: int) -> int:
         # While the connection itself is held back, the unfinished frame is not the peer's fault.
@@ -314,6 +324,7 @@ class RemotingSession(Session):
     def drain(self) -> None:
         """Read nothing more, answer what is in flight, then close."""
         self.transport.pause_reading()
+        self._draining = True
         self.server.drain(self)
 
     # -- answers out --------------------------------------------------------------------------

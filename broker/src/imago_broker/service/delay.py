@@ -14,12 +14,13 @@ import re
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
+from imago_broker.service.copies import StoredCopy, read_copy
 from imago_broker.service.messages import PutStatus
+from imago_log.errors import StoreError
 from imago_wire import properties as props
-from imago_wire.compression import inflate
 from imago_wire.errors import ProtocolError
-from imago_wire.layout import SYS_COMPRESSED
-from imago_wire.record import decode_record, make_entry, metaq_shape
+from imago_wire.layout import SYS_COMPRESSED, SYS_COMPRESSION_MASK
+from imago_wire.record import make_entry
 
 if TYPE_CHECKING:
     import asyncio
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from imago_broker.service.messages import MessageService
     from imago_broker.service.topics import TopicService
     from imago_log.store import MessageStore
-    from imago_wire.record import Entry, Placed, QueueTail, StoredMessage
+    from imago_wire.record import Entry, Placed, QueueTail
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,9 @@ BATCH_BYTES_MAX = 4 << 20
 RETRY_MS = 500
 LOOK_MS_MAX = 60_000
 """The wall clock may step: no level sleeps longer than this before it looks again."""
-INFLATE_BYTES_MAX = 16 << 20
+SHAPE = b"IMAGO_SHAPE"
+"""Property of a parked message with a compressed body: length and checksum of MetaQ's form,
+found when it came. Only there; what is delivered carries it as every record does."""
 
 _SOME = frozenset({PutStatus.OK, PutStatus.FLUSH_TIMEOUT, PutStatus.SLAVE_TIMEOUT})
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -97,7 +100,7 @@ class DelayService:
             for level in range(1, self.level_max + 1)
         ]
         for level in self._levels:
-            level.look()
+            level.grew()
 
     def stop(self) -> None:
         """Deliver nothing more. What was put but not noted is delivered again at the next start."""
@@ -146,8 +149,7 @@ class _Level:
 
     def grew(self) -> None:
         """Something arrived: matters only when nothing was there to wait for."""
-        if self._timer is None and not self._busy:
-            self._look_in(0)
+        self._look_in(0)
 
     def stop(self) -> None:
         """Neither look nor put again."""
@@ -157,17 +159,23 @@ class _Level:
             self._timer = None
 
     def look(self) -> None:
-        """Deliver what is due and set the timer for what comes next."""
+        """Deliver what is due and set the timer for what comes next, whatever happens."""
         self._timer = None
         if self._stopped or self._busy:
             return
+        try:
+            self._deliver()
+        except Exception:
+            # One level's trouble is neither the broker's nor the end of the level.
+            log.exception("delay_level_failed level=%d offset=%d", self.number, self.offset)
+            self._look_in(RETRY_MS)
+
+    def _deliver(self) -> None:
         low, high = self._store.queue_range(names.SCHEDULE_TOPIC, self.number - 1)
         if not low <= self.offset <= high:
             self.offset = min(max(self.offset, low), high)
-        if self.offset < high:
-            self._deliver()
-
-    def _deliver(self) -> None:
+        if self.offset == high:
+            return
         found = self._store.read(
             names.SCHEDULE_TOPIC,
             self.number - 1,
@@ -195,52 +203,49 @@ class _Level:
         entries: list[Entry] = []
         next_offset, at = self.offset, 0
         while at < len(body):
-            message = decode_record(body, at, verify=False)
-            wait_ms = message.store_ms + self._delay_ms - now_ms
+            parked = read_copy(body, at)
+            wait_ms = parked.store_ms + self._delay_ms - now_ms
             # A wait longer than the level's own delay means that the clock was set back.
             if 0 < wait_ms <= self._delay_ms:
                 return entries, next_offset, wait_ms
-            entry = self._restored(message)
+            entry = self._restored(parked)
             if entry is not None:
                 entries.append(entry)
-            next_offset, at = message.queue_offset + 1, at + message.size
+            next_offset, at = parked.queue_offset + 1, at + parked.size
         return entries, next_offset, 0
 
-    def _restored(self, message: StoredMessage) -> Entry | None:
+    def _restored(self, parked: StoredCopy) -> Entry | None:
         """Return the message as it was meant, or None when there is no place for it any more."""
-        properties = {k: v for k, v in message.properties.items() if k not in props.RESERVED}
-        topic = properties.get(props.REAL_TOPIC, "")
-        queue = properties.get(props.REAL_QID, "")
+        topic, queue = parked.text(b"REAL_TOPIC"), parked.text(b"REAL_QID")
         config = self._topics.get(topic)
-        if config is None or not queue.isdigit() or topic == names.SCHEDULE_TOPIC:
-            log.warning("delayed_message_dropped topic=%r offset=%d", topic, message.queue_offset)
+        if config is None or not queue.isdecimal() or topic == names.SCHEDULE_TOPIC:
+            log.warning("delayed_message_dropped topic=%r offset=%d", topic, parked.queue_offset)
             return None
-        encoded = props.encode(properties)
         tail = self._store.tail(topic, min(int(queue), max(config.queues - 1, 0)))
-        shape = None
-        if tail.dual and message.sys_flag & SYS_COMPRESSED:
-            try:
-                plain = inflate(message.body, message.sys_flag, INFLATE_BYTES_MAX)
-            except ProtocolError:
-                log.warning("delayed_message_dropped topic=%r reason=body", topic)
-                return None
-            shape = metaq_shape(plain, encoded)
-        return make_entry(
-            tail,
-            message.body,
-            encoded,
-            flag=message.flag,
-            sys_flag=message.sys_flag & 0x701,
-            born_ms=message.born_ms,
-            born_host=message.born_host,
-            reconsume_times=message.reconsume_times,
-            metaq_shape=shape,
-        )
+        sys_flag = parked.sys_flag & (SYS_COMPRESSED | SYS_COMPRESSION_MASK)
+        shape = _shape(parked)
+        if tail.dual and sys_flag and shape is None:
+            # The topic was made anew since, for MetaQ too. Its readers get the body as it is.
+            log.warning("delayed_message_left_packed topic=%r", topic)
+            sys_flag = 0
+        try:
+            return make_entry(
+                tail,
+                parked.body,
+                props.without(parked.properties, (SHAPE,)),
+                flag=parked.flag,
+                sys_flag=sys_flag,
+                born_ms=parked.born_ms,
+                born_host=parked.born_host,
+                reconsume_times=parked.reconsume_times,
+                metaq_shape=shape,
+            )
+        except ProtocolError as error:
+            log.error("delayed_message_dropped topic=%r reason=%s", topic, error)  # noqa: TRY400  the reason is all there is to say
+            return None
 
     def _delivered(self, next_offset: int, status: PutStatus, _: Sequence[Placed]) -> None:
         self._busy = False
-        if self._stopped:
-            return
         if status in _SOME:
             self._advance(next_offset)
         else:
@@ -249,10 +254,22 @@ class _Level:
 
     def _advance(self, next_offset: int) -> None:
         self.offset = next_offset
-        self._store.put_meta([(KIND, str(self.number), next_offset)])
+        try:
+            self._store.put_meta([(KIND, str(self.number), next_offset)])
+        except StoreError as error:
+            # What is delivered stays delivered; a restart before the next success repeats it.
+            log.warning("delay_progress_not_noted level=%d reason=%s", self.number, error)
         self._look_in(0)
 
     def _look_in(self, wait_ms: int) -> None:
-        if self._stopped or self._timer is not None:
+        if self._stopped or self._busy or self._timer is not None:
             return
         self._timer = self._loop.call_later(wait_ms / 1000, self.look)
+
+
+def _shape(parked: StoredCopy) -> tuple[int, int] | None:
+    """Return the shape that was found when the message came."""
+    length, comma, checksum = parked.text(SHAPE).partition(",")
+    if not comma or not (length + checksum).isdecimal():
+        return None
+    return int(length), int(checksum)

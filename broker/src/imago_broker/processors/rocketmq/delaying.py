@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
-from imago_broker.processors.rocketmq.sending import joined
+from imago_broker.service.copies import joined
+from imago_broker.service.delay import SHAPE
 from imago_wire import properties as props
 from imago_wire.record import make_entry
 
@@ -13,8 +14,16 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.services import RocketmqServices
     from imago_wire.record import Entry
 
-_REPLACED = (b"DELAY", b"REAL_TOPIC", b"REAL_QID", *props.RESERVED_NAMES)
-_TIMERS = (b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS")
+_REPLACED = (
+    b"DELAY",
+    b"REAL_TOPIC",
+    b"REAL_QID",
+    b"TIMER_DELAY_SEC",
+    b"TIMER_DELAY_MS",
+    b"TIMER_DELIVER_MS",
+    SHAPE,
+    *props.RESERVED_NAMES,
+)
 
 
 def delayed_entry(
@@ -30,15 +39,22 @@ def delayed_entry(
     born_ms: int,
     born_host: bytes,
     reconsume_times: int,
+    shape: tuple[int, int] | None = None,
 ) -> Entry:
-    """Return the entry that parks a message in its level's queue; a higher level is the last."""
+    """Return the entry that parks a message in its level's queue; a higher level is the last.
+
+    `shape` is that of a compressed body whose real topic MetaQ clients read: found now, so that
+    a body that cannot be inflated is refused and not lost when it is due.
+    """
     level = min(level, services.delay.level_max)
-    kept = props.without(properties, (*_REPLACED, *_TIMERS))
-    where = f"DELAY\x01{level}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"
+    kept = props.without(properties, _REPLACED)
+    where = f"DELAY\x01{level}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02".encode()
+    if shape is not None:
+        where += SHAPE + b"\x01%d,%d\x02" % shape
     return make_entry(
         services.messages.store.tail(names.SCHEDULE_TOPIC, level - 1),
         body,
-        joined(kept, where.encode()),
+        joined(kept, where),
         flag=flag,
         sys_flag=sys_flag,
         born_ms=born_ms,

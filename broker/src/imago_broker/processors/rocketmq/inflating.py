@@ -7,27 +7,35 @@ another thread, while the rest of its connection waits, so that the connection's
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from imago_broker.processors.rocketmq.exchange import Reply
+from imago_broker.processors.rocketmq.outcomes import illegal_message
 from imago_wire.compression import inflate
 from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.layout import SYS_COMPRESSED
 from imago_wire.record import metaq_shape
+from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from imago_broker.service.channel import Channel
+    from imago_broker.processors.rocketmq.exchange import Exchange
+
+log = logging.getLogger(__name__)
 
 IN_LOOP_BYTES_MAX = 64 << 10
+WAITING_BYTES_MAX = 64 << 20
+"""Compressed bytes that wait for the other thread; more are told to come again."""
 
 Shape = tuple[int, int]
 Part = tuple[bytes, bytes]
 """Body and properties of one message."""
-Use = Callable[["list[Shape | None] | None"], None]
-"""Gets one shape a message, or None when one of the bodies is illegal."""
+Use = Callable[["list[Shape | None]"], None]
+"""Gets one shape a message; None stands for a body that is not compressed."""
 
 
 class Inflater:
@@ -35,45 +43,61 @@ class Inflater:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._waiting_bytes = 0
 
     def shapes(
         self,
-        channel: Channel,
+        exchange: Exchange,
         parts: Sequence[Part],
         sys_flag: int,
         *,
         body_bytes_max: int,
         use: Use,
     ) -> None:
-        """Call `use` with the shapes of these messages, now or when another thread has them."""
+        """Call `use` with the shapes, now or when another thread has them; or refuse the request.
+
+        `use` may find another world than there was: whatever it needs it has to look up itself.
+        """
         if not sys_flag & SYS_COMPRESSED:
             use([None] * len(parts))
             return
         try:
             small = _shapes(parts, sys_flag, IN_LOOP_BYTES_MAX)
         except LimitExceededError:
-            self._in_other_thread(channel, parts, sys_flag, body_bytes_max, use)
+            self._in_other_thread(exchange, parts, sys_flag, body_bytes_max, use)
         except ProtocolError:
-            use(None)
+            exchange.answer(illegal_message(body_bytes_max))
         else:
             use(small)
 
     def _in_other_thread(
         self,
-        channel: Channel,
+        exchange: Exchange,
         parts: Sequence[Part],
         sys_flag: int,
         body_bytes_max: int,
         use: Use,
     ) -> None:
-        channel.hold_back()
-        future = self._loop.run_in_executor(None, _shapes_or_none, parts, sys_flag, body_bytes_max)
+        size = sum(len(body) for body, _ in parts)
+        if self._waiting_bytes + size > WAITING_BYTES_MAX:
+            exchange.answer(Reply(ResponseCode.SYSTEM_BUSY, "too many bodies wait to be inflated"))
+            return
+        self._waiting_bytes += size
+        exchange.channel.hold_back()
+        future = self._loop.run_in_executor(None, _shapes, parts, sys_flag, body_bytes_max)
 
-        def done(finished: asyncio.Future[list[Shape | None] | None]) -> None:
-            if finished.cancelled():
-                return
-            use(finished.result())
-            channel.go_on()
+        def done(finished: asyncio.Future[list[Shape | None]]) -> None:
+            self._waiting_bytes -= size
+            try:
+                use(finished.result())
+            except ProtocolError:
+                exchange.answer(illegal_message(body_bytes_max))
+            except BaseException:
+                # Whatever it was, this request is answered and its connection goes on.
+                log.exception("inflating_failed peer=%s", exchange.channel.peer)
+                exchange.answer(Reply(ResponseCode.SYSTEM_ERROR, "the body was not inflated"))
+            finally:
+                exchange.channel.go_on()
 
         future.add_done_callback(done)
 
@@ -87,12 +111,3 @@ def _shapes(parts: Sequence[Part], sys_flag: int, size_max: int) -> list[Shape |
         left -= len(inflated)
         found.append(metaq_shape(inflated, properties))
     return found
-
-
-def _shapes_or_none(
-    parts: Sequence[Part], sys_flag: int, size_max: int
-) -> list[Shape | None] | None:
-    try:
-        return _shapes(parts, sys_flag, size_max)
-    except ProtocolError:
-        return None

@@ -32,6 +32,9 @@ REFUSED = {
     PutStatus.BUSY: Reply(
         ResponseCode.SYSTEM_BUSY, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
     ),
+    PutStatus.TOO_LARGE: Reply(
+        ResponseCode.MESSAGE_ILLEGAL, "the message is illegal, it is larger than a file of the log"
+    ),
     PutStatus.STOPPING: Reply(
         ResponseCode.SERVICE_NOT_AVAILABLE, _UNAVAILABLE.format(reason="the broker is stopping")
     ),
@@ -46,6 +49,7 @@ STATUS_NAMES = {
     PutStatus.NOT_WRITABLE: "SERVICE_NOT_AVAILABLE",
     PutStatus.TOO_LARGE: "MESSAGE_ILLEGAL",
     PutStatus.BUSY: "OS_PAGE_CACHE_BUSY",
+    PutStatus.TOO_LARGE: "MESSAGE_ILLEGAL",
     PutStatus.STOPPING: "SERVICE_NOT_AVAILABLE",
 }
 """RocketMQ's names, which some answers carry as their text."""

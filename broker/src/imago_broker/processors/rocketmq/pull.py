@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.pull_request import (
-    FLAG_COMMIT,
     FLAG_SUSPEND,
     PullRequest,
 )
@@ -61,7 +60,7 @@ class PullProcessor:
         tags = wanted_tags(self._services, request)
         pull = _Pull(self._services, exchange, request, tags)
         reply = pull.look()
-        if request.sys_flag & FLAG_COMMIT and request.commit_offset >= 0:
+        if request.commits and not pull.moved:
             self._services.offsets.commit(
                 request.group, request.topic, request.queue_id, request.commit_offset
             )
@@ -92,6 +91,7 @@ class _Pull:
         "_request",
         "_services",
         "_tags",
+        "moved",
     )
 
     def __init__(
@@ -106,6 +106,8 @@ class _Pull:
         self._request = request
         self._tags = tags
         self._offset = request.queue_offset
+        self.moved = False
+        """Whether the answer sends the group somewhere else, so that its own place is void."""
         self._held: Held | None = None
 
     def look(self) -> Reply:
@@ -153,6 +155,7 @@ class _Pull:
         return self.look()
 
     def _moved(self, offset: int) -> Reply:
+        self.moved = True
         low, high = self._services.messages.store.queue_range(
             self._request.topic, self._request.queue_id
         )

@@ -81,6 +81,11 @@ class PullRequest:
         self.expression_type = ext.get("expressionType")
         self._set_limits(ext, wanted)
 
+    @property
+    def commits(self) -> bool:
+        """Whether the pull also says how far its group has come."""
+        return bool(self.sys_flag & FLAG_COMMIT) and self.commit_offset >= 0
+
     def _read_carefully(self, ext: Mapping[str, str]) -> int:
         header = PullMessageRequestHeader.from_ext(ext)
         self.group, self.topic = header.consumer_group, header.topic

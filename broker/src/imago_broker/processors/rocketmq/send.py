@@ -22,12 +22,12 @@ from imago_broker.processors.rocketmq.sending import (
     checked_topic,
     delay_level,
     is_dead_letter,
-    joined,
     require_supported,
     with_cluster,
 )
+from imago_broker.service.copies import joined
 from imago_wire import properties as props
-from imago_wire.errors import LimitExceededError, ProtocolError
+from imago_wire.errors import ProtocolError
 from imago_wire.record import make_entry, offset_message_id
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.messages import BatchEntry, decode_batch
@@ -36,11 +36,10 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from imago_broker.model.topics import TopicConfig
     from imago_broker.processors.rocketmq.inflating import Shape
     from imago_broker.processors.rocketmq.services import RocketmqServices
     from imago_broker.service.messages import PutStatus
-    from imago_wire.record import Entry, Placed, QueueTail
+    from imago_wire.record import Entry, Placed
 
 
 class SendProcessor:
@@ -62,105 +61,105 @@ class SendProcessor:
         if sending.queue_id < 0:
             sending.queue_id = self._rng.randrange(config.write_queues)
         if sending.batch:
-            return self._batch(exchange, sending, config)
-        return self._single(exchange, sending, config)
+            return self._batch(exchange, sending)
+        self._single(exchange, sending)
+        return None
 
-    def _single(self, exchange: Exchange, sending: Sending, config: TopicConfig) -> Reply | None:
-        level = delay_level(sending.properties)
+    def _single(self, exchange: Exchange, sending: Sending) -> None:
+        sending.delay_level = delay_level(sending.properties)
         if is_dead_letter(self._services, sending, exchange.command.version):
-            config, sending.queue_id, level = self._dead_letter_topic(sending), 0, 0
+            sending.topic, sending.queue_id = self._dead_letter_topic(sending), 0
+            sending.delay_level = 0
             sending.properties = props.without(sending.properties, (b"DELAY",))
         sending.properties = with_cluster(self._with_unique_key(sending.properties), self._cluster)
-        if level:
-            entry = delayed_entry(
-                self._services,
-                level,
-                topic=config.name,
-                queue_id=sending.queue_id,
-                body=sending.body,
-                properties=sending.properties,
-                flag=sending.flag,
-                sys_flag=sending.sys_flag & SYS_KEPT,
-                born_ms=sending.born_ms,
-                born_host=exchange.channel.born_host,
-                reconsume_times=sending.reconsume_times,
-            )
-            self._put(exchange, [entry], sending)
-            return None
         parts = [BatchEntry(sending.body, sending.properties, sending.flag)]
-        return self._finish(exchange, sending, config, parts)
+        self._finish(exchange, sending, parts)
 
-    def _batch(self, exchange: Exchange, sending: Sending, config: TopicConfig) -> Reply | None:
-        if config.name.startswith(names.RETRY_PREFIX):
+    def _batch(self, exchange: Exchange, sending: Sending) -> Reply | None:
+        if sending.topic.startswith(names.RETRY_PREFIX):
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"batch request does not support retry group {config.name}",
+                f"batch request does not support retry group {sending.topic}",
             )
         try:
             parts = decode_batch(sending.body)
         except ProtocolError:
             parts = []
-        if not parts or any(delay_level(part.properties) for part in parts):
+        special = any(
+            delay_level(part.properties) or props.find(part.properties, b"TRAN_MSG")
+            for part in parts
+        )
+        if special or not parts:
             return illegal_message(self._services.settings.message_bytes_max)
-        for part in parts:
-            if props.find(part.properties, b"TRAN_MSG"):
-                return illegal_message(self._services.settings.message_bytes_max)
-        return self._finish(exchange, sending, config, parts)
+        self._finish(exchange, sending, parts)
+        return None
 
-    def _finish(
-        self,
-        exchange: Exchange,
-        sending: Sending,
-        config: TopicConfig,
-        parts: Sequence[BatchEntry],
-    ) -> Reply | None:
+    def _finish(self, exchange: Exchange, sending: Sending, parts: Sequence[BatchEntry]) -> None:
         """Put the messages, as soon as the shape of compressed ones is known."""
-        tail = self._services.messages.store.tail(config.name, sending.queue_id)
-        if not tail.dual:
-            self._put_parts(exchange, sending, tail, parts, [None] * len(parts))
-            return None
+        config = self._services.topics.get(sending.topic)
+        if config is None or not config.dual:
+            self._put_parts(exchange, sending, parts, [None] * len(parts))
+            return
         self._inflater.shapes(
-            exchange.channel,
+            exchange,
             [part[:2] for part in parts],
             sending.sys_flag,
             body_bytes_max=self._services.settings.message_bytes_max,
-            use=lambda shapes: self._put_parts(exchange, sending, tail, parts, shapes),
+            use=lambda shapes: self._put_parts(exchange, sending, parts, shapes),
         )
-        return None
 
     def _put_parts(
         self,
         exchange: Exchange,
         sending: Sending,
-        tail: QueueTail,
         parts: Sequence[BatchEntry],
-        shapes: list[Shape | None] | None,
+        shapes: list[Shape | None],
     ) -> None:
-        if shapes is None:
-            exchange.answer(illegal_message(self._services.settings.message_bytes_max))
+        # The topic is looked up now: it may have been deleted, or made anew, since the checks.
+        config = self._services.topics.get(sending.topic)
+        if config is None or sending.queue_id >= config.queues:
+            exchange.answer(rules.unknown_topic(sending.topic).reply)
             return
         try:
             entries = [
-                make_entry(
-                    tail,
-                    part.body,
-                    part.properties,
-                    flag=part.flag,
-                    sys_flag=sending.sys_flag & SYS_KEPT,
-                    born_ms=sending.born_ms,
-                    born_host=exchange.channel.born_host,
-                    reconsume_times=sending.reconsume_times,
-                    metaq_shape=shape,
-                )
+                self._entry(exchange, sending, part, shape)
                 for part, shape in zip(parts, shapes, strict=True)
             ]
-        except LimitExceededError:
+        except ProtocolError:
             exchange.answer(illegal_message(self._services.settings.message_bytes_max))
             return
-        self._put(exchange, entries, sending)
+        level = self._services.topics.level_of(sending.topic.encode())
+        self._services.messages.put(entries, level, self._stored, (exchange, sending))
 
-    def _put(self, exchange: Exchange, entries: list[Entry], sending: Sending) -> None:
-        self._services.messages.put(entries, None, self._stored, (exchange, sending))
+    def _entry(
+        self, exchange: Exchange, sending: Sending, part: BatchEntry, shape: Shape | None
+    ) -> Entry:
+        if sending.delay_level:
+            return delayed_entry(
+                self._services,
+                sending.delay_level,
+                topic=sending.topic,
+                queue_id=sending.queue_id,
+                body=part.body,
+                properties=part.properties,
+                flag=part.flag,
+                sys_flag=sending.sys_flag & SYS_KEPT,
+                born_ms=sending.born_ms,
+                born_host=exchange.channel.born_host,
+                reconsume_times=sending.reconsume_times,
+                shape=shape,
+            )
+        return make_entry(
+            self._services.messages.store.tail(sending.topic, sending.queue_id),
+            part.body,
+            part.properties,
+            flag=part.flag,
+            sys_flag=sending.sys_flag & SYS_KEPT,
+            born_ms=sending.born_ms,
+            born_host=exchange.channel.born_host,
+            reconsume_times=sending.reconsume_times,
+            metaq_shape=shape,
+        )
 
     def _stored(
         self, token: tuple[Exchange, Sending], status: PutStatus, placed: Sequence[Placed]
@@ -189,6 +188,6 @@ class SendProcessor:
             return properties
         return joined(properties, f"UNIQ_KEY\x01{self._services.unique_keys.next()}\x02".encode())
 
-    def _dead_letter_topic(self, sending: Sending) -> TopicConfig:
+    def _dead_letter_topic(self, sending: Sending) -> str:
         group = sending.topic.removeprefix(names.RETRY_PREFIX)
-        return rules.own_topic(self._services, names.dlq_topic(group))
+        return rules.own_topic(self._services, names.dlq_topic(group)).name

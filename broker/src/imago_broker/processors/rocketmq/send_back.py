@@ -12,10 +12,11 @@ from imago_broker.processors.rocketmq.delaying import delayed_entry
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.outcomes import STATUS_NAMES
 from imago_broker.processors.rocketmq.sending import SYS_KEPT
+from imago_broker.service.copies import read_copy, with_default, with_value
 from imago_broker.service.messages import PutStatus
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError
-from imago_wire.record import decode_record, make_entry
+from imago_wire.record import make_entry
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers import ConsumerSendMsgBackRequestHeader
 from imago_wire.remoting.peer import Version
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
     from imago_broker.model.groups import GroupConfig
     from imago_broker.processors.rocketmq.services import RocketmqServices
-    from imago_wire.record import Entry, Placed, StoredMessage
+    from imago_broker.service.copies import StoredCopy
+    from imago_wire.record import Entry, Placed
 
 FIRST_LEVEL = 3
 """The first retry waits as long as delay level 3: 10 s."""
@@ -54,35 +56,33 @@ class SendBackProcessor:
         if message.reconsume_times >= tries_max or header.delay_level < 0:
             entry = self._dead_letter(message, group)
         else:
-            level = header.delay_level or FIRST_LEVEL + message.reconsume_times
-            entry = self._retry(message, group, level)
-        self._services.messages.put([entry], None, self._stored, exchange)
+            delay = header.delay_level or FIRST_LEVEL + message.reconsume_times
+            entry = self._retry(message, group, delay)
+        origin = message.text(b"RETRY_TOPIC") or message.topic
+        level = self._services.topics.level_of(origin.encode())
+        self._services.messages.put([entry], level, self._stored, exchange)
         return None
 
-    def _message(self, offset: int) -> StoredMessage:
+    def _message(self, offset: int) -> StoredCopy:
         record = self._services.messages.store.record_at(offset) if offset >= 0 else None
         if record is None:
             raise _no_message(offset)
         try:
-            return decode_record(record)
+            return read_copy(record)
         except ProtocolError:
             raise _no_message(offset) from None
 
-    def _dead_letter(self, message: StoredMessage, group: GroupConfig) -> Entry:
+    def _dead_letter(self, message: StoredCopy, group: GroupConfig) -> Entry:
         topic = rules.own_topic(self._services, names.dlq_topic(group.name))
-        properties = _copied(message)
-        properties.pop(props.DELAY, None)
-        properties.setdefault(
-            props.DLQ_ORIGIN_TOPIC, properties.get(props.RETRY_TOPIC, message.topic)
-        )
-        properties.setdefault(
-            props.DLQ_ORIGIN_MESSAGE_ID,
-            properties.get(props.ORIGIN_MESSAGE_ID, message.offset_message_id),
-        )
+        properties = props.without(_copied(message), (b"DELAY",))
+        origin = message.text(b"RETRY_TOPIC") or message.topic
+        first_id = message.text(b"ORIGIN_MESSAGE_ID") or message.offset_message_id
+        properties = with_default(properties, props.DLQ_ORIGIN_TOPIC, origin)
+        properties = with_default(properties, props.DLQ_ORIGIN_MESSAGE_ID, first_id)
         return make_entry(
             self._services.messages.store.tail(topic.name, 0),
             message.body,
-            props.encode(properties),
+            properties,
             flag=message.flag,
             sys_flag=message.sys_flag & SYS_KEPT,
             born_ms=message.born_ms,
@@ -90,14 +90,14 @@ class SendBackProcessor:
             reconsume_times=message.reconsume_times + 1,
         )
 
-    def _retry(self, message: StoredMessage, group: GroupConfig, level: int) -> Entry:
+    def _retry(self, message: StoredCopy, group: GroupConfig, level: int) -> Entry:
         return delayed_entry(
             self._services,
             level,
             topic=names.retry_topic(group.name),
             queue_id=self._rng.randrange(group.retry_queues),
             body=message.body,
-            properties=props.encode(_copied(message)),
+            properties=_copied(message),
             flag=message.flag,
             sys_flag=message.sys_flag & SYS_KEPT,
             born_ms=message.born_ms,
@@ -112,13 +112,11 @@ class SendBackProcessor:
             exchange.answer(Reply(ResponseCode.SYSTEM_ERROR, STATUS_NAMES[status]))
 
 
-def _copied(message: StoredMessage) -> dict[str, str]:
+def _copied(message: StoredCopy) -> bytes:
     """Return the copy's properties: where it came from stays what it was at the first return."""
-    properties = {k: v for k, v in message.properties.items() if k not in props.RESERVED}
-    properties.setdefault(props.RETRY_TOPIC, message.topic)
-    properties.setdefault(props.ORIGIN_MESSAGE_ID, message.offset_message_id)
-    properties[props.WAIT] = "false"
-    return properties
+    properties = with_default(message.properties, props.RETRY_TOPIC, message.topic)
+    properties = with_default(properties, props.ORIGIN_MESSAGE_ID, message.offset_message_id)
+    return with_value(properties, props.WAIT, "false")
 
 
 def _no_message(offset: int) -> RequestError:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from imago_broker.model import names
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import RequestError
+from imago_broker.service.copies import joined
 from imago_wire import properties as props
 from imago_wire.layout import SYS_COMPRESSED, SYS_COMPRESSION_MASK, SYS_TRANSACTION_MASK
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -45,6 +46,8 @@ class Sending:
     max_reconsume_times: int | None
     batch: bool
     body: bytes
+    delay_level: int = 0
+    """Of a message that has to wait; 0 for none."""
 
     @classmethod
     def of(cls, exchange: Exchange) -> Sending:
@@ -149,10 +152,3 @@ def with_cluster(properties: bytes, cluster: bytes) -> bytes:
     if b"CLUSTER\x01" in properties:
         properties = props.without(properties, (b"CLUSTER",))
     return joined(properties, b"CLUSTER\x01" + cluster + b"\x02")
-
-
-def joined(properties: bytes, more: bytes) -> bytes:
-    """Return two property strings as one; 4.9 clients leave out the last separator."""
-    if properties and not properties.endswith(b"\x02"):
-        return properties + b"\x02" + more
-    return properties + more
