@@ -1,4 +1,4 @@
-"""Read the records of a stopped log, in blocks of bounded size, and find them again behind damage."""
+"""Read the records of a stopped log in bounded blocks, and find them again behind damage."""
 
 from __future__ import annotations
 
