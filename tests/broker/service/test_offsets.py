@@ -97,3 +97,14 @@ async def test_many_commits_are_written_in_bounded_records() -> None:
         table.commit("g", "t", queue_id, 1)
     table.flush()
     assert [len(changes) for changes in store.meta_writes] == [CHANGES_MAX, 1]
+
+
+async def test_entry_that_nobody_understands_costs_only_itself() -> None:
+    store = ManualStore()
+    store.put_meta([("offset", key, 5) for key in ("", "g", "g@t", "g@t@x", "g@t@0", "a@b@t@1")])
+    store.put_meta([("offset", "g@t@7", "much"), ("offset", "g@t@8", [1])])
+    table = offsets(store)
+    assert table.of_group("g") == {"t": {0: 5}}
+    assert table.query("a@b", "t", 1) == 5
+    table.forget_group("a@b")
+    assert offsets(store).groups() == ["g"]

@@ -35,8 +35,12 @@ class ConsumerOffsets:
         self._dirty: set[_Queue] = set()
         self._timer: asyncio.TimerHandle | None = None
         for key, value in store.meta(KIND).items():
-            group, topic, queue_id = _parse(key)
-            self._of(group, topic)[queue_id] = int(value)
+            try:
+                group, topic, queue_id = _parse(key)
+                self._of(group, topic)[queue_id] = int(value)
+            except (TypeError, ValueError):
+                # One entry that nobody understands must not keep a broker from starting.
+                logger.warning("offset_unreadable key=%r value=%r", key, value)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note a group's progress. It may go back: the consumer decides."""
@@ -116,11 +120,11 @@ class ConsumerOffsets:
 
 
 def _key(queue: _Queue) -> str:
-    # Neither a group nor a topic may contain the separator: see the rules for names.
+    # A topic's name cannot contain the separator: see the rules for names.
     group, topic, queue_id = queue
     return f"{group}@{topic}@{queue_id}"
 
 
 def _parse(key: str) -> _Queue:
-    group, topic, queue_id = key.split("@")
+    group, topic, queue_id = key.rsplit("@", 2)
     return group, topic, int(queue_id)
