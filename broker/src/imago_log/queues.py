@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 LOOKED_AT_MAX = 1024
 """Queues that one round looks at."""
-WRITTEN_MAX = 32
+WRITES_MAX = 32
 """Queues that one round writes, while memory is not short."""
+CREATION_COST = 8
+"""A queue without files yet counts as so many: making folders and files is slow."""
 
 
 class ViewsInvalidError(StoreError):
@@ -147,15 +149,15 @@ class Queues:
         order = self._order
         if not order:
             return
-        left = WRITTEN_MAX
+        left = WRITES_MAX
         cursor = self._cursor
         for _ in range(min(LOOKED_AT_MAX, len(order))):
             cursor = cursor + 1 if cursor + 1 < len(order) else 0
             queue = order[cursor]
             if queue.tail.units:
+                left -= 1 if queue.written else CREATION_COST
                 queue.write_behind()
-                left -= 1
-                if not left:
+                if left <= 0:
                     break
         self._cursor = cursor
 

@@ -28,6 +28,9 @@ FILTERED_UNITS_MAX = 800
 UNITS_AT_ONCE = 2048
 ONE_RUN_UNITS_MAX = 64
 _UNITS = [Struct(">" + "qiq" * count) for count in range(ONE_RUN_UNITS_MAX + 1)]
+WINDOW_BYTES_MAX = 1 << 20
+GAP_BYTES_MAX = 4096
+"""Reading over a gap this small is cheaper than a second read."""
 _STORE_TIME_AT = 56
 _STORE_TIME_AT_V6 = 68
 
@@ -44,13 +47,33 @@ class LogRecords:
         parts = [recent.get(place, size) or log.read(place, size) for place, size in runs]
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def each(self, units: bytes) -> list[bytes | memoryview]:
-        """Return the record of each 20-byte unit."""
-        found: list[bytes | memoryview] = []
-        recent, log = self._recent, self._log
-        for place, size, _ in UNIT.iter_unpack(units):
-            found.append(recent.view(place, size) or log.read(place, size))
+    def each(self, units: bytes) -> list[memoryview]:
+        """Return the record of each 20-byte unit, neighbours out of one read."""
+        found: list[memoryview] = []
+        rows = list(UNIT.iter_unpack(units))
+        window = memoryview(b"")
+        start = end = 0
+        for index, (place, size, _) in enumerate(rows):
+            if place < start or place + size > end:
+                window, start = self._window(rows, index)
+                end = start + len(window)
+            at = place - start
+            found.append(window[at : at + size])
         return found
+
+    def _window(self, rows: list[tuple[int, int, int]], index: int) -> tuple[memoryview, int]:
+        """Return bytes that hold the record of a row and as many of the next ones as are near."""
+        start, size, _ = rows[index]
+        block = self._recent.block(start, size)
+        if block is not None:
+            return block
+        end = start + size
+        for place, size, _ in rows[index + 1 :]:
+            if not 0 <= place - end <= GAP_BYTES_MAX or place + size - start > WINDOW_BYTES_MAX:
+                break
+            end = place + size
+        segment_end = start - start % self._log.segment_size + self._log.segment_size
+        return memoryview(self._log.read(start, min(end, segment_end) - start)), start
 
     def whole(self, place: int) -> bytes | None:
         """Return the record that starts at a log offset, or None when none does."""

@@ -50,15 +50,12 @@ class RecentLog:
             return None
         return block[start : start + size]
 
-    def view(self, log_offset: int, size: int) -> memoryview | None:
-        """Return bytes that lie within one block without a copy, else None."""
+    def block(self, log_offset: int, size: int) -> tuple[memoryview, int] | None:
+        """Return the whole block that holds these bytes, and its log offset, else None."""
         at = bisect_right(self._starts, log_offset) - 1
-        if at < 0:
+        if at < 0 or log_offset + size > self._starts[at] + len(self._blocks[at]):
             return None
-        block, start = self._blocks[at], log_offset - self._starts[at]
-        if start + size > len(block):
-            return None
-        return memoryview(block)[start : start + size]
+        return memoryview(self._blocks[at]), self._starts[at]
 
     def clear(self) -> None:
         """Forget everything: the log was cut."""

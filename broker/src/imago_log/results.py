@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from imago_log.vfs import OpenFile
@@ -24,7 +24,7 @@ class ReadStatus(Enum):
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadResult:
     """Whole records as stored, joined, and where the reader goes on."""
 
@@ -49,8 +49,7 @@ class MetaqStatus(Enum):
     """Unknown topic, a topic without MetaQ positions, or a partition never written."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileSlice:
+class FileSlice(NamedTuple):
     """Bytes `offset … offset + size` of an open file, for sendfile or pread.
 
     The file stays open as long as a slice refers to it, whatever happens to its name.
@@ -68,8 +67,7 @@ class FileSlice:
         return self.file.vfs.pread(self.file.fd, self.size, self.offset)
 
 
-@dataclass(frozen=True, slots=True)
-class MetaqRead:
+class MetaqRead(NamedTuple):
     """Messages in MetaQ's stored form, whole ones unless the first alone exceeds the limit.
 
     `position` is where `data` starts: the asked position, or the next message border above it.

@@ -296,7 +296,7 @@ class MessageStore:
         store_ms = self._clock()
         if store_ms < parts.store_ms:
             store_ms = parts.store_ms  # never back, whatever the clock does
-        if len(entries) * self._record_bytes_max > log.room:
+        if len(entries) * self._record_bytes_max > log.room and not self._spare_is_enough(entries):
             log.reserve(self._sizes(entries))
         start = log.end
         data, placed = self._builder.build(entries, 0, start, store_ms, log.room)
@@ -336,6 +336,11 @@ class MessageStore:
                 return
             data, more = self._builder.build(entries, len(placed), log.end, store_ms, log.room)
             placed += more
+
+    def _spare_is_enough(self, entries: Sequence[Entry]) -> bool:
+        """Whether even the largest records fit into the file that is made ahead."""
+        size_max = len(entries) * self._record_bytes_max
+        return self._log.spares > 0 and size_max < self._log.segment_size
 
     def _sizes(self, entries: Sequence[Entry]) -> list[int]:
         """Return upper bounds of the entries' record sizes."""
