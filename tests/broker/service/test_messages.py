@@ -9,13 +9,13 @@ import pytest
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.service.messages import MessageService, PutStatus
-from imago_log.errors import DiskFullError, LogIOError, StoreClosedError
+from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
 from imago_testing.clocks import ManualClock
 from imago_testing.manual_store import ManualStore
 from imago_wire.record import Entry, Placed, QueueTail, make_entry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from imago_log.store import MessageStore
 
@@ -266,3 +266,69 @@ async def test_stopping_answers_what_waits(bench: Bench) -> None:
     bench.service.release_all(PutStatus.STOPPING)
     assert bench.answered == [(1, PutStatus.STOPPING)]
     assert not bench.service.in_flight
+
+
+def fails(*_: object) -> None:
+    raise LookupError("a fault in a listener or in an answer")
+
+
+@pytest.mark.parametrize("level", [LEADER, FSYNC])
+async def test_failing_listener_or_answer_costs_nobody_else_an_answer(
+    bench: Bench, level: Acknowledgement, caplog: pytest.LogCaptureFixture
+) -> None:
+    def arrival_fails(_: Iterable[QueueTail]) -> None:
+        fails()
+
+    grown: list[set[QueueTail]] = []
+    rounds: list[int] = []
+    bench.service.on_arrival(arrival_fails)
+    bench.service.on_arrival(lambda tails: grown.append(set(tails)))
+    bench.service.on_completed(fails)
+    bench.service.on_completed(lambda: rounds.append(1))
+    bench.put("before", level)
+    bench.service.put_one(bench.entry(), level, fails, "broken")
+    bench.put("after", level)
+    await turn()
+    bench.store.sync_to(bench.store.log_end)
+    await turn()
+    assert bench.answered == [("before", PutStatus.OK), ("after", PutStatus.OK)]
+    assert grown == [{bench.tail}]
+    assert rounds
+    assert not bench.service.in_flight
+    assert "a fault in a listener or in an answer" in caplog.text
+
+
+async def test_failing_answer_stops_neither_time_outs_nor_the_end(bench: Bench) -> None:
+    for status in (PutStatus.STOPPING, PutStatus.NOT_WRITABLE):
+        bench.service.put_one(bench.entry(), FSYNC, fails, "broken")
+        bench.put(status, FSYNC)
+        if status is PutStatus.NOT_WRITABLE:
+            bench.service.refuse(status)
+        await turn()
+        bench.service.release_all(PutStatus.STOPPING)
+    assert bench.answered == [
+        (PutStatus.STOPPING, PutStatus.STOPPING),
+        (PutStatus.NOT_WRITABLE, PutStatus.NOT_WRITABLE),
+    ]
+    assert not bench.service.in_flight
+
+
+async def test_fault_of_the_store_is_answered_and_the_next_turn_works(bench: Bench) -> None:
+    bench.store.fail_with = KeyError("a fault in the store")
+    bench.put(1)
+    bench.put(2, FSYNC)
+    await turn()
+    assert bench.answers == [(1, PutStatus.BUSY, ()), (2, PutStatus.BUSY, ())]
+    bench.put(3)
+    await turn()
+    assert bench.answered[2] == (3, PutStatus.OK)
+
+
+async def test_put_that_the_store_refuses_does_not_take_the_others_with_it(bench: Bench) -> None:
+    refused = QueueTail(b"gone", 0, dual=True)
+    bench.store.refused_tails[refused] = StoreError("the queue is no more")
+    bench.put(1)
+    bench.service.put_one(bench.entry(refused), LEADER, bench.done, "gone")
+    bench.put(2)
+    await turn()
+    assert bench.answered == [(1, PutStatus.OK), ("gone", PutStatus.BUSY), (2, PutStatus.OK)]

@@ -9,7 +9,7 @@ from imago_wire.errors import LimitExceededError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from imago_wire.record import Entry, Placed
+    from imago_wire.record import Entry, Placed, QueueTail
 
 
 class ManualStore:
@@ -31,6 +31,8 @@ class ManualStore:
         """Of a body here."""
         self.fail_with: Exception | None = None
         """Raised by the next append, which then appends nothing."""
+        self.refused_tails: dict[QueueTail, Exception] = {}
+        """Raised by an append to one of these queues, which then appends nothing."""
         self.metadata: dict[str, dict[str, Any]] = {}
         self.meta_writes: list[list[tuple[str, str, Any]]] = []
         self.on_meta: Callable[[], None] = lambda: None
@@ -43,6 +45,8 @@ class ManualStore:
             error, self.fail_with = self.fail_with, None
             raise error
         for entry in entries:
+            if (refusal := self.refused_tails.get(entry[0])) is not None:
+                raise refusal
             if len(entry[1]) > self.record_bytes_max:
                 size = len(entry[1])
                 raise LimitExceededError("record", size=size, size_max=self.record_bytes_max)

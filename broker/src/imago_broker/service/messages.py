@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.pending import AcknowledgementQueue
-from imago_log.errors import DiskFullError, LogIOError, StoreClosedError
+from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
 from imago_wire.errors import LimitExceededError
 from imago_wire.record import Entry, Placed
 
@@ -51,7 +51,7 @@ class PutStatus(Enum):
     TOO_LARGE = "too-large"
     """A record would not fit into a file of the log."""
     BUSY = "busy"
-    """Too many bytes wait to be acknowledged."""
+    """Too many bytes wait to be acknowledged, or the store refused: the producer may try again."""
     STOPPING = "stopping"
 
 
@@ -145,14 +145,14 @@ class MessageService:
         status = self._admission() or self._append(jobs)
         if status is not None:
             for _, _, done, token in jobs:
-                done(token, status, ())
+                _tell(done, token, status, ())
         self._tell_completed()
 
     def release_all(self, status: PutStatus) -> None:
         """Answer everything that still waits for its level: the broker is stopping."""
         for _, answers in self._waiting.drain():
             for done, token, placed in answers:
-                done(token, status, placed)
+                _tell(done, token, status, placed)
         self._tell_completed()
 
     def progressed(self) -> None:
@@ -162,7 +162,7 @@ class MessageService:
             for answers in self._waiting.advance(level, self._progress(level)):
                 released = True
                 for done, token, placed in answers:
-                    done(token, PutStatus.OK, placed)
+                    _tell(done, token, PutStatus.OK, placed)
         if released:
             self._tell_completed()
 
@@ -185,34 +185,48 @@ class MessageService:
         entries = jobs[0][0] if len(jobs) == 1 else [entry for job in jobs for entry in job[0]]
         try:
             placed = self.store.append(entries)
-        except DiskFullError:
-            return PutStatus.DISK_FULL
-        except StoreClosedError:
-            return PutStatus.STOPPING
-        except LimitExceededError:
-            return self._append_each(jobs)
         except LogIOError:
             # What was written is unknown, so nobody is answered: the store has told the
             # application, which ends the process.
             return None
+        except (StoreError, LimitExceededError) as error:
+            return self._refused(jobs, error)
+        except Exception:
+            # A fault of ours. Producers that hear nothing would hold their connections up.
+            logger.exception("append_failed entries=%d", len(entries))
+            return PutStatus.BUSY
         self.appended += len(entries)
         self.appends += 1
         # Arrivals first: a long poll may then be answered in the same write as the put.
         tails = set(map(_tail_of, entries))
         for listener in self._arrival:
-            listener(tails)
+            try:
+                listener(tails)
+            except Exception:
+                # The messages are in the log: their producers hear so whatever readers do.
+                logger.exception("arrival_listener_failed listener=%s", listener)
         self._appended(jobs, placed)
         return None
 
-    def _append_each(self, jobs: list[_Job]) -> PutStatus | None:
-        """Find the put that is too large, so that it does not take the others with it."""
-        if len(jobs) == 1:
+    def _refused(self, jobs: list[_Job], error: Exception) -> PutStatus | None:
+        """Return everybody's status, or find the put that cannot be kept and keep the others."""
+        if isinstance(error, DiskFullError):
+            return PutStatus.DISK_FULL
+        if isinstance(error, StoreClosedError):
+            return PutStatus.STOPPING
+        if len(jobs) > 1:
+            return self._append_each(jobs)
+        if isinstance(error, LimitExceededError):
             return PutStatus.TOO_LARGE
+        logger.warning("append_refused entries=%d error=%s", len(jobs[0][0]), error)
+        return PutStatus.BUSY
+
+    def _append_each(self, jobs: list[_Job]) -> PutStatus | None:
         for job in jobs:
             status = self._append([job])
             if status is not None:
                 _, _, done, token = job
-                done(token, status, ())
+                _tell(done, token, status, ())
         return None
 
     def _appended(self, jobs: list[_Job], placed: list[Placed]) -> None:
@@ -224,7 +238,7 @@ class MessageService:
             places = placed[at:end]
             wanted = level or self._level_of(entries[0][0].topic)
             if wanted is leader:
-                done(token, PutStatus.OK, places)
+                _tell(done, token, PutStatus.OK, places)
             else:
                 waiting.setdefault(wanted, []).append((done, token, places))
             at = end
@@ -276,14 +290,25 @@ class MessageService:
             self.timeouts += len(answers)
             logger.warning("acknowledgement_timeout level=%s puts=%d", level.value, len(answers))
             for done, token, placed in answers:
-                done(token, status, placed)
+                _tell(done, token, status, placed)
         if expired:
             self._tell_completed()
         self._arm_expiry(now_ms)
 
     def _tell_completed(self) -> None:
         for listener in self._completed:
-            listener()
+            try:
+                listener()
+            except Exception:
+                logger.exception("completion_listener_failed listener=%s", listener)
+
+
+def _tell(done: Done, token: object, status: PutStatus, placed: Sequence[Placed]) -> None:
+    """Answer one put. Where that fails, everybody else of the turn gets an answer all the same."""
+    try:
+        done(token, status, placed)
+    except Exception:
+        logger.exception("put_answer_failed status=%s", status.value)
 
 
 def _ignore(_end: int) -> None:
