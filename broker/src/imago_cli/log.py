@@ -1,160 +1,146 @@
-"""`imago log`: check the files of a stopped broker, or show the records in them."""
+"""`imago log`: check or show a broker's files while it is stopped. Nothing is changed."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imago_cli.connect import AsJson  # noqa: TC001 - typer reads annotations at run time
 from imago_cli.exits import CommandError, Exit, UsageError
-from imago_cli.output import print_json, print_line, print_table, say
+from imago_cli.output import print_json, print_line, print_table
+from imago_log.check import Finding, NotADataFolderError, Progress, Severity
+from imago_log.check import check as check_folder
+from imago_log.dump import Unreadable, readable_body, to_json
+from imago_log.dump import dump as dump_folder
+from imago_log.errors import DataFolderLockedError, LogIOError
+from imago_wire.properties import KEYS, TAGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from imago_log.check import Finding, Progress
     from imago_wire.record import StoredMessage
 
+PREVIEW_SIZE = 60
+"""Characters of a body in a table."""
+COUNT_DEFAULT = 50
+PAGE = 1000
+"""Records of one table."""
+COLUMNS = ("log offset", "topic", "queue", "offset", "stored (UTC)", "size", "keys", "body")
+
+app = typer.Typer(no_args_is_help=True, help="Check or show a broker's files while it is stopped.")
+
 Folder = Annotated[
-    Path,
-    typer.Argument(help="A broker's data folder, or that of `imago up` with its shards."),
+    Path, typer.Argument(metavar="DIR", help="Data folder of a broker, or of an imago up.")
 ]
-BODY_SHOWN_MAX = 60
-"""Characters of a body that the table for people shows."""
-_PROGRESS_SECONDS = 1.0
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 def attach(root: typer.Typer) -> None:
     """Add the group of commands."""
-    group = typer.Typer(
-        no_args_is_help=True, help="Check or show a broker's files while it is stopped."
-    )
-    group.command("check")(check)
-    group.command("dump")(dump)
-    root.add_typer(group, name="log")
+    root.add_typer(app, name="log")
 
 
-def check(
-    folder: Folder,
-    as_json: AsJson = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing of the progress.")] = False,
-) -> None:
-    """Verify every file; change nothing. Exit code 3 when something is damaged."""
-    from imago_log.check import Severity
-    from imago_log.check import check as check_store
+@app.command()
+def check(folder: Folder, as_json: Json = False) -> None:
+    """Verify every file: each record's checksum, and each view against the records.
 
-    counts = dict.fromkeys(Severity, 0)
-    rows: list[tuple[object, ...]] = []
-    for data in data_folders(folder):
-        shown = None if quiet else _Shown(data)
-        with _refusals(data):
-            for finding in check_store(data, progress=shown):
-                counts[finding.severity] += 1
-                if as_json:
-                    print_json({"dataFolder": str(data), **_finding_json(finding)})
-                else:
-                    rows.append(_finding_row(finding, folder))
-    if rows:
-        print_table("", ("", "file", "byte", "what", "cure"), rows)
-    errors, warnings = counts[Severity.ERROR], counts[Severity.WARNING]
-    if not as_json:
-        say(f"{folder}: {errors} errors, {warnings} warnings, {counts[Severity.NOTE]} notes")
-    if errors:
-        raise typer.Exit(Exit.DATA)
+    Exit code 0 when all is well or the next start puts it right, 3 when data is damaged.
+    """
+    findings: list[Finding] = []
+    with _told_errors(), _progress(shown=not as_json) as progress:
+        for data_dir in store_folders(folder):
+            findings += check_folder(data_dir, progress=progress)
+    damaged = any(finding.severity is Severity.ERROR for finding in findings)
+    if as_json:
+        print_json({"ok": not damaged, "findings": [_finding_json(f) for f in findings]})
+    elif findings:
+        rows = [[f.severity.value, _place(f), f"{f.what}\ncure: {f.cure}"] for f in findings]
+        print_table(str(folder), ["", "where", "finding"], rows)
+    else:
+        print_line(f"{folder}: every file is whole")
+    raise typer.Exit(Exit.DATA if damaged else Exit.DONE)
 
 
+@app.command()
 def dump(
     folder: Folder,
     topic: Annotated[str | None, typer.Option(help="Only records of this topic.")] = None,
-    queue: Annotated[
-        int | None, typer.Option(min=0, help="Only records of this queue of the topic.")
-    ] = None,
+    queue: Annotated[int | None, typer.Option(help="Only this queue of the topic.")] = None,
     start: Annotated[
-        int,
-        typer.Option("--from", min=0, help="First log offset; with --queue first queue offset."),
+        int, typer.Option("--from", help="First log offset; with --queue first queue offset.")
     ] = 0,
-    count: Annotated[int, typer.Option(min=1, help="At most so many records a shard.")] = 100,
-    as_json: AsJson = False,
+    count: Annotated[int, typer.Option(help="At most so many records; 0: all.", min=0)] = (
+        COUNT_DEFAULT
+    ),
+    as_json: Json = False,
 ) -> None:
-    """Show records in the order of the log. Damaged places are named on standard error."""
-    from imago_log.dump import Unreadable, to_json
-    from imago_log.dump import dump as dump_store
-
+    """Show records in the order of the log; JSON is one line a record."""
     if queue is not None and topic is None:
-        raise UsageError("--queue needs --topic", cure="name the topic whose queue it is")
-    damaged = 0
-    for data in data_folders(folder):
-        with _refusals(data):
-            found = dump_store(data, topic=topic, queue_id=queue, start=start, count=count)
+        raise UsageError("--queue needs --topic: a queue is a topic's")
+    with _told_errors():
+        found = _records(folder, topic=topic, queue_id=queue, start=start, count=count or None)
+        if as_json:
             for record in found:
-                if isinstance(record, Unreadable):
-                    damaged += 1
-                    say(f"{record.file}: {record.reason}, offsets {record.start} to {record.end}")
-                if as_json:
-                    print_json(to_json(record))
-                elif not isinstance(record, Unreadable):
-                    print_line(_line(record))
-    if damaged:
-        raise typer.Exit(Exit.DATA)
+                print_json(to_json(record))
+            return
+        while page := list(islice(found, PAGE)):
+            print_table("", COLUMNS, [_row(record) for record in page])
 
 
-def data_folders(folder: Path) -> list[Path]:
-    """Return the folder itself, or those of the shards of a cluster folder.
-
-    UsageError: it is neither.
-    """
-    if (folder / "commitlog").is_dir():
-        return [folder]
-    shards = [
-        path
-        for path in folder.glob("shard-*")
-        if path.name.removeprefix("shard-").isdecimal() and (path / "commitlog").is_dir()
-    ]
-    if not shards:
-        raise UsageError(
-            f"{folder} is no broker's data folder, and holds none",
-            cure="give the folder that broker.data_dir names, or the one of `imago up --data`",
-        )
-    return sorted(shards, key=lambda path: int(path.name.removeprefix("shard-")))
+def _records(
+    folder: Path, *, topic: str | None, queue_id: int | None, start: int, count: int | None
+) -> Iterator[StoredMessage | Unreadable]:
+    for data_dir in store_folders(folder):
+        yield from dump_folder(data_dir, topic=topic, queue_id=queue_id, start=start, count=count)
 
 
-@contextlib.contextmanager
-def _refusals(data: Path) -> Iterator[None]:
-    """Turn the store's refusals into errors of the command."""
-    from imago_log import DataFolderLockedError, LogIOError
-    from imago_log.check import NotADataFolderError
+def store_folders(folder: Path) -> list[Path]:
+    """Return the folder, or where an `imago up` keeps the stores of its shards below it."""
+    if (folder / "cluster.json").exists():
+        return sorted(folder.glob("shard-*"))
+    return [folder]
 
+
+@contextmanager
+def _told_errors() -> Iterator[None]:
     try:
         yield
-    except DataFolderLockedError as error:
-        raise UsageError(
-            f"a broker runs on {data}", cure="stop it first: its files change while it runs"
-        ) from error
     except NotADataFolderError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(str(error), cure="give the folder of broker.data_dir") from error
+    except DataFolderLockedError as error:
+        raise CommandError(str(error), cure="stop the broker first", code=Exit.DATA) from error
     except LogIOError as error:
         raise CommandError(str(error), code=Exit.IO) from error
 
 
-class _Shown:
-    """Shows progress on standard error, about once a second, and nothing of a short check."""
+@contextmanager
+def _progress(*, shown: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """Show a bar for each stage, when somebody looks."""
+    if not shown or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
 
-    def __init__(self, data: Path) -> None:
-        self._data = data
-        self._next = monotonic() + _PROGRESS_SECONDS
+    with Bars(console=Console(stderr=True), transient=True) as bars:
+        stages: dict[str, TaskID] = {}
 
-    def __call__(self, progress: Progress) -> None:
-        if monotonic() < self._next:
-            return
-        self._next = monotonic() + _PROGRESS_SECONDS
-        percent = 100 * progress.done // max(progress.total, 1)
-        sys.stderr.write(f"{self._data}: {progress.stage} {percent}%\n")
-        sys.stderr.flush()
+        def show(progress: Progress) -> None:
+            if progress.stage not in stages:
+                stages[progress.stage] = bars.add_task(progress.stage, total=progress.total)
+            bars.update(stages[progress.stage], completed=progress.done)
+
+        yield show
+
+
+def _place(finding: Finding) -> str:
+    return str(finding.file) if finding.position is None else f"{finding.file}:{finding.position}"
 
 
 def _finding_json(finding: Finding) -> dict[str, object]:
@@ -167,26 +153,25 @@ def _finding_json(finding: Finding) -> dict[str, object]:
     }
 
 
-def _finding_row(finding: Finding, folder: Path) -> tuple[object, ...]:
-    position = "" if finding.position is None else finding.position
-    file = finding.file.relative_to(folder)
-    return finding.severity.value, file, position, finding.what, finding.cure
-
-
-def _line(record: StoredMessage) -> str:
-    from imago_cli.topic import moment
-    from imago_log.dump import readable_body
-
-    text = readable_body(record).decode("utf-8", "backslashreplace")
-    body = text if len(text) <= BODY_SHOWN_MAX else text[: BODY_SHOWN_MAX - 1] + "…"
-    place = f"{record.topic}/{record.queue_id}"
-    labels = [f"tags={record.tags}"] if record.tags is not None else []
-    labels += [f"keys={' '.join(record.keys)}"] if record.keys else []
-    words = [
-        str(record.physical_offset),
-        place,
-        str(record.queue_offset),
-        moment(record.store_ms),
-        *labels,
+def _row(found: StoredMessage | Unreadable) -> list[object]:
+    if isinstance(found, Unreadable):
+        place = f"unreadable to {found.end}: {found.reason}"
+        return [found.start, "", "", "", "", found.end - found.start, "", place]
+    stored = datetime.fromtimestamp(found.store_ms / 1000, UTC)
+    keys = " ".join(found.properties[name] for name in (TAGS, KEYS) if name in found.properties)
+    return [
+        found.physical_offset,
+        found.topic,
+        found.queue_id,
+        found.queue_offset,
+        stored.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3],
+        found.size,
+        keys,
+        _preview(readable_body(found)),
     ]
-    return "  ".join([*words, repr(body)])
+
+
+def _preview(body: bytes) -> str:
+    text = body[: 4 * PREVIEW_SIZE].decode(errors="backslashreplace")
+    shown = "".join(c if c.isprintable() else "\N{MIDDLE DOT}" for c in text[:PREVIEW_SIZE])
+    return shown if len(text) <= PREVIEW_SIZE else f"{shown}…"

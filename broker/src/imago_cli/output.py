@@ -32,10 +32,10 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     from rich.text import Text
 
     listed = [tuple(row) for row in rows]
-    table = Table(title=title or None, title_justify="left")
+    table = Table(title=title or None, title_justify="left", highlight=False)
     for number, column in enumerate(columns):
         numeric = bool(listed) and all(isinstance(row[number], int | float) for row in listed)
-        table.add_column(column, justify="right" if numeric else "left")
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in listed:
         table.add_row(*(Text(str(cell)) for cell in row))
     Console().print(table)
