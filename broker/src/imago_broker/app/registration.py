@@ -47,7 +47,11 @@ class Registration:
         """Register the broker and all its topics; then follow the topics' changes."""
         await self._coordinator.register(record)
         self._topics.on_change.append(self._topic_changed)
-        placements = [placement(config, self._shard) for config in self._topics.all()]
+        placements = [
+            placement(config, self._shard)
+            for config in self._topics.all()
+            if self._topics.is_public(config.name)
+        ]
         await self._coordinator.publish_topics(placements, complete=True)
 
     async def withdraw(self, timeout_seconds: float) -> None:
@@ -70,7 +74,7 @@ class Registration:
 
     async def _publish(self, name: str, config: TopicConfig | None) -> None:
         try:
-            if config is None:
+            if config is None or not self._topics.is_public(name):
                 await self._coordinator.remove_topic(name)
             else:
                 await self._coordinator.publish_topic(placement(config, self._shard))

@@ -67,7 +67,7 @@ class TopicService:
         self.default_level = default_level
         self._store = store
         self.topics_max = topics_max
-        self.auto_create_enabled = auto_create_enabled
+        self._auto_create_enabled = auto_create_enabled
         self._default_queues = default_queues
         self._before_change = before_change
         self._handles: dict[str, TopicHandle] = {}
@@ -76,6 +76,23 @@ class TopicService:
         self.any_stat = any(config.metaq_stat for config in self._configs.values())
         """Whether any topic asks for MetaQ's real-time statistics of its own."""
         self._ensure_system_topics()
+
+    @property
+    def auto_create_enabled(self) -> bool:
+        """Whether a send to an unknown topic may make it out of the template TBW102."""
+        return self._auto_create_enabled
+
+    @auto_create_enabled.setter
+    def auto_create_enabled(self, enabled: bool) -> None:
+        if enabled != self._auto_create_enabled:
+            self._auto_create_enabled = enabled
+            template = self._configs[names.DEFAULT_TOPIC]
+            for listener in self.on_change:
+                listener(template.name, template)
+
+    def is_public(self, name: str) -> bool:
+        """Whether clients may find the topic: not the template while nothing comes of it."""
+        return name != names.DEFAULT_TOPIC or self._auto_create_enabled
 
     def get(self, name: str) -> TopicConfig | None:
         """Return a topic's settings."""
@@ -232,9 +249,7 @@ class TopicService:
             raise RequestError(f"{ACKNOWLEDGEMENT}: {text!r}, must be one of {levels}")
 
     def _inheritable(self, template: TopicConfig) -> bool:
-        if template.name == names.DEFAULT_TOPIC and not self.auto_create_enabled:
-            return False
-        return bool(template.perm & PERM_INHERIT)
+        return self.is_public(template.name) and bool(template.perm & PERM_INHERIT)
 
     def _changed(self, name: str, config: TopicConfig | None) -> None:
         self._handles.pop(name, None)
