@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -320,3 +321,14 @@ async def test_broker_that_stops_does_not_wait_for_foreign_brokers(
     await foreign.call(RequestCode.REGISTER_BROKER, register_ext(body), body)
     await broker.stop()
     assert await foreign.closed()
+
+
+async def test_template_is_not_routed_while_topics_are_not_made_by_themselves(
+    peer: RemotingPeer, broker: Broker
+) -> None:
+    for enabled, code in ((False, ResponseCode.TOPIC_NOT_EXIST), (True, ResponseCode.SUCCESS)):
+        changed = replace(broker.config.rocketmq, auto_create_topic=enabled)
+        broker.apply(replace(broker.config, rocketmq=changed))
+        async with asyncio.timeout(10):
+            while (await peer.call(ROUTE, {"topic": "TBW102"})).code != code:
+                pass

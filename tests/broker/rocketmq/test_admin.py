@@ -241,6 +241,18 @@ async def test_reset_sends_the_next_pull_to_the_new_place_once(
     assert broker.offsets.query("G", "T", 0) == 2
 
 
+async def test_pull_that_is_sent_away_does_not_commit_where_it_was(
+    peer: RemotingPeer, broker: Broker
+) -> None:
+    for _ in range(3):
+        await peer.put("T", b"x")
+    await peer.call(Code.HEART_BEAT, {}, heartbeat("G"))
+    await peer.call(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset())
+    moved = await peer.pull("T", 3, consumerGroup="G", sysFlag=1 | 4, commitOffset=3)
+    assert moved.code == ResponseCode.PULL_OFFSET_MOVED
+    assert broker.offsets.query("G", "T", 0) == 0
+
+
 async def test_reset_wakes_a_held_pull(
     peer: RemotingPeer, connect: Connect, broker: Broker
 ) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_broker.model.topics import TopicConfig
+from imago_log.errors import CorruptLogError
 from imago_testing.remoting_peer import RemotingPeer, pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.messages import BatchEntry, decode_messages, encode_batch
@@ -126,6 +128,24 @@ async def test_held_pull_is_answered_by_the_append(
     answer = await waiting.answer(opaque)
     assert answer.code == ResponseCode.SUCCESS
     assert [m.body for m in decode_messages(answer.body)] == [b"new"]
+    assert len(broker.rocketmq.hold) == 0
+
+
+async def test_held_pull_whose_read_fails_is_told_so(
+    peer: RemotingPeer, connect: Connect, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await peer.put("T", b"old", queue_id=1)
+    waiting = await connect()
+    opaque = waiting.send(RequestCode.PULL_MESSAGE, pull_ext("T", 0, sysFlag=SUSPEND))
+    await held(broker, 1)
+
+    def damaged(*_: object, **__: object) -> None:
+        raise CorruptLogError(Path("log"), 0, "damaged")
+
+    monkeypatch.setattr(type(broker.store), "read", damaged)
+    answer = await peer.put("T", b"new")
+    assert answer.code == ResponseCode.SUCCESS
+    assert (await waiting.answer(opaque)).code == ResponseCode.SYSTEM_ERROR
     assert len(broker.rocketmq.hold) == 0
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.model.topics import TopicConfig
 from imago_broker.service.messages import PutStatus
 from imago_testing.remoting_peer import RemotingPeer, pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -217,3 +218,101 @@ async def test_compressed_message_given_back_stays_what_it_was(
     again = await next_message(peer, "%RETRY%G")
     assert again.body == b"plain" * 100
     assert again.sys_flag & 1
+
+
+HIVE = "row\x01a\x01b\x02UNIQ_KEY\x01u\x02TAGS\x01t\x02"
+
+
+async def test_value_with_a_separator_in_it_is_delivered_late_as_it_was_sent(
+    peer: RemotingPeer, broker: Broker
+) -> None:
+    await peer.put("T", b"x", queue_id=1)
+    await peer.put("T", b"odd", properties="DELAY\x011\x02" + HIVE)
+    await peer.put("T", b"next", properties="DELAY\x011\x02")
+    odd = await next_message(peer, "T")
+    assert (odd.body, odd.properties["row"], odd.tags) == (b"odd", "a\x01b", "t")
+    answer = await peer.call(11, pull_ext("T", 1, sysFlag=6))
+    assert [m.body for m in decode_messages(answer.body)] == [b"next"]
+    broker.rocketmq.delay.stop()
+    broker.rocketmq.delay.start()
+
+
+async def test_value_with_a_separator_in_it_is_given_back_as_it_was_sent(
+    peer: RemotingPeer,
+) -> None:
+    await peer.put("T", b"odd", properties=HIVE)
+    (message,) = await peer.messages("T")
+    assert await given_back(peer, message) == ResponseCode.SUCCESS
+    again = await next_message(peer, "%RETRY%G")
+    assert again.properties["row"] == "a\x01b"
+    assert await given_back(peer, again, delayLevel=-1) == ResponseCode.SUCCESS
+    (dead,) = await peer.messages("%DLQ%G")
+    assert dead.properties["row"] == "a\x01b"
+
+
+async def test_level_goes_on_after_an_unexpected_error(
+    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await peer.put("T", b"x", queue_id=1)
+    failed = asyncio.Event()
+    real = broker.store.queue_range
+
+    def failing(topic: str, queue_id: int) -> tuple[int, int]:
+        if topic == "SCHEDULE_TOPIC_XXXX" and not failed.is_set():
+            failed.set()
+            raise OSError("a disk has its moods")
+        return real(topic, queue_id)
+
+    monkeypatch.setattr(broker.store, "queue_range", failing)
+    await peer.put("T", b"later", properties="DELAY\x011\x02")
+    await failed.wait()
+    assert (await next_message(peer, "T")).body == b"later"
+
+
+async def test_delivery_that_ends_after_the_stop_is_noted(broker: Broker) -> None:
+    level = broker.rocketmq.delay._levels[0]
+    broker.rocketmq.delay.stop()
+    level._delivered(5, PutStatus.OK, ())
+    assert broker.store.meta("delay") == {"1": 5}
+    level._delivered(9, PutStatus.DISK_FULL, ())
+    assert broker.store.meta("delay") == {"1": 5}
+
+
+@pytest.mark.parametrize(
+    "body", [b"not compressed", zlib.compress(b"\0" * (8 << 20))], ids=["plain", "bomb"]
+)
+async def test_delayed_body_that_cannot_be_inflated_is_refused_at_once(
+    peer: RemotingPeer, body: bytes
+) -> None:
+    await peer.put("T", b"x", queue_id=1)
+    answer = await peer.put("T", body, f=1, properties="DELAY\x011\x02")
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+
+
+@pytest.mark.parametrize("size", [100, 1 << 20])
+async def test_delayed_compressed_message_arrives_for_readers_of_both_protocols(
+    peer: RemotingPeer, size: int
+) -> None:
+    await peer.put("T", b"x", queue_id=1)
+    packed = zlib.compress(b"p" * size)
+    sent = await peer.put("T", packed, f=1, properties="TAGS\x01a\x02DELAY\x011\x02")
+    assert sent.code == ResponseCode.SUCCESS
+    arrived = await next_message(peer, "T")
+    assert arrived.body == b"p" * size
+    assert int(arrived.properties["__METAQ_LEN"], 16) == 4 + 1 + size
+    assert "IMAGO_SHAPE" not in arrived.properties
+
+
+async def test_delayed_and_given_back_messages_wait_for_the_level_of_their_topic(
+    peer: RemotingPeer, broker: Broker
+) -> None:
+    attributes = {"acknowledgement": "leader-fsync"}
+    broker.topics.create_or_update(
+        TopicConfig(name="Safe", read_queues=1, write_queues=1, attributes=attributes)
+    )
+    await peer.put("Safe", b"later", properties="DELAY\x0118\x02")
+    assert broker.store.durable_end >= broker.store.log_end
+    await peer.put("Safe", b"now")
+    (message,) = await peer.messages("Safe")
+    assert await given_back(peer, message, delayLevel=18) == ResponseCode.SUCCESS
+    assert broker.store.durable_end >= broker.store.log_end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import lzma
 import zlib
 from typing import TYPE_CHECKING
@@ -359,3 +360,52 @@ async def test_broker_that_cannot_write_says_so(
     assert refused.ext == {}
     broker.messages.refuse(None)
     assert (await peer.put("T", b"after")).ext["queueOffset"] == "1"
+
+
+async def test_topic_made_anew_while_a_body_is_inflated_gets_the_message_at_its_own_place(
+    peer: RemotingPeer, connect: Connect, broker: Broker
+) -> None:
+    for _ in range(3):
+        await peer.put("T", b"old")
+    inflating = await connect()
+    opaque = inflating.send(310, send_ext("T", f=1), zlib.compress(b"L" * (3 << 20)))
+    async with asyncio.timeout(10):
+        while not broker.rocketmq.lanes["send"].running:  # noqa: ASYNC110  nothing tells
+            await asyncio.sleep(0)
+    broker.topics.delete("T")
+    broker.topics.create_or_update(TopicConfig(name="T", read_queues=4, write_queues=4))
+    answer = await inflating.answer(opaque)
+    assert (answer.code, answer.ext["queueOffset"]) == (ResponseCode.SUCCESS, "0")
+    assert broker.store.queue_range("T", 0) == (0, 1)
+
+
+async def test_topic_deleted_while_a_body_is_inflated_is_unknown(
+    connect: Connect, peer: RemotingPeer, broker: Broker
+) -> None:
+    await peer.put("T", b"old")
+    inflating = await connect()
+    opaque = inflating.send(310, send_ext("T", f=1), zlib.compress(b"L" * (3 << 20)))
+    async with asyncio.timeout(10):
+        while not broker.rocketmq.lanes["send"].running:  # noqa: ASYNC110  nothing tells
+            await asyncio.sleep(0)
+    broker.topics.delete("T")
+    assert (await inflating.answer(opaque)).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_connection_goes_on_when_inflating_fails_unexpectedly(
+    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await peer.put("T", b"old")
+
+    def no_memory(*_: object) -> object:
+        raise MemoryError
+
+    opaque = peer.send(310, send_ext("T", f=1), zlib.compress(b"L" * (3 << 20)))
+    async with asyncio.timeout(10):
+        while not broker.rocketmq.lanes["send"].running:  # noqa: ASYNC110  nothing tells
+            await asyncio.sleep(0)
+    monkeypatch.setattr(broker.store, "tail", no_memory)
+    assert (await peer.answer(opaque)).code == ResponseCode.SYSTEM_ERROR
+    monkeypatch.undo()
+    assert broker.rocketmq.lanes["send"].running == 0
+    assert (await peer.put("T", b"next")).code == ResponseCode.SUCCESS
