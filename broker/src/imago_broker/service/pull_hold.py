@@ -6,6 +6,7 @@ earliest deadline; nothing else ever looks at a queue to see whether it grew.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from imago_broker.ports import Clock
     from imago_wire.hot import QueueTail
+
+logger = logging.getLogger(__name__)
 
 Wake = Callable[[bool], bool]
 """Looks again: the argument says whether the time is up. Returns whether the request is finished;
@@ -62,7 +65,7 @@ class PullHold:
     def look_again(self, topic: bytes, queue_id: int) -> None:
         """Wake whoever waits for this queue."""
         for held in self._room.waiting_for((topic, queue_id)):
-            if held.token(False):
+            if _woken(held, late=False):
                 self._room.remove(held)
 
     def topic_changed(self, topic: str) -> None:
@@ -77,7 +80,7 @@ class PullHold:
         """Answer everything now, as if its time were up: the broker stops."""
         for held in self._room.everyone():
             self._room.remove(held)
-            held.token(True)
+            _woken(held, late=True)
         self._cancel_timer()
 
     def _set_timer(self) -> None:
@@ -97,5 +100,14 @@ class PullHold:
     def _time_is_up(self) -> None:
         self._timer = None
         for held in self._room.due(self._clock.monotonic_ms()):
-            held.token(True)
+            _woken(held, late=True)
         self._set_timer()
+
+
+def _woken(held: Held, *, late: bool) -> bool:
+    """Wake one request; one that fails is over, and costs the others nothing."""
+    try:
+        return held.token(late)
+    except Exception:
+        logger.exception("held_request_failed topic=%s queue=%d", *held.key)
+        return True

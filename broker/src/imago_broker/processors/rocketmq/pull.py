@@ -10,6 +10,7 @@ up to `maxMsgNums` ≤ 10,000 messages and `maxMsgBytes` ≤ 4 MiB (without that
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq import rules
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.services import RocketmqServices
     from imago_broker.service.pull_hold import Held
     from imago_log.results import ReadResult
+
+logger = logging.getLogger(__name__)
 
 CODES = {
     ReadStatus.FOUND: ResponseCode.SUCCESS,
@@ -152,7 +155,14 @@ class _Pull:
             return refusal.reply
         if self._request.queue_id >= topic.read_queues:
             return rules.unknown_topic(self._request.topic).reply
-        return self.look()
+        try:
+            return self.look()
+        except Exception:
+            # Nobody else hears of it here: without an answer the client waits for nothing.
+            logger.exception(
+                "held_pull_failed topic=%s queue=%d", self._request.topic, self._request.queue_id
+            )
+            return Reply(ResponseCode.SYSTEM_ERROR, "internal error, see the broker's log")
 
     def _moved(self, offset: int) -> Reply:
         self.moved = True
