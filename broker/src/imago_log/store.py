@@ -37,8 +37,8 @@ from imago_log.metaq_reading import read_positions
 from imago_log.opening import open_parts
 from imago_log.results import DiskLevel, MetaqRead, MetaqStatus, ReadResult, StoreHealth
 from imago_log.vfs import OsVfs, Vfs
-from imago_wire.hot import QueueTail, RecordBuilder, make_entry
-from imago_wire.layout import TOPIC_BYTES_MAX
+from imago_wire.hot import QueueTail, RecordBuilder, entries_size_max, make_entry
+from imago_wire.layout import BLANK_SIZE, TOPIC_BYTES_MAX
 from imago_wire.properties import PROPERTIES_BYTES_MAX
 from imago_wire.record import record_size
 
@@ -78,7 +78,6 @@ class MessageStore:
         self._closed = self._released = False
         self._next_sweep_ms = 0
         self._sweep_interval_ms = max(1, self.config.view_delay_ms // SWEEPS_PER_DELAY)
-        self._record_bytes_max = record_size(255, 32767, self.config.message_bytes_max)
         self._flusher: Flusher = (
             ThreadFlusher(self._sync, self._fail) if threaded else InlineFlusher(self._sync)
         )
@@ -296,7 +295,8 @@ class MessageStore:
         store_ms = self._clock()
         if store_ms < parts.store_ms:
             store_ms = parts.store_ms  # never back, whatever the clock does
-        if len(entries) * self._record_bytes_max > log.room and not self._spare_is_enough(entries):
+        size_max = entries_size_max(entries) + BLANK_SIZE
+        if size_max > log.room and not (log.spares and size_max < log.segment_size):
             log.reserve(self._sizes(entries))
         start = log.end
         data, placed = self._builder.build(entries, 0, start, store_ms, log.room)
@@ -336,11 +336,6 @@ class MessageStore:
                 return
             data, more = self._builder.build(entries, len(placed), log.end, store_ms, log.room)
             placed += more
-
-    def _spare_is_enough(self, entries: Sequence[Entry]) -> bool:
-        """Whether even the largest records fit into the file that is made ahead."""
-        size_max = len(entries) * self._record_bytes_max
-        return self._log.spares > 0 and size_max < self._log.segment_size
 
     def _sizes(self, entries: Sequence[Entry]) -> list[int]:
         """Return upper bounds of the entries' record sizes."""

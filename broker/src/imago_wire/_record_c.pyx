@@ -61,6 +61,7 @@ cdef Py_ssize_t METAQ_HEADER_SIZE = _layout.METAQ_HEADER_SIZE
 cdef uint32_t MAGIC_V1 = _layout.MAGIC_V1
 cdef uint32_t MAGIC_V2 = _layout.MAGIC_V2
 cdef int64_t METAQ_EPOCH_MS = _layout.METAQ_EPOCH_MS
+cdef int64_t PARTS_SIZE_MAX = _reference.PARTS_SIZE_MAX
 cdef int64_t STORE_MS_MAX = _reference.STORE_MS_MAX
 cdef int32_t SYS_COMPRESSED = _layout.SYS_COMPRESSED
 cdef int32_t SYS_PREPARED = _layout.SYS_PREPARED
@@ -304,6 +305,18 @@ cdef class RecordBuilder:
             if items != &one:
                 PyMem_Free(items)
         return data, placed
+
+
+def entries_size_max(entries not None):
+    """Return an upper bound in bytes of the records of all entries together."""
+    cdef int64_t size = 0
+    cdef tuple entry
+    cdef QueueTail tail
+    for entry in entries:
+        tail = entry[0]
+        size += PARTS_SIZE_MAX + PyBytes_GET_SIZE(tail.topic)
+        size += PyBytes_GET_SIZE(<bytes?> entry[1]) + PyBytes_GET_SIZE(<bytes?> entry[2])
+    return size
 
 
 cdef inline int64_t number(object value) except? -1:

@@ -44,6 +44,7 @@ from imago_wire.layout import (
     UNIT_TAG_PREFIX,
     UNIT_TAG_SIZE,
     crc_digits,
+    record_size,
 )
 from imago_wire.properties import NAME_END, VALUE_END, find, strip_reserved
 from imago_wire.tags import cached_tag_code
@@ -59,6 +60,12 @@ STORE_MS_MAX: Final = METAQ_EPOCH_MS + (1 << 41) - 1
 """In the year 2089 the time in a MetaQ id is used up."""
 
 _ATTRIBUTE_FLAG: Final = 1
+
+PARTS_SIZE_MAX: Final = (
+    record_size(TOPIC_BYTES_MAX, 0, 0, born_host_size=HOST_V6_SIZE, store_host_size=HOST_V6_SIZE)
+    - TOPIC_BYTES_MAX
+)
+"""All of a record but topic, client's properties and body."""
 
 
 class QueueTail:
@@ -232,6 +239,13 @@ def _checked_shape(
 def _has_unit(sys_flag: int) -> bool:
     """Prepared and rolled-back half messages (0x4, 0xC) are in the log but in no queue."""
     return not sys_flag & SYS_PREPARED
+
+
+def entries_size_max(entries: Sequence[Entry]) -> int:
+    """Return an upper bound in bytes of the records of all entries together."""
+    return len(entries) * PARTS_SIZE_MAX + sum(
+        [len(entry[0].topic) + len(entry[1]) + len(entry[2]) for entry in entries]
+    )
 
 
 class RecordBuilder:

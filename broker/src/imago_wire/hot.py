@@ -10,7 +10,13 @@ import importlib
 import os
 
 # The reference comes first: it is what type checkers see, and what stays where nothing is compiled.
-from imago_wire._record_py import QueueTail, RecordBuilder, make_entry, metaq_entry
+from imago_wire._record_py import (
+    QueueTail,
+    RecordBuilder,
+    entries_size_max,
+    make_entry,
+    metaq_entry,
+)
 from imago_wire._remoting_py import (
     answer_stored,
     encode_send_response,
@@ -35,6 +41,7 @@ __all__ = [
     "answer_stored",
     "encode_put_results",
     "encode_send_response",
+    "entries_size_max",
     "find_each",
     "join_message_ids",
     "key_entries",

@@ -106,6 +106,20 @@ def test_bound_of_admission_holds(
     assert len(twin.scan_records(data, 0).views) == 1
 
 
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 40)), max_size=6),
+    topic=st.sampled_from([b"t", b"T" * 130, b"T" * 255]),
+)
+def test_bound_of_a_whole_turn_holds_and_is_close(
+    twin: Twin, sizes: list[tuple[int, int]], topic: bytes
+) -> None:
+    tail = twin.QueueTail(topic, 0, dual=True)
+    entries = [entry(twin, tail, bytes(body), b"k" * tags) for body, tags in sizes]
+    bound = twin.entries_size_max(entries)
+    data, _ = twin.RecordBuilder(HOST, 0, 0).build(entries, 0, 0, NOW, ROOM)
+    assert len(data) <= bound <= len(data) + 256 * len(entries)
+
+
 def test_metaq_ids_only_grow(twin: Twin) -> None:
     tail = twin.QueueTail(b"a", 0, dual=True)
     builder = twin.RecordBuilder(HOST, 5, 0)
