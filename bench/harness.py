@@ -114,17 +114,20 @@ class Server:
 
 
 @contextlib.contextmanager
-def floor(protocol: str, port: int) -> Iterator[Server]:
-    """The server that answers one protocol and stores nothing."""
-    process = subprocess.Popen([str(BUILD / "floor"), protocol, str(port)], stdout=subprocess.PIPE)
-    try:
-        assert process.stdout
-        process.stdout.readline()
-        pin(process.pid, BROKER_CORE)
-        yield Server(process.pid, port, port)
-    finally:
-        process.kill()
-        process.communicate()
+def floor(protocol: str, port: int, *, stores: bool = False) -> Iterator[Server]:
+    """The C server that answers one protocol; with `stores` it appends the requests to a file."""
+    with tempfile.TemporaryDirectory(prefix="imago-bench-") as folder:
+        command = [str(BUILD / "floor"), protocol, str(port)]
+        command += [f"{folder}/log"] if stores else []
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            pin(process.pid, BROKER_CORE)
+            yield Server(process.pid, port, port)
+        finally:
+            process.kill()
+            process.communicate()
 
 
 @contextlib.contextmanager

@@ -1,10 +1,12 @@
-/* A server that answers both protocols without storing anything: what this machine allows at this moment.
- * usage: floor metaq|rocketmq PORT      (prints "ready" once it listens) */
+/* A server that answers both protocols and checks nothing: what this machine allows at this moment.
+ * usage: floor metaq|rocketmq PORT [FILE]      (prints "ready" once it listens)
+ * With FILE it also appends the bytes of every request there, one write a read, as the least a log costs. */
 #include "frames.h"
 
 enum { IN_MAX = 4 << 20, OUT_MAX = 8 << 20 };
 struct conn { int fd; size_t have; unsigned char in[IN_MAX]; };
 static char out[OUT_MAX];
+static int store = -1;
 
 /* Answer one MetaQ command at p; return the bytes it took, 0 when it is not whole yet. */
 static size_t metaq(const unsigned char *p, size_t have, char *answer, size_t *answered) {
@@ -49,13 +51,15 @@ static void serve(struct conn *c, int rocket) {
         at += took, answers += answered;
         if (answers > OUT_MAX - 4096) break;
     }
+    if (store >= 0 && at && write(store, c->in, at) < 0) perror("store");
     memmove(c->in, c->in + at, c->have - at);
     c->have -= at;
     if (answers && write(c->fd, out, answers) < 0) perror("write");
 }
 
 int main(int argc, char **argv) {
-    if (argc != 3) return fprintf(stderr, "usage: floor metaq|rocketmq PORT\n"), 2;
+    if (argc < 3) return fprintf(stderr, "usage: floor metaq|rocketmq PORT [FILE]\n"), 2;
+    if (argc > 3 && (store = open(argv[3], O_WRONLY | O_CREAT | O_TRUNC, 0644)) < 0) die(argv[3]);
     int rocket = !strcmp(argv[1], "rocketmq"), one = 1, poll = epoll_create1(0);
     int server = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(argv[2]))};
