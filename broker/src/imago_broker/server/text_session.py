@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_broker.server.listener import Session
@@ -286,4 +286,4 @@ class TextSession(Session):
 
 
 def _rest(data: FileSlice, skip: int) -> FileSlice:
-    return replace(data, offset=data.offset + skip, size=data.size - skip)
+    return data._replace(offset=data.offset + skip, size=data.size - skip)
