@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_log.errors import CorruptLogError, DiskFullError
 from imago_testing.brokers import running_broker
 from imago_testing.metaq_peer import MetaqPeer, metaq_peer, put_frame, put_place, value_body
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from imago_broker.app import Broker
 
 END = 9223372036854775807
@@ -215,3 +215,47 @@ async def test_reader_that_follows_the_end_sees_every_message_once(broker: Broke
             seen += bodies(block)
             at += len(block)
     assert seen == [b"%d" % number for number in range(200)]
+
+
+async def test_read_on_a_full_disk_is_answered(
+    peer: MetaqPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise DiskFullError(used_ratio=0.95, limit_ratio=0.9)
+
+    monkeypatch.setattr(type(broker.store), "set_materialised", full)
+    answer = await peer.get("test", 0, 0)
+    assert answer.startswith(b"result 404 ")
+    config = broker.topics.get("test")
+    assert config is not None
+    assert not config.materialised
+    monkeypatch.undo()
+    await fill(peer, 1)
+    assert bodies(await read_on(peer)) == [b"0...."]
+
+
+@pytest.mark.parametrize(
+    ("method", "request_line"),
+    [
+        ("read_positions", b"get test g 0 0 100 5\r\n"),
+        ("position_range", b"offset test g 0 0 5\r\n"),
+    ],
+)
+async def test_read_that_the_store_cannot_do_costs_no_connection(
+    peer: MetaqPeer,
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    request_line: bytes,
+) -> None:
+    def damaged(*_: object) -> None:
+        raise CorruptLogError(Path("log"), 7, "damaged")
+
+    await fill(peer, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(broker.store), method, damaged)
+        answer = await peer.ask(request_line)
+    text = "[partition 'test-0'] failed.Detail:log at byte 7: damaged"
+    assert answer.startswith(b"result 500 ")
+    assert answer.endswith(text.encode())
+    assert bodies(await read_on(peer)) == [b"0...."]

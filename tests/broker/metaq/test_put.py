@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_broker.model.topics import TopicConfig
+from imago_broker.processors.metaq import puts
+from imago_broker.server.text_session import TextSession
 from imago_broker.service.messages import PutStatus
+from imago_broker.service.topics import TopicService
 from imago_testing.brokers import running_broker
 from imago_testing.metaq_peer import MetaqPeer, metaq_peer, put_frame, put_place, value_body
+from imago_wire.errors import LimitExceededError
+from imago_wire.hot import metaq_entry
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from imago_broker.app import Broker
+    from imago_wire.hot import QueueTail
+    from imago_wire.record import Entry, Placed
 
 HELLO_CHECKSUM = 907060870
 
@@ -266,3 +274,94 @@ async def test_pipelined_puts_of_several_topics_and_levels_are_all_answered(
         words = frame.split(b"\r\n")[0].split()
         codes[int(words[3])] = int(words[1])
     assert codes == {opaque: 500 if opaque % 3 == 2 else 200 for opaque in range(60)}
+
+
+async def test_error_after_any_partition_names_the_chosen_one(
+    broker: Broker, peer: MetaqPeer
+) -> None:
+    broker.topics.close_partitions("test", 0, 2)
+    answer = await peer.ask(b"put test -1 5 0 1 3\r\nhello")
+    assert b"[partition 'test-3'] failed.Detail:Checksum failure," in answer
+    unknown = [
+        failed(broker, "nope", partition, "The server do not accept topic nope")
+        for partition in range(broker.config.metaq.default_partitions)
+    ]
+    answer = await peer.ask(b"put nope -1 5 0 1 3\r\nhello")
+    assert answer in [result(500, text, 3) for text in unknown]
+
+
+async def test_topic_above_the_limit_is_refused_and_the_connection_lives(tmp_path: Path) -> None:
+    settings = ("metaq.auto_create_topic=true", "topics.t.queues=1")
+    async with running_broker(tmp_path, *settings) as broker, metaq_peer(broker.metaq_port) as peer:
+        broker.topics.topics_max = len(broker.topics.all())
+        answer = await peer.put("more", 0, b"x")
+        assert answer.startswith(b"result 500 ")
+        assert b"failed.Detail:there are " in answer
+        put_place(await peer.put("t", 0, b"x"))
+
+
+@pytest.mark.parametrize("method", ["tail", "touch_metaq"])
+async def test_fault_costs_one_put_and_not_the_connection(
+    broker: Broker, peer: MetaqPeer, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def fails(*_: object) -> None:
+        raise KeyError("a fault of ours")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicService, method, fails)
+        answer = await peer.put("test", 0, b"x")
+    assert answer.startswith(b"result 500 ")
+    assert b"a fault of ours" in answer
+    put_place(await peer.put("test", 0, b"x"))
+
+
+async def test_fault_in_the_middle_of_a_read_leaves_no_put_behind(
+    broker: Broker, peer: MetaqPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def entry(tail: QueueTail, body: bytes, *rest: Any) -> Entry:
+        if body == b"broken":
+            raise LookupError("a fault of ours")
+        return metaq_entry(tail, body, *rest)
+
+    put_place(await peer.put("test", 0, b"first"))
+    monkeypatch.setattr(puts, "metaq_entry", entry)
+    bodies = [b"1", b"2", b"broken", b"3", b"4"]
+    frames = [put_frame("test", 0, body, opaque=n) for n, body in enumerate(bodies)]
+    await peer.send(b"".join(frames))
+    codes = {}
+    for frame in await peer.frames(5):
+        words = frame.split(b"\r\n")[0].split()
+        codes[int(words[3])] = int(words[1])
+    assert codes == {0: 200, 1: 200, 2: 500, 3: 200, 4: 200}
+    async with metaq_peer(broker.metaq_port) as other:
+        put_place(await other.put("test", 0, b"5"))
+    (session,) = [s for s in broker.ports.metaq.sessions if isinstance(s, TextSession)][:1]
+    assert session.puts == 0
+
+
+async def test_message_larger_than_a_file_fails_alone(
+    broker: Broker, peer: MetaqPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_place(await peer.put("test", 0, b"first"))
+    append = broker.store.append
+
+    def limited(entries: Sequence[Entry]) -> list[Placed]:
+        if any(entry[1] == b"large" for entry in entries):
+            raise LimitExceededError("record", size=5, size_max=4)
+        return append(entries)
+
+    monkeypatch.setattr(broker.store, "append", limited)
+    frames = [put_frame("test", 0, b"large" if n == 7 else b"m%d" % n, opaque=n) for n in range(12)]
+    async with metaq_peer(broker.metaq_port) as other:
+        session_frames = list(broker.ports.metaq.sessions)
+        for session, data in zip(session_frames, (frames[:6], frames[6:]), strict=True):
+            assert isinstance(session, TextSession)
+            session.data_received(b"".join(data))
+        answers = [*await peer.frames(6), *await other.frames(6)]
+    codes: dict[int, int] = {}
+    for frame in answers:
+        words = frame.split(b"\r\n")[0].split()
+        codes[int(words[3])] = int(words[1])
+    assert codes == {n: 500 if n == 7 else 200 for n in range(12)}
+    assert not broker.messages.in_flight
+    assert [s.puts for s in broker.ports.metaq.sessions if isinstance(s, TextSession)][:1] == [0]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import logging
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.metaq import realtime, texts
+from imago_log.errors import DiskFullError, StoreClosedError
 from imago_log.results import FileSlice, MetaqStatus
 from imago_wire.text.commands import OFFSET_END
 from imago_wire.text.encoder import result, value_head
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from imago_log.results import MetaqRead
     from imago_wire._text_py import GetItem
     from imago_wire.text.commands import Offset
+
+logger = logging.getLogger(__name__)
 
 HEADER_SIZE = 20
 """Of a message in MetaQ's stored form; its first four bytes are the body's size."""
@@ -45,7 +48,11 @@ class GetProcessor:
         if allowed == 0 < max_size:
             peer.reply(result(Status.SERVICE_UNAVAILABLE, texts.BUSY, opaque))
             return
-        read = self._read(topic, partition, offset, allowed)
+        try:
+            read = self._read(topic, partition, offset, allowed)
+        except Exception as error:
+            self._failed(peer, topic, partition, opaque, error)
+            return
         if read.status is MetaqStatus.NO_QUEUE:
             self._miss(topic)
             peer.reply(result(Status.NOT_FOUND, texts.no_store(topic, partition), opaque))
@@ -63,7 +70,11 @@ class GetProcessor:
         self._counters.cmd_offset += 1
         self._count(realtime.OFFSET, command.topic)
         topic, partition = command.topic, command.partition
-        low, end = self._store.position_range(topic, partition)
+        try:
+            low, end = self._store.position_range(topic, partition)
+        except Exception as error:
+            self._failed(peer, topic, partition, command.opaque, error)
+            return
         if end == 0:
             code, text = Status.NOT_FOUND, texts.no_store(topic, partition)
         elif command.offset >= end:
@@ -125,7 +136,19 @@ class GetProcessor:
     def _touch(self, topic: str) -> None:
         handle = self._topics.handle(topic)
         if handle is not None and not handle.config.materialised:
-            self._topics.touch_metaq(topic)
+            try:
+                self._topics.touch_metaq(topic)
+            except (DiskFullError, StoreClosedError):
+                # A read goes on where nothing can be written; the next use notes it.
+                logger.debug("first_use_not_noted topic=%s", topic)
+
+    def _failed(
+        self, peer: Peer, topic: str, partition: int, opaque: int, error: Exception
+    ) -> None:
+        """Answer a read that the store could not do: the connection is others' too."""
+        logger.error("get_failed topic=%s partition=%d", topic, partition, exc_info=error)
+        text = texts.put_failed(self._services.identity.url, topic, partition, str(error))
+        peer.reply(result(Status.INTERNAL_SERVER_ERROR, text, opaque))
 
     def _miss(self, topic: str) -> None:
         self._counters.get_miss += 1
@@ -140,5 +163,5 @@ def _first_size(read: MetaqRead) -> int:
     """Return the size of the first message of a read with its header."""
     data = read.data
     if isinstance(data, FileSlice):
-        data = replace(data, size=min(HEADER_SIZE, data.size)).read()
+        data = data._replace(size=min(HEADER_SIZE, data.size)).read()
     return HEADER_SIZE + int.from_bytes(data[:4], "big")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.errors import BrokerError
 from imago_broker.model import names
 from imago_broker.model.topics import TopicConfig
 from imago_broker.processors.metaq import realtime, texts
 from imago_broker.service.messages import PutStatus
+from imago_log.errors import StoreError
 from imago_wire.errors import ChecksumError, ProtocolError
 from imago_wire.hot import metaq_entry
 from imago_wire.text.encoder import result
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from imago_broker.service.topics import TopicHandle
     from imago_wire._text_py import Item, PutItem
     from imago_wire.record import Entry, Placed
+
+logger = logging.getLogger(__name__)
 
 PUT_LENGTH: Final = 8
 """Only a scanned put has so many parts."""
@@ -105,7 +110,8 @@ class PutProcessor:
                 break
             try:
                 entry = metaq_entry(tail, body, flag, checksum, born_ms, host)
-            except ProtocolError:
+            except Exception:
+                # Nothing may keep what was taken from being appended: the closer look says why.
                 break
             entries.append(entry)
             places.append((opaque, partition, topic))
@@ -120,13 +126,19 @@ class PutProcessor:
     def _take_one(self, peer: Peer, item: PutItem) -> None:
         """Take or refuse a put that is not plain: all checks, in the original's order."""
         _, topic, _, flag, checksum, _, opaque, body = item
+        partition = self._chosen(item)
         try:
-            handle, partition = self._look_closer(item)
+            handle = self._look_closer(item, partition)
             tail = handle.tails[partition] or self._topics.tail(handle, partition)
             born_ms = self._clock.epoch_ms()
             entry = metaq_entry(tail, body, flag, checksum, born_ms, peer.born_host)
-        except (RefusedError, ProtocolError) as error:
-            self._refuse(peer, item, error)
+        except (RefusedError, ProtocolError, BrokerError, StoreError) as error:
+            self._refuse(peer, item, partition, error)
+            return
+        except Exception as error:
+            # A fault of ours must cost one put, not the connection of all producers of a process.
+            logger.exception("put_failed topic=%s partition=%d", topic, partition)
+            self._refuse(peer, item, partition, error)
             return
         # Only now: making a topic appends what was gathered, which ends the turn's round.
         round_ = self._open_round(handle.level)
@@ -148,7 +160,10 @@ class PutProcessor:
 
     def _done(self, round_: _Round, status: PutStatus, placed: Sequence[Placed]) -> None:
         if status is not PutStatus.OK:
-            self._failed(round_, status)
+            if status is PutStatus.TOO_LARGE and len(round_.entries) > 1:
+                self._put_each(round_)
+            else:
+                self._failed(round_, status)
             return
         results = [
             (place[0], placed_at[4], place[1], placed_at[3])
@@ -162,6 +177,17 @@ class PutProcessor:
         if self._patterns.may_count():
             self._count_stored(round_)
 
+    def _put_each(self, round_: _Round) -> None:
+        """Put the messages of a refused round one by one: only the one too large shall fail."""
+        for peer, first, end in round_.runs:
+            peer.puts += end - first - 1
+            for index in range(first, end):
+                alone = _Round(round_.turn, round_.level, round_.born_ms)
+                alone.entries.append(round_.entries[index])
+                alone.places.append(round_.places[index])
+                alone.runs.append((peer, 0, 1))
+                self._messages.put(alone.entries, alone.level, self._done, alone)
+
     def _failed(self, round_: _Round, status: PutStatus) -> None:
         for peer, first, end in round_.runs:
             peer.puts -= 1
@@ -172,24 +198,36 @@ class PutProcessor:
             self._counters.cmd_put += end - first
             peer.flush()
 
-    def _look_closer(self, item: PutItem) -> tuple[TopicHandle, int]:
-        """Check a put in the original's order; return where it goes, or raise RefusedError."""
-        _, topic, partition, _, _, transaction, _, body = item
+    def _chosen(self, item: PutItem) -> int:
+        """Return the partition that the put goes to: its own, or any, an open one if there is."""
+        topic, partition = item[1], item[2]
+        if partition != ANY_PARTITION:
+            return partition
+        handle = self._topics.handle(topic)
+        count = self._services.settings.default_partitions
+        if handle is not None:
+            count = handle.partitions
+        closed = self._topics.closed_partitions(topic)
+        choices: Sequence[int] = [p for p in range(count) if p not in closed] if closed else range(count)
+        # The original does not look for open ones; here only a topic without any is refused.
+        return self._services.rng.choice(choices or range(max(1, count)))
+
+    def _look_closer(self, item: PutItem, partition: int) -> TopicHandle:
+        """Check a put in the original's order; return its topic, or raise RefusedError."""
+        _, topic, _, _, _, transaction, _, body = item
         if transaction is not None:
             raise RefusedError(Status.INTERNAL_SERVER_ERROR, texts.transaction_unknown(transaction))
         if partition in self._topics.closed_partitions(topic):
             detail = texts.put_closed(self._services.identity.broker_id, partition)
             raise RefusedError(Status.FORBIDDEN, self._text(topic, partition, detail))
         handle = self._accepted(topic, partition)
-        if partition == ANY_PARTITION:
-            partition = self._any_partition(handle)
         if not 0 <= partition < handle.partitions:
             raise self._refusal(topic, partition, texts.wrong_partition(partition))
         size_max = self._size_max
         if len(body) > size_max:
             detail = f"The message has {len(body)} bytes, more than the limit of {size_max}"
             raise self._refusal(topic, partition, detail)
-        return handle, partition
+        return handle
 
     def _accepted(self, topic: str, partition: int) -> TopicHandle:
         handle = self._topics.handle(topic)
@@ -211,19 +249,6 @@ class PutProcessor:
             TopicConfig(name=topic, read_queues=queues, write_queues=queues)
         )
 
-    def _any_partition(self, handle: TopicHandle) -> int:
-        """Choose among the open partitions; the original may choose a closed one."""
-        if handle.partitions == 0:
-            return 0
-        if not handle.closed:
-            return self._services.rng.randrange(handle.partitions)
-        open_ones = [p for p in range(handle.partitions) if p not in handle.closed]
-        if not open_ones:
-            topic = handle.config.name
-            detail = texts.put_closed(self._services.identity.broker_id, ANY_PARTITION)
-            raise RefusedError(Status.FORBIDDEN, self._text(topic, ANY_PARTITION, detail))
-        return self._services.rng.choice(open_ones)
-
     def _refusal(self, topic: str, partition: int, detail: str) -> RefusedError:
         text = self._text(topic, partition, detail)
         return RefusedError(Status.INTERNAL_SERVER_ERROR, text)
@@ -231,8 +256,8 @@ class PutProcessor:
     def _text(self, topic: str, partition: int, detail: str = "") -> str:
         return texts.put_failed(self._services.identity.url, topic, partition, detail)
 
-    def _refuse(self, peer: Peer, item: PutItem, error: RefusedError | ProtocolError) -> None:
-        topic, partition, opaque = item[1], item[2], item[6]
+    def _refuse(self, peer: Peer, item: PutItem, partition: int, error: Exception) -> None:
+        topic, opaque = item[1], item[6]
         if isinstance(error, RefusedError):
             code, text = error.code, error.text
         else:
