@@ -302,7 +302,7 @@ async def test_topic_above_the_limit_is_refused_and_the_connection_lives(tmp_pat
 
 @pytest.mark.parametrize("method", ["tail", "touch_metaq"])
 async def test_fault_costs_one_put_and_not_the_connection(
-    broker: Broker, peer: MetaqPeer, monkeypatch: pytest.MonkeyPatch, method: str
+    peer: MetaqPeer, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     def fails(*_: object) -> None:
         raise KeyError("a fault of ours")

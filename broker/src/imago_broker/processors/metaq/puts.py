@@ -208,7 +208,9 @@ class PutProcessor:
         if handle is not None:
             count = handle.partitions
         closed = self._topics.closed_partitions(topic)
-        choices: Sequence[int] = [p for p in range(count) if p not in closed] if closed else range(count)
+        choices: Sequence[int] = range(count)
+        if closed:
+            choices = [p for p in choices if p not in closed]
         # The original does not look for open ones; here only a topic without any is refused.
         return self._services.rng.choice(choices or range(max(1, count)))
 
