@@ -212,20 +212,34 @@ def answer_stored(
 
 def scan_batch(bytes data not None, Py_ssize_t entries_max):
     """As `_remoting_py.scan_batch`."""
+    cdef list entries = _batch(data, entries_max, False)
+    return _plain_scan_batch(data, entries_max) if entries is None else entries
+
+
+def scan_plain_batch(bytes data not None, Py_ssize_t entries_max):
+    """As `_remoting_py.scan_plain_batch`."""
+    cdef list entries = _batch(data, entries_max, True)
+    return _plain_scan_plain_batch(data, entries_max) if entries is None else entries
+
+
+cdef list _batch(bytes data, Py_ssize_t entries_max, bint plain_only):
+    """Return the messages, or None where the plain twin has to say what is the matter."""
     cdef list entries = []
     cdef Bytes at = <Bytes>PyBytes_AS_STRING(data)
     cdef Bytes end = at + PyBytes_GET_SIZE(data)
     cdef Py_ssize_t size, body_size, properties_size
     while at < end:
         if PyList_GET_SIZE(entries) == entries_max or end - at < 22:
-            return _plain_scan_batch(data, entries_max)
+            return None
         size = <int>_u32(at)
         body_size = <int>_u32(at + 16)
         if body_size < 0 or size < 22 or size > end - at or body_size > size - 22:
-            return _plain_scan_batch(data, entries_max)
+            return None
         properties_size = <short>_u16(at + 20 + body_size)
         if properties_size != size - 22 - body_size:
-            return _plain_scan_batch(data, entries_max)
+            return None
+        if plain_only and _waits(at + 22 + body_size, at + size):
+            return None
         entries.append((
             PyBytes_FromStringAndSize(<const char*>at + 20, body_size),
             PyBytes_FromStringAndSize(<const char*>at + 22 + body_size, properties_size),
@@ -233,6 +247,73 @@ def scan_batch(bytes data not None, Py_ssize_t entries_max):
         ))
         at += size
     return entries
+
+
+cdef inline bint _is(Bytes name, Py_ssize_t size, const char* known) noexcept nogil:
+    # Known names are literals: their length is known when this is compiled.
+    return size == <Py_ssize_t>strlen(known) and memcmp(name, known, size) == 0
+
+
+cdef inline bint _is_waiting(Bytes name, Py_ssize_t size) noexcept nogil:
+    return (
+        _is(name, size, b"DELAY")
+        or _is(name, size, b"TRAN_MSG")
+        or _is(name, size, b"TIMER_DELAY_SEC")
+        or _is(name, size, b"TIMER_DELAY_MS")
+        or _is(name, size, b"TIMER_DELIVER_MS")
+    )
+
+
+cdef bint _waits(Bytes at, Bytes end) noexcept nogil:
+    """Whether these properties keep a message from its queue for now."""
+    cdef Bytes part_end
+    cdef Bytes name_end
+    while at < end:
+        part_end = <Bytes>memchr(at, 2, end - at)
+        if part_end == NULL:
+            part_end = end
+        name_end = <Bytes>memchr(at, 1, part_end - at)
+        if name_end != NULL and _is_waiting(at, name_end - at):
+            return True
+        at = part_end + 1
+    return False
+
+
+def plain_send(bytes properties not None, bytes suffix not None):
+    """As `_remoting_py.plain_send`."""
+    cdef Bytes start = <Bytes>PyBytes_AS_STRING(properties)
+    cdef Bytes end = start + PyBytes_GET_SIZE(properties)
+    cdef Bytes at = start
+    cdef Bytes unique = NULL
+    cdef Bytes part_end
+    cdef Bytes name_end
+    cdef Py_ssize_t size, unique_size = 0
+    cdef bytes made
+    cdef char* out
+    while at < end:
+        part_end = <Bytes>memchr(at, 2, end - at)
+        if part_end == NULL:
+            part_end = end
+        name_end = <Bytes>memchr(at, 1, part_end - at)
+        if name_end != NULL:
+            size = name_end - at
+            if _is(at, size, b"UNIQ_KEY"):
+                unique, unique_size = name_end + 1, part_end - name_end - 1
+            elif _is(at, size, b"CLUSTER") or _is_waiting(at, size):
+                return None
+        at = part_end + 1
+    if unique_size == 0:
+        return None
+    size = end - start
+    made = PyBytes_FromStringAndSize(
+        NULL, size + (0 if (end - 1)[0] == 2 else 1) + PyBytes_GET_SIZE(suffix)
+    )
+    out = _put(PyBytes_AS_STRING(made), <const char*>start, size)
+    if (end - 1)[0] != 2:
+        out[0] = 2
+        out += 1
+    _put(out, PyBytes_AS_STRING(suffix), PyBytes_GET_SIZE(suffix))
+    return PyBytes_FromStringAndSize(<const char*>unique, unique_size), made
 
 
 def find_each(bytes properties not None, tuple names not None):

@@ -44,6 +44,7 @@ cdef object _language_of = language_of
 cdef object _plain_scan_frame = plain.scan_frame
 cdef object _plain_scan_frames = plain.scan_frames
 cdef object _plain_scan_batch = plain.scan_batch
+cdef object _plain_scan_plain_batch = plain.scan_plain_batch
 cdef object _plain_answer = plain.encode_send_response
 
 # Texts that come again and again (ext keys, topics): one object each, with its hash computed once.

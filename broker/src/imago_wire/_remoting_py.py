@@ -241,3 +241,39 @@ def find_each(properties: bytes, names: Sequence[bytes]) -> list[bytes | None]:
         if separator:
             values[name] = value
     return [values.get(name) for name in names]
+
+
+_WAITING: Final = frozenset(
+    {b"DELAY", b"TRAN_MSG", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS"}
+)
+"""Properties of messages that do not go to their queue at once."""
+
+
+def plain_send(properties: bytes, suffix: bytes) -> tuple[bytes, bytes] | None:
+    """Return a message's unique key, and its properties with `suffix` behind them.
+
+    None for a message that needs a closer look: without a unique key, already marked with a
+    CLUSTER, or not meant for its queue at once.
+    """
+    unique = b""
+    for part in properties.split(b"\x02"):
+        name, separator, value = part.partition(b"\x01")
+        if separator and (name == b"CLUSTER" or name in _WAITING):
+            return None
+        if separator and name == b"UNIQ_KEY":
+            unique = value
+    if not unique:
+        return None
+    separator = b"" if properties.endswith(b"\x02") else b"\x02"
+    return unique, b"%b%b%b" % (properties, separator, suffix)
+
+
+def scan_plain_batch(data: bytes, entries_max: int) -> list[tuple[bytes, bytes, int]] | None:
+    """Do as scan_batch(); None where a message is not meant for its queue at once."""
+    entries = scan_batch(data, entries_max)
+    for _, properties, _ in entries:
+        for part in properties.split(b"\x02"):
+            name, separator, _ = part.partition(b"\x01")
+            if separator and name in _WAITING:
+                return None
+    return entries

@@ -22,8 +22,10 @@ from imago_wire._remoting_py import (
     encode_send_response,
     find_each,
     join_message_ids,
+    plain_send,
     scan_batch,
     scan_frames,
+    scan_plain_batch,
 )
 from imago_wire._scan_py import (
     key_entries,
@@ -49,8 +51,10 @@ __all__ = [
     "metaq_block",
     "metaq_entry",
     "metaq_form",
+    "plain_send",
     "scan_batch",
     "scan_frames",
+    "scan_plain_batch",
     "scan_records",
     "scan_text",
     "view_record",

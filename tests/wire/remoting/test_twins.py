@@ -346,6 +346,67 @@ def test_twins_find_the_same_properties(properties: bytes, wanted: tuple[bytes, 
     assert compiled.find_each(properties, wanted) == expected
 
 
+plain_names = st.sampled_from(
+    [
+        b"UNIQ_KEY",
+        b"UNIQ_KEYS",
+        b"CLUSTER",
+        b"DELAY",
+        b"TRAN_MSG",
+        b"TIMER_DELAY_SEC",
+        b"TIMER_DELAY_MS",
+        b"TIMER_DELIVER_MS",
+        b"TAGS",
+        b"WAIT",
+        b"",
+    ]
+)
+property_strings = st.lists(
+    st.tuples(plain_names, st.binary(max_size=3)).map(b"\x01".join)
+    | st.binary(max_size=4)
+    | plain_names,
+    max_size=6,
+).map(b"\x02".join)
+
+
+@settings(max_examples=300)
+@given(property_strings, st.booleans(), st.binary(max_size=5))
+def test_twins_find_the_same_sends_plain(properties: bytes, ended: bool, suffix: bytes) -> None:
+    properties += b"\x02" if ended else b""
+    expected = plain.plain_send(properties, suffix)
+    assert compiled.plain_send(properties, suffix) == expected
+
+
+@settings(max_examples=200)
+@given(st.lists(st.builds(BatchEntry, st.binary(max_size=9), property_strings, ints), max_size=4))
+def test_twins_find_the_same_batches_plain(entries: list[BatchEntry]) -> None:
+    data = encode_batch(entries)
+    expected = plain.scan_plain_batch(data, 10)
+    assert compiled.scan_plain_batch(data, 10) == expected
+    for twin in (plain, compiled):
+        with pytest.raises(ProtocolError):
+            twin.scan_plain_batch(data + b"\x01", 10)
+
+
+@pytest.mark.parametrize("twin", [plain, compiled])
+@pytest.mark.parametrize(
+    ("properties", "found"),
+    [
+        (b"UNIQ_KEY\x01u\x02", (b"u", b"UNIQ_KEY\x01u\x02C")),
+        (b"A\x01\x02UNIQ_KEY\x01u", (b"u", b"A\x01\x02UNIQ_KEY\x01u\x02C")),
+        (b"UNIQ_KEY\x01\x02", None),
+        (b"", None),
+        (b"UNIQ_KEY\x01u\x02DELAY\x013", None),
+        (b"CLUSTER\x01c\x02UNIQ_KEY\x01u\x02", None),
+        (b"UNIQ_KEY\x01u\x02XDELAY\x013\x02", (b"u", b"UNIQ_KEY\x01u\x02XDELAY\x013\x02C")),
+    ],
+)
+def test_send_is_plain_when_nothing_in_it_asks_for_more(
+    twin: Any, properties: bytes, found: tuple[bytes, bytes] | None
+) -> None:
+    assert twin.plain_send(properties, b"C") == found
+
+
 @pytest.mark.parametrize("twin", [plain, compiled])
 def test_last_of_a_repeated_property_counts(twin: Any) -> None:
     properties = b"A\x011\x02B\x01\x02A\x012\x02C"

@@ -14,11 +14,11 @@ from imago_broker.service.channel import Channel
 from imago_broker.service.messages import PutStatus
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import (
-    encode_send_response,
+    answer_stored,
     find_each,
-    join_message_ids,
     make_entry,
-    scan_batch,
+    plain_send,
+    scan_plain_batch,
 )
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand, SerializeType
 from imago_wire.remoting.messages import MESSAGES_MAX as BATCH_MESSAGES_MAX
@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from imago_broker.service.topics import TopicHandle
     from imago_wire.record import Placed
 
-_SPECIAL = (
-    b"DELAY",
-    b"TRAN_MSG",
-    b"TIMER_DELAY_SEC",
-    b"TIMER_DELAY_MS",
-    b"TIMER_DELIVER_MS",
-)
-_NOTHING_SPECIAL = [None] * len(_SPECIAL)
-_WATCHED = (b"CLUSTER", *_SPECIAL, b"UNIQ_KEY")
-_NOTHING_WATCHED = [None] * (len(_WATCHED) - 1)
-_VALUE_END = 2
 _OK = PutStatus.OK
 
 
@@ -100,18 +89,15 @@ class SendPath:
         if batch:
             self._send_batch(session, item, handle)
             return
-        found = find_each(properties, _WATCHED)
-        unique = found.pop()
-        if not unique or found != _NOTHING_WATCHED:
+        plain = plain_send(properties, self._cluster)
+        if plain is None:
             session.serve_send(item)
             return
-        if properties[-1] != _VALUE_END:
-            properties += b"\x02"
         try:
             entry = make_entry(
                 handle.tails[queue_id] or self._topics.tail(handle, queue_id),
                 body,
-                properties + self._cluster,
+                plain[1],
                 flag=flag,
                 born_ms=born_ms,
                 born_host=session.born_host,
@@ -123,8 +109,8 @@ class SendPath:
         self._put_one(
             entry,
             handle.level,
-            self._unanswered if oneway else self._stored_one,
-            (session, opaque, raw_header[0], queue_id, unique),
+            self._unanswered if oneway else self._stored,
+            (session, opaque, raw_header[0], queue_id, plain[0]),
         )
 
     def _is_plain(self, topic: str) -> bool:
@@ -148,17 +134,14 @@ class SendPath:
         queue_id, body = item[5], item[12]
         tail = handle.tails[queue_id] or self._topics.tail(handle, queue_id)
         born_ms, born_host = item[7], session.born_host
-        entries = []
         try:
-            for message, properties, flag in scan_batch(body, BATCH_MESSAGES_MAX):
-                if find_each(properties, _SPECIAL) != _NOTHING_SPECIAL:
-                    session.serve_send(item)
-                    return
-                entries.append(
-                    make_entry(
-                        tail, message, properties, flag=flag, born_ms=born_ms, born_host=born_host
-                    )
+            messages = scan_plain_batch(body, BATCH_MESSAGES_MAX)
+            entries = [
+                make_entry(
+                    tail, message, properties, flag=flag, born_ms=born_ms, born_host=born_host
                 )
+                for message, properties, flag in messages or ()
+            ]
         except ProtocolError:
             entries = []
         if not entries:
@@ -176,29 +159,10 @@ class SendPath:
             (session, item[1], item[14][0], queue_id, unique or b""),
         )
 
-    def _stored_one(self, token: Token, status: PutStatus, placed: Sequence[Placed]) -> None:
-        if status is not _OK:
-            self._stored(token, status, placed)
-            return
-        self._lane.running -= 1
-        session, opaque, serialize, queue_id, unique = token
-        queue_offset, physical_offset, *_ = placed[0]
-        session.push(
-            encode_send_response(
-                opaque,
-                join_message_ids(self._store_host, (physical_offset,)),
-                queue_id,
-                queue_offset,
-                unique,
-                0,
-                serialize,
-            )
-        )
-
     def _stored(self, token: Token, status: PutStatus, placed: Sequence[Placed]) -> None:
         self._lane.running -= 1
         session, opaque, serialize, queue_id, unique = token
-        code = STORED.get(status)
+        code = 0 if status is _OK else STORED.get(status)
         if code is None:
             request = RemotingCommand(
                 code=0, opaque=opaque, serialize=SerializeType(serialize), flag=FLAG_RESPONSE
@@ -206,15 +170,7 @@ class SendPath:
             session.reply(request, REFUSED[status])
             return
         session.push(
-            encode_send_response(
-                opaque,
-                join_message_ids(self._store_host, [place[1] for place in placed]),
-                queue_id,
-                placed[0][0],
-                unique,
-                code,
-                serialize,
-            )
+            answer_stored(opaque, self._store_host, placed, queue_id, unique, code, serialize)
         )
 
     def _unanswered(self, _: object, status: PutStatus, placed: Sequence[Placed]) -> None:
