@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from imago_log import FileSlice, MessageStore, StoreConfig
 from imago_wire import hot
-from imago_wire.record import Entry, RecordBuilder, make_entry, metaq_entry
+from imago_wire.record import RecordBuilder, make_entry, metaq_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from imago_wire.record import Entry
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 BATCH = 64
@@ -67,8 +73,6 @@ def build_only(batches: int = 400) -> float:
 
 def write_only(folder: Path, batches: int = 400) -> float:
     """The same bytes with one pwrite a batch and nothing else."""
-    import os
-
     tail = hot.QueueTail(b"T", 0, dual=True)
     entries = [make_entry(tail, BODY, PROPERTIES, born_ms=1, born_host=HOST)] * BATCH
     data, _ = RecordBuilder(HOST, 1, 0).build(entries, 0, 0, now_ms(), 1 << 30)
@@ -139,6 +143,32 @@ def many_queues(folder: Path, topics: int) -> float:
     return figure
 
 
+def pulls(store: MessageStore, messages_max: int) -> Callable[[], int]:
+    """Read one queue from its start, as pulls of so many messages do."""
+
+    def run() -> int:
+        offset, total = 0, store.queue_range("T", 0)[1]
+        while offset < total:
+            result = store.read("T", 0, offset, messages_max=messages_max, bytes_max=1 << 22)
+            offset = result.next_offset
+        return total
+
+    return run
+
+
+def gets(store: MessageStore, topic: str) -> Callable[[], int]:
+    """Read one partition from its start, as MetaQ gets of 1 MiB do."""
+
+    def run() -> int:
+        position, end = store.position_range(topic, 0)
+        while position < end:
+            data = store.read_positions(topic, 0, position, 1 << 20).data
+            position += len(data.read() if isinstance(data, FileSlice) else data)
+        return store.queue_range(topic, 0)[1]
+
+    return run
+
+
 def read_figures(folder: Path) -> dict[str, float]:
     """Reads of one queue: pulls, MetaQ gets, look-ups."""
     store = open_store(folder / "reads")
@@ -148,27 +178,6 @@ def read_figures(folder: Path) -> dict[str, float]:
         appends(store, [[rocketmq_entry(store, topic, 0)] * BATCH], 600)()
     store.tick()
     total = store.queue_range("T", 0)[1]
-
-    def pulls(messages_max: int) -> Callable[[], int]:
-        def run() -> int:
-            offset = 0
-            while offset < total:
-                result = store.read("T", 0, offset, messages_max=messages_max, bytes_max=1 << 22)
-                offset = result.next_offset
-            return total
-
-        return run
-
-    def gets(topic: str) -> Callable[[], int]:
-        def run() -> int:
-            position, end = store.position_range(topic, 0)
-            while position < end:
-                data = store.read_positions(topic, 0, position, 1 << 20).data
-                data = data.read() if isinstance(data, FileSlice) else data
-                position += len(data)
-            return total
-
-        return run
 
     def latest() -> int:
         for _ in range(5000):
@@ -181,11 +190,11 @@ def read_figures(folder: Path) -> dict[str, float]:
         return 20000
 
     figures = {
-        "pull 32": cpu_us_per_message(pulls(32)),
-        "pull 4096": cpu_us_per_message(pulls(4096)),
+        "pull 32": cpu_us_per_message(pulls(store, 32)),
+        "pull 4096": cpu_us_per_message(pulls(store, 4096)),
         "pull the newest": cpu_us_per_message(latest),
-        "get 1 MiB, transcoded": cpu_us_per_message(gets("T")),
-        "get 1 MiB, materialised": cpu_us_per_message(gets("M")),
+        "get 1 MiB, transcoded": cpu_us_per_message(gets(store, "T")),
+        "get 1 MiB, materialised": cpu_us_per_message(gets(store, "M")),
         "queue_range": cpu_us_per_message(ranges),
         "key look-up (38,400 messages)": cpu_us_per_message(
             lambda: len(store.find_key("T", "absent", 0, 1 << 60, 64)) or 1

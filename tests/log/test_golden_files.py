@@ -1,0 +1,78 @@
+"""The store's files have the bytes that version 1 has always had."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from imago_log.checkpoint import SLOT_SIZE, Checkpoint, decode_slot, encode_slot
+from imago_log.consume_queue import POSITION_SIZE, UNIT_SIZE
+from imago_log.epochs import decode_epochs, encode_epochs
+from imago_log.metadata import Metadata
+from imago_testing.stores import DATA, FakeClock, open_store
+from imago_testing.vfs import MemoryVfs
+from imago_wire.record import make_entry
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "log" / "version-1.json").read_text())
+HOST = bytes([10, 0, 0, 5, 0, 0, 0x2A, 0x9F])
+CHECKPOINT = Checkpoint(
+    log_start=4096, log_end=9000, durable_end=8000, views_synced=7000, metadata_end=7500,
+    keys_end=7200, keys_count=33, store_ms=1_700_000_000_123, metaq_id=77, epoch=8,
+)  # fmt: skip
+
+
+def small_store() -> MemoryVfs:
+    """A store with three messages in one queue, closed in order."""
+    vfs = MemoryVfs()
+    store = open_store(vfs, FakeClock(1_800_000_000_000), store_host=HOST)
+    value = {"name": "T", "attributes": {"materialised": "true"}}
+    store.create_topic("T", value)
+    tail = store.tail("T", 0)
+    for body in (b"hello", b"", b"x" * 20):
+        properties = b"KEYS\x01order-1\x02TAGS\x01TagA\x02"
+        store.append([make_entry(tail, body, properties, born_ms=1, born_host=HOST)])
+    store.close()
+    return vfs
+
+
+def test_epoch_file_is_rocketmqs() -> None:
+    data = b"2\n938008734\n7-0\n8-7000\n"
+    assert encode_epochs(((7, 0), (8, 7000))) == data
+    assert decode_epochs(data) == ((7, 0), (8, 7000))
+
+
+def test_checkpoint_slot() -> None:
+    slot = encode_slot(5, CHECKPOINT)
+    assert len(slot) == SLOT_SIZE
+    assert slot.rstrip(b"\0").hex() == GOLDEN["checkpoint"]
+    assert decode_slot(slot) == (5, CHECKPOINT)
+
+
+def test_a_checkpoint_slot_with_any_flipped_bit_does_not_count() -> None:
+    slot = bytearray(encode_slot(5, CHECKPOINT))
+    for bit in range(8 * 100):
+        slot[bit // 8] ^= 1 << bit % 8
+        assert decode_slot(bytes(slot)) is None
+        slot[bit // 8] ^= 1 << bit % 8
+
+
+def test_files_of_a_small_store() -> None:
+    vfs = small_store()
+    sizes = {
+        "commitlog/00000000000000000000": None,
+        "consumequeue/T/0/00000000000000000000": 3 * UNIT_SIZE,
+        "consumequeue_v/T/0/00000000000000000000": 3 * POSITION_SIZE,
+        "index/00000000000000000000": None,
+        "metaq/T-0/00000000000000000000.meta": None,
+    }
+    for name, size in sizes.items():
+        content = vfs.content(DATA / name)
+        assert content[:size].rstrip(b"\0").hex() == GOLDEN[name], name
+
+
+def test_metadata_snapshot() -> None:
+    data = GOLDEN["config/metadata.json"].encode()
+    assert small_store().content(DATA / "config" / "metadata.json") == data
+    metadata = Metadata.from_snapshot(data)
+    assert metadata.topics["T"].dual
+    assert metadata.snapshot() == data
