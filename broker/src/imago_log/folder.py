@@ -44,6 +44,8 @@ class DataFolder:
         self.checkpoint = root / "checkpoint"
         self.epochs = root / "epochFileCheckpoint"
         self.metadata = self.config / "metadata.json"
+        self.views_mark = self.config / "views"
+        """Stands while the views are whole up to the checkpoint; without it they are built anew."""
         self._running = root / "abort"
         self._lock: int | None = None
 
@@ -55,9 +57,18 @@ class DataFolder:
             self._lock = self._vfs.lock(self.root / "lock")
             if self._lock is None:
                 raise DataFolderLockedError(self.root)
+            self._forget_lost_views()
             for folder in (*folders, self.trash):
                 self._vfs.make_folder(folder)
             self._vfs.sync_folder(self.root)
+
+    def _forget_lost_views(self) -> None:
+        """Somebody may have removed a view's folder to have it built anew."""
+        vfs = self._vfs
+        folders = (self.queues, self.positions, self.keys)
+        if vfs.exists(self.views_mark) and not all(vfs.exists(folder) for folder in folders):
+            vfs.unlink(self.views_mark)
+            vfs.sync_folder(self.config)
 
     def last_stop(self) -> LastStop:
         """Return how the last user of the folder stopped; a new folder counts as clean."""

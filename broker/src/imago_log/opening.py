@@ -57,7 +57,7 @@ class _Opening:
         self.last_stop = parts.last_stop = parts.folder.last_stop()
         self.known = parts.checkpoint.value is not None
         self.checkpoint = parts.checkpoint.value or Checkpoint()
-        self.marker: Path = parts.folder.config / "views"
+        self.marker: Path = parts.folder.views_mark
 
     def run(self) -> None:
         parts = self.parts
