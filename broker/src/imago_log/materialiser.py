@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_log.metaq_reading import whole_messages
 from imago_log.metaq_segments import MetaqSegments
 from imago_wire.hot import metaq_block
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from imago_log.metadata import Topic
     from imago_log.reading import LogRecords
 
-MESSAGES_AT_ONCE = 512
+BLOCK_BYTES_MAX = 1 << 20
+"""Written in one call, but for the last message in it."""
 ROUND_BYTES_MAX = 8 << 20
 
 
@@ -92,10 +94,13 @@ class Materialiser:
                 self._write(partition)
 
     def _write(self, partition: Partition) -> int:
-        queue, start = partition.queue, partition.next_offset
-        count = min(queue.end - start, MESSAGES_AT_ONCE)
+        """Write one block: up to the message that makes the file large enough."""
+        queue, segments, start = partition.queue, partition.segments, partition.next_offset
+        size_max = min(segments.room - 1, BLOCK_BYTES_MAX)
+        _, whole, _ = whole_messages(queue, start, queue.end, size_max)
+        count = min(whole + 1, queue.end - start)
         block = metaq_block(self._records.each(queue.units(start, count)))
-        partition.segments.append(block)
+        segments.append(block)
         partition.next_offset = start + count
         return len(block)
 

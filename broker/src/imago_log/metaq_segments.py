@@ -61,6 +61,11 @@ class MetaqSegments:
         """Whether there are files at all."""
         return bool(self._starts)
 
+    @property
+    def room(self) -> int:
+        """Bytes after which the file that is written is large enough; at least 1."""
+        return self._starts[-1] + self._size_max - self.end
+
     def starts(self) -> list[int]:
         """Return the start positions of the files."""
         return list(self._starts)
