@@ -1,0 +1,138 @@
+"""A disk that fills up: puts are refused whole, nothing is lost, service resumes by itself."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from imago_log import DiskFullError, DiskLevel, MessageStore
+from imago_testing.stores import DATA, FakeClock, Model, open_store
+from imago_testing.vfs import MemoryVfs
+
+
+def percent(vfs: MemoryVfs, used: float) -> None:
+    vfs.total_bytes, vfs.used_bytes = 10_000, int(used * 100)
+
+
+def begun(vfs: MemoryVfs, clock: FakeClock) -> tuple[MessageStore, Model]:
+    store, model = open_store(vfs, clock), Model()
+    store.create_topic("T", {})
+    for _ in range(60):
+        model.send(store, [("T", 0, 300)])
+    return store, model
+
+
+Where = list[tuple[str, int, int]]
+TWO: Where = [("T", 0, 300), ("T", 0, 10)]
+
+
+def refused(store: MessageStore, model: Model, where: Where) -> None:
+    """An append fails, and nothing of it is there."""
+    before = (store.log_end, store.queue_range("T", 0), store.position_range("T", 0))
+    with pytest.raises(DiskFullError):
+        model.send(store, where)
+    model.in_flight.clear()
+    assert (store.log_end, store.queue_range("T", 0), store.position_range("T", 0)) == before
+
+
+def test_above_the_last_level_puts_are_refused_until_there_is_room() -> None:
+    vfs, clock = MemoryVfs(), FakeClock()
+    store, model = begun(vfs, clock)
+    percent(vfs, 90.01)
+    health = store.tick()
+    assert (health.disk_level, health.writable) == (DiskLevel.FULL, False)
+    refused(store, model, TWO)
+    model.check(store)
+    store.put_meta([("offset", "group", 5)])  # consumers go on, and free what can go
+    percent(vfs, 89.9)
+    health = store.tick()
+    assert (health.disk_level, health.writable) == (DiskLevel.FORCE, True)
+    model.send(store, [("T", 0, 300)])
+    model.check(store)
+    store.close()
+    store = open_store(vfs, clock)
+    model.check(store)
+    assert dict(store.meta("offset")) == {"group": 5}
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("used", "level", "writable", "frees"),
+    [
+        (75, DiskLevel.NORMAL, True, False),
+        (80, DiskLevel.CLEAN, True, False),
+        (88, DiskLevel.FORCE, True, True),
+        (95, DiskLevel.FULL, False, True),
+    ],
+)
+def test_levels(used: float, level: DiskLevel, writable: bool, frees: bool) -> None:
+    vfs, clock = MemoryVfs(), FakeClock()
+    store, model = begun(vfs, clock)
+    percent(vfs, used)
+    health = store.tick()
+    for _ in range(4):
+        clock.now_ms += 4000
+        health = store.tick()
+    assert (health.disk_level, health.writable) == (level, writable)
+    assert health.disk_used_ratio == pytest.approx(used / 100)
+    assert (store.log_start > 0) is frees
+    model.check(store)
+    store.close()
+
+
+def test_one_file_a_round_goes_before_its_time() -> None:
+    vfs, clock = MemoryVfs(), FakeClock()
+    store, model = begun(vfs, clock)
+    clock.now_ms += 4000
+    store.tick()
+    percent(vfs, 88)
+    starts = []
+    for _ in range(50):
+        store.tick()
+        starts.append(store.log_start)
+    steps = {after - before for before, after in itertools.pairwise(starts)}
+    assert steps == {0, 4096}
+    assert starts[-1] < store.log_end, "the written file stays"
+    model.check(store)
+    store.close()
+
+
+def test_a_file_system_that_ends_early_refuses_too() -> None:
+    """The disk is full below our level: the next log file cannot be made."""
+    vfs, clock = MemoryVfs(), FakeClock()
+    store, model = begun(vfs, clock)
+    store.tick()
+    vfs.free_bytes = 0
+    while store.log_end % 4096 < 2800:  # what is left of the file can still be used
+        model.send(store, [("T", 0, 300)])
+    refused(store, model, [("T", 0, 500)] * 12)
+    refused(store, model, [("T", 0, 500)] * 12)
+    model.check(store)
+    vfs.free_bytes = None
+    model.send(store, [("T", 0, 500)] * 12)
+    model.check(store)
+    store.close()
+
+
+def test_a_full_disk_can_be_opened_and_read() -> None:
+    vfs, clock = MemoryVfs(), FakeClock()
+    store, model = begun(vfs, clock)
+    store.close()
+    percent(vfs, 99)
+    store = open_store(vfs, clock)
+    model.check(store)
+    assert store.tick().writable is False
+    refused(store, model, TWO)
+    store.close()
+
+
+def test_no_file_is_made_ahead_on_a_full_disk() -> None:
+    vfs, clock = MemoryVfs(), FakeClock()
+    store, _ = begun(vfs, clock)
+    percent(vfs, 95)
+    for _ in range(3):
+        store.tick()
+    bases = [int(p.name) for p in vfs.files() if p.parent == DATA / "commitlog"]
+    assert max(bases) < store.log_end
+    store.close()

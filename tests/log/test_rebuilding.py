@@ -1,0 +1,115 @@
+"""Views are made from the log: whichever is removed by hand comes back as it was."""
+
+from __future__ import annotations
+
+import pytest
+
+from imago_testing.stores import DATA, FakeClock, Model, open_store
+from imago_testing.vfs import MemoryVfs
+
+VALUE = {"name": "T", "read_queues": 4}
+
+
+def a_used_folder(*, clean: bool) -> tuple[MemoryVfs, Model]:
+    """Queues, keys, MetaQ files and metadata, partly behind a checkpoint."""
+    vfs, clock, model = MemoryVfs(), FakeClock(), Model()
+    store = open_store(vfs, clock)
+    store.create_topic("T", VALUE)
+    store.set_materialised("T")
+    store.create_topic("P", {"attributes": {"dialects": "rocketmq"}})
+    for _ in range(30):
+        model.send(store, [("T", 0, 100), ("T", 1, 50), ("P", 0, 20)])
+    store.put_meta([("offset", "group", 7)])
+    for _ in range(8):
+        clock.now_ms += 1000
+        store.tick()
+    for _ in range(3):
+        model.send(store, [("T", 0, 100), ("T", 1, 50), ("P", 0, 20)])
+    left = vfs if clean else vfs.crashed(power_loss=False)
+    store.close(clean=clean)
+    return left, model
+
+
+def remove(vfs: MemoryVfs, name: str) -> None:
+    path = DATA / name
+    assert vfs.exists(path)
+    if vfs.is_folder(path):
+        vfs.remove_folder(path)
+    else:
+        vfs.unlink(path)
+
+
+REMOVABLE = [
+    "consumequeue",
+    "consumequeue_v",
+    "index",
+    "metaq",
+    "metaq/T-0",
+    "config",
+    "config/metadata.json",
+    "checkpoint",
+]
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize("name", REMOVABLE)
+def test_removed_view_is_made_again(name: str, *, clean: bool) -> None:
+    vfs, model = a_used_folder(clean=clean)
+    remove(vfs, name)
+    for _ in range(2):
+        store = open_store(vfs)
+        assert store.topics()["T"]["read_queues"] == 4
+        assert store.topics()["T"]["attributes"] == {"materialised": "true"}
+        assert dict(store.meta("offset")) == {"group": 7}
+        model.check(store)
+        model.send(store, [("T", 0, 10), ("T", 1, 10), ("T", 2, 10), ("P", 0, 10)])
+        model.check(store)
+        store.close()
+
+
+def test_everything_but_the_log_may_go() -> None:
+    vfs, model = a_used_folder(clean=True)
+    for path in vfs.files():
+        if path.parent.name != "commitlog":
+            vfs.unlink(path)
+    store = open_store(vfs)
+    model.check(store)
+    model.send(store, [("T", 0, 10)])
+    store.close()
+
+
+def test_a_start_that_crashes_while_it_rebuilds_is_done_again() -> None:
+    vfs, model = a_used_folder(clean=True)
+    remove(vfs, "consumequeue")
+    images: list[MemoryVfs] = []
+    vfs.before_call = lambda *_: images.append(vfs.crashed(power_loss=False))
+    open_store(vfs).close()
+    assert len(images) > 20
+    for image in images:
+        store = open_store(image)
+        model.check(store)
+        store.close()
+
+
+def test_queue_files_of_one_queue_that_are_gone_are_missed() -> None:
+    """After a kill the log is read again, and does not fit what is left of the queue."""
+    vfs, model = a_used_folder(clean=False)
+    remove(vfs, "consumequeue/T/0")
+    store = open_store(vfs)
+    model.check(store)
+    store.close()
+
+
+def test_rebuilt_files_are_those_that_were_there() -> None:
+    vfs, _ = a_used_folder(clean=True)
+    names = ("consumequeue", "consumequeue_v", "index")
+    before = {p: vfs.content(p).rstrip(b"\0") for p in vfs.files() if p.parts[2] in names}
+    assert len(before) >= 6
+    for name in names:
+        remove(vfs, name)
+    open_store(vfs).close()
+    after = {p: vfs.content(p).rstrip(b"\0") for p in vfs.files() if p.parts[2] in names}
+    meta = DATA / "consumequeue" / "IMAGO_META"
+    assert {p: v for p, v in after.items() if meta not in p.parents} == {
+        p: v for p, v in before.items() if meta not in p.parents
+    }
