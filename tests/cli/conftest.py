@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_cli.main import main
 from imago_testing.zookeeper import RunningZooKeeper, running_zookeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def imago(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Done]:
+    """Run the command in this process: imago("config", "show", IMAGO__METAQ__PORT="1")."""
+
+    def run(*arguments: object, **environment: str) -> Done:
+        capsys.readouterr()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", ["imago", *map(str, arguments)])
+            for name, value in {"COLUMNS": "200", "TERM": "dumb", **environment}.items():
+                patch.setenv(name, value)
+            with pytest.raises(SystemExit) as ended:
+                main()
+        said = capsys.readouterr()
+        return Done(int(ended.value.code or 0), said.out, said.err)
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 import tomllib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,8 @@ from imago_cli.main import COMMANDS
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+Imago = Callable[..., Any]
 
 INI = """\
 [system]
@@ -31,20 +33,14 @@ zk.zkConnect=127.0.0.1:2181
 """
 
 
-def imago(
-    *arguments: str, environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    """Run some code in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "imago_cli", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-        env={**os.environ, "COLUMNS": "200", "TERM": "dumb", **(environment or {})},
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False
     )
 
 
-def test_help_names_every_command_and_the_exit_codes() -> None:
+def test_help_names_every_command_and_the_exit_codes(imago: Imago) -> None:
     done = imago("--help")
     assert done.returncode == 0
     for name, row in COMMANDS.items():
@@ -54,14 +50,14 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_every_command_of_the_table_exists_and_explains_itself(name: str) -> None:
+def test_every_command_of_the_table_exists_and_explains_itself(name: str, imago: Imago) -> None:
     assert importlib.util.find_spec(COMMANDS[name].module), "the table names a module"
     done = imago(name, "--help")
     assert done.returncode == 0, done.stderr
     assert "Usage:" in done.stdout
 
 
-def test_an_unknown_command_is_a_usage_error() -> None:
+def test_an_unknown_command_is_a_usage_error(imago: Imago) -> None:
     done = imago("brokr")
     assert done.returncode == 2
     assert "No such command 'brokr'" in done.stderr
@@ -76,9 +72,7 @@ def test_help_loads_no_part_of_a_broker() -> None:
         "except SystemExit: pass\n"
         "sys.stderr.write(' '.join(m for m in sys.modules if m.startswith('imago_broker')))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True
-    )
+    done = python(code)
     assert done.stderr == ""
 
 
@@ -87,9 +81,7 @@ def test_a_broker_loads_neither_kazoo_nor_tables_nor_spark() -> None:
         "import sys, imago_broker.app, imago_cli.broker\n"
         "print([m for m in ('kazoo', 'rich', 'pyspark') if m in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True
-    )
+    done = python(code)
     assert done.stdout.strip() == "[]"
 
 
@@ -102,22 +94,20 @@ def test_a_mistake_of_ours_is_told_without_a_trace() -> None:
         "m.build = fail\n"
         "m.main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False
-    )
+    done = python(code)
     assert done.returncode == 1
     assert done.stderr.startswith("error: RuntimeError: boom\n  cure: ")
 
 
-def test_shells_can_complete_commands_and_their_options() -> None:
+def test_shells_can_complete_commands_and_their_options(imago: Imago) -> None:
     environment = {
         "_IMAGO_COMPLETE": "complete_bash",
         "COMP_WORDS": "imago do",
         "COMP_CWORD": "1",
     }
-    assert imago(environment=environment).stdout.split() == ["doctor"]
+    assert imago(**environment).stdout.split() == ["doctor"]
     environment |= {"COMP_WORDS": "imago up --port", "COMP_CWORD": "2"}
-    assert imago(environment=environment).stdout.split() == ["--port-base"]
+    assert imago(**environment).stdout.split() == ["--port-base"]
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
@@ -129,7 +119,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert done.stderr == ""
 
 
-def test_config_defaults_is_a_file_that_changes_nothing(tmp_path: Path) -> None:
+def test_config_defaults_is_a_file_that_changes_nothing(tmp_path: Path, imago: Imago) -> None:
     file = tmp_path / "broker.toml"
     file.write_text(imago("config", "defaults").stdout)
     with_file, without = imago("config", "show", "--config", str(file)), imago("config", "show")
@@ -138,25 +128,27 @@ def test_config_defaults_is_a_file_that_changes_nothing(tmp_path: Path) -> None:
     assert tomllib.loads(file.read_text())["metaq"]["port"] == 8123
 
 
-def test_config_defaults_explains_each_key_to_programs() -> None:
+def test_config_defaults_explains_each_key_to_programs(imago: Imago) -> None:
     keys = {key["key"]: key for key in json.loads(imago("config", "defaults", "--json").stdout)}
     assert keys["metaq.port"]["default"] == 8123
     assert all(key["meaning"] for key in keys.values())
 
 
-def test_config_show_follows_file_then_environment(tmp_path: Path) -> None:
+def test_config_show_follows_file_then_environment(tmp_path: Path, imago: Imago) -> None:
     file = tmp_path / "broker.toml"
     file.write_text("[metaq]\nport = 9000\n[admin]\nport = 9001\n")
     done = imago(
         "config", "show", "--config", str(file), "--json",
-        environment={"IMAGO__ADMIN__PORT": "9002"},
+        IMAGO__ADMIN__PORT="9002",
     )  # fmt: skip
     shown = json.loads(done.stdout)
     assert (shown["metaq"]["port"], shown["admin"]["port"]) == (9000, 9002)
 
 
 @pytest.mark.parametrize("command", ["broker", "namesrv", "config show"])
-def test_a_mistyped_key_is_refused_with_the_nearest(tmp_path: Path, command: str) -> None:
+def test_a_mistyped_key_is_refused_with_the_nearest(
+    tmp_path: Path, command: str, imago: Imago
+) -> None:
     file = tmp_path / "broker.toml"
     file.write_text("[metaq]\nprot = 9000\n")
     done = imago(*command.split(), "--config", str(file))
@@ -171,7 +163,9 @@ def test_a_mistyped_key_is_refused_with_the_nearest(tmp_path: Path, command: str
         ("[metaq]\nport = 9876\n", "9876 is given to MetaQ and to the name service"),
     ],
 )
-def test_two_listeners_on_one_port_are_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_two_listeners_on_one_port_are_refused(
+    tmp_path: Path, text: str, said: str, imago: Imago
+) -> None:
     file = tmp_path / "broker.toml"
     file.write_text(text)
     done = imago("broker", "--config", str(file))
@@ -179,19 +173,19 @@ def test_two_listeners_on_one_port_are_refused(tmp_path: Path, text: str, said: 
     assert said in done.stderr
 
 
-def test_a_missing_file_is_refused() -> None:
+def test_a_missing_file_is_refused(imago: Imago) -> None:
     done = imago("broker", "--config", "/nowhere.toml")
     assert done.returncode == 2
     assert "error: --config /nowhere.toml" in done.stderr
 
 
-def test_a_name_service_of_its_own_needs_the_registry() -> None:
+def test_a_name_service_of_its_own_needs_the_registry(imago: Imago) -> None:
     done = imago("namesrv")
     assert done.returncode == 2
     assert "needs the registry" in done.stderr
 
 
-def test_server_ini_is_translated(tmp_path: Path) -> None:
+def test_server_ini_is_translated(tmp_path: Path, imago: Imago) -> None:
     ini, toml = tmp_path / "server.ini", tmp_path / "broker.toml"
     ini.write_text(INI)
     done = imago("config", "convert", str(ini), "--output", str(toml))
@@ -204,7 +198,7 @@ def test_server_ini_is_translated(tmp_path: Path) -> None:
     assert "exists already" in again.stderr
 
 
-def test_a_wrong_server_ini_is_refused_as_the_original_does(tmp_path: Path) -> None:
+def test_a_wrong_server_ini_is_refused_as_the_original_does(tmp_path: Path, imago: Imago) -> None:
     ini = tmp_path / "server.ini"
     ini.write_text(INI.replace("brokerId", "brokrId"))
     done = imago("config", "convert", str(ini))
