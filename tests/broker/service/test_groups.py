@@ -60,3 +60,10 @@ def test_more_groups_than_the_limit_are_refused() -> None:
     with pytest.raises(RequestError, match="1 groups already"):
         table.update(GroupConfig(name="b"))
     assert table.get_or_create("b") is None
+
+
+def test_group_that_cannot_be_read_costs_only_itself() -> None:
+    store = ManualStore()
+    groups(store).get_or_create("g")
+    store.put_meta([("group", "a", 5), ("group", "b", {}), ("group", "c", {"name": ""})])
+    assert [config.name for config in groups(store).all()] == ["g"]

@@ -199,3 +199,45 @@ def test_closing_a_poisonous_range_costs_no_more_than_the_limit() -> None:
     topics.create_or_update(TopicConfig(name="t"))
     assert topics.close_partitions("t", 0, 2**63 - 1)
     assert len(topics.closed_partitions("t")) == 65537
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("acknowledgement", "leader", "all"),
+        ("dialects", "metaq,rocketmq", "metaq"),
+        ("materialised", "true", "1"),
+        ("metaq.publish", "false", "no"),
+        ("metaq.stat", "true", "True"),
+        ("metaq.subscribe", "false", ""),
+        ("retention.bytes", "0", "1GiB"),
+        ("retention.ms", "259200000", "3d"),
+        ("retention.ms", "9223372036854775807", "9223372036854775808"),
+        ("retention.ms", "1", "-1"),
+        ("retention.ms", "1", "٣"),
+    ],
+)
+def test_our_attributes_are_checked_when_they_are_set(name: str, good: str, bad: str) -> None:
+    topics = service()
+    topics.create_or_update(TopicConfig(name="t", attributes={name: good, "others": "3d"}))
+    with pytest.raises(RequestError, match=f"topic t: {name}: "):
+        topics.create_or_update(TopicConfig(name="t", attributes={name: bad}))
+    made = topics.get("t")
+    assert made is not None
+    assert made.attributes[name] == good
+
+
+def test_topic_that_cannot_be_read_costs_only_itself() -> None:
+    store = ManualStore()
+    service(store).create_or_update(TopicConfig(name="t"))
+    odd = {"retention.ms": "3d", "acknowledgement": "all"}
+    store.create_topic("odd", TopicConfig(name="odd", attributes=odd).to_json())
+    store.create_topic("broken", {"read_queues": "x"})
+    topics = service(store)
+    config, handle = topics.get("odd"), topics.handle("odd")
+    assert config is not None
+    assert config.retention_ms is None
+    assert handle is not None
+    assert handle.level is LEADER
+    assert topics.get("t") is not None
+    assert topics.get("broken") is None

@@ -87,8 +87,9 @@ class TopicConfig:
     @property
     def retention_ms(self) -> int | None:
         """How long messages are kept, or None for the log's own time."""
-        text = self.attributes.get(RETENTION_MS)
-        return int(text) if text else None
+        text = self.attributes.get(RETENTION_MS, "")
+        # Whoever sets it is told what is wrong; what stands there all the same breaks no list.
+        return int(text) if text.isascii() and text.isdecimal() else None
 
     @property
     def metaq_publish(self) -> bool:

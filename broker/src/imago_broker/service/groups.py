@@ -24,9 +24,7 @@ class GroupService:
         self._store = store
         self.auto_create_enabled = auto_create_enabled
         self.groups_max = groups_max
-        self._configs = {
-            name: GroupConfig.from_json(value) for name, value in store.meta(KIND).items()
-        }
+        self._configs = _stored(store)
 
     def get(self, name: str) -> GroupConfig | None:
         """Return a group's settings."""
@@ -65,3 +63,14 @@ class GroupService:
     def all(self) -> list[GroupConfig]:
         """Return all settings, by name."""
         return [self._configs[name] for name in sorted(self._configs)]
+
+
+def _stored(store: MessageStore) -> dict[str, GroupConfig]:
+    configs: dict[str, GroupConfig] = {}
+    for name, value in store.meta(KIND).items():
+        try:
+            configs[name] = GroupConfig.from_json(value)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # One group that cannot be read must not keep a broker from starting.
+            logger.warning("group_unreadable group=%r error=%s", name, error)
+    return configs

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import InvalidNameError, RequestError
 from imago_broker.model import names
+from imago_broker.model.attributes import attributes_problem
 from imago_broker.model.topics import (
-    ACKNOWLEDGEMENT,
     MATERIALISED,
     PERM_INHERIT,
     PERM_READ_WRITE,
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from imago_wire.record import QueueTail
 
 logger = logging.getLogger(__name__)
+
+LEVELS = frozenset(level.value for level in Acknowledgement)
 
 TopicChange = Callable[[str, "TopicConfig | None"], None]
 """(name, new settings, or None when the topic is deleted)."""
@@ -134,7 +136,9 @@ class TopicService:
 
     def create_or_update(self, config: TopicConfig) -> TopicConfig:
         """Make the topic, or change it to these settings; return what is now in force."""
-        self._check_level(config)
+        problem = attributes_problem(config.attributes, acknowledgements=LEVELS)
+        if problem is not None:
+            raise RequestError(f"topic {config.name}: {problem}")
         old = self._configs.get(config.name)
         if old == config:
             return old
@@ -240,13 +244,7 @@ class TopicService:
 
     def _level(self, config: TopicConfig) -> Acknowledgement:
         text = config.acknowledgement
-        return self.default_level if text is None else Acknowledgement(text)
-
-    def _check_level(self, config: TopicConfig) -> None:
-        text = config.attributes.get(ACKNOWLEDGEMENT)
-        if text is not None and text not in {level.value for level in Acknowledgement}:
-            levels = ", ".join(level.value for level in Acknowledgement)
-            raise RequestError(f"{ACKNOWLEDGEMENT}: {text!r}, must be one of {levels}")
+        return Acknowledgement(text) if text in LEVELS else self.default_level
 
     def _inheritable(self, template: TopicConfig) -> bool:
         return self.is_public(template.name) and bool(template.perm & PERM_INHERIT)
@@ -279,5 +277,9 @@ def _stored(store: MessageStore) -> dict[str, TopicConfig]:
     for name, value in store.topics().items():
         if name == names.META_TOPIC:
             continue
-        configs[name] = TopicConfig.from_json({"name": name, **value})
+        try:
+            configs[name] = TopicConfig.from_json({"name": name, **value})
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # One topic that cannot be read must not keep all others from being served.
+            logger.warning("topic_unreadable topic=%r error=%s", name, error)
     return configs
