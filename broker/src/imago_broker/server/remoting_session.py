@@ -395,18 +395,24 @@ class RemotingSession(Session):
 
     def flush(self) -> None:
         """Hand the gathered answers to the transport."""
-        out, transport = self._out, self.transport
-        if not out or self._closing:
+        out = self._out
+        if self._closing or not out:
             return
-        self._out, size, self._out_bytes = [], self._out_bytes, 0
-        if len(out) == 1:
-            transport.write(out[0])
-        elif size <= _JOIN_BYTES_MAX:
-            transport.write(b"".join(out))
+        if len(out) == 1 and not self._out_bytes:
+            # The answer to one send: small, and most of what is ever written.
+            self.transport.write(out.pop())
         else:
-            transport.writelines(out)
+            self._flush_many()
+
+    def _flush_many(self) -> None:
+        out, size = self._out, self._out_bytes
+        self._out, self._out_bytes = [], 0
+        if size <= _JOIN_BYTES_MAX:
+            self.transport.write(b"".join(out))
+        else:
+            self.transport.writelines(out)
         if self._write_paused:
-            self._cut_off_if_deaf(transport)
+            self._cut_off_if_deaf(self.transport)
         elif self._blocked:
             self._unblock_if_free()
 
