@@ -124,7 +124,6 @@ def test_the_folder_of_an_imago_up_means_its_shards(
 ) -> None:
     for shard in (2, 10):
         fill(tmp_path / f"shard-{shard}", [f"of {shard}".encode()])
-    (tmp_path / "cluster.json").write_text("{}")
     assert imago("log", "check", tmp_path).returncode == 0
     assert [record["body"] for record in dumped(tmp_path, "--topic", "orders")] == ["of 2", "of 10"]
 
@@ -133,6 +132,7 @@ def test_the_folder_of_an_imago_up_means_its_shards(
 def test_a_folder_without_a_store_is_a_usage_error(
     tmp_path: Path, command: str, imago: Imago
 ) -> None:
+    (tmp_path / "cluster.json").write_text("{}")  # of a cluster whose shards are gone
     for folder in (tmp_path, tmp_path / "nowhere"):
         done = imago("log", command, folder)
         assert done.returncode == 2

@@ -49,7 +49,8 @@ def attach(root: typer.Typer) -> None:
 def check(folder: Folder, as_json: Json = False) -> None:
     """Verify every file: each record's checksum, and each view against the records.
 
-    Exit code 0 when all is well or the next start puts it right, 3 when data is damaged.
+    Exit code 0 when all is well or the next start puts it right, 3 when data is damaged, 2 when
+    there is no stopped store to check.
     """
     findings: list[Finding] = []
     with _told_errors(), _progress(shown=not as_json) as progress:
@@ -101,9 +102,10 @@ def _records(
 
 def store_folders(folder: Path) -> list[Path]:
     """Return the folder, or where an `imago up` keeps the stores of its shards below it."""
-    if (folder / "cluster.json").exists():
-        return sorted(folder.glob("shard-*"))
-    return [folder]
+    shards = [path for path in folder.glob("shard-*") if (path / "commitlog").is_dir()]
+    if (folder / "commitlog").is_dir() or not shards:
+        return [folder]
+    return sorted(shards, key=lambda path: (len(path.name), path.name))
 
 
 @contextmanager
@@ -113,7 +115,8 @@ def _told_errors() -> Iterator[None]:
     except NotADataFolderError as error:
         raise UsageError(str(error), cure="give the folder of broker.data_dir") from error
     except DataFolderLockedError as error:
-        raise CommandError(str(error), cure="stop the broker first", code=Exit.DATA) from error
+        # Not the code of damage: whoever runs a check in a script must tell them apart.
+        raise UsageError(str(error), cure="stop the broker first") from error
     except LogIOError as error:
         raise CommandError(str(error), code=Exit.IO) from error
 
