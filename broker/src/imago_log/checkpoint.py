@@ -1,7 +1,7 @@
 """The checkpoint: up to which log offset everything else is known to be good.
 
 Two slots of 512 bytes in one file, written in turn, each with a sequence number and a checksum:
-a torn write leaves the other slot. See docs/formats/checkpoint.md.
+a torn write leaves the other slot. See docs/formats/log.md.
 """
 
 from __future__ import annotations

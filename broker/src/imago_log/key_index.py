@@ -3,7 +3,7 @@
 12 bytes an entry (u32 hash of `topic#key`, i64 log offset), a million entries a file, appended
 behind the log and never sorted: putting costs next to nothing, and a look-up searches the bytes
 of the time range for the hash. Different keys may share a hash, so the caller compares. See
-docs/formats/key-index.md.
+docs/formats/views.md.
 """
 
 from __future__ import annotations

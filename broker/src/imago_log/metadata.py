@@ -3,7 +3,7 @@
 A change is the body of a record of the reserved topic `IMAGO_META`, so it is ordered with the
 messages and copied with them. In memory stands the state at the log's end; a JSON file holds a
 snapshot that names its log offset. Before the oldest log file goes, the whole state is written to
-the log again, so that the log alone is always enough. See docs/formats/metadata.md.
+the log again, so that the log alone is always enough. See docs/formats/log.md.
 """
 
 from __future__ import annotations
