@@ -291,6 +291,23 @@ async def test_stopping_answers_what_is_in_flight(tmp_path: Path) -> None:
     assert answers.count(b"result 200 ") == 50
 
 
+@pytest.mark.parametrize("how", ["drained", "half-closed"])
+async def test_requests_left_for_a_slow_reader_are_answered_before_the_end(
+    broker: Broker, peer: MetaqPeer, how: str
+) -> None:
+    put_place(await peer.put("test", 0, bytes(900_000)))
+    async with metaq_peer(broker.metaq_port) as slow:
+        slow.writer.write(b"".join(b"get test g 0 0 1048576 %d\r\n" % n for n in range(32)))
+        if how == "half-closed":
+            slow.writer.write_eof()
+        session = await stuck_session(broker)
+        if how == "drained":
+            session.drain()
+        answers = await slow.rest()
+    assert answers.count(b"value 900020 ") == 32
+    await broker.ports.metaq.until_connections(1)
+
+
 async def test_reset_by_the_peer_is_an_ordinary_end(broker: Broker) -> None:
     raw = socket.create_connection(("127.0.0.1", broker.metaq_port))
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")

@@ -67,6 +67,11 @@ class TextSession(Session):
         """Commands that wait for the peer to read its answers."""
         self._paused = False
         self.finishing = False
+        """Whether the peer has said that it is done: what it sent afterwards counts no more."""
+        self._ending = False
+        """Nothing more is read; the connection closes once everything is answered."""
+        self._working = False
+        """Whether requests are being worked on: not all of their answers are there."""
         self._closed = False
         self._socket: socket.socket | None = None
         self._active = True
@@ -95,6 +100,8 @@ class TextSession(Session):
 
     def data_received(self, data: bytes) -> None:
         """Work on the whole commands among all bytes that have come."""
+        if self._ending:
+            return
         self._active = True
         if self._buffer:
             self._go_on(data)
@@ -110,14 +117,14 @@ class TextSession(Session):
 
     def eof_received(self) -> bool:
         """Answer what was asked, then close; a peer may half-close after its last request."""
-        self.finish()
+        self._end()
         return True
 
     def pause_writing(self) -> None:
         """Read nothing more from a peer that does not read its answers."""
         self._paused = True
         self._hold(self.transport.get_write_buffer_size())
-        if not self.finishing:
+        if not self._ending:
             self.transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -127,7 +134,7 @@ class TextSession(Session):
         if self._left:
             left, self._left = self._left, ()
             self._run(left)
-        if not self._paused and not self.finishing and not self._closed:
+        if not (self._paused or self._ending or self._closed):
             self.transport.resume_reading()
 
     def stored(self, results: Sequence[PutResult]) -> None:
@@ -135,7 +142,7 @@ class TextSession(Session):
         if self._closed:
             return
         self.transport.write(encode_put_results(results))
-        if self.finishing:
+        if self._ending:
             self._close_when_answered()
 
     def reply(self, *parts: bytes) -> None:
@@ -174,20 +181,17 @@ class TextSession(Session):
             return
         if self._replies:
             self._write_replies()
-        if self.finishing:
+        if self._ending:
             self._close_when_answered()
 
     def finish(self) -> None:
-        """Read no more requests, and close once everything is answered."""
-        if self.finishing:
-            return
+        """Serve no further request, and close once everything is answered."""
         self.finishing = True
-        self.transport.pause_reading()
-        self._close_when_answered()
+        self._end()
 
     def drain(self) -> None:
         """The listener is stopping: answer what is in flight, then close."""
-        self.finish()
+        self._end()
         self.flush()
 
     def sweep(self, now_ms: int) -> None:
@@ -222,10 +226,14 @@ class TextSession(Session):
         if self._left:
             self._left = [*self._left, *items[at:]]
             return
-        at = self._processors.run(self, items, at)
+        self._working = True
+        try:
+            at = self._processors.run(self, items, at)
+        finally:
+            self._working = False
         if at < len(items):
             self._left = items[at:]
-        if self._replies:
+        if self._replies or self._ending:
             self.flush()
 
     def _send_file(self, head: bytes, data: FileSlice) -> int:
@@ -270,8 +278,16 @@ class TextSession(Session):
         if self.transport.get_write_buffer_size() > self._limits.output_bytes_max:
             self.transport.abort()
 
+    def _end(self) -> None:
+        """Read nothing more; what was read is answered, also what waits for the peer to read."""
+        if self._ending:
+            return
+        self._ending = True
+        self.transport.pause_reading()
+        self._close_when_answered()
+
     def _close_when_answered(self) -> None:
-        if not (self.puts or self._replies or self._left):
+        if not (self.puts or self._replies or self._left or self._working):
             self.transport.close()
 
     def _is_stalled(self, now_ms: int) -> bool:
