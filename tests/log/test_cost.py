@@ -1,0 +1,175 @@
+"""What is counted, not timed: calls and bytes that a turn, a start and a read cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from imago_testing.stores import HOST, START_MS, FakeClock, Model, open_store
+from imago_testing.vfs import MemoryVfs
+from imago_wire.record import make_entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imago_log import MessageStore
+
+LARGE = {"segment_bytes_max": 16 << 20, "message_bytes_max": 1 << 20}
+
+
+class CountingVfs(MemoryVfs):
+    """Counts calls by kind, and bytes read by top folder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: Counter[str] = Counter()
+        self.bytes_read: Counter[str] = Counter()
+
+    def reset(self) -> None:
+        self.made.clear()
+        self.bytes_read.clear()
+
+    def pread(self, fd: int, size: int, offset: int) -> bytes:
+        data = super().pread(fd, size, offset)
+        self.made["read"] += 1
+        self.bytes_read[self._open[fd][0].parts[2]] += len(data)
+        return data
+
+    def _call(self, what: str, path: Path) -> None:
+        super()._call(what, path)
+        self.made[what] += 1
+
+
+def opened(vfs: CountingVfs, clock: FakeClock | None = None) -> MessageStore:
+    return open_store(vfs, clock, **LARGE)
+
+
+def test_one_append_is_one_write_whatever_is_in_it() -> None:
+    vfs, model = CountingVfs(), Model()
+    store = opened(vfs)
+    for name in ("T", "U"):
+        store.create_topic(name, {})
+    where = [(name, queue_id, 100) for name in "TU" for queue_id in range(8)] * 10
+    model.send(store, where)
+    vfs.reset()
+    store._keeper.sweep = lambda: None  # type: ignore[method-assign] # writing behind is apart
+    model.send(store, where)
+    assert vfs.made == {"write": 1}
+    store.request_sync()
+    assert vfs.made == {"write": 1, "sync": 1}
+    store.close()
+
+
+def test_ten_thousand_busy_queues_cost_no_more_writes_a_turn() -> None:
+    vfs, clock = CountingVfs(), FakeClock()
+    store = opened(vfs, clock)
+    store.create_topic("T", {"attributes": {"dialects": "rocketmq"}})
+    tails = [store.tail("T", queue_id) for queue_id in range(10_000)]
+    worst = 0
+    for turn in range(6):
+        entries = [make_entry(tail, b"x", born_ms=START_MS, born_host=HOST) for tail in tails]
+        vfs.reset()
+        clock.now_ms += 50 * turn
+        store.append(entries)
+        worst = max(worst, sum(vfs.made.values()))
+    assert worst <= 200, "one write to the log and a bounded number to queues"
+    assert store.queue_range("T", 9_999) == (0, 6)
+    assert store.read("T", 5_000, 5, messages_max=1, bytes_max=1).count == 1
+    store.close(clean=False)
+
+
+def test_units_of_many_queues_reach_their_files_in_the_end() -> None:
+    vfs, clock = CountingVfs(), FakeClock()
+    store = opened(vfs, clock)
+    store.create_topic("T", {"attributes": {"dialects": "rocketmq"}})
+    count = 400
+    for _ in range(2):
+        Model().send(store, [("T", queue_id, 10) for queue_id in range(count)])
+    for _ in range(count):
+        vfs.reset()
+        store._keeper.sweep()
+        assert sum(vfs.made.values()) <= 100
+    assert store.tick().views_end == store.log_end
+    store.close()
+
+
+def test_a_clean_start_reads_only_the_end() -> None:
+    vfs = CountingVfs()
+    store = opened(vfs)
+    store.create_topic("T", {})
+    model = Model()
+    for _ in range(40):
+        model.send(store, [("T", queue_id, 100_000) for queue_id in range(4)] * 3)
+    assert store.log_end > 40_000_000
+    store.close()
+    vfs.reset()
+    store = opened(vfs)
+    assert vfs.bytes_read["commitlog"] <= 8192
+    assert sum(vfs.bytes_read.values()) < 64 << 10
+    assert vfs.made["read"] < 100
+    assert store.read("T", 3, 119, messages_max=1, bytes_max=1).count == 1
+    model.send(store, [("T", 0, 10)])
+    assert sum(vfs.bytes_read.values()) < 512 << 10
+    store.close()
+
+
+def test_a_start_after_a_kill_reads_from_the_checkpoint() -> None:
+    vfs, clock = CountingVfs(), FakeClock()
+    store = opened(vfs, clock)
+    store.create_topic("T", {})
+    model = Model()
+    for _ in range(30):
+        model.send(store, [("T", 0, 100_000)] * 10)
+    for _ in range(8):
+        clock.now_ms += 1000
+        store.tick()
+    model.send(store, [("T", 0, 100_000)])
+    store.close(clean=False)
+    vfs.reset()
+    store = opened(vfs)
+    file_rest = LARGE["segment_bytes_max"]
+    assert vfs.bytes_read["commitlog"] < 2 * file_rest, "what follows the checkpoint, and zeros"
+    assert store.queue_range("T", 0) == (0, 301)
+    store.close()
+
+
+def test_a_tail_read_costs_no_file_access() -> None:
+    vfs = CountingVfs()
+    store = opened(vfs)
+    store.create_topic("T", {})
+    Model().send(store, [("T", 0, 100)] * 50)
+    vfs.reset()
+    assert store.read("T", 0, 20, messages_max=30, bytes_max=1 << 20).count == 30
+    store.read_positions("T", 0, 0, 1 << 20)
+    assert vfs.made == {}
+    store.close()
+
+
+def test_a_tick_with_nothing_to_do_writes_nothing() -> None:
+    vfs, clock = CountingVfs(), FakeClock()
+    store = opened(vfs, clock)
+    store.create_topic("T", {})
+    Model().send(store, [("T", 0, 100)])
+    for _ in range(10):
+        clock.now_ms += 1000
+        store.tick()
+    vfs.reset()
+    for _ in range(20):
+        clock.now_ms += 1000
+        store.tick()
+    assert vfs.made == {}
+    store.close()
+
+
+def test_open_files_stay_few() -> None:
+    vfs = CountingVfs()
+    store = opened(vfs)
+    store.create_topic("T", {})
+    Model().send(store, [("T", queue_id, 10) for queue_id in range(200)])
+    store.close(clean=True)
+    store = opened(vfs)
+    for queue_id in range(200):
+        assert store.read("T", queue_id, 0, messages_max=1, bytes_max=1).count == 1
+    assert len(vfs._open) <= 8 + 8, "eight view files, the log, lock and checkpoint"
+    store.close()
+    assert vfs._open == {}
