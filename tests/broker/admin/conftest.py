@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     config = broker_config(tmp_path)
-    small = replace(config.store, segment_bytes_max=1 << 20)
+    small = replace(config.store, segment_bytes_max=8 << 20)
     running = Broker(replace(config, store=small))
     await running.start()
     try:

@@ -245,3 +245,14 @@ async def test_messages_are_synced_soon_whatever_their_level(tmp_path: Path) -> 
         end = broker.store.log_end
         await synced.wait()
         assert broker.store.durable_end >= end
+
+
+async def test_message_limit_that_no_file_of_the_log_holds_is_refused(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, f"store.segment_bytes_max={5 << 20}") as broker:
+        before = broker.config.rocketmq
+        with pytest.raises(ValueError, match="does not fit into a file of the log"):
+            broker.rocketmq.change_settings(replace(before, message_bytes_max=5 << 20))
+        assert broker.rocketmq.settings == broker.config.rocketmq == before
+        raised = replace(before, message_bytes_max=(4 << 20) + 1)
+        broker.rocketmq.change_settings(raised)
+        assert broker.rocketmq.settings == broker.config.rocketmq == raised

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from imago_broker.config import ConfigError, load
 from imago_broker.config.loading import describe, from_tree, to_tree, with_overrides
+from imago_broker.config.relations import RECORD_BYTES_AROUND_BODY
 
 
 def test_defaults_need_no_text() -> None:
@@ -95,3 +98,47 @@ def test_every_key_is_documented() -> None:
         assert len(key.doc) > 5, key.key
         assert key.type in ("boolean", "number", "text", "list of texts")
     assert any(key.dynamic for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "[store]\nsegment_bytes_max = 4194304\n",
+            r"rocketmq\.message_bytes_max: 4194304, does not fit into a file of the log",
+        ),
+        (
+            "[store]\nsegment_bytes_max = 1048576\n[rocketmq]\nmessage_bytes_max = 65536\n",
+            r"metaq\.message_bytes_max: 2097152, does not fit into a file of the log",
+        ),
+        ("[admin]\nport = 8123", r"admin\.port: 8123 is also metaq\.port"),
+        ("[admin]\nport = 10909", r"admin\.port: 10909 is also rocketmq\.port - 2"),
+        ("[namesrv]\nport = 5\n[rocketmq]\nfast_port = 5", r"namesrv\.port: 5 is also rocketmq"),
+        ("[admin]\nport = 8123\nbind = '127.0.0.1'", r"admin\.port: 8123 is also metaq\.port"),
+    ],
+)
+def test_keys_that_do_not_go_together_are_told(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(text)
+
+
+def test_largest_message_that_a_file_of_the_log_holds_is_allowed() -> None:
+    size = 1 << 20
+    config = load(
+        f"[store]\nsegment_bytes_max = {size + RECORD_BYTES_AROUND_BODY}\n"
+        f"[rocketmq]\nmessage_bytes_max = {size}\n[metaq]\nmessage_bytes_max = {size}\n"
+    )
+    with pytest.raises(ValueError, match=r"rocketmq\.message_bytes_max: 1048577"):
+        replace(config, rocketmq=replace(config.rocketmq, message_bytes_max=size + 1))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[admin]\nport = 8123\n[metaq]\nenabled = false",
+        "[admin]\nport = 8123\nbind = '127.0.0.1'\n[broker]\nbind = '127.0.0.2'",
+        "[admin]\nport = 0\n[metaq]\nport = 0",
+    ],
+)
+def test_ports_that_do_not_meet_are_allowed(text: str) -> None:
+    load(text)

@@ -22,12 +22,11 @@ class Ports:
             connections_max=config.limits.connections_max,
             connections_per_address_max=config.limits.connections_per_address_max,
         )
-        fast = rocketmq.fast_port if rocketmq.fast_port >= 0 else max(0, rocketmq.port - 2)
         self._config = config
         # Each gets the sessions of its protocol when the services that these need are there.
         self.metaq = Listener(bind, config.metaq.port, Session, limits)
         self.rocketmq = Listener(bind, rocketmq.port, Session, limits)
-        self.fast = Listener(bind, fast, Session, limits)
+        self.fast = Listener(bind, config.fast_port, Session, limits)
         self.names = Listener(bind, config.namesrv.port, Session, limits)
         self.admin = AdminPort(
             config.admin.bind or bind,

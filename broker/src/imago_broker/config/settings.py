@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from imago_broker.config import relations
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -345,11 +347,19 @@ class BrokerConfig:
     def __post_init__(self) -> None:
         if self.metaq.broker_id_base + self.broker.shard > 1023:
             raise ValueError("metaq.broker_id_base + broker.shard: must be at most 1023")
+        if problem := relations.problem(self):
+            raise ValueError(problem)
 
     @property
     def metaq_broker_id(self) -> int:
         """MetaQ's number of this shard."""
         return self.metaq.broker_id_base + self.broker.shard
+
+    @property
+    def fast_port(self) -> int:
+        """Port of RocketMQ's second listener; 0: any free one."""
+        rocketmq = self.rocketmq
+        return rocketmq.fast_port if rocketmq.fast_port >= 0 else max(0, rocketmq.port - 2)
 
     @property
     def broker_name(self) -> str:

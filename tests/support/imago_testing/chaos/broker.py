@@ -28,8 +28,10 @@ host = "127.0.0.1"
 drain_seconds = 5
 [metaq]
 port = {metaq}
+message_bytes_max = 1048576
 [rocketmq]
 port = {rocketmq}
+message_bytes_max = 1048576
 [namesrv]
 port = {namesrv}
 [admin]

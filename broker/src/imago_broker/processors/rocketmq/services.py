@@ -87,10 +87,10 @@ class RocketmqServices:
         return self.messages.store.config.store_host
 
     def change_settings(self, settings: RocketmqSection) -> None:
-        """Put changed settings in force."""
-        self.settings = settings
+        """Put changed settings in force; ValueError, and nothing done, where they cannot be."""
         if self.on_settings is not None:
             self.on_settings(settings)
+        self.settings = settings
 
     def sweep(self) -> None:
         """Forget clients and locks that are over: call it every second or so."""

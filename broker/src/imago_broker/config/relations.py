@@ -1,0 +1,64 @@
+"""What keys of different sections have to do with each other."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+from imago_wire.record import blank_record, record_size
+
+if TYPE_CHECKING:
+    from imago_broker.config.settings import BrokerConfig
+
+HOST_BYTES_MAX: Final = 20
+RECORD_BYTES_AROUND_BODY: Final = record_size(
+    255, 32767, 0, born_host_size=HOST_BYTES_MAX, store_host_size=HOST_BYTES_MAX
+) + len(blank_record(0))
+"""Most that a log file needs besides the body: topic, properties, and the file's last record."""
+
+_ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104  compared, not bound
+
+
+def problem(config: BrokerConfig) -> str | None:
+    """Return what does not go together, with the keys and the cure, or None."""
+    return _ports_problem(config) or _sizes_problem(config)
+
+
+def _sizes_problem(config: BrokerConfig) -> str | None:
+    segment = config.store.segment_bytes_max
+    for key, size in (
+        ("rocketmq.message_bytes_max", config.rocketmq.message_bytes_max),
+        ("metaq.message_bytes_max", config.metaq.message_bytes_max),
+    ):
+        needed = size + RECORD_BYTES_AROUND_BODY
+        if needed > segment:
+            return (
+                f"{key}: {size}, does not fit into a file of the log: lower it, or set"
+                f" store.segment_bytes_max = {needed} or more (it is {segment})"
+            )
+    return None
+
+
+def _ports_problem(config: BrokerConfig) -> str | None:
+    for (key, host, port), (other, other_host, other_port) in combinations(_bound(config), 2):
+        same_host = host == other_host or host in _ANY_HOST or other_host in _ANY_HOST
+        if port == other_port and port > 0 and same_host:
+            return f"{other}: {port} is also {key}; every listener needs a port of its own"
+    return None
+
+
+def _bound(config: BrokerConfig) -> list[tuple[str, str, int]]:
+    """Return key, address and port of every listener that is opened."""
+    bind, bound = config.broker.bind, []
+    if config.metaq.enabled:
+        bound.append(("metaq.port", bind, config.metaq.port))
+    if config.rocketmq.enabled:
+        bound.append(("rocketmq.port", bind, config.rocketmq.port))
+        set_apart = config.rocketmq.fast_port >= 0
+        key = "rocketmq.fast_port" if set_apart else "rocketmq.port - 2, the fast port"
+        bound.append((key, bind, config.fast_port))
+    if config.namesrv.enabled:
+        bound.append(("namesrv.port", bind, config.namesrv.port))
+    if config.admin.enabled:
+        bound.append(("admin.port", config.admin.bind or bind, config.admin.port))
+    return bound
