@@ -14,6 +14,7 @@ from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.cluster.tree import Create, Delete, NodeError, NodeTree, Operation, SetData
 from imago_broker.cluster.zookeeper import ZooKeeperTree
+from imago_broker.model.cluster import BrokerRecord, ForeignBroker, ShardQueues, TopicPlacement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,37 @@ if TYPE_CHECKING:
 
 SECONDS_MAX = 30
 CONFIG = CoordinatorConfig(session_timeout_ms=2000, stranger_wait_ms=500)
+
+
+def broker(uuid: str = "disk-a", *, shard: int = 0, metaq: int = 8123) -> BrokerRecord:
+    return BrokerRecord(
+        shard=shard,
+        uuid=uuid,
+        host="127.0.0.1",
+        metaq=metaq + shard,
+        rocketmq=10911 + 10 * shard,
+        fast=10909 + 10 * shard,
+        replication=10912 + 10 * shard,
+        admin=8080 + shard,
+        broker_name=f"shard-{shard}",
+    )
+
+
+def topic(name: str, queues: int = 4, *, shard: int = 0, **changes: object) -> TopicPlacement:
+    placement = TopicPlacement(name=name, shards={shard: ShardQueues(queues, queues)})
+    return replace(placement, **changes)  # type: ignore[arg-type]  # names of fields
+
+
+def foreign(version: int = 1, **changes: object) -> ForeignBroker:
+    value = ForeignBroker(
+        cluster="other",
+        broker_name="broker-a",
+        broker_id=0,
+        address="10.0.0.1:10911",
+        data_version={"stateVersion": 0, "timestamp": 1700000000000, "counter": version},
+        topics={"orders": {"readQueueNums": 4, "writeQueueNums": 4, "perm": 6}},
+    )
+    return replace(value, **changes)  # type: ignore[arg-type]  # names of fields
 
 
 class Backend(Protocol):
