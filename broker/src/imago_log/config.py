@@ -21,7 +21,7 @@ class StoreConfig:
     """0 … 1023: part of every MetaQ message id, unique among the shards."""
     store_host: bytes
     """Address (4 or 16 bytes) and i32 port: goes into every record and RocketMQ message id."""
-    segment_bytes_max: int = 1 << 30
+    segment_bytes_max: int = 256 << 20
     """Size of one log file; must not change while a data folder is in use."""
     message_bytes_max: int = 4 << 20
     """Largest body; the writer's limit, here only for sizing."""

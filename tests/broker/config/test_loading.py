@@ -16,6 +16,8 @@ def test_defaults_need_no_text() -> None:
     assert config.metaq.port == 8123
     assert config.rocketmq.port == 10911
     assert config.zookeeper.connect == "none"
+    # Every broker has two such files from its first moment on: a laptop must bear them.
+    assert config.store.segment_bytes_max == 256 << 20
 
 
 def test_text_then_environment() -> None:

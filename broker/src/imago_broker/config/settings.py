@@ -231,7 +231,10 @@ class StoreSection:
     """The log on disk."""
 
     segment_bytes_max: int = setting(
-        1 << 30, "Size of one file of the log.", low=64 << 10, high=1 << 31
+        256 << 20,
+        "Size of one file of the log, taken from the disk when the file is begun.",
+        low=64 << 10,
+        high=1 << 31,
     )
     retention_ms: int = setting(72 * 3_600_000, "How long messages are kept; 0: for ever.", low=0)
     retention_bytes_max: int = setting(
