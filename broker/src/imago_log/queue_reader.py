@@ -1,0 +1,202 @@
+"""Reading what a store holds: bounds of queues, messages by offset, position, time and key.
+
+The queues and their tails are opened here when they are first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_log import reading
+from imago_log.metaq_reading import read_positions
+from imago_log.results import MetaqRead, MetaqStatus, ReadResult
+
+if TYPE_CHECKING:
+    from imago_log.consume_queue import ConsumeQueue
+    from imago_log.parts import Parts
+    from imago_wire.hot import QueueTail
+
+
+class QueueReader:
+    """The reading half of a store."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._log, self._queues, self._recent = parts.log, parts.queues, parts.recent
+        self._metadata = parts.metadata
+        self._tails: dict[tuple[str, int], QueueTail] = {}
+        self._watermark: int | None = None
+
+    # Ends
+
+    @property
+    def log_start(self) -> int:
+        """Physical offset of the oldest record that is kept."""
+        return self._log.start
+
+    @property
+    def log_end(self) -> int:
+        """Physical offset that the next record gets, unless it needs a new file."""
+        return self._log.end
+
+    @property
+    def durable_end(self) -> int:
+        """Everything below is on the device."""
+        return self._log.durable_end
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below is visible to readers; the log's end while there is one member."""
+        return self._log.end if self._watermark is None else self._watermark
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Make everything below visible, and nothing else; never goes back."""
+        self._watermark = min(max(offset, self._watermark or 0), self._log.end)
+
+    # Queues
+
+    def tail(self, topic: str, queue_id: int) -> QueueTail:
+        """Return the handle that entries of this queue carry; KeyError for an unknown topic.
+
+        The queue is made when it does not exist. A handle dies with its topic: take a new one
+        after delete and create.
+        """
+        found = self._tails.get((topic, queue_id))
+        if found is not None:
+            return found
+        return self._open_queue(topic, queue_id).tail
+
+    def _open_queue(self, name: str, queue_id: int) -> ConsumeQueue:
+        topic = self._metadata.topic(name)
+        known = self._queues.find(name, queue_id) is not None
+        queue = self._queues.get(topic, queue_id)
+        self._tails[name, queue_id] = queue.tail
+        if topic.materialised and (not known or not self._parts.materialiser.get(name, queue_id)):
+            self._parts.materialiser.open(topic, queue, self._log.start)
+        return queue
+
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return a queue that exists, without making one."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is not None and (topic, queue_id) in self._tails:
+            return queue
+        try:
+            if queue is None and not self._queues.is_on_disk(topic, queue_id):
+                return None
+            return self._open_queue(topic, queue_id)
+        except KeyError:
+            return None
+
+    def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return the smallest stored and the visible end queue offset; (0, 0) when unknown."""
+        queue = self._queue(topic, queue_id)
+        return (0, 0) if queue is None else self._bounds(queue)
+
+    def position_range(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return the smallest stored and the visible end MetaQ position; (0, 0) when unknown."""
+        queue = self._queue(topic, queue_id)
+        return (0, 0) if queue is None or not queue.tail.dual else self._visible(queue)[2:]
+
+    def _bounds(self, queue: ConsumeQueue) -> tuple[int, int]:
+        low = queue.min_offset(self._log.start)
+        high = queue.tail.next_offset
+        if self._watermark is not None and self._watermark < self._log.end:
+            high = max(low, queue.offset_of_log(self._watermark))
+        return low, high
+
+    def _visible(self, queue: ConsumeQueue) -> tuple[int, int, int, int]:
+        low, high = self._bounds(queue)
+        end = queue.end
+        tail = queue.tail
+        low_position = queue.position(low)[0] if low < end else tail.next_position
+        high_position = queue.position(high)[0] if high < end else tail.next_position
+        segments = self._parts.materialiser.get(tail.topic.decode(), tail.queue_id)
+        if segments is not None:
+            low_position = min(max(low_position, segments.min_position), high_position)
+        return low, high, low_position, high_position
+
+    # Reading
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        messages_max: int,
+        bytes_max: int,
+        tags: frozenset[int] | None = None,
+    ) -> ReadResult:
+        """Return records from a queue offset on, at least one if there is one to return.
+
+        `tags`: signed 32-bit hashes of the wanted tags; None wants all. CorruptLogError: the
+        records' file is out of service.
+        """
+        queue = self._queue(topic, queue_id)
+        bounds = (0, 0) if queue is None else self._bounds(queue)
+        limits = (messages_max, bytes_max)
+        return reading.read_queue(queue, self._parts.records, bounds, offset, limits, tags)
+
+    def read_positions(self, topic: str, queue_id: int, position: int, bytes_max: int) -> MetaqRead:
+        """Return messages in MetaQ's form from a position on.
+
+        A position inside a message stands for the next message, so nothing is skipped.
+        """
+        queue = self._queue(topic, queue_id)
+        if queue is None or not queue.tail.dual or not queue.end:
+            return MetaqRead(MetaqStatus.NO_QUEUE, position, 0, 0)
+        segments = self._parts.materialiser.get(topic, queue_id)
+        visible = self._visible(queue)
+        return read_positions(queue, self._parts.records, segments, visible, position, bytes_max)
+
+    def record_at(self, physical_offset: int) -> bytes | None:
+        """Return the whole record that starts there, or None."""
+        return self._parts.records.whole(physical_offset)
+
+    def offset_by_time(self, topic: str, queue_id: int, ms: int, *, upper: bool = False) -> int:
+        """Return the first offset stored at or after `ms`; `upper`: the last at or before it."""
+        queue = self._queue(topic, queue_id)
+        if queue is None:
+            return 0
+        bounds = self._bounds(queue)
+        return reading.offset_by_time(queue, self._parts.records, bounds, ms, upper=upper)
+
+    def position_of(self, topic: str, queue_id: int, offset: int) -> int:
+        """Return the MetaQ position of a queue offset, both clamped to what is stored."""
+        queue = self._queue(topic, queue_id)
+        if queue is None or not queue.tail.dual:
+            return 0
+        low, high, low_position, high_position = self._visible(queue)
+        if offset >= high:
+            return high_position
+        return max(low_position, queue.position(max(offset, low))[0])
+
+    def offset_of(self, topic: str, queue_id: int, position: int) -> int:
+        """Return the queue offset of the first message at or after a MetaQ position."""
+        queue = self._queue(topic, queue_id)
+        if queue is None or not queue.tail.dual:
+            return 0
+        low, high = self._bounds(queue)
+        return min(high, queue.offset_of_position(position, low))
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """Return the store time of one message in epoch milliseconds, or None."""
+        queue = self._queue(topic, queue_id)
+        if queue is None:
+            return None
+        low, high = self._bounds(queue)
+        if not low <= offset < high:
+            return None
+        return self._parts.records.store_ms(queue.unit(offset)[0])
+
+    def find_key(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
+    ) -> list[bytes]:
+        """Return whole records whose KEYS or UNIQ_KEY holds the key, oldest first.
+
+        Of more than `count_max` the newest.
+        """
+        places = (self._log.start, self.high_watermark)
+        times = (begin_ms, end_ms)
+        parts = self._parts
+        return reading.find_key(parts.keys, parts.records, (topic, key), places, times, count_max)
