@@ -159,8 +159,8 @@ def test_a_mistyped_key_is_refused_with_the_nearest(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[admin]\nport = 10909\n", "10909 is given to RocketMQ's fast port and to the admin"),
-        ("[metaq]\nport = 9876\n", "9876 is given to MetaQ and to the name service"),
+        ("[admin]\nport = 10909\n", "admin.port: 10909 is also rocketmq.port - 2"),
+        ("[metaq]\nport = 9876\n", "namesrv.port: 9876 is also metaq.port"),
     ],
 )
 def test_two_listeners_on_one_port_are_refused(

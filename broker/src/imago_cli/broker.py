@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imago_cli.configuration import read_config, refuse_shared_ports
+from imago_cli.configuration import read_config
 from imago_cli.ready import announce
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ def broker(
     busy port, 3 data folder damaged or locked, 4 disk error, 5 fenced by another broker.
     """
     settings = read_config(config)
-    refuse_shared_ports(settings)
     # Only now: a mistyped key is told before half a second of imports.
     from imago_broker.app import main
     from imago_broker.config import BrokerConfig, load

@@ -35,22 +35,9 @@ def listener_ports(config: BrokerConfig) -> Iterator[tuple[str, int]]:
     if config.metaq.enabled:
         yield "MetaQ", config.metaq.port
     if config.rocketmq.enabled:
-        fast = config.rocketmq.fast_port
         yield "RocketMQ", config.rocketmq.port
-        yield "RocketMQ's fast port", fast if fast >= 0 else max(0, config.rocketmq.port - 2)
+        yield "RocketMQ's fast port", config.fast_port
     if config.namesrv.enabled:
         yield "the name service", config.namesrv.port
     if config.admin.enabled:
         yield "the admin interface", config.admin.port
-
-
-def refuse_shared_ports(config: BrokerConfig) -> None:
-    """UsageError when two listeners would have one port: the system would let both bind it."""
-    owners: dict[int, str] = {}
-    for what, port in listener_ports(config):
-        if port and port in owners:
-            raise UsageError(
-                f"port {port} is given to {owners[port]} and to {what}",
-                cure="give each listener a port of its own (0: any free one)",
-            )
-        owners[port] = what
