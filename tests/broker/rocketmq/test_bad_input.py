@@ -195,7 +195,9 @@ async def test_peer_that_reads_nothing_stops_being_served_before_it_costs_much(
         assert len((await deaf.answer(opaque)).body) > 1 << 20
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.binary(min_size=1, max_size=200))
 async def test_random_headers_never_hurt(connect: Connect, data: bytes) -> None:
     bad, good = await connect(), await connect()

@@ -11,16 +11,15 @@ frame and one read.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import struct
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import Exchange
 from imago_broker.server.listener import Session
 from imago_broker.server.remoting_calls import ClientCalls
+from imago_broker.server.remoting_peer import RemotingLimits, peer_bytes, peer_text
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import scan_frames
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand
@@ -32,43 +31,19 @@ if TYPE_CHECKING:
 
     from imago_broker.processors.rocketmq.exchange import Reply
     from imago_broker.processors.rocketmq.rows import Table
+    from imago_broker.processors.rocketmq.send_path import SendPath
     from imago_broker.service.channel import Channel
+
+__all__ = ["RemotingLimits", "RemotingServer", "RemotingSession"]
 
 log = logging.getLogger(__name__)
 
 _PREFIX = struct.Struct(">II")
-_PORT = struct.Struct(">i")
 _JOIN_BYTES_MAX = 64 << 10
 """Answers of one turn up to this size are joined; larger ones are handed over in pieces."""
 
 SEND, FRAME = 1, 0
 """First members of what the scanner returns; a negative one ends the connection."""
-
-
-class SendPath(Protocol):
-    """Where the scanner's sends go."""
-
-    def send(self, session: RemotingSession, item: tuple) -> None:  # type: ignore[type-arg]
-        """Take one send, or give it back through `RemotingSession.serve_send`."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemotingLimits:
-    """What one connection may cost. Bytes and milliseconds."""
-
-    frame_bytes_max: int = 16 << 20
-    output_bytes_pause: int = 1 << 20
-    """Above this nothing more is read from the peer until it has read its answers."""
-    output_bytes_max: int = 32 << 20
-    """A peer that lets more than this pile up unread is cut off."""
-    idle_ms: int = 120_000
-    input_stall_ms: int = 30_000
-    """A frame that is not whole after this ends the connection."""
-    output_stall_ms: int = 30_000
-    """A peer that takes none of its answers for this long is cut off."""
-    calls_max: int = 1024
-    """Requests of ours to the client that wait for its answer."""
 
 
 class RemotingServer:
@@ -175,8 +150,8 @@ class RemotingSession(Session):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         host, port = (transport.get_extra_info("peername") or ("0.0.0.0", 0))[:2]  # noqa: S104
-        self.born_host = host_bytes(host, port)
-        self.peer = f"{_plain(host)}:{port}"
+        self.born_host = peer_bytes(host, port)
+        self.peer = f"{peer_text(host)}:{port}"
         # The server's time stands still while it has no connection.
         self.server.now_ms = self.last_read_ms = time.monotonic_ns() // 1_000_000
         self.transport.set_write_buffer_limits(high=self._limits.output_bytes_pause)
@@ -441,16 +416,3 @@ class RemotingSession(Session):
         """Close at once and drop what is not sent."""
         self._closing = True
         self.transport.abort()
-
-
-def host_bytes(host: str, port: int) -> bytes:
-    """Return an address as records hold it: IPv4 in 4 bytes (mapped ones too), IPv6 in 16."""
-    address = ipaddress.ip_address(host.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return address.packed + _PORT.pack(port)
-
-
-def _plain(host: str) -> str:
-    mapped = host.removeprefix("::ffff:")
-    return mapped if "." in mapped else host
