@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from typing import TYPE_CHECKING
 
 from imago_wire.remoting.command import FLAG_ONEWAY, RemotingCommand, SerializeType
@@ -167,3 +168,22 @@ def pull_ext(topic: str, offset: int = 0, **more: object) -> dict[str, object]:
         "subscription": "*",
     }
     return {**fields, **more}
+
+
+def heartbeat(group: str, *, version: int = 1) -> bytes:
+    """Return the heartbeat of a consumer of topic T, which is a producer of group P too."""
+    subscription = {"topic": "T", "subString": "*", "subVersion": version}
+    consumer = {
+        "groupName": group,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "subscriptionDataSet": [subscription],
+    }
+    return json.dumps(
+        {
+            "clientID": "client",
+            "consumerDataSet": [consumer],
+            "producerDataSet": [{"groupName": "P"}],
+        }
+    ).encode()
