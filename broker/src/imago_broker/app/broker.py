@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from imago_broker.app.admin_view import admin_services
 from imago_broker.app.clock import SystemClock
 from imago_broker.app.coordination import make_coordinator
+from imago_broker.app.core_services import CoreServices
 from imago_broker.app.identity import advertised_host, data_folder_uuid, numeric_address
 from imago_broker.app.listeners import Ports
 from imago_broker.app.metaq_port import serve_metaq
@@ -21,8 +22,7 @@ from imago_broker.app.samples import broker_samples
 from imago_broker.app.storage import open_store
 from imago_broker.config.changes import Changes, compare
 from imago_broker.config.metaq_render import render
-from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.errors import ExitCode, FatalError, RequestError
+from imago_broker.errors import ExitCode, FatalError
 from imago_broker.metrics import BrokerCollector, MetaqCounters
 from imago_broker.model.cluster import BrokerRecord, Connection, Role
 from imago_broker.model.declared import declared_topic
@@ -32,10 +32,7 @@ from imago_broker.processors.rocketmq.services import (
     RocketmqServices,
     build_services,
 )
-from imago_broker.service.groups import GroupService
-from imago_broker.service.messages import MessageService, PutStatus
-from imago_broker.service.offsets import ConsumerOffsets
-from imago_broker.service.topics import TopicService
+from imago_broker.service.messages import PutStatus
 from imago_log.errors import LogIOError, StoreError
 
 if TYPE_CHECKING:
@@ -45,6 +42,10 @@ if TYPE_CHECKING:
     from imago_broker.ports import Clock, Coordinator
     from imago_broker.processors.metaq.services import MetaqServices
     from imago_broker.server.listener import Listener
+    from imago_broker.service.groups import GroupService
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.offsets import ConsumerOffsets
+    from imago_broker.service.topics import TopicService
     from imago_log.results import StoreHealth
     from imago_log.store import MessageStore
 
@@ -166,12 +167,7 @@ class Broker:
     def apply(self, config: BrokerConfig) -> None:
         """Put changed settings in force; those that need a restart wait for it."""
         self.config = config
-        self.topics.set_default_level(Acknowledgement(config.acknowledgement.level))
-        self.topics.topics_max = config.limits.topics_max
-        self.topics.auto_create_enabled = config.rocketmq.auto_create_topic
-        self.groups.groups_max = config.limits.groups_max
-        self.groups.auto_create_enabled = config.rocketmq.auto_create_group
-        self.messages.timeout_ms = config.acknowledgement.timeout_ms
+        self._core.apply(config)
         self.rocketmq.settings = config.rocketmq
         if self.metaq is not None:
             self.metaq.settings = config.metaq
@@ -225,32 +221,12 @@ class Broker:
         self.store.on_failure = self._store_failed_in_other_thread
         self.first_log_end = self.store.log_end
         self.uuid = data_folder_uuid(Path(config.broker.data_dir))
-        level = Acknowledgement(config.acknowledgement.level)
-        self.messages = MessageService(
-            self.store,
-            loop=loop,
-            clock=self.clock,
-            level_of=self._level_of,
-            timeout_ms=config.acknowledgement.timeout_ms,
-            waiting_bytes_max=config.acknowledgement.in_flight_bytes_max,
-        )
-        self.topics = TopicService(
-            self.store,
-            default_level=level,
-            topics_max=config.limits.topics_max,
-            auto_create_enabled=config.rocketmq.auto_create_topic,
-            default_queues=config.rocketmq.default_queues,
-            before_change=self.messages.flush_turn,
-        )
-        self.groups = GroupService(
-            self.store,
-            auto_create_enabled=config.rocketmq.auto_create_group,
-            groups_max=config.limits.groups_max,
-        )
-        self.offsets = ConsumerOffsets(self.store, loop=loop)
-        self.topics.on_change.append(self._forget_offsets)
+        services = CoreServices(self.store, config, clock=self.clock, loop=loop)
+        self._core = services
+        self.messages, self.topics = services.messages, services.topics
+        self.groups, self.offsets = services.groups, services.offsets
         self._undo.callback(self._close_services)
-        self._make_declared_topics()
+        services.make_declared_topics(config)
         self.health = self.store.tick()
 
     async def _join(self) -> None:
@@ -369,15 +345,6 @@ class Broker:
         loop = self.failed.get_loop()
         loop.call_soon_threadsafe(self.fail, FatalError(str(error), exit_code=ExitCode.IO))
 
-    def _make_declared_topics(self) -> None:
-        for name, settings in self.config.topics.items():
-            try:
-                declared = declared_topic(name, settings)
-                if self.topics.get(name) is None:
-                    self.topics.create_or_update(declared)
-            except (ValueError, RequestError) as error:
-                raise FatalError(f"topics.{name}: {error}", exit_code=ExitCode.USAGE) from error
-
     def _stop_ticking(self) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
@@ -387,10 +354,7 @@ class Broker:
         await self.ports.stop(drain_seconds=seconds)
 
     def _close_services(self) -> None:
-        self.messages.release_all(PutStatus.STOPPING)
-        self.messages.close()
-        if self._clean:
-            self.offsets.flush()
+        self._core.close(clean=self._clean)
 
     def _close_store(self) -> None:
         try:
@@ -398,10 +362,3 @@ class Broker:
         except StoreError as error:
             raise FatalError(str(error), exit_code=ExitCode.IO) from error
         logger.info("broker_stopped clean=%s", self._clean)
-
-    def _level_of(self, topic: bytes) -> Acknowledgement:
-        return self.topics.level_of(topic)
-
-    def _forget_offsets(self, name: str, config: object | None) -> None:
-        if config is None:
-            self.offsets.forget_topic(name)

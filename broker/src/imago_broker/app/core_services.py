@@ -1,0 +1,90 @@
+"""The services that stand on the store and serve both protocols, made and changed together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.errors import ExitCode, FatalError, RequestError
+from imago_broker.model.declared import declared_topic
+from imago_broker.service.groups import GroupService
+from imago_broker.service.messages import MessageService, PutStatus
+from imago_broker.service.offsets import ConsumerOffsets
+from imago_broker.service.topics import TopicService
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from imago_broker.config import BrokerConfig
+    from imago_broker.ports import Clock
+    from imago_log.store import MessageStore
+
+
+class CoreServices:
+    """Messages, topics, groups and offsets of one store."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """Make them; the topics that the configuration declares are not made yet."""
+        self.messages = MessageService(
+            store,
+            loop=loop,
+            clock=clock,
+            level_of=self._level_of,
+            timeout_ms=config.acknowledgement.timeout_ms,
+            waiting_bytes_max=config.acknowledgement.in_flight_bytes_max,
+        )
+        self.topics = TopicService(
+            store,
+            default_level=Acknowledgement(config.acknowledgement.level),
+            topics_max=config.limits.topics_max,
+            auto_create_enabled=config.rocketmq.auto_create_topic,
+            default_queues=config.rocketmq.default_queues,
+            before_change=self.messages.flush_turn,
+        )
+        self.groups = GroupService(
+            store,
+            auto_create_enabled=config.rocketmq.auto_create_group,
+            groups_max=config.limits.groups_max,
+        )
+        self.offsets = ConsumerOffsets(store, loop=loop)
+        self.topics.on_change.append(self._forget_offsets)
+
+    def apply(self, config: BrokerConfig) -> None:
+        """Put changed settings in force."""
+        self.topics.set_default_level(Acknowledgement(config.acknowledgement.level))
+        self.topics.topics_max = config.limits.topics_max
+        self.topics.auto_create_enabled = config.rocketmq.auto_create_topic
+        self.groups.groups_max = config.limits.groups_max
+        self.groups.auto_create_enabled = config.rocketmq.auto_create_group
+        self.messages.timeout_ms = config.acknowledgement.timeout_ms
+
+    def make_declared_topics(self, config: BrokerConfig) -> None:
+        """Make the configuration's topics that are missing; FatalError names one that cannot be."""
+        for name, settings in config.topics.items():
+            try:
+                declared = declared_topic(name, settings)
+                if self.topics.get(name) is None:
+                    self.topics.create_or_update(declared)
+            except (ValueError, RequestError) as error:
+                raise FatalError(f"topics.{name}: {error}", exit_code=ExitCode.USAGE) from error
+
+    def close(self, *, clean: bool) -> None:
+        """Answer what still waits; `clean`: write what is gathered."""
+        self.messages.release_all(PutStatus.STOPPING)
+        self.messages.close()
+        if clean:
+            self.offsets.flush()
+
+    def _level_of(self, topic: bytes) -> Acknowledgement:
+        return self.topics.level_of(topic)
+
+    def _forget_offsets(self, name: str, config: object | None) -> None:
+        if config is None:
+            self.offsets.forget_topic(name)
