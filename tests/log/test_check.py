@@ -12,7 +12,16 @@ from imago_log import DataFolderLockedError, MessageStore
 from imago_log.check import Finding, NotADataFolderError, Progress, Severity, check
 from imago_log.checkpoint import SLOT_SIZE
 from imago_log.metadata import Metadata
-from imago_testing.stored_files import FILES, PLAIN, fill, make_files, open_files
+from imago_testing.stored_files import (
+    FILES,
+    PLAIN,
+    content_of,
+    errors,
+    fill,
+    flip,
+    make_files,
+    open_files,
+)
 from imago_testing.stores import FakeClock, Model, small_config
 
 if TYPE_CHECKING:
@@ -42,27 +51,8 @@ def sent(whole: tuple[Path, Model]) -> list[Sent]:
     return whole[1].sent
 
 
-def errors(data: Path) -> list[tuple[str, int | None, str]]:
-    """Return file, position and text of the errors."""
-    return [
-        (str(found.file.relative_to(data)), found.position, found.what)
-        for found in check(data)
-        if found.severity is Severity.ERROR
-    ]
-
-
-def flip(path: Path, at: int, bit: int = 1) -> None:
-    content = bytearray(path.read_bytes())
-    content[at] ^= bit
-    path.write_bytes(content)
-
-
 def segment(offset: int) -> str:
     return f"commitlog/{offset - offset % SEGMENT:020d}"
-
-
-def content_of(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 # Whole stores

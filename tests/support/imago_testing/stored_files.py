@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_log import MessageStore
+from imago_log.check import Severity, check
 from imago_testing.stores import FakeClock, Model, small_config
 
 if TYPE_CHECKING:
@@ -42,3 +43,22 @@ def make_files(folder: Path, rounds: int = 20, *, clean: bool = True) -> Model:
     model = fill(store, rounds, clock)
     store.close(clean=clean)
     return model
+
+
+def errors(data: Path) -> list[tuple[str, int | None, str]]:
+    """Return file, position and text of the errors."""
+    return [
+        (str(found.file.relative_to(data)), found.position, found.what)
+        for found in check(data)
+        if found.severity is Severity.ERROR
+    ]
+
+
+def flip(path: Path, at: int, bit: int = 1) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= bit
+    path.write_bytes(content)
+
+
+def content_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
