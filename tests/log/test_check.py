@@ -17,6 +17,7 @@ from imago_testing.stored_files import (
     PLAIN,
     content_of,
     errors,
+    every_file,
     fill,
     flip,
     make_files,
@@ -25,7 +26,6 @@ from imago_testing.stored_files import (
 from imago_testing.stores import FakeClock, Model, small_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from imago_testing.stores import Sent
@@ -325,8 +325,8 @@ def test_metaq_files_that_end_early_are_a_warning(data: Path) -> None:
     )
     found = list(check(data))
     assert [(one.severity, one.file) for one in found] == [(Severity.WARNING, path)]
-    open_files(data).close()
-    store = open_files(data)
+    openevery_file(data).close()
+    store = openevery_file(data)
     Model().send(store, [(FILES, 0, 10)])
     store.close()
     assert list(check(data)) == [], "the next use of the queue has written what was missing"
@@ -385,13 +385,13 @@ def test_views_that_will_be_built_anew_are_not_looked_at(data: Path) -> None:
     flip(data / f"consumequeue/{PLAIN}/0/{FIRST}", 7)
     (data / "config" / "views").unlink()
     assert [(one.severity, one.file.name) for one in check(data)] == [(Severity.NOTE, "views")]
-    open_files(data).close()
+    openevery_file(data).close()
     assert list(check(data)) == []
 
 
 def test_findings_of_one_file_are_bounded(data: Path) -> None:
     path = data / f"consumequeue/{PLAIN}/0/{FIRST}"
-    store = open_files(data)
+    store = openevery_file(data)
     Model().send(store, [(PLAIN, 0, 20)] * 100)
     store.close()
     content = bytearray(path.read_bytes())
@@ -406,19 +406,10 @@ def test_findings_of_one_file_are_bounded(data: Path) -> None:
 # Anything, anywhere
 
 
-def _files(data: Path) -> Iterator[Path]:
-    not_covered = {"lock", "uuid", "views", "origin"}
-    yield from sorted(
-        path
-        for path in data.rglob("*")
-        if path.is_file() and path.name not in not_covered and path.stat().st_size
-    )
-
-
 @pytest.mark.parametrize("seed", [1, 2])
 def test_any_flipped_bit_is_found_in_its_file(data: Path, seed: int) -> None:
     rng = Random(seed)
-    for path in _files(data):
+    for path in every_file(data):
         good = path.read_bytes()
         for size in (min(len(good), 600), len(good)):
             at = rng.randrange(size)

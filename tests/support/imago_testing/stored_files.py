@@ -9,6 +9,7 @@ from imago_log.check import Severity, check
 from imago_testing.stores import FakeClock, Model, small_config
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 PLAIN, FILES = "plain", "files"
@@ -62,3 +63,12 @@ def flip(path: Path, at: int, bit: int = 1) -> None:
 
 def content_of(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def every_file(data: Path) -> Iterator[Path]:
+    not_covered = {"lock", "uuid", "views", "origin"}
+    yield from sorted(
+        path
+        for path in data.rglob("*")
+        if path.is_file() and path.name not in not_covered and path.stat().st_size
+    )
