@@ -325,8 +325,8 @@ def test_metaq_files_that_end_early_are_a_warning(data: Path) -> None:
     )
     found = list(check(data))
     assert [(one.severity, one.file) for one in found] == [(Severity.WARNING, path)]
-    openevery_file(data).close()
-    store = openevery_file(data)
+    open_files(data).close()
+    store = open_files(data)
     Model().send(store, [(FILES, 0, 10)])
     store.close()
     assert list(check(data)) == [], "the next use of the queue has written what was missing"
@@ -385,13 +385,13 @@ def test_views_that_will_be_built_anew_are_not_looked_at(data: Path) -> None:
     flip(data / f"consumequeue/{PLAIN}/0/{FIRST}", 7)
     (data / "config" / "views").unlink()
     assert [(one.severity, one.file.name) for one in check(data)] == [(Severity.NOTE, "views")]
-    openevery_file(data).close()
+    open_files(data).close()
     assert list(check(data)) == []
 
 
 def test_findings_of_one_file_are_bounded(data: Path) -> None:
     path = data / f"consumequeue/{PLAIN}/0/{FIRST}"
-    store = openevery_file(data)
+    store = open_files(data)
     Model().send(store, [(PLAIN, 0, 20)] * 100)
     store.close()
     content = bytearray(path.read_bytes())
