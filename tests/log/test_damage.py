@@ -139,12 +139,12 @@ def test_torn_tail_is_cut(how: str, stop: str) -> None:
 
 @pytest.mark.parametrize("how", ["flip", "zero"])
 def test_what_was_never_synced_ends_at_the_first_hole_after_power_loss(how: str) -> None:
-    found = Found("power lost", synced=20)
+    found = Found("power lost", synced=18)
     if how == "flip":
-        found.flip(23)
+        found.flip(20)
     else:
-        found.zero(23)
-    found.cut_at(23)
+        found.zero(20)
+    found.cut_at(20)
 
 
 def test_damage_at_rest_harms_no_other_message() -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from imago_testing.stores import DATA, FakeClock, Model, open_store
 from imago_testing.vfs import MemoryVfs
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 VALUE = {"name": "T", "read_queues": 4}
 
@@ -113,3 +118,50 @@ def test_rebuilt_files_are_those_that_were_there() -> None:
     assert {p: v for p, v in after.items() if meta not in p.parents} == {
         p: v for p, v in before.items() if meta not in p.parents
     }
+
+
+def recreated(clean: bool) -> tuple[MemoryVfs, Model, dict[Path, bytes]]:
+    """A topic deleted and created again; also the queue files of its first life."""
+    vfs, model = MemoryVfs(), Model()
+    store = open_store(vfs)
+    store.create_topic("T", VALUE)
+    for _ in range(5):
+        model.send(store, [("T", 0, 50), ("T", 1, 50)])
+    store._parts.queues.write_all()
+    roots = (DATA / "consumequeue" / "T", DATA / "consumequeue_v" / "T")
+    old = {p: vfs.content(p) for p in vfs.files() if p.parent.parent in roots}
+    assert len(old) == 4
+    store.delete_topic("T")
+    model.forget_topic("T")
+    store.create_topic("T", VALUE)
+    left = vfs if clean else vfs.crashed(power_loss=False)
+    store.close(clean=clean)
+    return left, model, old
+
+
+def test_messages_of_a_deleted_topic_stay_gone_when_views_are_rebuilt() -> None:
+    vfs, model, _ = recreated(clean=True)
+    remove(vfs, "consumequeue")
+    store = open_store(vfs)
+    assert store.queue_range("T", 0) == store.queue_range("T", 1) == (0, 0)
+    model.send(store, [("T", 1, 10)] * 3)
+    remove(vfs, "config/views")
+    store.close()
+    store = open_store(vfs)
+    model.check(store)
+    assert store.queue_range("T", 1) == (0, 3)
+    store.close()
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_queue_files_of_a_deleted_topic_that_came_back_are_not_believed(clean: bool) -> None:
+    """A power loss may undo the removal of files after the new topic of the name is durable."""
+    vfs, model, old = recreated(clean=clean)
+    for path, content in old.items():
+        vfs.put(path, content)
+    store = open_store(vfs)
+    assert store.queue_range("T", 0) == store.queue_range("T", 1) == (0, 0)
+    model.send(store, [("T", 1, 10)] * 3)
+    assert store.queue_range("T", 1) == (0, 3)
+    model.check(store)
+    store.close()
