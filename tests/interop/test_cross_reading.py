@@ -38,7 +38,7 @@ def test_rocketmq_reads_what_metaq_put(
     with rocketmq.pull() as puller, rocketmq.push(metaq_topic, unique("g")) as consumer:
         assert len(puller.queues(metaq_topic)) == len(partitions)
         pushed = consumer.take(len(results))
-        pulled = puller.drain(metaq_topic)
+        pulled = puller.drain(metaq_topic, len(results))
     assert sorted(pairs(pushed)) == sorted(pairs(pulled)) == sorted(map(printable, PAIRS * 4))
     # Queue and partition are the same thing, so order in them is the same order.
     where = [each.partition for each in results]
@@ -121,7 +121,7 @@ def test_both_protocols_write_into_the_same_queues_and_read_the_same_order(
         with factory.consumer([metaq_topic], unique("g")) as consumer:
             through_metaq = consumer.take(80)
         with rocketmq.pull() as puller:
-            through_rocketmq = puller.drain(metaq_topic)
+            through_rocketmq = puller.drain(metaq_topic, 80)
     assert len(through_metaq) == len(through_rocketmq) == 80
     for partition in {str(each.partition) for each in through_metaq}:
         shard, queue = map(int, partition.split("-"))
@@ -159,7 +159,7 @@ def make_topic(admin: Admin, name: str) -> None:
 
 def drained(client: RocketmqClient, topic: str) -> list[Received]:
     with client.pull() as puller:
-        return puller.drain(topic)
+        return puller.stored(topic)
 
 
 def printable(pair: Pair) -> tuple[bytes, str]:

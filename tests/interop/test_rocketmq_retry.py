@@ -113,7 +113,7 @@ def dead_letter(rocketmq: RocketmqClient, group: str) -> Received:
 
         def arrived() -> bool:
             try:
-                found[:] = puller.drain(topic)
+                found[:] = puller.stored(topic)
             except DriverError:
                 return False  # the topic has no route yet
             return bool(found)

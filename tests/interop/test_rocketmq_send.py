@@ -48,7 +48,7 @@ def test_message_comes_back_byte_for_byte(rocketmq: RocketmqClient, topic: str) 
     )
     with rocketmq.producer() as producer, rocketmq.pull() as puller:
         [sent] = producer.send(topic, [message])
-        [back] = puller.pull(sent.queue, sent.offset).messages
+        back = puller.read_back(sent)
     assert (back.body, back.tags, back.keys) == (ALL_BYTES, "TagÄ", "key-1 key-2")
     assert (back.flag, back.queue, back.offset) == (0x01020304, sent.queue, sent.offset)
     assert message.properties.items() <= back.properties.items()
@@ -60,7 +60,7 @@ def test_async_sends_all_succeed(rocketmq: RocketmqClient, topic: str) -> None:
     outgoing = bodies(64)
     with rocketmq.producer() as producer, rocketmq.pull() as puller:
         sent = producer.send_async(topic, outgoing)
-        found = puller.drain(topic)
+        found = puller.drain(topic, len(outgoing))
     assert {each.status for each in sent} == {"SEND_OK"}
     assert len({(each.queue, each.offset) for each in sent}) == len(outgoing)
     assert sorted(each.body for each in found) == sorted(each.body for each in outgoing)
@@ -70,12 +70,7 @@ def test_one_way_sends_arrive(rocketmq: RocketmqClient, topic: str) -> None:
     outgoing = bodies(16)
     with rocketmq.producer() as producer, rocketmq.pull() as puller:
         producer.send_one_way(topic, outgoing)
-        wait_until(
-            lambda: len(puller.drain(topic)) >= len(outgoing),
-            seconds_max=10,
-            what="all one-way messages are stored",
-        )
-        found = puller.drain(topic)
+        found = puller.drain(topic, len(outgoing))
     assert sorted(each.body for each in found) == sorted(each.body for each in outgoing)
 
 
@@ -86,7 +81,7 @@ def test_batch_is_stored_together_in_order(rocketmq: RocketmqClient, topic: str)
     ]
     with rocketmq.producer() as producer, rocketmq.pull() as puller:
         sent = producer.send_batch(topic, outgoing)
-        found = puller.pull(sent.queue, sent.offset).messages
+        found = puller.drain(topic, len(outgoing))
     assert sent.status == "SEND_OK"
     assert len(sent.id.split(",")) == len(sent.offset_id.split(",")) == len(outgoing)
     assert [(each.body, each.tags, each.keys) for each in found] == [
@@ -104,7 +99,7 @@ def test_ordered_sends_keep_equal_keys_in_one_queue(rocketmq: RocketmqClient, to
     ]
     with rocketmq.producer() as producer, rocketmq.pull() as puller:
         producer.send_by_hash(topic, outgoing)
-        found = puller.drain(topic)
+        found = puller.drain(topic, len(outgoing))
     for key in ("order-1", "order-2", "order-3"):
         of_key = [each for each in found if each.keys == key]
         assert len({each.queue for each in of_key}) == 1
@@ -123,7 +118,7 @@ def test_first_send_creates_the_topic_from_the_template(
             what="the new topic has a route",
         )
         route = admin.call("route", topic=name)
-        [back] = puller.pull(sent.queue, sent.offset).messages
+        back = puller.read_back(sent)
     assert sent.status == "SEND_OK"
     assert back.body == b"first"
     assert route["queues"][sent.queue.broker] == {
@@ -150,7 +145,7 @@ def test_compressed_body_is_stored_as_sent_and_inflated_by_the_reader(
         rocketmq.pull() as puller,
     ):
         [sent] = producer.send(topic, [Outgoing(body=body, tags="big")])
-        [back] = puller.pull(sent.queue, sent.offset, expression="big").messages
+        back = puller.read_back(sent, expression="big")
     assert zlib.crc32(back.body) == zlib.crc32(body)
     assert back.sys_flag & 0x700 == COMPRESSION_BITS[compression]
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from imago_log.results import DiskLevel
 from imago_log.retention import FILES_AT_ONCE_MAX, Limits, LogFile, disk_level, files_to_delete
 from imago_testing.stores import DATA, FakeClock, Model, open_store
 from imago_testing.vfs import MemoryVfs
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HOUR = 3600 * 1000
 FILE = 4096
@@ -217,3 +222,23 @@ def test_materialised_files_go_with_their_log() -> None:
     assert starts[1] > position - 1024
     kept.model.check(kept.store)
     kept.store.close()
+
+
+def test_a_crash_while_a_materialised_file_goes_does_not_bring_its_positions_back() -> None:
+    kept = materialised({"retention.bytes": "3000"})
+    images: list[tuple[int, MemoryVfs]] = []
+
+    def look(what: str, path: Path) -> None:
+        if what == "unlink" and path.suffix == ".meta":
+            images.append((int(path.stem), kept.vfs.crashed(power_loss=True)))
+
+    kept.send(40)
+    kept.store.request_sync()
+    kept.vfs.before_call = look
+    kept.pass_time()
+    assert len(images) > 3
+    kept.store.close()
+    for start, image in images:
+        store = open_store(image, kept.clock)
+        assert store.position_range("T", 0)[0] > start
+        store.close()

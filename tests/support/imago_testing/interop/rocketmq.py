@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from imago_testing.java.driver import CALL_SECONDS
+from imago_testing.processes import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -176,13 +177,29 @@ class PullConsumer:
             self._call("pull", queue, offset=offset, count_max=count_max, expression=expression)
         )
 
-    def wait(self, queue: Queue, offset: int) -> Callable[[], Pulled]:
+    def wait(self, queue: Queue, offset: int, *, expression: str = "*") -> Callable[[], Pulled]:
         """Start a pull that the broker holds until something arrives; call the result for it."""
-        future = self.driver.send("pull.wait", consumer=self.name, **asdict(queue), offset=offset)
+        arguments = asdict(queue) | {"offset": offset, "expression": expression}
+        future = self.driver.send("pull.wait", consumer=self.name, **arguments)
         return lambda: Pulled.of(future.result(CALL_SECONDS))
 
-    def drain(self, topic: str) -> list[Received]:
-        """Every message of every queue, from the first offset to the end, queue by queue."""
+    def read_back(self, sent: Sent, *, expression: str = "*") -> Received:
+        """The message that was sent. 4.9 acknowledges before its queues show a message."""
+        return self.wait(sent.queue, sent.offset, expression=expression)().messages[0]
+
+    def drain(self, topic: str, count: int) -> list[Received]:
+        """All messages of the topic, queue by queue, once there are `count` or more."""
+        found: list[Received] = []
+
+        def all_there() -> bool:
+            found[:] = self.stored(topic)
+            return len(found) >= count
+
+        wait_until(all_there, seconds_max=TAKE_SECONDS, what=f"{count} messages in {topic}")
+        return found
+
+    def stored(self, topic: str) -> list[Received]:
+        """What is in the topic now, queue by queue, each from its first offset to its end."""
         found: list[Received] = []
         for queue in sorted(self.queues(topic)):
             answer = self.pull(queue, 0)
