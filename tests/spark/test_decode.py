@@ -242,6 +242,13 @@ def test_cut_bytes_are_an_error_or_fewer_rows(bodies: list[bytes], data: st.Data
     assert found == expected(whole)[: len(found)]
 
 
+def test_negative_body_size_is_an_error() -> None:
+    whole = bytearray(build([{"body": b"one"}, {"body": b"two"}]))
+    whole[84] |= 0x80  # the body's size, behind the fixed fields and two IPv4 hosts
+    with pytest.raises(CorruptBatchError, match="shorter than its body"):
+        rows(bytes(whole))
+
+
 @given(entries_lists, st.data())
 def test_changed_byte_is_never_more_than_an_error(
     entries: list[dict[str, Any]], data: st.DataObject

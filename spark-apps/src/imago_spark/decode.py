@@ -156,7 +156,7 @@ class _Rows:
 
     def _properties_at(self) -> Longs:
         """The topic's length takes one byte, two with the second magic; then the topic, a short."""
-        if int(self.body_end.max()) + 2 > len(self.data):
+        if int(self.body_end.max()) + 2 > len(self.data) or (self.body_end < self.body_at).any():
             raise CorruptBatchError("a record is shorter than its body")
         long_topic = self.head["magic"] == MAGIC_V2
         first = self.data[self.body_end].astype(np.int64)
