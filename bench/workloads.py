@@ -79,5 +79,10 @@ WORKLOADS = [
         {"conns": 16, "depth": 1024, "rate": 20_000},
         aim=0,
     ),
-    Workload("MetaQ put, 64 × 1, 1,000 topics × 10", "put", {"topics": 1000, "queues": 10}, aim=6),
+    Workload(
+        "MetaQ put, 64 × 1, 1,000 topics × 10",
+        "put",
+        {"topics": 1000, "queues": 10, "warmup": 15},
+        aim=6,
+    ),
 ]

@@ -21,7 +21,7 @@ SLACK_BYTES = 24 << 20
 """What the process may take besides: memory that its allocator keeps."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     settings = {
         "limits": {"input_stall_seconds": STALL_SECONDS, "output_stall_seconds": STALL_SECONDS},
@@ -40,7 +40,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     assert "Traceback" not in broker.log_text()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def witness(broker: BrokerProcess) -> Iterator[Witness]:
     witness = Witness.of(broker)
     wait_until(witness.has_route, seconds_max=10, what=f"{TOPIC} has a route")

@@ -69,19 +69,24 @@ def read_whole(vfs: Vfs, path: Path) -> bytes | None:
         vfs.close(fd)
 
 
-def replace_whole(vfs: Vfs, path: Path, data: bytes) -> None:
-    """Put a new content in a file's place: after a crash there is the old one or the new one."""
+def replace_whole(vfs: Vfs, path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Put a new content in a file's place: after a crash there is the old one or the new one.
+
+    With `durable=False` a power loss may leave the file empty or gone, which its reader must bear.
+    """
     fresh = path.with_name(path.name + ".new")
     with fatal("replace", path):
         fd = vfs.open(fresh, create=True)
         try:
             vfs.truncate(fd, 0)
             write_all(vfs, fd, data, 0, fresh)
-            vfs.sync(fd)
+            if durable:
+                vfs.sync(fd)
         finally:
             vfs.close(fd)
         vfs.rename(fresh, path)
-        vfs.sync_folder(path.parent)
+        if durable:
+            vfs.sync_folder(path.parent)
 
 
 Unsynced = tuple[Path, bool]

@@ -131,7 +131,9 @@ class MetaqSegments:
         with fatal("create", self.folder):
             self._pool.vfs.make_folder(self.folder)
         self.end = self.synced = position
-        self._write_origin()
+        # Of a partition that never had files nothing stale can come back, and a lost origin
+        # makes it begin anew: thousands of partitions need not wait for the device one by one.
+        self._write_origin(durable=self._pool.vfs.exists(self.folder / ORIGIN))
         self._new_file()
 
     # Writing
@@ -158,10 +160,12 @@ class MetaqSegments:
             self.synced = min(position, self.end)
             self._write_origin()
 
-    def _write_origin(self) -> None:
+    def _write_origin(self, *, durable: bool = True) -> None:
         content = {"birth": self._birth, "min": self.min_position, "synced": self.synced}
         with self._origin_lock:
-            replace_whole(self._pool.vfs, self.folder / ORIGIN, orjson.dumps(content))
+            replace_whole(
+                self._pool.vfs, self.folder / ORIGIN, orjson.dumps(content), durable=durable
+            )
 
     def unsynced(self) -> list[Unsynced]:
         """Return the files to sync."""
