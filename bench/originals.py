@@ -75,6 +75,7 @@ def metaq(port_base: int) -> Iterator[Server]:
             with running(ServerProcess.start("metaq", command, folder)) as broker:
                 broker.wait_for_port(port)
                 pin(broker.process.pid, BROKER_CORE)
+                time.sleep(2)  # the broker registers its topics behind the open port
                 # One connection first: the first put makes the partitions, not safely from many.
                 load("put", port, pids=[], conns=1, seconds=1, warmup=0)
                 yield Server(broker.process.pid, port, 0)
