@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from imago_broker.model.cluster import Role
 from imago_broker.service.role import ALONE, RoleState, ShardRole
+
+if TYPE_CHECKING:
+    import pytest
 
 SLAVE = ShardRole(role=Role.SLAVE, epoch=3)
 
