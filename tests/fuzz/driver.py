@@ -27,7 +27,12 @@ from imago_wire import hot
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-MODULES: Final = ("tests.fuzz.text", "tests.fuzz.record", "tests.fuzz.remoting")
+MODULES: Final = (
+    "tests.fuzz.text",
+    "tests.fuzz.record",
+    "tests.fuzz.remoting",
+    "tests.fuzz.replication",
+)
 CPU_S_MAX: Final = 1.0
 """An input that keeps a decoder busy for longer is a failure: a peer could send it."""
 MEMORY_BYTES_MAX: Final = 4 << 30

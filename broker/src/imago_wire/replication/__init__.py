@@ -1,0 +1,1 @@
+"""The protocol between the members of a shard."""
