@@ -11,7 +11,7 @@ import pytest
 from imago_broker.errors import ExitCode
 from imago_testing.chaos import payload
 from imago_testing.chaos.broker import ChaosBroker
-from imago_testing.chaos.connections import GROUP, MetaqConnection, RemotingConnection, tags
+from imago_testing.chaos.connections import GROUP, MetaqConnection, RemotingConnection, fixed, tags
 from imago_testing.chaos.consumers import from_metaq, from_rocketmq, read_whole
 from imago_testing.chaos.history import Key, Protocol, Queue, Stored
 from imago_wire.errors import ChecksumError
@@ -56,8 +56,8 @@ async def write(
 ) -> None:
     """Send a message through each protocol for each number; all are acknowledged."""
     rng = random.Random(numbers.start)
-    metaq = await MetaqConnection.open(broker.metaq_port)
-    remoting = await RemotingConnection.open(broker.rocketmq_port)
+    metaq = await MetaqConnection.open(fixed(broker.metaq_port))
+    remoting = await RemotingConnection.open(fixed(broker.rocketmq_port))
     try:
         for number in numbers:
             queue = QUEUES[number % len(QUEUES)]
@@ -73,7 +73,7 @@ async def write(
 
 
 async def read(broker: ChaosBroker) -> Whole:
-    return await read_whole(broker.metaq_port, broker.rocketmq_port, QUEUES)
+    return await read_whole(fixed(broker.metaq_port), fixed(broker.rocketmq_port), QUEUES)
 
 
 def log_end(broker: ChaosBroker) -> int:
@@ -200,8 +200,8 @@ async def read_again(broker: ChaosBroker, before: Whole) -> dict[Protocol, list[
 
     All others are as they were.
     """
-    metaq = await MetaqConnection.open(broker.metaq_port)
-    remoting = await RemotingConnection.open(broker.rocketmq_port)
+    metaq = await MetaqConnection.open(fixed(broker.metaq_port))
+    remoting = await RemotingConnection.open(fixed(broker.rocketmq_port))
     unreadable: dict[Protocol, list[Key | None]] = {protocol: [] for protocol in Protocol}
     try:
         for (protocol, queue), messages in before.items():

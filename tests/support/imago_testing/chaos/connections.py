@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from imago_testing.remoting_peer import pull_ext, send_ext
@@ -29,8 +30,29 @@ GROUP = "chaos"
 Answer = TypeVar("Answer")
 
 
+_OPEN_SECONDS_MAX = 3.0
+ANSWER_SECONDS_MAX = 15.0
+"""A broker that answers nothing for so long counts as lost."""
+
+Where = Callable[[], Awaitable[tuple[str, int]]]
+"""Says which host and port to connect to now; OSError when nobody knows."""
+
+
 class ConnectionLostError(Exception):
     """The broker is gone; whether it did what it was last asked is unknown."""
+
+
+class RefusedError(Exception):
+    """The broker answered that it does not do what it was asked."""
+
+
+def fixed(port: int) -> Where:
+    """Return the place of the only broker there is."""
+
+    async def where() -> tuple[str, int]:
+        return "127.0.0.1", port
+
+    return where
 
 
 class Connection(ABC, Generic[Answer]):
@@ -45,9 +67,10 @@ class Connection(ABC, Generic[Answer]):
         self._task = asyncio.create_task(self._read())
 
     @classmethod
-    async def open(cls, port: int) -> Self:
+    async def open(cls, where: Where) -> Self:
         """Raise OSError when nobody listens."""
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
+        async with asyncio.timeout(_OPEN_SECONDS_MAX):
+            return cls(*await asyncio.open_connection(*await where()))
 
     @abstractmethod
     def _decode(self, data: bytes) -> Iterable[tuple[int, Answer]]:
@@ -60,7 +83,12 @@ class Connection(ABC, Generic[Answer]):
             return future
         self._waiting[number] = future
         self._writer.write(data)
+        asyncio.get_running_loop().call_later(ANSWER_SECONDS_MAX, self._give_up, number)
         return future
+
+    def _give_up(self, number: int) -> None:
+        if number in self._waiting:
+            self._writer.transport.abort()
 
     async def _read(self) -> None:
         try:

@@ -9,6 +9,7 @@ from imago_testing.chaos import payload
 from imago_testing.chaos.connections import (
     ConnectionLostError,
     MetaqConnection,
+    RefusedError,
     RemotingConnection,
 )
 from imago_testing.chaos.history import Progress, Protocol, Step, Stored
@@ -21,8 +22,10 @@ from imago_wire.text.status import Status
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from imago_testing.chaos.connections import Where
     from imago_testing.chaos.history import History, Queue
     from imago_wire.record import StoredMessage
+    from imago_wire.remoting.command import RemotingCommand
     from imago_wire.text.message import Message
 
 _RETRY_SECONDS = 0.02
@@ -33,8 +36,12 @@ _HOLD_MS = 500
 class Consumer:
     """Reads one queue; after stop() to its end, and returns."""
 
-    def __init__(self, port: int, queue: Queue, history: History) -> None:
-        self._port = port
+    def __init__(
+        self, where: Where, queue: Queue, history: History, *, tolerant: bool = False
+    ) -> None:
+        """A tolerant consumer connects again when a broker refuses what it is asked."""
+        self._where = where
+        self._tolerated = (RefusedError,) if tolerant else ()
         self._queue = queue
         self._history = history
         self._stopping = False
@@ -47,7 +54,7 @@ class Consumer:
             try:
                 if await self._session():
                     return
-            except (ConnectionLostError, OSError):
+            except (ConnectionLostError, OSError, *self._tolerated):
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _session(self) -> bool:
@@ -65,7 +72,7 @@ class RocketmqConsumer(Consumer):
     """A member of the group: begins where the group's committed offset is, and commits."""
 
     async def _session(self) -> bool:
-        connection = await RemotingConnection.open(self._port)
+        connection = await RemotingConnection.open(self._where)
         self._note(Step.LOST, 0)
         try:
             offset = await self._committed(connection)
@@ -85,14 +92,14 @@ class RocketmqConsumer(Consumer):
         answer = await connection.committed(self._queue)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return 0
-        assert answer.code == ResponseCode.SUCCESS, answer
+        expect_success(answer)
         self._note(Step.TOLD, int(answer.ext["offset"]))
         return int(answer.ext["offset"])
 
     async def _commit(self, connection: RemotingConnection, offset: int) -> None:
         self._note(Step.TRIED, offset)
         answer = await connection.commit(self._queue, offset)
-        assert answer.code == ResponseCode.SUCCESS, answer
+        expect_success(answer)
         self._note(Step.COMMITTED, offset)
 
     def _note(self, step: Step, offset: int) -> None:
@@ -105,7 +112,7 @@ class MetaqConsumer(Consumer):
     _position = 0
 
     async def _session(self) -> bool:
-        connection = await MetaqConnection.open(self._port)
+        connection = await MetaqConnection.open(self._where)
         try:
             while True:
                 at_end = self._stopping
@@ -134,6 +141,12 @@ def from_metaq(message: Message, position: int) -> Stored:
     return Stored(position + message.at, key, message.id, message.size, content)
 
 
+def expect_success(answer: RemotingCommand) -> None:
+    """RefusedError: it is another answer."""
+    if answer.code != ResponseCode.SUCCESS:
+        raise RefusedError(str(answer))
+
+
 async def pull(
     connection: RemotingConnection, queue: Queue, offset: int, hold_ms: int = 0
 ) -> tuple[list[Stored], int]:
@@ -143,7 +156,7 @@ async def pull(
         return [], offset
     if answer.code == ResponseCode.PULL_OFFSET_MOVED:
         return [], int(answer.ext["nextBeginOffset"])
-    assert answer.code == ResponseCode.SUCCESS, f"pull of {queue} at {offset}: {answer}"
+    expect_success(answer)
     messages = decode_messages(answer.body)
     return [from_rocketmq(each) for each in messages], int(answer.ext["nextBeginOffset"])
 
@@ -154,7 +167,8 @@ async def get(connection: MetaqConnection, queue: Queue, position: int) -> tuple
     if not isinstance(answer, Value):
         if answer.code == Status.MOVED:
             return [], int(answer.text)
-        assert answer.code == Status.NOT_FOUND, f"get of {queue} at {position}: {answer}"
+        if answer.code != Status.NOT_FOUND:
+            raise RefusedError(f"get of {queue} at {position}: {answer}")
         return [], position
     messages = list(parse_block(answer.body))
     return [from_metaq(each, position) for each in messages], position + sum(
@@ -163,11 +177,11 @@ async def get(connection: MetaqConnection, queue: Queue, position: int) -> tuple
 
 
 async def read_whole(
-    metaq_port: int, rocketmq_port: int, queues: Sequence[Queue]
+    metaq_at: Where, rocketmq_at: Where, queues: Sequence[Queue]
 ) -> dict[tuple[Protocol, Queue], list[Stored]]:
     """Read queues from their starts to their ends, through both protocols."""
-    metaq = await MetaqConnection.open(metaq_port)
-    remoting = await RemotingConnection.open(rocketmq_port)
+    metaq = await MetaqConnection.open(metaq_at)
+    remoting = await RemotingConnection.open(rocketmq_at)
     whole: dict[tuple[Protocol, Queue], list[Stored]] = {}
     try:
         for queue in queues:

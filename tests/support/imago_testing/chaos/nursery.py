@@ -20,6 +20,8 @@ from imago_broker.app import main
 from imago_broker.config import load
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from imago_broker.config import BrokerConfig
 
 RUNS = 1000
@@ -30,12 +32,21 @@ _STOP_SECONDS_MAX = 20.0
 class Nursery:
     """This side: starts the process that forks, and the one broker at a time."""
 
-    def __init__(self, config: Path, log: Path) -> None:
+    def __init__(
+        self,
+        config: Path,
+        log: Path,
+        *,
+        inside: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """`inside` is a command line that runs another one somewhere else."""
+        command = [sys.executable, "-m", "imago_testing.chaos.nursery", str(config), str(log)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "imago_testing.chaos.nursery", str(config), str(log)],
+            [*inside, *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(env or {})},
         )
 
     def ask(self, word: str) -> int:

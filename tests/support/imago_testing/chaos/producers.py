@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
+    from imago_testing.chaos.connections import Where
     from imago_testing.chaos.history import History, Queue
     from imago_wire.remoting.command import RemotingCommand
 
 BATCH_MAX = 6
 _RETRY_SECONDS = 0.02
-_SETTLE_SECONDS = 20.0
+PATIENCE_SECONDS = 20.0
 
 
 class Producer(ABC):
@@ -35,7 +37,7 @@ class Producer(ABC):
     def __init__(
         self,
         number: int,
-        port: int,
+        where: Where,
         queues: Sequence[Queue],
         history: History,
         on_ack: Callable[[], None],
@@ -43,14 +45,17 @@ class Producer(ABC):
         rng: random.Random,
         in_flight: int,
         pause: float = 0.0,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
+        """`patience` is how many seconds a broker may be silent while answers are due."""
         self._number = number
-        self._port = port
+        self._where = where
         self._queues = queues
         self._history = history
         self._on_ack = on_ack
         self._rng = rng
         self._pause = pause
+        self._patience = patience
         self._next = 0
         self._in_flight = in_flight
         self._stopping = False
@@ -63,14 +68,14 @@ class Producer(ABC):
 
     async def run(self) -> None:
         while not self._stopping:
-            try:
+            with contextlib.suppress(ConnectionLostError, OSError):
                 await self._session()
-            except (ConnectionLostError, OSError):
+            if not self._stopping:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     @abstractmethod
     async def _session(self) -> None:
-        """Open a connection and send until it is lost or run() shall end."""
+        """Open a connection and send until it is lost, a send is refused or run() shall end."""
 
     async def _send(self, send_some: Callable[[], asyncio.Future[bool]]) -> None:
         """Keep some requests under way. Raises when the connection is lost."""
@@ -78,13 +83,15 @@ class Producer(ABC):
         while not self._stopping:
             while len(flying) < self._in_flight:
                 flying.add(send_some())
-            done, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
-            if not all(each.result() for each in done):
+            done, flying = await asyncio.wait(
+                flying, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done or not all(each.result() for each in done):
                 break
             if self._pause:
                 await asyncio.sleep(self._pause)
         if flying:
-            await asyncio.wait(flying, timeout=_SETTLE_SECONDS)
+            await asyncio.wait(flying, timeout=self._patience)
 
     def _message(self, attribute: str | None) -> tuple[Key, bytes]:
         key = Key(self._number, self._next)
@@ -100,14 +107,14 @@ class Producer(ABC):
 
 class MetaqProducer(Producer):
     async def _session(self) -> None:
-        connection = await MetaqConnection.open(self._port)
+        connection = await MetaqConnection.open(self._where)
         try:
             await self._send(lambda: asyncio.ensure_future(self._put(connection)))
         finally:
             await connection.close()
 
     async def _put(self, connection: MetaqConnection) -> bool:
-        """Return whether to go on: False when the connection is lost."""
+        """Return whether to go on: False when the connection is lost or the send refused."""
         queue = self._rng.choice(self._queues)
         attribute = self._rng.choice([None, "colour", ""])
         key, body = self._message(attribute)
@@ -115,29 +122,29 @@ class MetaqProducer(Producer):
             answer = await connection.put(queue, body, attribute)
         except ConnectionLostError:
             return False
-        self._note(key, queue, answer)
-        return True
+        return self._note(key, queue, answer)
 
-    def _note(self, key: Key, queue: Queue, answer: Result | Value) -> None:
+    def _note(self, key: Key, queue: Queue, answer: Result | Value) -> bool:
         assert isinstance(answer, Result)
         if answer.code != 200:
             self.refused += 1
-            return
+            return False
         message_id, partition, position = (int(word) for word in answer.text.split(" "))
         assert partition == queue.number
         self._acked(key, Place(Protocol.METAQ, queue, position, message_id))
+        return True
 
 
 class RocketmqProducer(Producer):
     async def _session(self) -> None:
-        connection = await RemotingConnection.open(self._port)
+        connection = await RemotingConnection.open(self._where)
         try:
             await self._send(lambda: asyncio.ensure_future(self._put(connection)))
         finally:
             await connection.close()
 
     async def _put(self, connection: RemotingConnection) -> bool:
-        """Return whether to go on: False when the connection is lost."""
+        """Return whether to go on: False when the connection is lost or the send refused."""
         count = self._rng.choice([1, 1, self._rng.randint(2, BATCH_MAX)])
         messages = [self._message(tags(count)) for _ in range(count)]
         queue = self._rng.choice(self._queues)
@@ -145,15 +152,15 @@ class RocketmqProducer(Producer):
             answer = await connection.put(queue, [body for _, body in messages])
         except ConnectionLostError:
             return False
-        self._note([key for key, _ in messages], queue, answer)
-        return True
+        return self._note([key for key, _ in messages], queue, answer)
 
-    def _note(self, keys: list[Key], queue: Queue, answer: RemotingCommand) -> None:
+    def _note(self, keys: list[Key], queue: Queue, answer: RemotingCommand) -> bool:
         if answer.code != 0:
             self.refused += 1
-            return
+            return False
         assert int(answer.ext["queueId"]) == queue.number
         first = int(answer.ext["queueOffset"])
         for index, (key, name) in enumerate(zip(keys, answer.ext["msgId"].split(","), strict=True)):
             _, log_offset = parse_offset_message_id(name)
             self._acked(key, Place(Protocol.ROCKETMQ, queue, first + index, log_offset))
+        return True

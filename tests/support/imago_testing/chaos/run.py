@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from imago_testing.chaos.broker import ChaosBroker
 from imago_testing.chaos.checker import check
-from imago_testing.chaos.connections import GROUP
+from imago_testing.chaos.connections import GROUP, fixed
 from imago_testing.chaos.consumers import MetaqConsumer, RocketmqConsumer, read_whole
 from imago_testing.chaos.history import History, Queue
 from imago_testing.chaos.producers import MetaqProducer, Producer, RocketmqProducer
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from imago_testing.chaos.connections import Where
     from imago_testing.chaos.consumers import Consumer
 
 TOPICS = {"chaos-memory": "leader", "chaos-disk": "leader-fsync"}
@@ -67,14 +68,14 @@ class Run:
 
     def _make_producers(self) -> list[Producer]:
         made: list[Producer] = []
-        kinds: list[tuple[type[Producer], int]] = [
-            (MetaqProducer, self._broker.metaq_port),
-            (RocketmqProducer, self._broker.rocketmq_port),
+        kinds: list[tuple[type[Producer], Where]] = [
+            (MetaqProducer, fixed(self._broker.metaq_port)),
+            (RocketmqProducer, fixed(self._broker.rocketmq_port)),
         ]
-        for kind, port in kinds * PRODUCERS_PER_PROTOCOL:
+        for kind, where in kinds * PRODUCERS_PER_PROTOCOL:
             number = len(made)
             rng = random.Random(self._plan.seed * 1000 + number)
-            args = (number, port, self._queues, self._history, self._acked.set)
+            args = (number, where, self._queues, self._history, self._acked.set)
             in_flight = IN_FLIGHT[number // len(kinds) % len(IN_FLIGHT)]
             made.append(kind(*args, rng=rng, in_flight=in_flight, pause=self._plan.pause))
         return made
@@ -82,8 +83,8 @@ class Run:
     def _make_consumers(self) -> list[Consumer]:
         made: list[Consumer] = []
         for queue in self._queues:
-            made.append(MetaqConsumer(self._broker.metaq_port, queue, self._history))
-            made.append(RocketmqConsumer(self._broker.rocketmq_port, queue, self._history))
+            made.append(MetaqConsumer(fixed(self._broker.metaq_port), queue, self._history))
+            made.append(RocketmqConsumer(fixed(self._broker.rocketmq_port), queue, self._history))
         return made
 
     async def play(self) -> tuple[Report, History]:
@@ -162,7 +163,7 @@ class Run:
         assert self._broker.alive, f"the broker ended by itself:\n{self._broker.log_tail()}"
 
     async def _read_all(self) -> None:
-        ports = self._broker.metaq_port, self._broker.rocketmq_port
+        ports = fixed(self._broker.metaq_port), fixed(self._broker.rocketmq_port)
         self._history.final = await read_whole(*ports, self._queues)
 
     async def _check_after_stop(self) -> None:

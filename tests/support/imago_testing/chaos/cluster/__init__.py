@@ -1,0 +1,1 @@
+"""Break a whole cluster under load, one fault after another, and check every promise."""

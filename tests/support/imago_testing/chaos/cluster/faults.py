@@ -1,0 +1,276 @@
+"""What can go wrong with a cluster: each fault is done to it and undone again."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import AsyncIterator, Callable
+
+    from imago_testing.chaos.cluster.members import Member
+    from imago_testing.chaos.cluster.shard import Shard
+
+    Fault = Callable[[Shard, random.Random], "AsyncIterator[None]"]
+
+_CLOCK_STEP_SECONDS = 3600.0
+_SLOW_SYNC_SECONDS = 0.05
+_STALLED_SYNC_SECONDS = 2.0
+_FILES_LEFT = 2
+
+
+async def _kill(shard: Shard, members: list[Member], seconds: float) -> AsyncIterator[None]:
+    for member in members:
+        await asyncio.to_thread(member.kill)
+    yield
+    await asyncio.sleep(seconds)
+    for member in members:
+        member.start()
+    del shard
+
+
+async def kill_leader(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """kill -9 of the leader; it comes back a moment later."""
+    async for _ in _kill(shard, [shard.leader()], rng.uniform(0.2, 5)):
+        yield
+
+
+async def kill_follower(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """kill -9 of a follower."""
+    async for _ in _kill(shard, [rng.choice(shard.followers())], rng.uniform(0.2, 5)):
+        yield
+
+
+async def kill_all(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """kill -9 of every member."""
+    async for _ in _kill(shard, list(shard.members), rng.uniform(0.2, 2)):
+        yield
+
+
+async def wipe_follower(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """A follower dies and comes back with an empty disk."""
+    member = rng.choice(shard.followers())
+    await asyncio.to_thread(member.kill)
+    yield
+    await asyncio.to_thread(member.wipe)
+    member.start()
+
+
+async def pause_leader(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """The leader's process stands still for longer than its session lasts."""
+    leader = shard.leader()
+    leader.pause(on=True)
+    yield
+    await asyncio.sleep(shard.session_ms / 1000 * rng.uniform(1.2, 2))
+    leader.pause(on=False)
+
+
+async def pause_follower(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """A follower's process stands still, its connections stay open."""
+    member = rng.choice(shard.followers())
+    member.pause(on=True)
+    yield
+    await asyncio.sleep(rng.uniform(3, 6))
+    member.pause(on=False)
+
+
+async def _cut(shard: Shard, pairs: list[tuple[str, str]], seconds: float) -> AsyncIterator[None]:
+    for source, target in pairs:
+        shard.network.cut(source, target)
+    yield
+    await asyncio.sleep(seconds)
+    shard.network.mend()
+
+
+def _both(ones: list[str], others: list[str]) -> list[tuple[str, str]]:
+    pairs = [(one, other) for one in ones for other in others]
+    return pairs + [(other, one) for one, other in pairs]
+
+
+async def part_leader_from_followers(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """The leader reaches ZooKeeper and its clients, but no follower."""
+    followers = [each.name for each in shard.followers()]
+    pairs = _both([shard.leader().name], followers)
+    async for _ in _cut(shard, pairs, rng.uniform(3, 6)):
+        yield
+
+
+async def part_leader_from_zookeeper(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """The leader reaches followers and clients, but not ZooKeeper, until its session is over."""
+    pairs = _both([shard.leader().name], shard.zookeeper.names)
+    async for _ in _cut(shard, pairs, shard.session_ms / 1000 * rng.uniform(1.5, 2.5)):
+        yield
+
+
+async def isolate_leader(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """The leader reaches nobody but its clients."""
+    followers = [each.name for each in shard.followers()]
+    pairs = _both([shard.leader().name], [*followers, *shard.zookeeper.names])
+    async for _ in _cut(shard, pairs, shard.session_ms / 1000 * rng.uniform(1.5, 2.5)):
+        yield
+
+
+async def cut_towards_followers(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """What the leader sends to its followers is lost, what they send arrives."""
+    leader = shard.leader().name
+    pairs = [(leader, each.name) for each in shard.followers()]
+    async for _ in _cut(shard, pairs, rng.uniform(3, 6)):
+        yield
+
+
+async def cut_towards_leader(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """What the followers send to the leader is lost, what it sends arrives."""
+    leader = shard.leader().name
+    pairs = [(each.name, leader) for each in shard.followers()]
+    async for _ in _cut(shard, pairs, rng.uniform(3, 6)):
+        yield
+
+
+async def bridge(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """Two members do not reach each other, the third reaches both."""
+    one, other = rng.sample([each.name for each in shard.members], 2)
+    async for _ in _cut(shard, _both([one], [other]), rng.uniform(3, 6)):
+        yield
+
+
+async def step_clock(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """The leader's wall clock jumps by an hour and back."""
+    leader = shard.leader()
+    leader.knobs.turn(clock_s=rng.choice([-1, 1]) * _CLOCK_STEP_SECONDS)
+    yield
+    await asyncio.sleep(3)
+    leader.knobs.turn()
+
+
+async def fill_disk(shard: Shard, _: random.Random) -> AsyncIterator[None]:
+    """The leader's disk is full for a while."""
+    leader = shard.leader()
+    await asyncio.to_thread(leader.fill_disk)
+    yield
+    await asyncio.sleep(4)
+    await asyncio.to_thread(leader.empty_disk)
+
+
+async def break_sync(shard: Shard, _: random.Random) -> AsyncIterator[None]:
+    """The leader's disk refuses every sync, until its process has ended and starts again."""
+    leader = shard.leader()
+    leader.knobs.turn(sync_errno=errno.EIO)
+    yield
+    await asyncio.sleep(2)
+    leader.knobs.turn()
+
+
+async def slow_disk(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """A sync of one member takes 50 ms longer."""
+    member = rng.choice(shard.members)
+    member.knobs.turn(sync_delay_s=_SLOW_SYNC_SECONDS)
+    yield
+    await asyncio.sleep(4)
+    member.knobs.turn()
+
+
+async def stall_disk(shard: Shard, _: random.Random) -> AsyncIterator[None]:
+    """A sync of the leader takes two seconds."""
+    leader = shard.leader()
+    leader.knobs.turn(sync_delay_s=_STALLED_SYNC_SECONDS)
+    yield
+    await asyncio.sleep(4)
+    leader.knobs.turn()
+
+
+async def exhaust_files(shard: Shard, _: random.Random) -> AsyncIterator[None]:
+    """The leader may open no more files for a while."""
+    leader = shard.leader()
+    leader.files_max(leader.open_files() + _FILES_LEFT)
+    yield
+    await asyncio.sleep(3)
+    if leader.alive:
+        leader.files_max(65536)
+
+
+async def kill_zookeeper(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """One ZooKeeper server dies, as often as not the one that leads."""
+    name = rng.choice([shard.zookeeper.leader(), rng.choice(shard.zookeeper.names)])
+    shard.zookeeper.kill(name)
+    yield
+    await asyncio.sleep(4)
+    shard.zookeeper.start_missing()
+    await asyncio.to_thread(shard.zookeeper.wait)
+
+
+async def zookeeper_majority_down(shard: Shard, _: random.Random) -> AsyncIterator[None]:
+    """Two of three ZooKeeper servers die: nobody can be elected, leases run out."""
+    for name in shard.zookeeper.names[:2]:
+        shard.zookeeper.kill(name)
+    yield
+    await asyncio.sleep(shard.session_ms / 1000 * 1.5)
+    shard.zookeeper.start_missing()
+    await asyncio.to_thread(shard.zookeeper.wait)
+
+
+async def restart_all_zookeepers(shard: Shard, _: random.Random) -> AsyncIterator[None]:
+    """All ZooKeeper servers die together and come back."""
+    for name in shard.zookeeper.names:
+        shard.zookeeper.kill(name)
+    yield
+    await asyncio.sleep(1)
+    shard.zookeeper.start_missing()
+    await asyncio.to_thread(shard.zookeeper.wait)
+
+
+async def roll(shard: Shard, _: random.Random) -> AsyncIterator[None]:
+    """Every member in turn is stopped in order and started again, the leader last."""
+    first = True
+    for member in [*shard.followers(), shard.leader()]:
+        code = await asyncio.to_thread(member.stop)
+        assert code == 0, f"{member.name} ended with {code}:\n{member.log_tail()}"
+        if first:
+            yield
+        first = False
+        member.start()
+        await asyncio.to_thread(member.wait)
+        await asyncio.to_thread(shard.settled)
+
+
+FAULTS: dict[str, Fault] = {
+    fault.__name__: fault
+    for fault in (
+        kill_leader,
+        kill_follower,
+        kill_all,
+        wipe_follower,
+        pause_leader,
+        pause_follower,
+        part_leader_from_followers,
+        part_leader_from_zookeeper,
+        isolate_leader,
+        cut_towards_followers,
+        cut_towards_leader,
+        bridge,
+        step_clock,
+        fill_disk,
+        break_sync,
+        slow_disk,
+        stall_disk,
+        exhaust_files,
+        kill_zookeeper,
+        zookeeper_majority_down,
+        restart_all_zookeepers,
+        roll,
+    )
+}
+
+
+@asynccontextmanager
+async def done_to(shard: Shard, name: str, rng: random.Random) -> AsyncIterator[None]:
+    """Do the fault; when the block ends it is undone."""
+    steps = FAULTS[name](shard, rng)
+    await anext(steps)
+    try:
+        yield
+    finally:
+        async for _ in steps:
+            raise AssertionError(f"{name} goes on after it was undone")

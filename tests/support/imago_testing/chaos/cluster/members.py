@@ -1,0 +1,197 @@
+"""The brokers of one shard, each on a machine of its own, on a small disk of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+from imago_testing.chaos.cluster.knobs import Knobs
+from imago_testing.chaos.nursery import RUNS, Nursery
+from imago_testing.processes import accepts, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from imago_testing.chaos.cluster.network import Network
+
+METAQ_PORT, ROCKETMQ_PORT, NAMES_PORT, ADMIN_PORT = 8123, 10911, 9876, 8080
+SEGMENT_BYTES = 8 << 20
+_DISK_BYTES = 512 << 20
+_SERVES_SECONDS_MAX = 60
+_HTTP_SECONDS_MAX = 5
+_CONFIG = """\
+[broker]
+cluster = "chaos"
+shard = 0
+replicas = {replicas}
+data_dir = "{data}"
+bind = "0.0.0.0"
+host = "{host}"
+drain_seconds = 5
+[zookeeper]
+connect = "{zookeeper}"
+session_timeout_ms = {session_ms}
+[replication]
+min_in_sync = 2
+handover_linger_ms = 3000
+[metaq]
+message_bytes_max = 1048576
+[rocketmq]
+message_bytes_max = 1048576
+[admin]
+token_file = "{token}"
+[store]
+# Small files, so that many of them are begun and finished between two faults.
+segment_bytes_max = {segment}
+metaq_segment_bytes_max = 262144
+"""
+
+
+class Member:
+    """One broker: its machine, its disk, its process."""
+
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        folder: Path,
+        *,
+        zookeeper: str,
+        session_ms: int,
+        replicas: int,
+        library: Path,
+    ) -> None:
+        self.name, self.address = name, network.address(name)
+        self.folder = folder
+        folder.mkdir(parents=True)
+        self.disk = folder / "disk"
+        self.disk.mkdir()
+        options = f"size={_DISK_BYTES}"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, name, str(self.disk)], check=True)
+        self.data = self.disk / "data"
+        self._token = folder / "token"
+        self._token.write_text("chaos")
+        config = folder / "broker.toml"
+        config.write_text(
+            _CONFIG.format(
+                replicas=replicas,
+                data=self.data,
+                host=self.address,
+                zookeeper=zookeeper,
+                session_ms=session_ms,
+                token=self._token,
+                segment=SEGMENT_BYTES,
+            )
+        )
+        self.log = folder / "broker.log"
+        self.knobs = Knobs(folder / "knobs")
+        environment = {"LD_PRELOAD": str(library), "IMAGO_FAULTS": str(self.knobs.path)}
+        self._nursery = Nursery(config, self.log, inside=network.inside(name, []), env=environment)
+        self.pid = 0
+
+    @property
+    def metaq(self) -> tuple[str, int]:
+        return self.address, METAQ_PORT
+
+    @property
+    def rocketmq(self) -> tuple[str, int]:
+        return self.address, ROCKETMQ_PORT
+
+    @property
+    def alive(self) -> bool:
+        return bool(self.pid) and self._nursery.ask("poll") == RUNS
+
+    def start(self) -> None:
+        """Start the process; it does not serve yet when this returns."""
+        assert not self.pid
+        self.pid = self._nursery.ask("start")
+
+    def wait(self) -> None:
+        """Return when it answers its admin interface."""
+
+        def serves() -> bool:
+            assert self.alive, f"{self.name} ended early:\n{self.log_tail()}"
+            return accepts(ADMIN_PORT, self.address)
+
+        wait_until(serves, seconds_max=_SERVES_SECONDS_MAX, what=f"{self.name} serves")
+
+    def kill(self) -> None:
+        """kill -9, and the process is gone."""
+        os.kill(self.pid, signal.SIGKILL)
+        self.ended()
+
+    def stop(self) -> int:
+        """Stop it in order; return the exit code."""
+        os.kill(self.pid, signal.SIGTERM)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Wait for the end of the process and return its exit code."""
+        self.pid = 0
+        return self._nursery.ask("wait")
+
+    def pause(self, *, on: bool) -> None:
+        """Stop the process in the middle of whatever it does, or let it go on."""
+        os.kill(self.pid, signal.SIGSTOP if on else signal.SIGCONT)
+
+    def files_max(self, count: int) -> None:
+        """Limit the files that the process may open from now on."""
+        _, hard = resource.prlimit(self.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (min(count, hard), hard))
+
+    def open_files(self) -> int:
+        """How many files the process holds open."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))  # noqa: PTH208 — names are enough
+
+    def fill_disk(self) -> None:
+        """Leave no room on the disk."""
+        ballast = self.disk / "ballast"
+        free = os.statvfs(self.disk)
+        with ballast.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_bsize)
+
+    def empty_disk(self) -> None:
+        """Give the room back."""
+        (self.disk / "ballast").unlink(missing_ok=True)
+
+    def wipe(self) -> None:
+        """Lose the disk of a broker that does not run."""
+        assert not self.pid
+        subprocess.run(["rm", "-rf", str(self.data)], check=True)
+
+    def log_tail(self) -> str:
+        return self.log.read_bytes()[-4000:].decode(errors="replace") if self.log.exists() else ""
+
+    def ask(
+        self, path: str, *, method: str = "GET", body: Mapping[str, object] | None = None
+    ) -> tuple[int, Any]:
+        """Call the admin interface; (0, None) when nobody answers."""
+        request = urllib.request.Request(
+            f"http://{self.address}:{ADMIN_PORT}{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", "Authorization": "Bearer chaos"},
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=_HTTP_SECONDS_MAX) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+        except (OSError, ValueError):
+            return 0, None
+
+    def close(self) -> None:
+        """Whatever happened: leave no process and no disk behind."""
+        if self.pid:
+            os.kill(self.pid, signal.SIGCONT)
+        self._nursery.close()
+        self.knobs.close()
+        subprocess.run(["umount", "-l", str(self.disk)], check=False)
