@@ -117,6 +117,16 @@ def test_every_key_is_documented() -> None:
         ("[admin]\nport = 10909", r"admin\.port: 10909 is also rocketmq\.port - 2"),
         ("[namesrv]\nport = 5\n[rocketmq]\nfast_port = 5", r"namesrv\.port: 5 is also rocketmq"),
         ("[admin]\nport = 8123\nbind = '127.0.0.1'", r"admin\.port: 8123 is also metaq\.port"),
+        ("[broker]\nreplicas = 3", r"broker\.replicas: 3, needs a registry: set zookeeper\.con"),
+        (
+            "[broker]\nreplicas = 2\n[admin]\nport = 10912\n[zookeeper]\nconnect = 'z:1'",
+            r"admin\.port: 10912 is also replication\.port",
+        ),
+        ("[replication]\nmin_in_sync = 2", r"min_in_sync: 2, must be at most broker\.replicas = 1"),
+        (
+            "[broker]\nreplicas = 3\n[replication]\nmin_in_sync = 1\n[zookeeper]\nconnect = 'z:1'",
+            r"min_in_sync: 1, would let one copy stand for replicated: set 2, or",
+        ),
     ],
 )
 def test_keys_that_do_not_go_together_are_told(text: str, message: str) -> None:
@@ -144,3 +154,37 @@ def test_largest_message_that_a_file_of_the_log_holds_is_allowed() -> None:
 )
 def test_ports_that_do_not_meet_are_allowed(text: str) -> None:
     load(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "least"),
+    [
+        ("", "leader", 1),
+        ("[broker]\nreplicas = 3", "replicated", 2),
+        ("[broker]\nreplicas = 3\n[acknowledgement]\nlevel = 'leader'", "leader", 2),
+        (
+            "[broker]\nreplicas = 3\n[acknowledgement]\nlevel = 'leader'"
+            "\n[replication]\nmin_in_sync = 1",
+            "leader",
+            1,
+        ),
+        ("[broker]\nreplicas = 3\n[replication]\nmin_in_sync = 3", "replicated", 3),
+    ],
+)
+def test_level_and_least_members_follow_the_replicas(text: str, level: str, least: int) -> None:
+    config = load(text + "\n[zookeeper]\nconnect = 'z:1'")
+    assert config.acknowledgement_level == level
+    assert config.min_in_sync == least
+
+
+@pytest.mark.parametrize(
+    ("text", "port"),
+    [
+        ("", 10912),
+        ("[rocketmq]\nport = 5", 6),
+        ("[rocketmq]\nport = 0", 0),
+        ("[replication]\nport = 7", 7),
+    ],
+)
+def test_replication_port_stands_beside_rocketmqs(text: str, port: int) -> None:
+    assert load(text).replication_port == port

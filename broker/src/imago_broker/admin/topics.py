@@ -90,7 +90,7 @@ def summary(services: AdminServices, name: str) -> dict[str, Any]:
     config = known(services, name)
     ranges = [services.store.queue_range(name, q) for q in range(config.queues)]
     messages = sum(end - first for first, end in ranges)
-    level = services.config.acknowledgement.level
+    level = services.config.acknowledgement_level
     return views.topic(config, level) | {"messages": messages}
 
 

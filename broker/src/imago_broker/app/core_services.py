@@ -42,7 +42,7 @@ class CoreServices:
         )
         self.topics = TopicService(
             store,
-            default_level=Acknowledgement(config.acknowledgement.level),
+            default_level=Acknowledgement(config.acknowledgement_level),
             topics_max=config.limits.topics_max,
             auto_create_enabled=config.rocketmq.auto_create_topic,
             default_queues=config.rocketmq.default_queues,
@@ -58,7 +58,7 @@ class CoreServices:
 
     def apply(self, config: BrokerConfig) -> None:
         """Put changed settings in force."""
-        self.topics.set_default_level(Acknowledgement(config.acknowledgement.level))
+        self.topics.set_default_level(Acknowledgement(config.acknowledgement_level))
         self.topics.topics_max = config.limits.topics_max
         self.topics.auto_create_enabled = config.rocketmq.auto_create_topic
         self.groups.groups_max = config.limits.groups_max

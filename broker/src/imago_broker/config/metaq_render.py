@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def render(config: BrokerConfig, *, host: str) -> bytes:
     """Return the configuration as MetaQ's tools expect it of ``stats config``."""
     metaq, store = config.metaq, config.store
-    threshold = 0 if config.acknowledgement.level.endswith("fsync") else 1000
+    threshold = 0 if config.acknowledgement_level.endswith("fsync") else 1000
     connect = config.zookeeper.connect
     lines = [
         "[system]",

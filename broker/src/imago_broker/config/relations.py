@@ -21,7 +21,7 @@ _ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104  compared, not bound
 
 def problem(config: BrokerConfig) -> str | None:
     """Return what does not go together, with the keys and the cure, or None."""
-    return _ports_problem(config) or _sizes_problem(config)
+    return _ports_problem(config) or _sizes_problem(config) or _replicas_problem(config)
 
 
 def _sizes_problem(config: BrokerConfig) -> str | None:
@@ -36,6 +36,20 @@ def _sizes_problem(config: BrokerConfig) -> str | None:
                 f"{key}: {size}, does not fit into a file of the log: lower it, or set"
                 f" store.segment_bytes_max = {needed} or more (it is {segment})"
             )
+    return None
+
+
+def _replicas_problem(config: BrokerConfig) -> str | None:
+    replicas, least = config.broker.replicas, config.min_in_sync
+    if replicas > 1 and config.zookeeper.connect == "none":
+        return f"broker.replicas: {replicas}, needs a registry: set zookeeper.connect"
+    if least > replicas:
+        return f"replication.min_in_sync: {least}, must be at most broker.replicas = {replicas}"
+    if replicas > 1 and least == 1 and config.acknowledgement_level.startswith("replicated"):
+        return (
+            "replication.min_in_sync: 1, would let one copy stand for"
+            f" {config.acknowledgement_level}: set 2, or acknowledgement.level = leader"
+        )
     return None
 
 
@@ -57,6 +71,8 @@ def _bound(config: BrokerConfig) -> list[tuple[str, str, int]]:
         set_apart = config.rocketmq.fast_port >= 0
         key = "rocketmq.fast_port" if set_apart else "rocketmq.port - 2, the fast port"
         bound.append((key, bind, config.fast_port))
+    if config.broker.replicas > 1:
+        bound.append(("replication.port", bind, config.replication_port))
     if config.namesrv.enabled:
         bound.append(("namesrv.port", bind, config.namesrv.port))
     if config.admin.enabled:

@@ -7,54 +7,29 @@ need a restart.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from imago_broker.config import relations
+from imago_broker.config.cluster_sections import (
+    AcknowledgementSection,
+    ReplicationSection,
+    ZookeeperSection,
+)
+from imago_broker.config.section import LEVELS, ConfigError, Scalar, Value, check, setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-class ConfigError(ValueError):
-    """The configuration is wrong: the message names the key, the reason and the cure."""
-
-
-Scalar = bool | int | float | str
-Value = Scalar | tuple[str, ...]
-
-
-def setting(
-    default: Any,
-    doc: str,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    one_of: tuple[str, ...] | None = None,
-    dynamic: bool = False,
-) -> Any:
-    """Declare one key: its default, its meaning with unit, its range, whether it is dynamic."""
-    metadata = {"doc": doc, "low": low, "high": high, "one_of": one_of, "dynamic": dynamic}
-    if isinstance(default, dict):
-        return field(default_factory=lambda: dict(default), metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-def check(section: object) -> None:
-    """Raise ValueError, naming the key, for a value outside its range."""
-    for key in fields(section):  # type: ignore[arg-type]  # every caller passes a dataclass
-        value = getattr(section, key.name)
-        low, high = key.metadata["low"], key.metadata["high"]
-        if low is not None and value < low:
-            raise ValueError(f"{key.name}: {value}, must be at least {low}")
-        if high is not None and value > high:
-            raise ValueError(f"{key.name}: {value}, must be at most {high}")
-        one_of = key.metadata["one_of"]
-        if one_of is not None and value not in one_of:
-            raise ValueError(f"{key.name}: {value!r}, must be one of {', '.join(one_of)}")
-
-
-LEVELS = ("leader", "leader-fsync", "replicated", "replicated-fsync")
+__all__ = [
+    "LEVELS",
+    "BrokerConfig",
+    "BrokerSection",
+    "ConfigError",
+    "RocketmqSection",
+    "Scalar",
+    "Value",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +38,13 @@ class BrokerSection:
 
     cluster: str = setting("imago", "Name of the cluster; the registry's folder.")
     shard: int = setting(0, "Number of the shard this broker belongs to.", low=0, high=1023)
+    replicas: int = setting(
+        1,
+        "Members that the shard is meant to have; more than one need ZooKeeper.",
+        low=1,
+        high=16,
+    )
+    zone: str = setting("", "Rack or zone of this machine: members are spread over zones.")
     name_prefix: str = setting("", "What stands before `shard-k` in RocketMQ's broker name.")
     host: str = setting("", "Address advertised to clients; empty: found at start.")
     bind: str = setting(
@@ -196,37 +178,6 @@ class AdminSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicationSection:
-    """Where the other members of the shard connect."""
-
-    port: int = setting(
-        -1,
-        "Port; -1: RocketMQ's port + 1. Advertised; opened by shards of more than one member.",
-        low=-1,
-        high=65535,
-    )
-
-    def __post_init__(self) -> None:
-        check(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZookeeperSection:
-    """The registry."""
-
-    connect: str = setting("none", "`none`, or host:port[,host:port…][/chroot].")
-    session_timeout_ms: int = setting(
-        6000, "Session time-out; the broker refuses to start with another.", low=2000, high=120_000
-    )
-    connect_timeout_ms: int = setting(
-        15_000, "How long a start waits for the first connection.", low=100
-    )
-
-    def __post_init__(self) -> None:
-        check(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSection:
     """The log on disk."""
 
@@ -258,27 +209,6 @@ class StoreSection:
     )
     disk_clean_ratio: float = setting(
         0.75, "Used part of the disk at which health warns.", low=0.05
-    )
-
-    def __post_init__(self) -> None:
-        check(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcknowledgementSection:
-    """What the answer to a put waits for."""
-
-    level: str = setting(
-        "leader",
-        "Level of topics that name none: " + ", ".join(LEVELS) + ".",
-        one_of=LEVELS,
-        dynamic=True,
-    )
-    timeout_ms: int = setting(
-        5000, "How long a put waits for its level.", low=10, high=600_000, dynamic=True
-    )
-    in_flight_bytes_max: int = setting(
-        256 << 20, "Bytes of puts not yet acknowledged, over which puts are refused.", low=1 << 20
     )
 
     def __post_init__(self) -> None:
@@ -352,6 +282,22 @@ class BrokerConfig:
             raise ValueError("metaq.broker_id_base + broker.shard: must be at most 1023")
         if problem := relations.problem(self):
             raise ValueError(problem)
+
+    @property
+    def acknowledgement_level(self) -> str:
+        """Level of topics that name none."""
+        return self.acknowledgement.level or (LEVELS[2] if self.broker.replicas > 1 else LEVELS[0])
+
+    @property
+    def min_in_sync(self) -> int:
+        """In-sync members below which puts that wait for replicas are refused."""
+        return self.replication.min_in_sync or min(2, self.broker.replicas)
+
+    @property
+    def replication_port(self) -> int:
+        """Port of the other members; 0: any free one."""
+        replication, rocketmq = self.replication.port, self.rocketmq.port
+        return replication if replication >= 0 else (rocketmq + 1 if rocketmq else 0)
 
     @property
     def metaq_broker_id(self) -> int:

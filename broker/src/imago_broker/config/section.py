@@ -1,0 +1,47 @@
+"""How one key of the configuration is declared and checked."""
+
+from __future__ import annotations
+
+from dataclasses import field, fields
+from typing import Any
+
+
+class ConfigError(ValueError):
+    """The configuration is wrong: the message names the key, the reason and the cure."""
+
+
+Scalar = bool | int | float | str
+Value = Scalar | tuple[str, ...]
+
+
+def setting(
+    default: Any,
+    doc: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    one_of: tuple[str, ...] | None = None,
+    dynamic: bool = False,
+) -> Any:
+    """Declare one key: its default, its meaning with unit, its range, whether it is dynamic."""
+    metadata = {"doc": doc, "low": low, "high": high, "one_of": one_of, "dynamic": dynamic}
+    if isinstance(default, dict):
+        return field(default_factory=lambda: dict(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def check(section: object) -> None:
+    """Raise ValueError, naming the key, for a value outside its range."""
+    for key in fields(section):  # type: ignore[arg-type]  # every caller passes a dataclass
+        value = getattr(section, key.name)
+        low, high = key.metadata["low"], key.metadata["high"]
+        if low is not None and value < low:
+            raise ValueError(f"{key.name}: {value}, must be at least {low}")
+        if high is not None and value > high:
+            raise ValueError(f"{key.name}: {value}, must be at most {high}")
+        one_of = key.metadata["one_of"]
+        if one_of is not None and value not in one_of:
+            raise ValueError(f"{key.name}: {value!r}, must be one of {', '.join(one_of)}")
+
+
+LEVELS = ("leader", "leader-fsync", "replicated", "replicated-fsync")
