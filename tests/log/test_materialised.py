@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 import pytest
 
 from imago_log import FileSlice, MessageStore, MetaqStatus
+from imago_log.errors import CorruptLogError
 from imago_testing.stores import (
     DATA,
     HOST,
@@ -19,6 +21,9 @@ from imago_testing.stores import (
 from imago_testing.vfs import MemoryVfs
 from imago_wire.crc import crc31
 from imago_wire.record import decode_record, make_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SIZE_MAX = 700
 
@@ -158,18 +163,32 @@ def test_a_torn_end_is_cut_and_written_again() -> None:
     metaq.store.close()
 
 
-def test_lost_files_begin_anew_and_readers_get_the_rest_from_the_log() -> None:
+def test_lost_files_are_made_anew_from_the_log() -> None:
     metaq = Metaq()
     metaq.fill(20)
     metaq.store.close()
     metaq.vfs.remove_folder(DATA / "metaq")
     metaq.store = open_store(metaq.vfs, metaq.clock)
-    end = metaq.store.position_range("T", 0)[1]
+    assert metaq.read_all(0) == metaq.expected()
     metaq.fill(20)
     metaq.store.tick()
-    assert min(metaq.files()) == end
+    assert metaq.whole() == metaq.expected() == metaq.read_all(0)
+    metaq.store.close()
+
+
+def test_a_long_backlog_gets_files_for_its_newest_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("imago_log.materialiser.BACKLOG_BYTES_MAX", 2000)
+    metaq = Metaq()
+    metaq.fill(60)
+    metaq.store.close()
+    metaq.vfs.remove_folder(DATA / "metaq")
+    metaq.store = open_store(metaq.vfs, metaq.clock)
+    end = metaq.store.position_range("T", 0)[1]
+    metaq.store.tick()
+    begin = min(metaq.files())
+    assert end - 2000 <= begin < end - 1500
     expected = metaq.expected()
-    assert metaq.whole() == expected[end:]
+    assert metaq.whole() == expected[begin:]
     assert metaq.read_all(0) == expected
     metaq.store.close()
 
@@ -203,19 +222,18 @@ def test_files_of_an_earlier_topic_of_the_name_go() -> None:
     metaq.store.close()
 
 
-def test_from_when_on_a_topic_is_materialised() -> None:
+def test_a_topic_is_materialised_with_its_backlog() -> None:
     vfs, model = MemoryVfs(), Model()
     store = open_store(vfs)
     store.create_topic("T", {})
     for _ in range(5):
         model.send(store, [("T", 0, 60)])
-    end = store.position_range("T", 0)[1]
     store.set_materialised("T")
     for _ in range(5):
         model.send(store, [("T", 0, 60), ("T", 1, 60)])
     store.tick()
     names = [(p.parent.name, int(p.stem)) for p in vfs.files() if p.suffix == ".meta"]
-    assert names == [("T-0", end), ("T-1", 0)]
+    assert names == [("T-0", 0), ("T-0", 774), ("T-1", 0)]
     model.check(store)
     store.close()
 
@@ -244,3 +262,89 @@ def large_from_log(store: MessageStore, size: int) -> bytes:
         read = store.read_positions("T", 0, len(found), 40_000)
         found += metaq_bytes(read.data)
     return bytes(found)
+
+
+def test_reads_say_when_they_are_behind() -> None:
+    vfs, model = MemoryVfs(), Model()
+    store = open_store(vfs)
+    store.create_topic("T", {})
+    for _ in range(5):
+        model.send(store, [("T", 0, 60)])
+    assert not store.read_positions("T", 0, 0, 100).behind, "it is in memory"
+    store.close()
+    store = open_store(vfs)
+    first = store.read_positions("T", 0, 0, 100)
+    assert first.behind
+    store.set_materialised("T")
+    store.tick()
+    again = store.read_positions("T", 0, 0, 100)
+    assert not again.behind
+    assert metaq_bytes(first.data) == metaq_bytes(again.data)
+    store.close()
+
+
+class HeldWorker:
+    """Stands for the worker's thread: jobs run when the test says so."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self.jobs: list[Callable[[], None]] = []
+        materialiser = store._parts.materialiser
+        materialiser.submit, materialiser.drain = self.jobs.append, self.run
+
+    def run(self) -> None:
+        while self.jobs:
+            self.jobs.pop(0)()
+
+
+def test_readers_are_served_while_the_files_are_written() -> None:
+    metaq = Metaq()
+    worker = HeldWorker(metaq.store)
+    metaq.fill(20)
+    metaq.store.tick()
+    assert len(worker.jobs) == 1, "the next job waits for this one"
+    assert metaq.read_all(0) == metaq.expected()
+    worker.run()
+    assert metaq.read_all(0) == metaq.expected()
+    metaq.fill(20)
+    worker.run()
+    metaq.store.tick()
+    worker.run()
+    metaq.store.tick()
+    assert metaq.whole() == metaq.expected() == metaq.read_all(0)
+    metaq.store.close()
+
+
+def test_a_topic_deleted_while_its_files_are_written_leaves_none() -> None:
+    metaq = Metaq()
+    worker = HeldWorker(metaq.store)
+    metaq.fill(20)
+    metaq.store.tick()
+    assert worker.jobs
+    metaq.store.delete_topic("T")
+    worker.run()
+    assert metaq.files() == {}
+    metaq.store.close()
+
+
+def test_records_that_cannot_be_read_are_passed_over() -> None:
+    metaq = Metaq()
+    worker = HeldWorker(metaq.store)
+    metaq.fill(20)
+    end = metaq.store.position_range("T", 0)[1]
+    for number in list(metaq.store._parts.log._files):
+        base = number * metaq.store.config.segment_bytes_max
+        metaq.store._parts.log.damaged[number] = CorruptLogError(DATA, base, "unreadable")
+    good, metaq.store._parts.log._files = metaq.store._parts.log._files, {}
+    metaq.store.tick()
+    worker.run()
+    metaq.store._parts.log.damaged.clear()
+    metaq.store._parts.log._files = good
+    metaq.store.tick()
+    metaq.fill(20)
+    for _ in range(3):
+        metaq.store.tick()
+        worker.run()
+    metaq.store.tick()
+    assert min(metaq.files()) == end
+    assert metaq.whole() == metaq.expected()[end:]
+    metaq.store.close()

@@ -20,18 +20,21 @@ if TYPE_CHECKING:
 
 UNIT_SIZE = UNIT.size
 POSITION_SIZE = POSITION_UNIT.size
+READ_ENDS_MAX = 16
 
 
 class ConsumeQueue:
     """The index of one queue. `tail` is shared with every entry of the queue."""
 
-    __slots__ = ("_log_start", "_min", "_positions", "_units", "synced", "tail")
+    __slots__ = ("_log_start", "_min", "_positions", "_read_ends", "_units", "synced", "tail")
 
     def __init__(self, tail: QueueTail, units: UnitFiles, positions: UnitFiles | None) -> None:
         self.tail, self._units, self._positions = tail, units, positions
         self.synced = units.end
         """Units before it are on the device."""
         self._log_start = self._min = -1
+        self._read_ends: dict[int, int] = {}
+        """Offsets by position where reads have ended, and so will begin."""
         self._take_ends()
 
     def load(self) -> None:
@@ -121,7 +124,16 @@ class ConsumeQueue:
 
     def offset_of_position(self, position: int, low: int) -> int:
         """Return the first offset from `low` on whose message starts at or after a position."""
+        known = self._read_ends.get(position)
+        if known is not None and known >= low:
+            return known
         return self.search(low, self.end, lambda offset: self.position(offset)[0] < position)
+
+    def remember(self, position: int, offset: int) -> None:
+        """Note that a message starts at a position, or will: a reader goes on from there."""
+        if len(self._read_ends) >= READ_ENDS_MAX:
+            del self._read_ends[next(iter(self._read_ends))]
+        self._read_ends[position] = offset
 
     # Writing behind
 
@@ -199,6 +211,7 @@ class ConsumeQueue:
         for files in self.files():
             files.truncate(max(end, files.first), torn=torn)
         self.synced = min(self.synced, end)
+        self._read_ends.clear()
         self._take_ends()
         self._log_start = self._min = -1
 

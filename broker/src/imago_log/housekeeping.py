@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 KEYS_PENDING_BYTES = 1 << 16
 RELIEF_INTERVAL_BYTES = 32 << 20
 SPARE_AT_RATIO = 0.5
+BLOCK_BYTES_MIN = 64 << 10
+"""What a partition's MetaQ files may miss until the next tick."""
 QUEUES_OPENED_MAX = 200
 """Queues opened a round before files are deleted: each must have its end on record."""
 
@@ -62,6 +64,7 @@ class Housekeeper:
             force_ratio=config.disk_force_ratio,
             full_ratio=config.disk_full_ratio,
         )
+        parts.materialiser.submit, parts.materialiser.drain = worker.submit, worker.drain
         self.level = DiskLevel.NORMAL
         self.used_ratio = 0.0
         self.put_meta: Callable[[Sequence[Change]], int] = _nothing
@@ -81,7 +84,8 @@ class Housekeeper:
         parts.keys.digest()
         if parts.keys.pending >= KEYS_PENDING_BYTES:
             parts.keys.write_behind()
-        parts.materialiser.write_some()
+        if self.level is not DiskLevel.FULL:
+            parts.materialiser.advance(BLOCK_BYTES_MIN)
         parts.queues.write_some()
         if parts.log.end - self._relieved_at > RELIEF_INTERVAL_BYTES:
             self._relieved_at = parts.log.end
@@ -94,6 +98,8 @@ class Housekeeper:
         self._take_synced()
         self._look_at_disk()
         self._retain(now_ms)
+        if self.level is not DiskLevel.FULL:
+            self._parts.materialiser.advance()
         if now_ms >= self._next_sync_ms and self._syncing is None:
             self._next_sync_ms = now_ms + self._parts.config.view_sync_interval_ms
             self._start_sync()
@@ -281,7 +287,7 @@ class Housekeeper:
         self._worker.drain()
         self._take_synced()
         parts.queues.write_all()
-        parts.materialiser.write_all()
+        parts.materialiser.write_last()
         parts.keys.write_behind()
         job = self._plan_sync()
         if job is not None:

@@ -1,30 +1,51 @@
-"""Keeps the MetaQ files of materialised topics up with their queues, behind the append.
+"""Makes and keeps up the MetaQ files of materialised topics, behind the append.
 
+The store's thread plans which messages go where, the worker reads them from the log and writes
+them, and the store's thread takes over what was written: the only state that both see is the job.
 The files follow the queue's units, not the log, so after a crash nothing needs to be remembered:
 where a partition's files end is where writing goes on.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, NamedTuple
 
+from imago_log.consume_queue import UNIT_SIZE
+from imago_log.errors import CorruptLogError
+from imago_log.files import fatal, write_all
 from imago_log.metaq_reading import whole_messages
 from imago_log.metaq_segments import MetaqSegments
+from imago_log.reading import LogRecords
+from imago_log.recent import RecentLog
+from imago_wire.errors import RecordError
 from imago_wire.hot import metaq_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from imago_log.commit_log import CommitLog
     from imago_log.config import StoreConfig
     from imago_log.consume_queue import ConsumeQueue
+    from imago_log.errors import StoreError
     from imago_log.files import FilePool
     from imago_log.metadata import Topic
-    from imago_log.reading import LogRecords
+    from imago_log.vfs import Vfs
 
-BLOCK_BYTES_MAX = 1 << 20
+logger = logging.getLogger(__name__)
+
+BLOCK_BYTES_MAX = 256 << 10
 """Written in one call, but for the last message in it."""
-ROUND_BYTES_MAX = 8 << 20
+ROUND_BYTES_MAX = 16 << 20
+"""What one job of the worker writes: other jobs wait for it."""
+LAST_ROUNDS_MAX = 4
+BACKLOG_BYTES_MAX = 1 << 30
+"""Of a partition's older messages so many get files; what is before is read from the log."""
+LOOKED_AT_MAX = 1024
+"""Partitions that one round looks at."""
+CREATED_MAX = 8
+"""Partitions that get their first file in one round: making folders and files is slow."""
 
 
 class Partition:
@@ -36,92 +57,229 @@ class Partition:
         self.topic, self.queue, self.segments = topic, queue, segments
         self.next_offset = queue.end
 
+    @property
+    def behind(self) -> int:
+        """Bytes that the files do not have yet."""
+        end = self.segments.end
+        if not self.segments.exists and self.next_offset < self.queue.end:
+            end = self.queue.position(self.next_offset)[0]
+        return self.queue.tail.next_position - end
+
+
+class _Block(NamedTuple):
+    """Messages that are written in one call, and where: decided before they are read."""
+
+    partition: Partition
+    units: bytes
+    size: int
+    path: Path
+    at: int
+    following: Path | None
+    """The file to make when these have filled theirs."""
+
+
+class _Job:
+    """One round of writing, for the worker. `done` is set last."""
+
+    def __init__(self, vfs: Vfs, records: LogRecords, blocks: Sequence[_Block]) -> None:
+        self._vfs, self._records, self.blocks = vfs, records, blocks
+        self.written = 0
+        """Blocks, the first ones, that are in their files."""
+        self.damage: StoreError | RecordError | None = None
+        """Why the block after them cannot be made."""
+        self.cancelled = self.done = False
+
+    def run(self) -> None:
+        for block in self.blocks:
+            if self.cancelled:
+                break
+            try:
+                data = metaq_block(self._records.each(block.units))
+            except (CorruptLogError, RecordError) as error:
+                self.damage = error
+                break
+            if len(data) != block.size:
+                self.damage = RecordError(f"{len(data)} bytes where {block.size} were indexed")
+                break
+            self._write(block, data)
+            self.written += 1
+        self.done = True
+
+    def _write(self, block: _Block, data: bytes) -> None:
+        vfs = self._vfs
+        with fatal("open", block.path):
+            fd = vfs.open(block.path)
+        try:
+            write_all(vfs, fd, data, block.at, block.path)
+        finally:
+            vfs.close(fd)
+        if block.following is not None:
+            with fatal("create", block.following):
+                vfs.close(vfs.open(block.following, create=True))
+
 
 class Materialiser:
     """All partitions that have files of their own, by topic name and queue id."""
 
-    def __init__(
-        self, pool: FilePool, folder: Path, config: StoreConfig, records: LogRecords
-    ) -> None:
-        self._pool, self._folder, self._config, self._records = pool, folder, config, records
+    def __init__(self, pool: FilePool, folder: Path, config: StoreConfig, log: CommitLog) -> None:
+        self._pool, self._folder, self._config = pool, folder, config
+        self._records = LogRecords(log, RecentLog(0))
+        """The worker's own: what is recent belongs to the store's thread."""
         self._by_key: dict[tuple[str, int], Partition] = {}
+        self._order: list[Partition] = []
+        self._cursor = 0
+        self._job: _Job | None = None
         self.verify = False
         """Files found from now on may be torn: the last stop was not in order."""
+        self.submit: Callable[[Callable[[], None]], None] = _at_once
+        self.drain: Callable[[], None] = _nothing
+        """The worker's, once there is one."""
 
     def __iter__(self) -> Iterator[Partition]:
-        return iter(self._by_key.values())
+        return iter(self._order)
 
     def get(self, topic: str, queue_id: int) -> MetaqSegments | None:
         """Return the files of a partition, if it has any."""
         partition = self._by_key.get((topic, queue_id))
         return partition.segments if partition is not None else None
 
+    # Finding
+
     def open(self, topic: Topic, queue: ConsumeQueue, log_start: int) -> None:
-        """Take a partition up: find its files, or begin them at the queue's end."""
+        """Take a partition up: find its files, or plan to make them."""
         queue_id = queue.tail.queue_id
         folder = self._folder / f"{topic.name}-{queue_id}"
         size_max = self._config.metaq_segment_bytes_max
         segments = MetaqSegments(self._pool, folder, size_max, topic.birth)
         segments.load(verify=self.verify)
         partition = Partition(topic, queue, segments)
+        if self._by_key.get((topic.name, queue_id)) is None:
+            self._order.append(partition)
+        else:
+            self._order[self._order.index(self._by_key[topic.name, queue_id])] = partition
         self._by_key[topic.name, queue_id] = partition
-        if not segments.exists:
-            segments.begin(queue.tail.next_position)
-            return
         segments.truncate(queue.tail.next_position)
         self._find_next(partition, log_start)
 
     def _find_next(self, partition: Partition, log_start: int) -> None:
         queue, segments = partition.queue, partition.segments
         low = queue.min_offset(log_start)
-        found = queue.offset_of_position(segments.end, low)
-        position = queue.position(found)[0] if found < queue.end else queue.tail.next_position
-        if position != segments.end:
-            # What lies between is gone from the log, so the old files would end in a hole.
-            segments.begin(position)
-        partition.next_offset = found
+        if segments.exists:
+            found = queue.offset_of_position(segments.end, low)
+            position = queue.position(found)[0] if found < queue.end else queue.tail.next_position
+            if position == segments.end:
+                partition.next_offset = found
+                return
+            # What lies between is gone from the log: the old files would end in a hole.
+            segments.discard()
+        oldest = queue.tail.next_position - BACKLOG_BYTES_MAX
+        partition.next_offset = queue.offset_of_position(oldest, low)
 
-    def write_some(self, bytes_max: int = ROUND_BYTES_MAX) -> None:
-        """Append what is new in the queues, up to about `bytes_max`."""
-        for partition in self._by_key.values():
-            while bytes_max > 0 and partition.next_offset < partition.queue.end:
-                bytes_max -= self._write(partition)
+    # Writing
 
-    def write_all(self) -> None:
-        """Append all that is new."""
-        for partition in self._by_key.values():
-            while partition.next_offset < partition.queue.end:
-                self._write(partition)
+    def advance(self, bytes_min: int = 1) -> None:
+        """Take over what the worker has written, and give it more to write.
 
-    def _write(self, partition: Partition) -> int:
-        """Write one block: up to the message that makes the file large enough."""
-        queue, segments, start = partition.queue, partition.segments, partition.next_offset
-        size_max = min(segments.room - 1, BLOCK_BYTES_MAX)
-        _, whole, _ = whole_messages(queue, start, queue.end, size_max)
-        count = min(whole + 1, queue.end - start)
-        block = metaq_block(self._records.each(queue.units(start, count)))
-        segments.append(block)
-        partition.next_offset = start + count
-        return len(block)
+        Partitions that are less than `bytes_min` behind can wait.
+        """
+        if self._job is not None and not self._take():
+            return
+        blocks = self._plan(bytes_min)
+        if blocks:
+            job = self._job = _Job(self._pool.vfs, self._records, blocks)
+            self.submit(job.run)
+            self._take()
+
+    def write_last(self) -> None:
+        """Write what is new in this thread, before the store closes.
+
+        Of a large backlog only a part: the next start goes on with it.
+        """
+        self._settle()
+        for _ in range(LAST_ROUNDS_MAX):
+            blocks = self._plan(1, created_max=len(self._order))
+            if not blocks:
+                return
+            self._job = _Job(self._pool.vfs, self._records, blocks)
+            self._job.run()
+            self._take()
+
+    def _settle(self) -> None:
+        """Wait until the worker has stopped writing: the files are about to be cut or removed."""
+        if self._job is not None:
+            self._job.cancelled = True
+            self.drain()
+            self._take()
+            self._job = None  # the worker has ended without doing it
+
+    def _plan(self, bytes_min: int, created_max: int = CREATED_MAX) -> list[_Block]:
+        order, blocks = self._order, list[_Block]()
+        left, cursor = ROUND_BYTES_MAX, self._cursor
+        for _ in range(min(LOOKED_AT_MAX, len(order))):
+            cursor = cursor + 1 if cursor + 1 < len(order) else 0
+            partition = order[cursor]
+            if partition.next_offset >= partition.queue.end or partition.behind < bytes_min:
+                continue
+            if not partition.segments.exists:
+                if not created_max:
+                    continue
+                created_max -= 1
+                partition.segments.begin(partition.queue.position(partition.next_offset)[0])
+            planned = list(_blocks(partition, left))
+            blocks += planned
+            left -= sum(block.size for block in planned)
+            if left <= 0:
+                break
+        self._cursor = cursor
+        return blocks
+
+    def _take(self) -> bool:
+        """Take over what a finished job has written; false while it is being worked on."""
+        job = self._job
+        if job is None or not job.done:
+            return False
+        self._job = None
+        for block in job.blocks[: job.written]:
+            block.partition.segments.grew(block.size)
+            block.partition.next_offset += len(block.units) // UNIT_SIZE
+        if job.damage is not None:
+            self._give_up(job.blocks[job.written].partition, job.damage)
+        return True
+
+    def _give_up(self, partition: Partition, damage: StoreError | RecordError) -> None:
+        """Go on behind records that cannot be read: they are lost to all readers."""
+        tail = partition.queue.tail
+        name = f"{tail.topic.decode()}-{tail.queue_id}"
+        logger.warning("metaq_files.begin_anew partition=%s damage=%s", name, damage)
+        partition.segments.discard()
+        partition.next_offset = partition.queue.end
+
+    # Cutting and removing
 
     def drop_topic(self, topic: str) -> None:
         """Remove the files of a topic."""
+        self._settle()
         for key in [key for key in self._by_key if key[0] == topic]:
-            self._by_key.pop(key).segments.discard()
+            partition = self._by_key.pop(key)
+            self._order.remove(partition)
+            partition.segments.discard()
 
     def truncate(self) -> None:
         """Cut the files where their queues end now."""
-        for partition in self._by_key.values():
+        self._settle()
+        for partition in self._order:
             partition.segments.truncate(partition.queue.tail.next_position)
             partition.next_offset = min(partition.next_offset, partition.queue.end)
 
     def forget(self) -> None:
         """Let go of all partitions; their files stay."""
+        self._settle()
         self._by_key.clear()
+        self._order.clear()
 
     def expire(self, now_ms: int, log_start: int) -> None:
         """Remove files that are older or larger than their topic allows, or gone from the log."""
-        for partition in self._by_key.values():
+        for partition in self._order:
             segments, topic = partition.segments, partition.topic
             while len(starts := segments.starts()) > 1:
                 newest = partition.queue.offset_of_position(starts[1], partition.queue.first) - 1
@@ -137,3 +295,30 @@ class Materialiser:
             return True
         first_end = segments.starts()[1]
         return size_max is not None and segments.end - first_end >= size_max
+
+
+def _blocks(partition: Partition, bytes_max: int) -> Iterator[_Block]:
+    """Yield what to write next: each up to the message that makes its file large enough."""
+    queue, segments, offset = partition.queue, partition.segments, partition.next_offset
+    start, end = segments.file_start, segments.end
+    while bytes_max > 0 and offset < queue.end:
+        room = start + segments.size_max - end
+        _, whole, _ = whole_messages(queue, offset, queue.end, min(room - 1, BLOCK_BYTES_MAX))
+        count = min(whole + 1, queue.end - offset)
+        position, last_size = queue.position(offset + count - 1)
+        size = position + last_size - end
+        full = end + size - start >= segments.size_max
+        following = segments.path(end + size) if full else None
+        units = queue.units(offset, count)
+        yield _Block(partition, units, size, segments.path(start), end - start, following)
+        offset, end, bytes_max = offset + count, end + size, bytes_max - size
+        start = end if full else start
+
+
+def _at_once(job: Callable[[], None]) -> None:
+    """Stands where the worker will put its own."""
+    job()
+
+
+def _nothing() -> None:
+    """Stands where the worker will put its own."""

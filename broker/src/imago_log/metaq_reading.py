@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_log.consume_queue import POSITION_SIZE, ConsumeQueue
-from imago_log.results import FileSlice, MetaqRead, MetaqStatus
+from imago_log.results import MetaqRead, MetaqStatus
 from imago_wire.hot import metaq_block
 from imago_wire.layout import METAQ_HEADER_SIZE, POSITION_UNIT
 
@@ -38,8 +38,18 @@ def read_positions(
     if offset >= high:  # inside the last message
         return MetaqRead(MetaqStatus.AT_END, position_max, position_min, position_max)
     start, count, size = whole_messages(queue, offset, high, bytes_max)
-    data = _data(queue, records, segments, (offset, count), (start, size))
-    return MetaqRead(MetaqStatus.FOUND, start, position_min, position_max, data)
+    if count:
+        queue.remember(start + size, offset + count)
+    found = segments.slice(start, size) if segments is not None else None
+    if found is not None:
+        # A shorter slice is whole messages too: files end at message borders.
+        data = found if found.size >= SLICE_BYTES_MIN else found.read()
+        return MetaqRead(MetaqStatus.FOUND, start, position_min, position_max, data)
+    units = queue.units(offset, count or 1)
+    block = metaq_block(records.each(units))
+    data = block if count else block[:size]
+    behind = not records.are_recent(units)
+    return MetaqRead(MetaqStatus.FOUND, start, position_min, position_max, data, behind)
 
 
 def whole_messages(
@@ -64,20 +74,3 @@ def whole_messages(
             fits = middle - 1
     at, size = POSITION_UNIT.unpack_from(units, (low - 1) * POSITION_SIZE)
     return start, low, at + size - start
-
-
-def _data(
-    queue: ConsumeQueue,
-    records: LogRecords,
-    segments: MetaqSegments | None,
-    messages: tuple[int, int],
-    place: tuple[int, int],
-) -> bytes | FileSlice:
-    (offset, count), (start, size) = messages, place
-    found = segments.slice(start, size) if segments is not None else None
-    if found is not None:
-        # A shorter slice is whole messages too: files end at message borders.
-        return found if found.size >= SLICE_BYTES_MIN else found.read()
-    if not count:
-        return metaq_block(records.each(queue.units(offset, 1)))[:size]
-    return metaq_block(records.each(queue.units(offset, count)))

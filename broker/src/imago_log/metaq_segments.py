@@ -23,7 +23,6 @@ from imago_log.files import (
     read_whole,
     replace_whole,
 )
-from imago_log.files import write_all as write_bytes
 from imago_log.results import FileSlice
 from imago_wire.crc import crc31
 from imago_wire.layout import METAQ_HEADER_SIZE
@@ -42,7 +41,7 @@ class MetaqSegments:
     """The files of one partition: positions `start` … `end`, without holes."""
 
     def __init__(self, pool: FilePool, folder: Path, size_max: int, birth: int) -> None:
-        self._pool, self.folder, self._size_max, self._birth = pool, folder, size_max, birth
+        self._pool, self.folder, self.size_max, self._birth = pool, folder, size_max, birth
         self._starts: list[int] = []
         self.end = 0
         self.min_position = 0
@@ -62,9 +61,9 @@ class MetaqSegments:
         return bool(self._starts)
 
     @property
-    def room(self) -> int:
-        """Bytes after which the file that is written is large enough; at least 1."""
-        return self._starts[-1] + self._size_max - self.end
+    def file_start(self) -> int:
+        """The start position of the file that is written."""
+        return self._starts[-1]
 
     def starts(self) -> list[int]:
         """Return the start positions of the files."""
@@ -86,7 +85,7 @@ class MetaqSegments:
         self._keep_contiguous()
         if verify and self._starts:
             self._verify()
-        if self._starts and self.end - self._starts[-1] >= self._size_max:
+        if self._starts and self.end - self._starts[-1] >= self.size_max:
             self._new_file()
 
     def _take_origin(self, data: bytes | None) -> bool:
@@ -138,16 +137,14 @@ class MetaqSegments:
 
     # Writing
 
-    def append(self, block: bytes) -> None:
-        """Write whole messages; the next file begins once this one is large enough."""
-        start = self._starts[-1]
-        path = self._path(start)
-        with fatal("open", path):
-            file = self._file(start)
-        write_bytes(self._pool.vfs, file.fd, block, self.end - start, path)
-        self.end += len(block)
-        if self.end - start >= self._size_max:
-            self._new_file()
+    def grew(self, size: int) -> None:
+        """Take over whole messages that were written behind the end.
+
+        Where that filled the file, the next one has been made too.
+        """
+        self.end += size
+        if self.end - self._starts[-1] >= self.size_max:
+            self._starts.append(self.end)
 
     def _new_file(self) -> None:
         with fatal("create", self.folder):
@@ -171,7 +168,7 @@ class MetaqSegments:
         """Return the files to sync."""
         ends = [*self._starts[1:], self.end]
         return [
-            (self._path(start), start >= self.synced)
+            (self.path(start), start >= self.synced)
             for start, end in zip(self._starts, ends, strict=True)
             if end >= self.synced
         ]
@@ -224,11 +221,12 @@ class MetaqSegments:
     def _name(self, start: int) -> str:
         return f"{self.folder}/{offset_name(start)}{SUFFIX}"
 
-    def _path(self, start: int) -> Path:
+    def path(self, start: int) -> Path:
+        """Return the path of the file that starts at a position."""
         return self.folder / (offset_name(start) + SUFFIX)
 
     def _unlink(self, start: int) -> None:
-        path = self._path(start)
+        path = self.path(start)
         self._pool.forget(self._name(start))
         with fatal("remove", path):
             self._pool.vfs.unlink(path)

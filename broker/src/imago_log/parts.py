@@ -71,7 +71,7 @@ class Parts:
             records=records,
             queues=Queues(folder, pool, config.view_pending_bytes_max),
             keys=KeyIndex(pool, folder.keys),
-            materialiser=Materialiser(pool, folder.metaq, config, records),
+            materialiser=Materialiser(pool, folder.metaq, config, log),
             checkpoint=CheckpointFile(vfs, folder.checkpoint),
             epochs=EpochFile(vfs, folder.epochs),
         )

@@ -145,9 +145,13 @@ class QueueReader:
         queue = self._queue(topic, queue_id)
         if queue is None or not queue.tail.dual or not queue.end:
             return MetaqRead(MetaqStatus.NO_QUEUE, position, 0, 0)
-        segments = self._parts.materialiser.get(topic, queue_id)
+        materialiser = self._parts.materialiser
+        segments = materialiser.get(topic, queue_id)
         visible = self._visible(queue)
-        return read_positions(queue, self._parts.records, segments, visible, position, bytes_max)
+        read = read_positions(queue, self._parts.records, segments, visible, position, bytes_max)
+        if read.behind and segments is not None:
+            materialiser.advance()  # without traffic nothing else would for a second
+        return read
 
     def record_at(self, physical_offset: int) -> bytes | None:
         """Return the whole record that starts there, or None."""

@@ -41,6 +41,10 @@ class LogRecords:
     def __init__(self, log: CommitLog, recent: RecentLog) -> None:
         self._log, self._recent = log, recent
 
+    def are_recent(self, units: bytes) -> bool:
+        """Whether the records of some units of one queue are all in memory."""
+        return self._recent.holds(int.from_bytes(units[:8], "big"))
+
     def join(self, runs: Iterable[tuple[int, int]]) -> bytes:
         """Return the bytes of (log offset, size) runs, joined; each lies within one file."""
         recent, log = self._recent, self._log

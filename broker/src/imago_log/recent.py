@@ -21,6 +21,10 @@ class RecentLog:
         """Entries at the head of the lists that are already let go."""
         self._size = 0
 
+    def holds(self, log_offset: int) -> bool:
+        """Whether what stands at a log offset, and all that follows, is in memory."""
+        return self._dropped < len(self._starts) and log_offset >= self._starts[self._dropped]
+
     def add(self, log_offset: int, data: bytes) -> None:
         """Remember a block just written."""
         self._starts.append(log_offset)

@@ -78,6 +78,9 @@ class MetaqRead(NamedTuple):
     min_position: int
     max_position: int
     data: bytes | FileSlice = b""
+    behind: bool = False
+    """Read from the log's files: the reader is too far behind for what is kept in memory, and
+    MetaQ's own files do not hold it."""
 
 
 class DiskLevel(Enum):

@@ -217,21 +217,40 @@ async def test_reader_that_follows_the_end_sees_every_message_once(broker: Broke
     assert seen == [b"%d" % number for number in range(200)]
 
 
+def is_materialised(broker: Broker) -> bool:
+    config = broker.topics.get("test")
+    assert config is not None
+    return config.materialised
+
+
+async def test_files_of_metaq_are_made_for_readers_from_behind(tmp_path: Path) -> None:
+    topics = "topics.test.queues=1"
+    async with running_broker(tmp_path, topics) as broker, metaq_peer(broker.metaq_port) as peer:
+        await fill(peer, 3)
+        block = await read_on(peer)
+        assert not is_materialised(broker), "what was just written is read from memory"
+    async with running_broker(tmp_path, topics) as broker, metaq_peer(broker.metaq_port) as peer:
+        assert await read_on(peer) == block
+        assert is_materialised(broker)
+        assert await read_on(peer) == block
+
+
 async def test_read_on_a_full_disk_is_answered(
-    peer: MetaqPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise DiskFullError(used_ratio=0.95, limit_ratio=0.9)
 
-    monkeypatch.setattr(type(broker.store), "set_materialised", full)
-    answer = await peer.get("test", 0, 0)
-    assert answer.startswith(b"result 404 ")
-    config = broker.topics.get("test")
-    assert config is not None
-    assert not config.materialised
-    monkeypatch.undo()
-    await fill(peer, 1)
-    assert bodies(await read_on(peer)) == [b"0...."]
+    topics = "topics.test.queues=1"
+    async with running_broker(tmp_path, topics) as broker, metaq_peer(broker.metaq_port) as peer:
+        await fill(peer, 1)
+    async with running_broker(tmp_path, topics) as broker, metaq_peer(broker.metaq_port) as peer:
+        with monkeypatch.context() as patch:
+            patch.setattr(type(broker.store), "set_materialised", full)
+            assert bodies(await read_on(peer)) == [b"0...."]
+            assert not is_materialised(broker)
+        assert bodies(await read_on(peer)) == [b"0...."]
+        assert is_materialised(broker)
 
 
 @pytest.mark.parametrize(

@@ -152,12 +152,12 @@ def test_auto_creation_refuses_a_name_that_is_none() -> None:
         service().auto_create("../x", default_topic="TBW102", default_queues=4)
 
 
-def test_first_use_through_metaq_is_kept_for_ever() -> None:
+def test_materialised_topic_stays_so() -> None:
     store = ManualStore()
     topics = service(store)
     topics.create_or_update(TopicConfig(name="t"))
-    topics.touch_metaq("t")
-    topics.touch_metaq("t")
+    topics.materialise("t")
+    topics.materialise("t")
     assert store.materialised == ["t"]
     topics.create_or_update(TopicConfig(name="t", write_queues=2))
     config = topics.get("t")
@@ -172,7 +172,7 @@ def test_topic_that_opted_out_is_never_materialised() -> None:
     store = ManualStore()
     topics = service(store)
     topics.create_or_update(TopicConfig(name="t", attributes={"dialects": "rocketmq"}))
-    topics.touch_metaq("t")
+    topics.materialise("t")
     assert store.materialised == []
 
 

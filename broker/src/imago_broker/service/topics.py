@@ -44,7 +44,7 @@ class TopicHandle:
         self.closed = closed
         """Partitions that take part in nothing through MetaQ, by its management operation."""
         self.partitions = config.write_queues
-        self.metaq_ready = config.dual and config.materialised and not closed
+        self.metaq_ready = config.dual and not closed
         """Whether a MetaQ put needs no second look."""
         self.tails: list[QueueTail | None] = [None] * config.write_queues
         """Ends of the write queues by number, once they were used."""
@@ -206,8 +206,8 @@ class TopicService:
             )
         )
 
-    def touch_metaq(self, name: str) -> None:
-        """Note the first use of a topic through MetaQ: the store keeps MetaQ segments from now."""
+    def materialise(self, name: str) -> None:
+        """Have the store keep MetaQ's own files of a topic from now on."""
         config = self._configs.get(name)
         if config is not None and config.dual and not config.materialised:
             self._store.set_materialised(name)

@@ -91,7 +91,6 @@ class GetProcessor:
         A message above the transfer limit would otherwise never reach a client that has made
         room for it.
         """
-        self._touch(topic)
         transfer_max = self._services.settings.transfer_bytes_max
         limit = max(1, min(max_size, transfer_max))
         read = self._store.read_positions(topic, partition, offset, limit)
@@ -100,6 +99,8 @@ class GetProcessor:
             if whole > limit:
                 wanted = min(max_size, whole)
                 read = self._store.read_positions(topic, partition, offset, wanted)
+        if read.behind:
+            self._want_files(topic)
         return read
 
     def _found(self, peer: Peer, read: MetaqRead, opaque: int) -> None:
@@ -133,14 +134,18 @@ class GetProcessor:
         told = self._services.settings.update_consumer_offsets or offset == OFFSET_END
         return read.max_position if beyond and told else None
 
-    def _touch(self, topic: str) -> None:
+    def _want_files(self, topic: str) -> None:
+        """Have MetaQ's own files kept of a topic that somebody reads from behind.
+
+        Who reads what was just written gets it from memory, and files would be written for nobody.
+        """
         handle = self._topics.handle(topic)
         if handle is not None and not handle.config.materialised:
             try:
-                self._topics.touch_metaq(topic)
+                self._topics.materialise(topic)
             except (DiskFullError, StoreClosedError):
-                # A read goes on where nothing can be written; the next use notes it.
-                logger.debug("first_use_not_noted topic=%s", topic)
+                # A read goes on where nothing can be written; the next one notes it.
+                logger.debug("files_not_begun topic=%s", topic)
 
     def _failed(
         self, peer: Peer, topic: str, partition: int, opaque: int, error: Exception

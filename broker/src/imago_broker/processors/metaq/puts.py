@@ -237,7 +237,6 @@ class PutProcessor:
             self._create(topic, partition)
         elif not handle.config.dual:
             raise self._refusal(topic, partition, texts.topic_not_accepted(topic))
-        self._topics.touch_metaq(topic)
         handle = self._topics.handle(topic)
         assert handle is not None, "the topic was found or made just now"
         return handle
