@@ -8,7 +8,7 @@ the coordinator takes it when nobody was faster. Constructors refuse what cannot
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 HISTORY_MAX: Final = 10
@@ -61,8 +61,12 @@ class ShardState:
     """Number of the last leadership; grows by one with each, also when the same member wins."""
     in_sync: tuple[Member, ...] = ()
     """Members that hold every acknowledged record, sorted by uuid. A leader is always one."""
+    former: tuple[Member, ...] = ()
+    """Members that left a set which is now smaller than the minimum for replicated
+    acknowledgements. Nothing was acknowledged as replicated since, so they hold all of that;
+    one of them is elected when every member of the set has lost power. Sorted by uuid."""
     unclean: bool = False
-    """Whether the last election may have lost acknowledged records."""
+    """Whether the last election was forced by a person who allowed the loss of records."""
     cause: str = "new"
     """Why the state last changed, for people."""
     at_ms: int = 0
@@ -76,16 +80,10 @@ class ShardState:
         _check_number("epoch", self.epoch)
         _check_number("at_ms", self.at_ms)
         _check_text("cause", self.cause, CAUSE_SIZE_MAX)
-        if len(self.in_sync) > MEMBERS_MAX:
-            raise ValueError(f"in-sync set: {len(self.in_sync)} members, at most {MEMBERS_MAX}")
+        _check_members("in-sync set", self.in_sync)
+        _check_members("former members", self.former)
         if len(self.history) > HISTORY_MAX:
             raise ValueError(f"history: {len(self.history)} elections, at most {HISTORY_MAX}")
-        uuids = [member.uuid for member in self.in_sync]
-        if uuids != sorted(set(uuids)):
-            raise ValueError(f"in-sync set: {uuids}, must be sorted and name each member once")
-        for member in self.in_sync:
-            _check_text("member", member.uuid, UUID_SIZE_MAX)
-            _check_number("incarnation", member.incarnation)
         if self.leader is not None and self.leader not in self.in_sync:
             raise ValueError(f"leader: {self.leader}, must be in the in-sync set {self.in_sync}")
 
@@ -96,6 +94,25 @@ class ShardState:
     def leads(self, member: Member | None) -> bool:
         """Whether this very life of a member is the leader."""
         return member is not None and self.leader == member
+
+
+def stamped(state: ShardState, wall_ms: int) -> ShardState:
+    """The same proposal with the time of the writer, who alone has a clock."""
+    history = state.history
+    if history and history[-1].at_ms == 0:
+        history = (*history[:-1], replace(history[-1], at_ms=wall_ms))
+    return replace(state, at_ms=wall_ms, history=history)
+
+
+def _check_members(name: str, members: tuple[Member, ...]) -> None:
+    if len(members) > MEMBERS_MAX:
+        raise ValueError(f"{name}: {len(members)} members, at most {MEMBERS_MAX}")
+    uuids = [member.uuid for member in members]
+    if uuids != sorted(set(uuids)):
+        raise ValueError(f"{name}: {uuids}, must be sorted and name each member once")
+    for member in members:
+        _check_text("member", member.uuid, UUID_SIZE_MAX)
+        _check_number("incarnation", member.incarnation)
 
 
 def _check_number(name: str, value: object) -> None:

@@ -1,0 +1,1 @@
+"""Who leads a shard and what its members hold: decisions over values."""

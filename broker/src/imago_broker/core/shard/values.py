@@ -1,0 +1,99 @@
+"""What the leadership of a shard is decided on: logs, members, limits, progress."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from imago_broker.model.shard import Member
+
+Epochs = tuple[tuple[int, int], ...]
+"""(epoch, log offset at which it begins), both rising. An epoch ends where the next begins."""
+
+
+class Log(NamedTuple):
+    """The extent of a member's log."""
+
+    start: int = 0
+    """Offset of the oldest byte that is kept."""
+    end: int = 0
+    epochs: Epochs = ()
+
+
+class MemberInfo(NamedTuple):
+    """What a live registration says about its member."""
+
+    incarnation: int
+    replica: int = 0
+    unclean: bool = False
+    """Whether the log may lack records that were acknowledged when the member was in sync."""
+    log_epoch: int = 0
+    """Epoch of the last byte of the log, 0 for an empty one. Never the number of an epoch in
+    which nothing was written: after a loss of power that would outrank better logs."""
+    log_end: int = 0
+
+
+Live = Mapping[str, MemberInfo]
+"""Members that are registered now, by uuid."""
+
+
+class FollowerProgress(NamedTuple):
+    """How far the leader knows a follower to be, in the epoch of this leadership."""
+
+    end: int
+    """Log offset up to which the follower has written."""
+    durable: int
+    """Log offset up to which the follower has synced."""
+    joined_ms: int
+    caught_up_ms: int
+    """When the follower last had everything that the leader had; -1: not since it joined."""
+    left_ms: int | None = None
+    """Since when its connection is gone; None while it is connected."""
+
+
+class Progress(NamedTuple):
+    """How far the members of a shard are, seen by the leader."""
+
+    end: int
+    """The leader's own log end."""
+    durable: int
+    high_watermark: int
+    durable_watermark: int
+    """Log offset below which every in-sync member has synced."""
+    followers: Mapping[Member, FollowerProgress]
+
+
+class Role(StrEnum):
+    """What a member does at the moment."""
+
+    OUT = "out"
+    """Not registered: takes no part."""
+    ELECTING = "electing"
+    """Knows of no live leader."""
+    FOLLOWING = "following"
+    LEADING = "leading"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Numbers of the protocol. Times in milliseconds."""
+
+    min_in_sync: int = 2
+    """Replicated puts are taken while the in-sync set has at least this many members."""
+    lag_ms_max: int = 2000
+    """A member that is behind for this long leaves the in-sync set."""
+    lost_ms_max: int = 500
+    """A member whose connection is gone for this long leaves the in-sync set."""
+    stagger_ms: int = 50
+    """The n-th best candidate waits n times this long before it proposes itself."""
+    handover_ms_max: int = 300
+    """How long puts are held while the target of a handover catches up."""
+    stop_ms_max: int = 2000
+    """How long an orderly stop tries to hand over or to leave the in-sync set."""
+
+    def __post_init__(self) -> None:
+        if self.min_in_sync < 1:
+            raise ValueError(f"min_in_sync: {self.min_in_sync}, must be at least 1")
