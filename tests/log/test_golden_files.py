@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from imago_log.checkpoint import SLOT_SIZE, Checkpoint, decode_slot, encode_slot
@@ -18,6 +19,7 @@ HOST = bytes([10, 0, 0, 5, 0, 0, 0x2A, 0x9F])
 CHECKPOINT = Checkpoint(
     log_start=4096, log_end=9000, durable_end=8000, views_synced=7000, metadata_end=7500,
     keys_end=7200, keys_count=33, store_ms=1_700_000_000_123, metaq_id=77, epoch=8,
+    high_watermark=8900,
 )  # fmt: skip
 
 
@@ -38,19 +40,32 @@ def small_store() -> MemoryVfs:
 def test_epoch_file_is_rocketmqs() -> None:
     data = b"2\n938008734\n7-0\n8-7000\n"
     assert encode_epochs(((7, 0), (8, 7000))) == data
-    assert decode_epochs(data) == ((7, 0), (8, 7000))
+    assert decode_epochs(data) == (((7, 0), (8, 7000)), 8)
+
+
+def test_epoch_file_with_a_promise() -> None:
+    data = b"2\n1531344804\n7-0\n8-7000\npromised 11\n"
+    assert encode_epochs(((7, 0), (8, 7000)), 11) == data
+    assert decode_epochs(data) == (((7, 0), (8, 7000)), 11)
+    assert encode_epochs(((7, 0), (8, 7000)), 8) == b"2\n938008734\n7-0\n8-7000\n"
+    assert decode_epochs(encode_epochs((), 3)) == ((), 3)
 
 
 def test_checkpoint_slot() -> None:
     slot = encode_slot(5, CHECKPOINT)
     assert len(slot) == SLOT_SIZE
-    assert slot.rstrip(b"\0").hex() == GOLDEN["checkpoint"]
+    assert slot.rstrip(b"\0").hex() == GOLDEN["checkpoint 2"]
     assert decode_slot(slot) == (5, CHECKPOINT)
+
+
+def test_a_checkpoint_slot_of_version_1_is_read() -> None:
+    slot = bytes.fromhex(GOLDEN["checkpoint"]).ljust(SLOT_SIZE, b"\0")
+    assert decode_slot(slot) == (5, replace(CHECKPOINT, high_watermark=0))
 
 
 def test_a_checkpoint_slot_with_any_flipped_bit_does_not_count() -> None:
     slot = bytearray(encode_slot(5, CHECKPOINT))
-    for bit in range(8 * 100):
+    for bit in range(8 * 108):
         slot[bit // 8] ^= 1 << bit % 8
         assert decode_slot(bytes(slot)) is None
         slot[bit // 8] ^= 1 << bit % 8

@@ -3,9 +3,13 @@
 from imago_log.config import StoreConfig
 from imago_log.errors import (
     CorruptLogError,
+    CorruptRecordError,
     DataFolderLockedError,
     DiskFullError,
     LogIOError,
+    NotLeadingError,
+    ReplicaGapError,
+    StaleEpochError,
     StoreClosedError,
     StoreError,
 )
@@ -22,6 +26,7 @@ from imago_log.store import MessageStore
 
 __all__ = [
     "CorruptLogError",
+    "CorruptRecordError",
     "DataFolderLockedError",
     "DiskFullError",
     "DiskLevel",
@@ -30,8 +35,11 @@ __all__ = [
     "MessageStore",
     "MetaqRead",
     "MetaqStatus",
+    "NotLeadingError",
     "ReadResult",
     "ReadStatus",
+    "ReplicaGapError",
+    "StaleEpochError",
     "StoreClosedError",
     "StoreConfig",
     "StoreError",

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from imago_log.vfs import Vfs
 
 MAGIC = 0x494D4743  # "IMGC"
-VERSION = 1
+VERSION = 2
 SLOT_SIZE = 512
 FILE_SIZE = 2 * SLOT_SIZE
-_SLOT = Struct(">IHxxQ10q")
+_HEAD = Struct(">IH")
+_SLOTS = {1: Struct(">IHxxQ10q"), 2: Struct(">IHxxQ11q")}
+"""By version; the first one had no high watermark."""
+_SLOT = _SLOTS[VERSION]
 _CHECKSUM = Struct(">I")
 
 
@@ -48,6 +51,9 @@ class Checkpoint:
     metaq_id: int = 0
     """Highest MetaQ id given out: later ones are greater."""
     epoch: int = 0
+    """Highest epoch promised: later ones are greater."""
+    high_watermark: int = 0
+    """Readers may read below it, at least."""
 
 
 def encode_slot(sequence: int, checkpoint: Checkpoint) -> bytes:
@@ -60,12 +66,15 @@ def decode_slot(data: bytes) -> tuple[int, Checkpoint] | None:
     """Return the sequence number and the value, or None for anything but a whole slot."""
     if len(data) < _SLOT.size + _CHECKSUM.size:
         return None
-    magic, version, sequence, *values = _SLOT.unpack_from(data)
-    (checksum,) = _CHECKSUM.unpack_from(data, _SLOT.size)
-    if magic != MAGIC or version != VERSION or checksum != crc31(data[: _SLOT.size]):
+    magic, version = _HEAD.unpack_from(data)
+    slot = _SLOTS.get(version)
+    if magic != MAGIC or slot is None:
         return None
-    names = Checkpoint.__slots__
-    return sequence, Checkpoint(**dict(zip(names, values, strict=True)))
+    (checksum,) = _CHECKSUM.unpack_from(data, slot.size)
+    if checksum != crc31(data[: slot.size]):
+        return None
+    _, _, sequence, *values = slot.unpack_from(data)
+    return sequence, Checkpoint(**dict(zip(Checkpoint.__slots__, values, strict=False)))
 
 
 class CheckpointFile:

@@ -265,6 +265,13 @@ class CommitLog:
             return b""
         return self._vfs.pread(file.fd, size, position)
 
+    def file_of(self, offset: int) -> OpenFile:
+        """Return the open file that holds an offset. CorruptLogError: it is out of service."""
+        number = offset // self.segment_size
+        if number in self.damaged:
+            raise self.damaged[number]
+        return self._files[number]
+
     def delete_before(self, start: int) -> list[Path]:
         """Take all files that end at or before `start` out of the log; return what to unlink."""
         self.start = max(self.start, start)

@@ -26,7 +26,17 @@ READ_ENDS_MAX = 16
 class ConsumeQueue:
     """The index of one queue. `tail` is shared with every entry of the queue."""
 
-    __slots__ = ("_log_start", "_min", "_positions", "_read_ends", "_units", "synced", "tail")
+    __slots__ = (
+        "_below",
+        "_end_below",
+        "_log_start",
+        "_min",
+        "_positions",
+        "_read_ends",
+        "_units",
+        "synced",
+        "tail",
+    )
 
     def __init__(self, tail: QueueTail, units: UnitFiles, positions: UnitFiles | None) -> None:
         self.tail, self._units, self._positions = tail, units, positions
@@ -35,6 +45,7 @@ class ConsumeQueue:
         self._log_start = self._min = -1
         self._read_ends: dict[int, int] = {}
         """Offsets by position where reads have ended, and so will begin."""
+        self._below = self._end_below = -1
         self._take_ends()
 
     def load(self) -> None:
@@ -122,6 +133,25 @@ class ConsumeQueue:
         """Return the first offset whose record is at or after a log offset."""
         return self.search(self.first, self.end, lambda offset: self.unit(offset)[0] < log_offset)
 
+    def end_below(self, log_offset: int) -> int:
+        """Return the same, for a log offset near the end of the log: it looks from there.
+
+        The log offset must not be behind the end of the log.
+        """
+        if log_offset != self._below:
+            self._end_below = self._search_back(log_offset)
+            self._below = log_offset  # units that come are of records behind it
+        return self._end_below
+
+    def _search_back(self, log_offset: int) -> int:
+        first, high, step = self.first, self.end, 1
+        while high > first:
+            low = max(first, high - step)
+            if self.unit(low)[0] < log_offset:
+                return self.search(low + 1, high, lambda at: self.unit(at)[0] < log_offset)
+            high, step = low, step * 2
+        return first
+
     def offset_of_position(self, position: int, low: int) -> int:
         """Return the first offset from `low` on whose message starts at or after a position."""
         known = self._read_ends.get(position)
@@ -203,7 +233,7 @@ class ConsumeQueue:
         if self._positions is not None:
             self._positions.start_at(offset, POSITION_UNIT.pack(position, BLANK_SIZE_FIELD))
         self._take_ends()
-        self._log_start = self._min = -1
+        self._log_start = self._min = self._below = -1
 
     def truncate(self, end: int, *, torn: bool = False) -> None:
         """Forget the units from `end` on; with `torn` also what the files hold behind their end."""
@@ -213,7 +243,7 @@ class ConsumeQueue:
         self.synced = min(self.synced, end)
         self._read_ends.clear()
         self._take_ends()
-        self._log_start = self._min = -1
+        self._log_start = self._min = self._below = -1
 
 
 def _joined(files: UnitFiles, memory: bytearray, unit: int, start: int, count: int) -> bytes:

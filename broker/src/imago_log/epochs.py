@@ -1,7 +1,8 @@
-"""The epoch file: which start as master wrote which part of the log.
+"""The epoch file: which leader wrote which part of the log, and the highest epoch ever promised.
 
-Text in the form of RocketMQ's `epochFileCheckpoint`: the number of lines, the crc31 of what
-follows, then one `epoch-startOffset` a line. Replaced whole and synced.
+Text in the form of RocketMQ's `epochFileCheckpoint`: the number of epochs, the crc31 of what
+follows, then one `epoch-startOffset` a line. A promise above the last epoch stands in one more
+line, `promised <epoch>`. Replaced whole and synced.
 """
 
 from __future__ import annotations
@@ -21,24 +22,38 @@ Epochs = tuple[tuple[int, int], ...]
 """(epoch, first physical offset), both never falling."""
 
 
-def encode_epochs(epochs: Epochs) -> bytes:
+_PROMISED = b"promised "
+
+
+def encode_epochs(epochs: Epochs, promised: int = 0) -> bytes:
     """Return the file's content."""
     lines = "".join(f"{epoch}-{start}\n" for epoch, start in epochs).encode()
+    if promised > last_of(epochs):
+        lines += b"%b%d\n" % (_PROMISED, promised)
     return b"%d\n%d\n%b" % (len(epochs), crc31(lines), lines)
 
 
-def decode_epochs(data: bytes) -> Epochs:
-    """Return what the file says. ValueError: it is damaged."""
-    count, checksum, lines = data.split(b"\n", 2)
-    if int(checksum) and crc31(lines) != int(checksum):  # 0: written without a checksum
-        raise ValueError(f"checksum {crc31(lines)}, the file says {int(checksum)}")
-    pairs = [line.partition(b"-") for line in lines.splitlines()]
+def decode_epochs(data: bytes) -> tuple[Epochs, int]:
+    """Return the epochs and the highest one promised. ValueError: the file is damaged."""
+    count, checksum, rest = data.split(b"\n", 2)
+    if int(checksum) and crc31(rest) != int(checksum):  # 0: written without a checksum
+        raise ValueError(f"checksum {crc31(rest)}, the file says {int(checksum)}")
+    lines = rest.splitlines()
+    promised = 0
+    if lines and lines[-1].startswith(_PROMISED):
+        promised = int(lines.pop().removeprefix(_PROMISED))
+    pairs = [line.partition(b"-") for line in lines]
     epochs = tuple((int(epoch), int(start)) for epoch, _, start in pairs)
     if len(epochs) != int(count):
         raise ValueError(f"{len(epochs)} epochs, the file says {int(count)}")
     if list(epochs) != sorted(epochs) or len({epoch for epoch, _ in epochs}) != len(epochs):
         raise ValueError("epochs are not in order")
-    return epochs
+    return epochs, max(promised, last_of(epochs))
+
+
+def last_of(epochs: Epochs) -> int:
+    """Return the newest epoch that wrote; 0 before the first."""
+    return epochs[-1][0] if epochs else 0
 
 
 class EpochFile:
@@ -48,35 +63,52 @@ class EpochFile:
         self._vfs, self._path = vfs, path
         with fatal("read", path):
             data = read_whole(vfs, path)
+        self.epochs: Epochs = ()
+        self.promised = 0
+        """The highest epoch ever promised or opened: nothing of a lower one is taken."""
         try:
-            self.epochs: Epochs = decode_epochs(data) if data is not None else ()
+            if data is not None:
+                self.epochs, self.promised = decode_epochs(data)
         except ValueError as error:
             raise CorruptLogError(path, 0, str(error)) from error
 
     @property
     def last(self) -> int:
-        """The newest epoch; 0 before the first."""
-        return self.epochs[-1][0] if self.epochs else 0
+        """The newest epoch that has a place in the log; 0 before the first."""
+        return last_of(self.epochs)
 
     def begin(self, epoch: int, start: int) -> None:
         """Open a new epoch. An epoch in which nothing was written gives way to it."""
         assert epoch > self.last, "the caller draws a new epoch"
         kept = tuple(pair for pair in self.epochs if pair[1] < start)
-        self._replace((*kept, (epoch, start)))
+        self._replace((*kept, (epoch, start)), max(epoch, self.promised))
+
+    def promise(self, epoch: int) -> None:
+        """Take nothing of a lower epoch any more."""
+        if epoch > self.promised:
+            self._replace(self.epochs, epoch)
+
+    def end_at(self, end: int) -> None:
+        """Forget the epochs that begin behind the log's end; one may begin there."""
+        self._keep(tuple(pair for pair in self.epochs if pair[1] <= end))
 
     def truncate(self, end: int) -> None:
-        """Forget the epochs that begin at or after `end`, but keep the newest number."""
-        kept = tuple(pair for pair in self.epochs if pair[1] < end)
-        if len(kept) < len(self.epochs):
-            self._replace((*kept, (self.last, end)))
+        """Forget the epochs that begin at or behind the log's new end."""
+        self._keep(tuple(pair for pair in self.epochs if pair[1] < end))
 
     def forget_before(self, start: int) -> None:
         """Forget the epochs that ended at or before the log's new start."""
         ends = [pair[1] for pair in self.epochs[1:]]
-        dead = sum(end <= start for end in ends)
-        if dead:
-            self._replace(self.epochs[dead:])
+        self._keep(self.epochs[sum(end <= start for end in ends) :])
 
-    def _replace(self, epochs: Epochs) -> None:
-        replace_whole(self._vfs, self._path, encode_epochs(epochs))
-        self.epochs = epochs
+    def next_start(self, offset: int) -> int | None:
+        """Return where the first epoch behind the one of an offset begins."""
+        return next((start for _, start in self.epochs if start > offset), None)
+
+    def _keep(self, epochs: Epochs) -> None:
+        if epochs != self.epochs:
+            self._replace(epochs, self.promised)
+
+    def _replace(self, epochs: Epochs, promised: int) -> None:
+        replace_whole(self._vfs, self._path, encode_epochs(epochs, promised))
+        self.epochs, self.promised = epochs, promised

@@ -1,6 +1,7 @@
 """What can go wrong in the store, by what happens next.
 
-Answer and go on: `DiskFullError`, `StoreClosedError`. Do not start: `DataFolderLockedError`,
+Answer and go on: `DiskFullError`, `StoreClosedError`, `NotLeadingError`. Ask the leader anew:
+`ReplicaGapError`, `CorruptRecordError`, `StaleEpochError`. Do not start: `DataFolderLockedError`,
 `CorruptLogError` while opening. Stop the process (exit 4): `LogIOError`.
 """
 
@@ -18,6 +19,29 @@ class StoreError(Exception):
 
 class StoreClosedError(StoreError):
     """The store is closed or has failed; nothing was appended."""
+
+
+class NotLeadingError(StoreError):
+    """The store follows a leader, or has not been told to lead yet; nothing was appended."""
+
+
+class StaleEpochError(StoreError):
+    """A newer epoch was promised, or an epoch that was never promised; nothing has changed."""
+
+    def __init__(self, epoch: int, promised: int) -> None:
+        super().__init__(f"epoch {epoch}, promised is {promised}")
+        self.epoch, self.promised = epoch, promised
+
+
+class ReplicaGapError(StoreError):
+    """Bytes that do not continue this log, or that it does not hold; nothing has changed."""
+
+
+class CorruptRecordError(StoreError):
+    """Bytes from the leader that are no whole records of their place in the log.
+
+    Whole records before them may have been taken: `log_end` says how far.
+    """
 
 
 class DiskFullError(StoreError):

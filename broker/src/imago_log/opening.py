@@ -33,14 +33,14 @@ logger = logging.getLogger(__name__)
 _LOOK_BEHIND_END = 4096
 
 
-def open_parts(config: StoreConfig, vfs: Vfs) -> Parts:
+def open_parts(config: StoreConfig, vfs: Vfs, *, lead: bool) -> Parts:
     """Open the folder and recover it. Errors: see `MessageStore.open`."""
     folder = DataFolder(config.data_dir, vfs)
     folder.take()
     parts: Parts | None = None
     try:
         parts = Parts.make(config, vfs, folder)
-        _Opening(parts).run()
+        _Opening(parts, lead=lead).run()
     except BaseException:
         if parts is not None:
             parts.release()
@@ -52,8 +52,8 @@ def open_parts(config: StoreConfig, vfs: Vfs) -> Parts:
 class _Opening:
     """One opening; what is known so far is in its attributes."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts = parts
+    def __init__(self, parts: Parts, *, lead: bool) -> None:
+        self.parts, self.lead = parts, lead
         self.last_stop = parts.last_stop = parts.folder.last_stop()
         self.known = parts.checkpoint.value is not None
         self.checkpoint = parts.checkpoint.value or Checkpoint()
@@ -232,7 +232,7 @@ class _Opening:
         parts.queues.write_all()
         if self.last_stop is not LastStop.CLEAN:
             self._open_materialised()
-        parts.epochs.begin(max(parts.epochs.last, self.checkpoint.epoch) + 1, end)
+        self._begin_role(end)
         parts.checkpoint.write(parts.checkpoint_now())
         if not parts.vfs.exists(self.marker):
             replace_whole(parts.vfs, parts.folder.metadata, parts.metadata.snapshot())
@@ -240,3 +240,14 @@ class _Opening:
             replace_whole(parts.vfs, self.marker, b"1\n")
         parts.folder.mark_running()
         parts.queues.empty_trash()
+
+    def _begin_role(self, end: int) -> None:
+        """Open an epoch, or wait for one: a member keeps its tail, which may be acknowledged."""
+        parts, epochs = self.parts, self.parts.epochs
+        parts.leading = self.lead
+        if self.lead:
+            epochs.begin(max(epochs.promised, self.checkpoint.epoch) + 1, end)
+            return
+        parts.watermark = max(min(self.checkpoint.high_watermark, end), parts.log.start)
+        epochs.end_at(end)
+        epochs.promise(self.checkpoint.epoch)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from imago_log.vfs import Vfs
 
 RECENT_BYTES_MAX = 8 << 20
+ALL_VISIBLE = (1 << 63) - 1
+"""The high watermark of a log that has one member: everything written is visible."""
 
 
 @dataclass(slots=True)
@@ -42,6 +44,10 @@ class Parts:
     epochs: EpochFile
     metadata: Metadata = field(default_factory=Metadata)
     last_stop: LastStop = LastStop.CLEAN
+    leading: bool = False
+    """Whether this member writes the log; a follower takes it from the leader."""
+    watermark: int = ALL_VISIBLE
+    """Records below this log offset are visible; what readers see of it ends at the log's end."""
     store_ms: int = 0
     """Newest store timestamp in the log."""
     metaq_id: int = 0
@@ -88,7 +94,8 @@ class Parts:
             keys_count=self.keys_synced[1],
             store_ms=self.store_ms,
             metaq_id=self.metaq_id,
-            epoch=self.epochs.last,
+            epoch=self.epochs.promised,
+            high_watermark=min(self.watermark, self.log.end),
         )
 
     def release(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from imago_log import reading
 from imago_log.metaq_reading import read_positions
+from imago_log.parts import ALL_VISIBLE
 from imago_log.results import MetaqRead, MetaqStatus, ReadResult
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ class QueueReader:
         self._log, self._queues, self._recent = parts.log, parts.queues, parts.recent
         self._metadata = parts.metadata
         self._tails: dict[tuple[str, int], QueueTail] = {}
-        self._watermark: int | None = None
 
     # Ends
 
@@ -47,11 +47,18 @@ class QueueReader:
     @property
     def high_watermark(self) -> int:
         """Everything below is visible to readers; the log's end while there is one member."""
-        return self._log.end if self._watermark is None else self._watermark
+        return min(self._parts.watermark, self._log.end)
 
     def set_high_watermark(self, offset: int) -> None:
-        """Make everything below visible, and nothing else; never goes back."""
-        self._watermark = min(max(offset, self._watermark or 0), self._log.end)
+        """Make everything below visible, and nothing else; a record border, never goes back.
+
+        Never above the log's end. From the first call on the log has several members: without
+        one, all that is written is visible at once.
+        """
+        parts = self._parts
+        offset = min(offset, self._log.end)
+        if parts.watermark == ALL_VISIBLE or offset > parts.watermark:
+            parts.watermark = offset
 
     # Queues
 
@@ -99,10 +106,10 @@ class QueueReader:
 
     def _bounds(self, queue: ConsumeQueue) -> tuple[int, int]:
         low = queue.min_offset(self._log.start)
-        high = queue.tail.next_offset
-        if self._watermark is not None and self._watermark < self._log.end:
-            high = max(low, queue.offset_of_log(self._watermark))
-        return low, high
+        watermark = self._parts.watermark
+        if watermark < self._log.end:
+            return low, max(low, queue.end_below(watermark))
+        return low, queue.tail.next_offset
 
     def _visible(self, queue: ConsumeQueue) -> tuple[int, int, int, int]:
         low, high = self._bounds(queue)

@@ -61,6 +61,37 @@ class RecentLog:
             return None
         return memoryview(self._blocks[at]), self._starts[at]
 
+    def run(self, log_offset: int, size_max: int) -> bytes | memoryview | None:
+        """Return the bytes from an offset on, over blocks without a gap; None: not in memory."""
+        at = bisect_right(self._starts, log_offset) - 1
+        if at < 0:
+            return None
+        block, skip = self._blocks[at], log_offset - self._starts[at]
+        if skip >= len(block):
+            return None
+        end = log_offset - skip + len(block)
+        if end - log_offset >= size_max or not self._starts_at(at + 1, end):
+            return (
+                memoryview(block)[skip : skip + size_max]
+                if skip or len(block) > size_max
+                else (block)
+            )
+        parts = [memoryview(block)[skip:]]
+        left = size_max - len(parts[0])
+        while left > 0 and self._starts_at(at := at + 1, end):
+            parts.append(memoryview(self._blocks[at])[:left])
+            end += len(self._blocks[at])
+            left -= len(parts[-1])
+        return b"".join(parts)
+
+    def _starts_at(self, at: int, log_offset: int) -> bool:
+        return at < len(self._starts) and self._starts[at] == log_offset
+
+    def start_before(self, log_offset: int) -> int | None:
+        """Return the start of the last block that begins at or before an offset."""
+        at = bisect_right(self._starts, log_offset) - 1
+        return self._starts[at] if at >= self._dropped else None
+
     def clear(self) -> None:
         """Forget everything: the log was cut."""
         self._starts.clear()

@@ -3,14 +3,24 @@
 `append` writes (page cache), `request_sync` makes durable, `on_durable` says how far. Everything
 but the log can be rebuilt from it. Called from one thread; the flusher and the background worker
 are threads of the store's own and call back only through `on_durable` and `on_failure`.
+
+A store is the only member of its shard and leads from the start, or it is one of several: then it
+appends after `lead`, and takes the leader's bytes by `append_replica` after `follow`.
 """
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
+from imago_log import log_bytes
+from imago_log.errors import (
+    DiskFullError,
+    LogIOError,
+    NotLeadingError,
+    StaleEpochError,
+    StoreClosedError,
+    StoreError,
+)
 from imago_log.flusher import (
     Flusher,
     InlineFlusher,
@@ -21,60 +31,54 @@ from imago_log.flusher import (
 )
 from imago_log.folder import LastStop
 from imago_log.housekeeping import Housekeeper
-from imago_log.metadata import (
-    JSON,
-    META_TOPIC,
-    TOPIC_KIND,
-    Change,
-    Topic,
-    check_topic_name,
-    encode_changes,
-    is_dual,
-)
+from imago_log.metadata_store import MetadataStore
 from imago_log.opening import open_parts
-from imago_log.queue_reader import QueueReader
 from imago_log.results import DiskLevel, StoreHealth
 from imago_log.vfs import OsVfs, Vfs
-from imago_wire.hot import RecordBuilder, entries_size_max, make_entry
+from imago_wire.hot import RecordBuilder, entries_size_max
 from imago_wire.layout import BLANK_SIZE
 from imago_wire.record import record_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from imago_log.config import StoreConfig
+    from imago_log.epochs import Epochs
     from imago_log.parts import Parts
+    from imago_log.results import FileSlice
     from imago_wire.record import Entry, Placed
 
 SWEEPS_PER_DELAY = 10
 
 
-class MessageStore(QueueReader):
+class MessageStore(MetadataStore):
     """One shard's messages, topics and offsets in one data folder. Made by `open`."""
 
     def __init__(self, parts: Parts, clock: Callable[[], int], *, threaded: bool) -> None:
         self.config = parts.config
-        self.epoch = parts.epochs.last
         self.unclean = parts.last_stop is LastStop.POWER_LOST
         """The last process left no clean mark and the machine was started anew since."""
         self.on_durable: Callable[[int], None] = _ignore
         """Called in the flusher thread with the new durable end; must not block or raise."""
         self.on_failure: Callable[[StoreError], None] = _ignore
         """Called once, in the thread that saw it: the process must stop (exit 4)."""
-        super().__init__(parts)
-        self._clock = clock
+        self.on_metadata: Callable[[Iterable[tuple[str, str]]], None] = _ignore
+        """Called in the store's thread with the kinds and keys that changed by something else than
+        a call of `put_meta` or of the topics' methods: topics, groups, offsets … of the leader."""
+        worker: Worker = ThreadWorker(self._fail) if threaded else InlineWorker()
+        super().__init__(parts, clock, worker)
         self._builder = RecordBuilder(
             self.config.store_host, self.config.metaq_broker_id, parts.metaq_id
         )
         self._refusal: DiskFullError | None = None
         self._failure: StoreError | None = None
         self._closed = self._released = False
+        self._bar()
         self._next_sweep_ms = 0
         self._sweep_interval_ms = max(1, self.config.view_delay_ms // SWEEPS_PER_DELAY)
         self._flusher: Flusher = (
             ThreadFlusher(self._sync, self._fail) if threaded else InlineFlusher(self._sync)
         )
-        self._worker: Worker = ThreadWorker(self._fail) if threaded else InlineWorker()
         self._keeper = Housekeeper(parts, self._worker, clock)
         self._keeper.put_meta = self._put_changes
 
@@ -86,116 +90,151 @@ class MessageStore(QueueReader):
         clock: Callable[[], int],
         vfs: Vfs | None = None,
         threaded: bool = True,
+        lead: bool = True,
     ) -> MessageStore:
         """Open or make the data folder; recover what a crash left.
 
-        `clock` gives epoch milliseconds. With `threaded=False` syncs and background work run
-        inside the call that asks for them (tests, tools). Raises DataFolderLockedError,
-        CorruptLogError, LogIOError.
+        `clock` gives epoch milliseconds. With `lead` the store is the only member of its shard: it
+        opens an epoch by itself, and all that is written is visible. Without, it is one of
+        several: nothing is appended before `lead` or `follow` is called, and visible is what was
+        known to be on all members when the last process wrote it down. With `threaded=False`
+        syncs and background work run inside the call that asks for them (tests, tools). Raises
+        DataFolderLockedError, CorruptLogError, LogIOError.
         """
-        return cls(open_parts(config, vfs or OsVfs()), clock, threaded=threaded)
+        return cls(open_parts(config, vfs or OsVfs(), lead=lead), clock, threaded=threaded)
 
-    # Topics and other metadata
+    # The shard's members
 
-    def create_topic(self, name: str, value: Mapping[str, JSON]) -> None:
-        """Create a topic, or replace the value of an existing one (same incarnation).
+    @property
+    def leading(self) -> bool:
+        """Whether this store appends."""
+        return self._parts.leading
 
-        Whether a topic has MetaQ positions is fixed when it is created: `value["dual"]` if it is
-        there, else true unless its attribute `dialects` is `rocketmq` or it is a system topic.
-        ValueError: the name cannot be stored.
+    @property
+    def epoch(self) -> int:
+        """The same as `epoch_seen`: that of the leader, this store or another."""
+        return self._parts.epochs.promised
+
+    @property
+    def epochs(self) -> Epochs:
+        """(epoch, first log offset) of all that is in the log, the oldest may begin before it."""
+        return self._parts.epochs.epochs
+
+    @property
+    def epoch_seen(self) -> int:
+        """The highest epoch ever led, followed or promised, as it stands on the device."""
+        return self._parts.epochs.promised
+
+    def lead(self, epoch: int) -> None:
+        """Begin to append, in an epoch of its own that starts at the log's end.
+
+        When it returns, the epoch is on the device. StaleEpochError: it is not above every epoch
+        seen; nothing has changed.
         """
-        check_topic_name(name)
-        if name == META_TOPIC:
-            raise ValueError(f"{META_TOPIC} is the store's own")
-        old = self._metadata.topics.get(name)
-        content = {
-            "incarnation": old.incarnation if old else self._log.end + 1,
-            "birth": old.birth if old else None,  # None: this record itself
-            "dual": old.dual if old else is_dual(name, value),
-            "value": dict(value),
-        }
-        self._put_changes([(TOPIC_KIND, name, content)])
-        topic = self._metadata.topics[name]
-        if topic.materialised and not (old and self._is_open_materialised(topic)):
-            self._open_materialised(topic)
+        parts = self._parts
+        if epoch <= parts.epochs.promised:
+            raise StaleEpochError(epoch, parts.epochs.promised)
+        parts.epochs.begin(epoch, parts.log.end)
+        self._builder.last_metaq_id = parts.metaq_id
+        parts.leading = True
+        self._bar()
 
-    def delete_topic(self, name: str) -> None:
-        """Forget a topic and its queues. KeyError when unknown."""
-        if name not in self._metadata.topics:
-            raise KeyError(name)
-        self._put_changes([(TOPIC_KIND, name, None)])
-        # The files go only once the deletion cannot be undone by a power loss.
-        self._log.sync()
-        for key in [key for key in self._tails if key[0] == name]:
-            del self._tails[key]
-        self._parts.materialiser.drop_topic(name)
-        self._queues.drop_topic(name)
-        self._worker.submit(self._queues.empty_trash)
+    def follow(self, epoch: int) -> None:
+        """Stop to append and take nothing of an epoch below this one any more.
 
-    def topics(self) -> Mapping[str, dict[str, JSON]]:
-        """Values by name, as given to `create_topic`; a live read-only view."""
-        return MappingProxyType(self._metadata.public)
-
-    def put_meta(self, changes: Sequence[Change]) -> int:
-        """Record (kind, key, value) changes in the log, None removes; return the end offset."""
-        for kind, _, _ in changes:
-            if kind == TOPIC_KIND:
-                raise ValueError("topics change through create_topic and delete_topic")
-        return self._put_changes(changes)
-
-    def meta(self, kind: str) -> Mapping[str, JSON]:
-        """Current values of one kind by key; a live read-only view."""
-        return MappingProxyType(self._metadata.kind(kind))
-
-    def set_materialised(self, topic: str) -> None:
-        """Keep MetaQ's own files for this topic from now on; a replicated topic attribute.
-
-        KeyError: unknown topic. ValueError: the topic has no MetaQ positions.
+        When it returns, the promise is on the device. StaleEpochError: a higher one was promised.
         """
-        found = self._metadata.topics[topic]
-        if not found.dual:
-            raise ValueError(f"topic {topic} has no MetaQ positions")
-        if not found.materialised:
-            attributes = {**found.attributes, "materialised": "true"}
-            self.create_topic(topic, {**found.value, "attributes": attributes})
+        parts = self._parts
+        if epoch < parts.epochs.promised:
+            raise StaleEpochError(epoch, parts.epochs.promised)
+        parts.leading = False
+        self._bar()
+        parts.epochs.promise(epoch)
+        if parts.watermark > parts.log.end:
+            parts.watermark = parts.log.end
 
-    def _put_changes(self, changes: Sequence[Change]) -> int:
-        tail = self.tail(META_TOPIC, 0)
-        born_host = self.config.store_host
-        entries = [
-            make_entry(tail, body, born_ms=self._clock(), born_host=born_host)
-            for body in encode_changes(changes)
-        ]
-        if not entries:
-            return self._log.end
-        placed = self._append(entries)
-        self._metadata.apply(changes, placed[0][1])
-        self._metadata.end = self._log.end
-        return self._log.end
+    def _bar(self) -> None:
+        """Let appends pass or not."""
+        self._barred = self._closed or not self._parts.leading
 
-    def _is_open_materialised(self, topic: Topic) -> bool:
-        return any(found.topic is topic for found in self._parts.materialiser)
+    def append_replica(
+        self, offset: int, data: bytes | memoryview, *, epoch: int, epoch_start: int
+    ) -> int:
+        """Take bytes of the leader's log that continue this one; return the new log end.
 
-    def _open_materialised(self, topic: Topic) -> None:
-        for queue in list(self._queues):
-            if queue.tail.topic == topic.name.encode():
-                self._parts.materialiser.open(topic, queue, self._log.start)
+        `epoch` is the one in which these bytes were written, `epoch_start` where it starts: the
+        leader sends no two of them together. What is whole is taken: records, and the rest of a
+        file from its blank record on; a cut one at the end is not, so the next call begins at the
+        returned offset. ReplicaGapError: they do not continue this log. CorruptRecordError: they
+        are no records of this place. StaleEpochError: the epoch is below the log's last one, or
+        above the promised one. DiskFullError. In each case nothing was taken, but for whole
+        records before a record that does not fit its queue: `log_end` says.
+        """
+        raise NotImplementedError
+
+    def truncate(self, end: int) -> None:
+        """Cut the log, and everything that came of what is cut: views, metadata, epochs.
+
+        A crash leaves the old end, the new one or a record border between them. ValueError: `end`
+        is no record border, or this store leads; nothing was cut.
+        """
+        raise NotImplementedError
+
+    def reset(self, start: int) -> None:
+        """Let everything go and begin at `start`, empty: see `needs_metadata`."""
+        raise NotImplementedError
+
+    @property
+    def needs_metadata(self) -> bool:
+        """Whether the leader must send `metadata_snapshot` before it sends log bytes.
+
+        After a reset the log lacks what its deleted part said of topics, groups and queues; a
+        snapshot is of the leader's log end, so until the log is there a new leader sends its own.
+        Asked when a connection begins.
+        """
+        raise NotImplementedError
+
+    def metadata_snapshot(self) -> bytes:
+        """Return topics, groups, offsets … as they are at the log's end, which it names."""
+        raise NotImplementedError
+
+    def install_metadata(self, data: bytes) -> None:
+        """Take over the leader's snapshot, durably. ValueError: it is damaged, nothing changed."""
+        raise NotImplementedError
+
+    def read_log(self, offset: int, bytes_max: int) -> bytes | memoryview:
+        """Return log bytes from an offset on, up to the end of its file, its epoch or the log.
+
+        From memory where they are recent. A file's unused rest is part of the log: the next offset
+        is always `offset` + size. ReplicaGapError: the log does not hold this offset (any more).
+        CorruptLogError: its file is out of service.
+        """
+        return log_bytes.read_log(self._parts, offset, bytes_max)
+
+    def log_slice(self, offset: int, bytes_max: int) -> FileSlice:
+        """Return the same bytes as a part of a file, for sendfile."""
+        return log_bytes.log_slice(self._parts, offset, bytes_max)
+
+    def record_border(self, offset: int) -> bool:
+        """Whether a record or a file of the log begins there, or the log ends there."""
+        return log_bytes.is_border(self._parts, offset)
 
     # Appending
 
     def append(self, entries: Sequence[Entry]) -> list[Placed]:
         """Write the entries in this order, in one call to the file; they are readable at once.
 
-        DiskFullError, StoreClosedError: nothing was appended. LimitExceededError: a record is
-        larger than a log file; nothing was appended. LogIOError: stop the process.
+        DiskFullError, StoreClosedError, NotLeadingError: nothing was appended.
+        LimitExceededError: a record is larger than a log file; nothing was appended. LogIOError:
+        stop the process.
         """
         if self._refusal is not None:
             raise self._refusal
         return self._append(entries)
 
     def _append(self, entries: Sequence[Entry]) -> list[Placed]:
-        if self._closed:
-            raise StoreClosedError("the store is closed") from self._failure
+        if self._barred:
+            raise self._reason()
         log, parts = self._log, self._parts
         store_ms = self._clock()
         if store_ms < parts.store_ms:
@@ -256,6 +295,14 @@ class MessageStore(QueueReader):
             for entry in entries
         ]
 
+    def _reason(self) -> StoreError:
+        """Return why nothing is appended."""
+        if not self._closed:
+            return NotLeadingError("this member of the shard does not lead")
+        error = StoreClosedError("the store is closed")
+        error.__cause__ = self._failure
+        return error
+
     def request_sync(self) -> None:
         """Ask that everything appended so far becomes durable; never blocks."""
         self._flusher.request()
@@ -267,7 +314,7 @@ class MessageStore(QueueReader):
     def _fail(self, error: StoreError) -> None:
         first = self._failure is None
         self._failure = self._failure or error
-        self._closed = True
+        self._closed = self._barred = True
         if first:
             self.on_failure(error)
 
@@ -293,7 +340,7 @@ class MessageStore(QueueReader):
         """Sync and stop. With `clean` the next start reads nothing again."""
         if self._released:
             return
-        self._closed = True
+        self._closed = self._barred = True
         self._flusher.stop()
         if clean and self._failure is None:
             self._keeper.sync_all()

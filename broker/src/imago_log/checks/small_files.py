@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_log.checkpoint import FILE_SIZE, SLOT_SIZE, Checkpoint, decode_slot
 from imago_log.checks.findings import REBUILD, RESTORE, START, Severity
-from imago_log.epochs import Epochs, decode_epochs
+from imago_log.epochs import decode_epochs
 from imago_log.folder import LastStop
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _check_epochs(store: StoppedStore, findings: Findings, log: LogCheck) -> Non
             findings.error(path, None, "the epoch file is missing", RESTORE)
         return
     try:
-        epochs: Epochs = decode_epochs(data)
+        epochs, promised = decode_epochs(data)
     except ValueError as error:
         what = f"the epoch file is damaged, the broker does not start: {error}"
         findings.error(path, 0, what, RESTORE)
@@ -112,7 +112,6 @@ def _check_epochs(store: StoppedStore, findings: Findings, log: LogCheck) -> Non
     if epochs and epochs[0][1] > log.start:
         what = f"the first epoch begins at {epochs[0][1]}, the log at {log.start}"
         findings.error(path, None, what, RESTORE)
-    last = epochs[-1][0] if epochs else 0
-    if store.checkpoint is not None and last < store.checkpoint.epoch:
-        what = f"ends with epoch {last}, the checkpoint is of epoch {store.checkpoint.epoch}"
+    if store.checkpoint is not None and promised < store.checkpoint.epoch:
+        what = f"promises epoch {promised}, the checkpoint is of epoch {store.checkpoint.epoch}"
         findings.error(path, None, what, RESTORE)
