@@ -12,6 +12,7 @@ from imago_wire.replication.frames import (
     Fetch,
     Frame,
     Hello,
+    Metadata,
     Refuse,
     Repair,
     RepairAsk,
@@ -56,13 +57,14 @@ def frames() -> st.SearchStrategy[Frame]:
         st.builds(Hello, cluster_id=TEXTS, shard=st.integers(0, 1023), **_handshakes()),
         st.builds(Welcome, high_watermark=NUMBERS, **_handshakes()),
         st.builds(Refuse, NUMBERS, st.integers(0, 65535), TEXTS),
-        st.builds(Fetch, NUMBERS, NUMBERS, NUMBERS),
+        st.builds(Fetch, NUMBERS, NUMBERS, NUMBERS, st.sampled_from([0, 2])),
         st.builds(
             Data, NUMBERS, st.integers(0, 1), NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS, BYTES
         ),
         st.builds(Ack, NUMBERS, NUMBERS, NUMBERS),
         st.builds(RepairAsk, NUMBERS, NUMBERS, st.integers(0, 1 << 20)),
         st.builds(Repair, NUMBERS, NUMBERS, BYTES),
+        st.builds(Metadata, NUMBERS, st.sampled_from([0, 4]), BYTES),
     )
 
 
@@ -106,6 +108,14 @@ VECTORS: dict[str, tuple[str, Frame]] = {
     "fetch": (
         "494d475201040000 0000000000000005 00000010 8c79d7d4 0000000000000100 0000000000000003",
         Fetch(5, 0x100, 3),
+    ),
+    "fetch-metadata": (
+        "494d475201040002 0000000000000005 00000010 ec25629f 0000000000000100 0000000000000000",
+        Fetch(5, 0x100, 0, 2),
+    ),
+    "metadata": (
+        "494d475201090004 0000000000000005 00000002 4377be06 7b7d",
+        Metadata(5, 4, memoryview(b"{}")),
     ),
     "data": (
         "494d475201050001 0000000000000005 0000002d b07c99a8"

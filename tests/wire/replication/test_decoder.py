@@ -102,7 +102,7 @@ def test_other_protocol_is_refused_by_its_first_word(greeting: bytes) -> None:
     [
         ({"version": 2}, "version 2 of the protocol, this side speaks 1"),
         ({"kind": 0}, "frame of type 0"),
-        ({"kind": 9}, "frame of type 9"),
+        ({"kind": 10}, "frame of type 10"),
         ({"epoch": -1}, "epoch -1"),
         ({"size": 1025}, "ACK: 1025 bytes, the limit is 1024"),
         ({"kind": 1, "size": HANDSHAKE_BYTES_MAX + 1}, "HELLO: 65537 bytes"),

@@ -32,6 +32,7 @@ from imago_wire.replication.frames import (
     Frame,
     FrameType,
     Hello,
+    Metadata,
     Refuse,
     Repair,
     RepairAsk,
@@ -166,7 +167,7 @@ class _Payload:
         return tuple(found)
 
     def rest(self) -> memoryview:
-        return self.view[self.at :]
+        return self.take(len(self.view) - self.at)
 
     def end(self) -> None:
         if self.at != len(self.view):
@@ -176,18 +177,22 @@ class _Payload:
 def _decode(view: memoryview, at: int, end: int) -> Frame:
     _, _, kind, flags, epoch, _, _ = HEADER.unpack_from(view, at)
     payload = _Payload(view[at + HEADER.size : end])
-    if kind == FrameType.DATA:
-        offset, data_epoch, start, high_watermark, leader_end = payload.numbers(DATA_NUMBERS)
-        data = payload.rest()
-        return Data(
-            epoch, flags, offset, data_epoch, start, high_watermark, leader_end, data
-        )  # fmt: skip
-    frame = _READERS[FrameType(kind)](epoch, payload)
+    frame = _READERS[FrameType(kind)](epoch, flags, payload)
     payload.end()
     return frame
 
 
-def _read_hello(epoch: int, payload: _Payload) -> Frame:
+def _read_data(epoch: int, flags: int, payload: _Payload) -> Frame:
+    offset, data_epoch, start, high_watermark, leader_end = payload.numbers(DATA_NUMBERS)
+    data = payload.rest()
+    return Data(epoch, flags, offset, data_epoch, start, high_watermark, leader_end, data)
+
+
+def _read_metadata(epoch: int, flags: int, payload: _Payload) -> Frame:
+    return Metadata(epoch, flags, payload.rest())
+
+
+def _read_hello(epoch: int, _flags: int, payload: _Payload) -> Frame:
     shard, incarnation, log_start, log_end = payload.numbers(HELLO_NUMBERS)
     return Hello(
         epoch=epoch,
@@ -202,7 +207,7 @@ def _read_hello(epoch: int, payload: _Payload) -> Frame:
     )
 
 
-def _read_welcome(epoch: int, payload: _Payload) -> Frame:
+def _read_welcome(epoch: int, _flags: int, payload: _Payload) -> Frame:
     incarnation, log_start, log_end, high_watermark = payload.numbers(WELCOME_NUMBERS)
     return Welcome(
         epoch=epoch,
@@ -216,40 +221,40 @@ def _read_welcome(epoch: int, payload: _Payload) -> Frame:
     )
 
 
-def _read_refuse(epoch: int, payload: _Payload) -> Frame:
+def _read_refuse(epoch: int, _flags: int, payload: _Payload) -> Frame:
     return Refuse(epoch, payload.numbers(U16)[0], payload.text())
 
 
-def _read_fetch(epoch: int, payload: _Payload) -> Frame:
+def _read_fetch(epoch: int, flags: int, payload: _Payload) -> Frame:
     offset, last_epoch = payload.numbers(PAIR)
-    return Fetch(epoch, offset, last_epoch)
+    return Fetch(epoch, offset, last_epoch, flags)
 
 
-def _read_ack(epoch: int, payload: _Payload) -> Frame:
+def _read_ack(epoch: int, _flags: int, payload: _Payload) -> Frame:
     end, durable_end = payload.numbers(PAIR)
     return Ack(epoch, end, durable_end)
 
 
-def _read_repair_ask(epoch: int, payload: _Payload) -> Frame:
+def _read_repair_ask(epoch: int, _flags: int, payload: _Payload) -> Frame:
     offset, size = payload.numbers(REPAIR_ASK_NUMBERS)
     if size > REPAIR_BYTES_MAX:
         raise LimitExceededError("REPAIR_ASK", size=size, size_max=REPAIR_BYTES_MAX)
     return RepairAsk(epoch, offset, size)
 
 
-def _read_repair(epoch: int, payload: _Payload) -> Frame:
+def _read_repair(epoch: int, _flags: int, payload: _Payload) -> Frame:
     (offset,) = payload.numbers(REPAIR_NUMBERS)
-    data = payload.rest()
-    payload.at = len(payload.view)
-    return Repair(epoch, offset, data)
+    return Repair(epoch, offset, payload.rest())
 
 
-_READERS: Final[dict[FrameType, Callable[[int, _Payload], Frame]]] = {
+_READERS: Final[dict[FrameType, Callable[[int, int, _Payload], Frame]]] = {
     FrameType.HELLO: _read_hello,
     FrameType.WELCOME: _read_welcome,
     FrameType.REFUSE: _read_refuse,
     FrameType.FETCH: _read_fetch,
+    FrameType.DATA: _read_data,
     FrameType.ACK: _read_ack,
     FrameType.REPAIR_ASK: _read_repair_ask,
     FrameType.REPAIR: _read_repair,
+    FrameType.METADATA: _read_metadata,
 }

@@ -29,6 +29,7 @@ from imago_wire.replication.frames import (
     Frame,
     FrameType,
     Hello,
+    Metadata,
     Refuse,
     Repair,
     RepairAsk,
@@ -41,10 +42,10 @@ def _head(kind: FrameType, epoch: int, size: int, flags: int = 0) -> bytes:
     return unchecked + zlib.crc32(unchecked).to_bytes(4, "big")
 
 
-def _framed(kind: FrameType, epoch: int, payload: bytes) -> bytes:
+def _framed(kind: FrameType, epoch: int, payload: bytes | memoryview, flags: int = 0) -> bytes:
     if len(payload) > SIZE_MAX[kind]:
         raise LimitExceededError(kind.name, size=len(payload), size_max=SIZE_MAX[kind])
-    return _head(kind, epoch, len(payload)) + payload
+    return b"".join((_head(kind, epoch, len(payload), flags), payload))
 
 
 def data_header(
@@ -81,17 +82,19 @@ def encode(frame: Frame) -> bytes:
             return _framed(FrameType.WELCOME, frame.epoch, _welcome(frame))
         case Refuse(epoch, code, text):
             return _framed(FrameType.REFUSE, epoch, U16.pack(code) + _text(text))
-        case Fetch(epoch, offset, last_epoch):
-            return _framed(FrameType.FETCH, epoch, PAIR.pack(offset, last_epoch))
+        case Fetch(epoch, offset, last_epoch, flags):
+            return _framed(FrameType.FETCH, epoch, PAIR.pack(offset, last_epoch), flags)
         case Ack(epoch, end, durable_end):
             return _framed(FrameType.ACK, epoch, PAIR.pack(end, durable_end))
         case RepairAsk(epoch, offset, size):
             return _framed(FrameType.REPAIR_ASK, epoch, REPAIR_ASK_NUMBERS.pack(offset, size))
-        case Data() | Repair():
-            return _with_log_bytes(frame)
+        case Data() | Repair() | Metadata():
+            return _with_bytes(frame)
 
 
-def _with_log_bytes(frame: Data | Repair) -> bytes:
+def _with_bytes(frame: Data | Repair | Metadata) -> bytes:
+    if isinstance(frame, Metadata):
+        return _framed(FrameType.METADATA, frame.epoch, frame.data, frame.flags)
     if isinstance(frame, Repair):
         size = len(frame.data)
         head = repair_header(epoch=frame.epoch, offset=frame.offset, size=size)

@@ -57,6 +57,7 @@ class FrameType(IntEnum):
     ACK = 6
     REPAIR_ASK = 7
     REPAIR = 8
+    METADATA = 9
 
 
 class Refusal(IntEnum):
@@ -81,11 +82,15 @@ class Refusal(IntEnum):
 
 
 class Flags(IntFlag):
-    """The flags of a header. Unknown ones are ignored."""
+    """The flags of a header; each has a meaning in one type of frame, others are ignored."""
 
     NONE = 0
     SYNC = 1
     """DATA: answers wait for the disk of every member; sync what you have and say so."""
+    METADATA = 2
+    """FETCH: the part of the log that said what topics there are is gone; send METADATA first."""
+    LAST = 4
+    """METADATA: the snapshot ends with this frame."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +138,12 @@ class Fetch(NamedTuple):
     offset: int
     last_epoch: int
     """Epoch of the byte before `offset`; 0: there is none."""
+    flags: int = 0
+
+    @property
+    def wants_metadata(self) -> bool:
+        """Whether METADATA has to come before DATA."""
+        return bool(self.flags & Flags.METADATA)
 
 
 class Data(NamedTuple):
@@ -178,7 +189,20 @@ class Repair(NamedTuple):
     data: memoryview
 
 
-Frame = Hello | Welcome | Refuse | Fetch | Data | Ack | RepairAsk | Repair
+class Metadata(NamedTuple):
+    """A part of a snapshot of topics, groups, offsets …; the parts come in order."""
+
+    epoch: int
+    flags: int
+    data: memoryview
+
+    @property
+    def last(self) -> bool:
+        """Whether the snapshot is whole with this part."""
+        return bool(self.flags & Flags.LAST)
+
+
+Frame = Hello | Welcome | Refuse | Fetch | Data | Ack | RepairAsk | Repair | Metadata
 
 SIZE_MAX: Final = {
     FrameType.HELLO: HANDSHAKE_BYTES_MAX,
@@ -189,4 +213,5 @@ SIZE_MAX: Final = {
     FrameType.ACK: SMALL_BYTES_MAX,
     FrameType.REPAIR_ASK: SMALL_BYTES_MAX,
     FrameType.REPAIR: PAYLOAD_BYTES_MAX,
+    FrameType.METADATA: PAYLOAD_BYTES_MAX,
 }
