@@ -41,7 +41,9 @@ def check(section: object) -> None:
             raise ValueError(f"{key.name}: {value}, must be at most {high}")
         one_of = key.metadata["one_of"]
         if one_of is not None and value not in one_of:
-            raise ValueError(f"{key.name}: {value!r}, must be one of {', '.join(filter(None, one_of))}")
+            raise ValueError(
+                f"{key.name}: {value!r}, must be one of {', '.join(filter(None, one_of))}"
+            )
 
 
 LEVELS = ("leader", "leader-fsync", "replicated", "replicated-fsync")
