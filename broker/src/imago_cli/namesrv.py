@@ -84,7 +84,7 @@ async def _run(settings: BrokerConfig, ready_fd: int) -> int:
 async def _serve(settings: BrokerConfig, table: Table, host: str, port: int) -> Serving:
     from imago_broker.app.rocketmq_ports import remoting_limits
     from imago_broker.server.listener import Listener, ListenerLimits, Session
-    from imago_broker.server.remoting_session import RemotingServer
+    from imago_broker.server.remoting_server import RemotingServer
 
     limits = ListenerLimits(
         connections_max=settings.limits.connections_max,

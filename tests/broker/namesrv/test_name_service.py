@@ -16,7 +16,7 @@ from imago_broker.cluster.memory import memory_coordinator
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.namesrv.server import NameServiceConfig, run
 from imago_broker.server.listener import Listener
-from imago_broker.server.remoting_session import RemotingServer
+from imago_broker.server.remoting_server import RemotingServer
 from imago_testing.remoting_frames import load_captures
 from imago_testing.remoting_peer import RemotingPeer
 from imago_wire.crc import crc31

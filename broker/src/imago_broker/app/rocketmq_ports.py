@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from imago_broker.namesrv.server import NameService, NameServiceConfig
 from imago_broker.processors.rocketmq.table import build_processors
-from imago_broker.server.remoting_session import RemotingLimits, RemotingServer
+from imago_broker.server.remoting_peer import RemotingLimits
+from imago_broker.server.remoting_server import RemotingServer
 
 if TYPE_CHECKING:
     import asyncio

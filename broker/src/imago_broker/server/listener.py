@@ -19,6 +19,9 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from imago_broker.server.relay import Relay
+    from imago_wire.remoting.command import RemotingCommand
+
 logger = logging.getLogger(__name__)
 
 BACKLOG = 4096
@@ -44,6 +47,8 @@ class Session(asyncio.Protocol):
     transport: asyncio.Transport
     address: str = ""
     """The peer's address, without its port."""
+    heartbeat: RemotingCommand | None = None
+    """The last one that was served, where the protocol has them: what the peer is."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport, or drop it at once when the listener is full."""
@@ -66,6 +71,21 @@ class Session(asyncio.Protocol):
         """Read nothing more, answer what is in flight, then close."""
         self.transport.close()
 
+    def hold(self) -> None:
+        """Read and serve nothing until `release` or `hand_over`; answers still go out."""
+
+    def release(self, unread: bytes = b"") -> None:
+        """Go on, with what a relay has read and could not pass on."""
+
+    def hand_over(self, relay: Relay) -> None:
+        """Leave the connection to a relay at the next border between two requests."""
+
+    def touch(self) -> None:
+        """Note that the connection is in use."""
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call `watcher` when the connection is gone; only where something outlives a relay."""
+
 
 class Listener:
     """One TCP port whose connections are served by `protocol_factory`'s sessions."""
@@ -83,6 +103,8 @@ class Listener:
         """The bound port, once started; 0 before then means any free one."""
         self.accepted = 0
         self.refused = 0
+        self.on_open: Callable[[Session], None] | None = None
+        """Told each new connection, before anything is read from it."""
         self.protocol_factory = protocol_factory
         self._limits = limits
         self._sessions: set[Session] = set()
@@ -160,6 +182,8 @@ class Listener:
         self.accepted += 1
         self._sessions.add(session)
         self._per_address[session.address] += 1
+        if self.on_open is not None:
+            asyncio.get_running_loop().call_soon(self.on_open, session)
         return True
 
     def leave(self, session: Session) -> None:

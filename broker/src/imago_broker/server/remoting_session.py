@@ -1,4 +1,4 @@
-"""One connection of RocketMQ's remoting protocol, and what the connections of one port share.
+"""One connection of RocketMQ's remoting protocol.
 
 Bytes come in as they come; one scan cuts them into frames. Sends take the short way: what the
 scanner found goes straight to the put path, without a command object. Everything else becomes a
@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING
 from imago_broker.processors.rocketmq.exchange import Exchange
 from imago_broker.server.listener import Session
 from imago_broker.server.remoting_calls import ClientCalls
-from imago_broker.server.remoting_peer import RemotingLimits, peer_bytes, peer_text
+from imago_broker.server.remoting_peer import peer_bytes, peer_text
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import scan_frames
+from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand
+from imago_wire.remoting.frame import encode_frame
 from imago_wire.remoting.header import decode_raw_header, encode_header
 
 if TYPE_CHECKING:
@@ -30,11 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from imago_broker.processors.rocketmq.exchange import Reply
-    from imago_broker.processors.rocketmq.rows import Table
-    from imago_broker.processors.rocketmq.send_path import SendPath
-    from imago_broker.service.channel import Channel
-
-__all__ = ["RemotingLimits", "RemotingServer", "RemotingSession"]
+    from imago_broker.server.relay import Relay
+    from imago_broker.server.remoting_server import RemotingServer
 
 log = logging.getLogger(__name__)
 
@@ -42,82 +41,21 @@ _PREFIX = struct.Struct(">II")
 _JOIN_BYTES_MAX = 64 << 10
 """Answers of one turn up to this size are joined; larger ones are handed over in pieces."""
 
+HEARTBEAT_BYTES_MAX = 256 << 10
+"""A longer heartbeat is not kept for a relay: its client beats again within 30 s."""
+
 SEND, FRAME = 1, 0
 """First members of what the scanner returns; a negative one ends the connection."""
 
 
-class RemotingServer:
-    """One port: its table and its connections. `session` is the protocol factory."""
-
-    def __init__(
-        self,
-        table: Table,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        send_path: SendPath | None = None,
-        on_close: Callable[[Channel], None] | None = None,
-        on_drain: Callable[[], None] | None = None,
-        limits: RemotingLimits | None = None,
-    ) -> None:
-        """Without a send path, sends go through the table like any other request.
-
-        `on_close` is told each connection that is gone; `on_drain` answers, when the port is
-        about to close, what waits for something else than the log (held pulls).
-        """
-        self.table = table
-        self.loop = loop
-        self.send_path = send_path
-        self.on_close = on_close
-        self.on_drain = on_drain
-        self.limits = limits or RemotingLimits()
-        self.now_ms = time.monotonic_ns() // 1_000_000
-        """Monotonic, as of the last sweep: good enough for idle times, and free."""
-        self.unsent: list[RemotingSession] = []
-        """Sessions that have answers to write."""
-        self._flush_planned = False
-        self._draining: list[RemotingSession] = []
-
-    def session(self) -> RemotingSession:
-        """Make the protocol object of a new connection."""
-        return RemotingSession(self)
-
-    def flush_soon(self) -> None:
-        """Have the answers written at the end of this turn."""
-        if not self._flush_planned:
-            self._flush_planned = True
-            self.loop.call_soon(self._planned_flush)
-
-    def flush(self) -> None:
-        """Write the answers of all sessions, once each."""
-        if self.unsent:
-            sessions = self.unsent.copy()
-            self.unsent.clear()
-            for session in sessions:
-                session.flush()
-        if self._draining and self.running == 0:
-            draining, self._draining = self._draining, []
-            for session in draining:
-                session.close()
-
-    def _planned_flush(self) -> None:
-        self._flush_planned = False
-        self.flush()
-
-    @property
-    def running(self) -> int:
-        """How many requests have no answer yet."""
-        return sum(lane.running for lane in self.table.lanes.values())
-
-    def drain(self, session: RemotingSession) -> None:
-        """Close a session once everything in flight on this port is answered."""
-        self._draining.append(session)
-        if self.on_drain is not None:
-            self.on_drain()
-        self.loop.call_soon(self.flush)
-
-
 class RemotingSession(Session):
     """One connection: bytes to requests, answers to bytes, both in bounded memory."""
+
+    _holding = False
+    """Whether nothing is served for now: another broker is about to take over, or has."""
+    _relay: Relay | None = None
+    _counted = 0
+    """Bytes that the ports' common budget counts."""
 
     def __init__(self, server: RemotingServer) -> None:
         self.server = server
@@ -177,16 +115,19 @@ class RemotingSession(Session):
 
     def pause_writing(self) -> None:
         self._write_paused = True
+        self._count_unread(self.transport.get_write_buffer_size())
         self._steer_reading()
 
     def resume_writing(self) -> None:
         self._write_paused = False
+        self._count_unread(0)
         self._unread = None
         self._unblock_if_free()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._closing = True
+        self._count_unread(0)
         self._buffer.clear()
         self._backlog = []
         self._out.clear()
@@ -232,8 +173,10 @@ class RemotingSession(Session):
     def _serve_frame(self, command: RemotingCommand) -> None:
         if command.is_response:
             self._calls.answered(command)
-        else:
-            self.server.table.dispatch(Exchange(self, command))
+            return
+        if command.code == RequestCode.HEART_BEAT:
+            self.heartbeat = command if len(command.body) <= HEARTBEAT_BYTES_MAX else None
+        self.server.table.dispatch(Exchange(self, command))
 
     def serve_send(self, item: tuple) -> None:  # type: ignore[type-arg]
         """Serve a send as any other request: it needs more than the short way does."""
@@ -247,14 +190,50 @@ class RemotingSession(Session):
     def go_on(self) -> None:
         """Serve what had to wait for a send of this connection."""
         self._held = False
+        if self._relay is not None:
+            self._leave_to(self._relay)
+        else:
+            self._unblock_if_free()
+
+    def hold(self) -> None:
+        """Read and serve nothing until `release` or `hand_over`; answers still go out."""
+        if not self._closing:
+            self._holding = True
+            self._block()
+
+    def release(self, unread: bytes = b"") -> None:
+        """Go on, with what a relay has read and could not pass on."""
+        self._relay = None
+        self._holding = False
+        self._buffer += unread
         self._unblock_if_free()
+
+    def hand_over(self, relay: Relay) -> None:
+        """Leave the connection to the relay, with everything that is not served yet."""
+        if self._closing or self._relay is not None:
+            return
+        self.hold()
+        self._relay = relay
+        if not self._held:
+            self._leave_to(relay)
+
+    def touch(self) -> None:
+        """Note that the connection is in use."""
+        self.last_read_ms = self.server.now_ms
+
+    def _leave_to(self, relay: Relay) -> None:
+        backlog, self._backlog = self._backlog, []
+        unread = b"".join(map(_frame_of, backlog)) + self._buffer
+        self._buffer.clear()
+        self._partial_since_ms = 0
+        relay.take(self, unread, slow=self._write_paused)
 
     def _block(self) -> None:
         self._blocked = True
         self._steer_reading()
 
     def _unblock_if_free(self) -> None:
-        if self._blocked and not self._held and not self._write_paused:
+        if self._blocked and not (self._held or self._holding or self._write_paused):
             self._blocked = False
             items, self._backlog = self._backlog, []
             if self._serve(items) and self._buffer:
@@ -387,9 +366,16 @@ class RemotingSession(Session):
         else:
             self.transport.writelines(out)
         if self._write_paused:
+            self._count_unread(self.transport.get_write_buffer_size())
             self._cut_off_if_deaf(self.transport)
         elif self._blocked:
             self._unblock_if_free()
+
+    def _count_unread(self, size: int) -> None:
+        budget = self.server.budget
+        budget.release(self._counted)
+        budget.hold(size)
+        self._counted = size
 
     def _cut_off_if_deaf(self, transport: asyncio.Transport) -> None:
         if transport.get_write_buffer_size() > self._limits.output_bytes_max:
@@ -416,3 +402,12 @@ class RemotingSession(Session):
         """Close at once and drop what is not sent."""
         self._closing = True
         self.transport.abort()
+
+
+def _frame_of(item: tuple) -> bytes:  # type: ignore[type-arg]
+    """Return a scanned request as the bytes that it came in."""
+    if item[0] == SEND:
+        raw_header, body = item[14], item[12]
+        return b"%b%b%b" % ((len(raw_header) + len(body)).to_bytes(4, "big"), raw_header, body)
+    # What is no frame ends the connection wherever it is read: so does an empty one.
+    return encode_frame(item[1]) if item[0] == FRAME else bytes(4)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from imago_broker.server.listener import Session
 from imago_wire.hot import encode_put_results, scan_text
 from imago_wire.record import host_bytes
+from imago_wire.text.encoder import encode_items
 
 if TYPE_CHECKING:
     import asyncio
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from imago_broker.core.budget import OutputBudget
     from imago_broker.processors.metaq.services import PutResult
     from imago_broker.processors.metaq.table import MetaqProcessors
+    from imago_broker.server.relay import Relay
     from imago_log.results import FileSlice
     from imago_wire._text_py import Item
 
@@ -47,6 +49,11 @@ class TextSession(Session):
     """One client. All work is done in `data_received`, except the puts' answers, which come at
     the end of the loop turn (or later, where a put waits for a disk or a replica)."""
 
+    _holding = False
+    """Whether nothing is worked on for now: another broker is about to take over."""
+    _relay: Relay | None = None
+    """Who gets the connection once everything is answered."""
+
     def __init__(
         self, processors: MetaqProcessors, limits: TextLimits, budget: OutputBudget
     ) -> None:
@@ -69,7 +76,7 @@ class TextSession(Session):
         self.finishing = False
         """Whether the peer has said that it is done: what it sent afterwards counts no more."""
         self._ending = False
-        """Nothing more is read; the connection closes once everything is answered."""
+        """Nothing more is read; the connection is left once everything is answered."""
         self._working = False
         """Whether requests are being worked on: not all of their answers are there."""
         self._closed = False
@@ -101,6 +108,8 @@ class TextSession(Session):
     def data_received(self, data: bytes) -> None:
         """Work on the whole commands among all bytes that have come."""
         if self._ending:
+            if self._relay is not None:
+                self._buffer += data
             return
         self._active = True
         if self._buffer:
@@ -131,11 +140,7 @@ class TextSession(Session):
         """Go on with what was left, then read again."""
         self._paused = False
         self._hold(0)
-        if self._left:
-            left, self._left = self._left, ()
-            self._run(left)
-        if not (self._paused or self._ending or self._closed):
-            self.transport.resume_reading()
+        self._go_on_with_left()
 
     def stored(self, results: Sequence[PutResult]) -> None:
         """Answer successful puts now: they are all of one read."""
@@ -191,8 +196,39 @@ class TextSession(Session):
 
     def drain(self) -> None:
         """The listener is stopping: answer what is in flight, then close."""
+        if self._relay is not None:
+            self._relay.finish()
         self._end()
         self.flush()
+
+    def hold(self) -> None:
+        """Read and work on nothing until `release` or `hand_over`; answers still go out."""
+        if not (self._ending or self._closed or self.transport.is_closing()):
+            self._holding = True
+            self.transport.pause_reading()
+
+    def release(self, unread: bytes = b"") -> None:
+        """Go on, with what a relay has read and could not pass on."""
+        if self._relay is not None:
+            self._relay = None
+            self._ending = self._closed = False
+        self._holding = False
+        self._go_on_with_left()
+        if unread and not self._closed:
+            self.data_received(unread)
+
+    def hand_over(self, relay: Relay) -> None:
+        """Answer what was taken, then leave the connection to the relay."""
+        if self._ending or self._closed:
+            return
+        self._relay = relay
+        left, self._left = self._left, ()
+        self._buffer[:0] = encode_items(left)
+        self._end()
+
+    def touch(self) -> None:
+        """Note that the connection is in use."""
+        self._active = True
 
     def sweep(self, now_ms: int) -> None:
         """Close a connection that is idle, or stuck in either direction."""
@@ -207,6 +243,15 @@ class TextSession(Session):
             self.transport.abort()
         elif now_ms - self._seen_ms > limits.idle_ms and not self.puts and not self._paused:
             self.transport.close()
+
+    def _go_on_with_left(self) -> None:
+        if self._holding:
+            return
+        if self._left:
+            left, self._left = self._left, ()
+            self._run(left)
+        if not (self._paused or self._ending or self._closed or self.transport.is_closing()):
+            self.transport.resume_reading()
 
     def _hold(self, size: int) -> None:
         self._budget.release(self._held)
@@ -287,8 +332,16 @@ class TextSession(Session):
         self._close_when_answered()
 
     def _close_when_answered(self) -> None:
-        if not (self.puts or self._replies or self._left or self._working):
+        if self.puts or self._replies or self._left or self._working:
+            return
+        if self._relay is None:
             self.transport.close()
+        else:
+            unread = bytes(self._buffer)
+            self._buffer.clear()
+            self._partial_since_ms = None
+            self._closed = True  # for this session: the relay speaks from here on
+            self._relay.take(self, unread, slow=self._paused)
 
     def _is_stalled(self, now_ms: int) -> bool:
         """Return whether the peer has taken nothing of its answers for too long."""

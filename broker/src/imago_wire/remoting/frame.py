@@ -52,6 +52,12 @@ class FrameDecoder:
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         self._buffer += data
 
+    def rest(self) -> bytes:
+        """Return what is left and forget it: somebody else goes on with the stream."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        return rest
+
     def next_frame(self) -> RemotingCommand | None:
         """Return the next whole command, or None until more bytes are fed.
 

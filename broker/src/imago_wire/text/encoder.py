@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import singledispatch
+from typing import TYPE_CHECKING
 
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import (
@@ -18,6 +19,11 @@ from imago_wire.text.commands import (
     Value,
     Version,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from imago_wire._text_py import Item
 
 
 def value_head(size: int, opaque: int) -> bytes:
@@ -112,6 +118,25 @@ def _(command: Result) -> bytes:
 @encode.register
 def _(command: Value) -> bytes:
     return value_head(len(command.body), command.opaque) + command.body
+
+
+def encode_items(items: Iterable[Item]) -> bytes:
+    """Return scanned commands as bytes again, up to the first that is none."""
+    pieces = []
+    for item in items:
+        match item:
+            case (1, topic, partition, flag, checksum, transaction, opaque, body):
+                pieces.append(
+                    encode(Put(topic, partition, flag, body, opaque, checksum, transaction))
+                )
+            case (2, topic, group, partition, offset, max_size, opaque):
+                pieces.append(encode(Get(topic, group, partition, offset, max_size, opaque)))
+            case (_, str()):
+                pieces.append(b"\r\n")
+                break
+            case (_, command):
+                pieces.append(encode(command))
+    return b"".join(pieces)
 
 
 def _word(text: str) -> bytes:
