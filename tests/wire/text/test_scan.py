@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imago_testing.wire import commands, garbage_text, golden_metaq_frames, i32, i64
-from imago_wire._text_py import BAD, GET, OTHER, PUT
+from imago_wire._text_py import BAD, GET, OTHER, PUT, scan_text
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import Command, Get, Put, Quit, Stats, Value, Version
 from imago_wire.text.decoder import Decoder
-from imago_wire.text.encoder import encode, result
+from imago_wire.text.encoder import encode, encode_items, result
 
 if TYPE_CHECKING:
     from imago_testing.twins import Twin
@@ -189,3 +189,15 @@ def test_put_results_have_known_bytes(twin: Twin) -> None:
         b"result 200 24 -2147483648\r\n-5468923584887914496 1 0"
         b"result 200 25 -2147483639\r\n-5468922380556435456 0 -1"
     )
+
+
+@given(st.lists(commands, max_size=5))
+def test_scanned_commands_as_bytes_again_are_scanned_alike(several: list[Command]) -> None:
+    items, _ = scan_text(b"".join(map(encode, several)), LINE_MAX, BODY_MAX)
+    assert scan_text(encode_items(items), LINE_MAX, BODY_MAX)[0] == items
+
+
+def test_what_is_no_command_is_none_as_bytes_either() -> None:
+    items, _ = scan_text(b"version 1\r\nnonsense\r\n", LINE_MAX, BODY_MAX)
+    again, _ = scan_text(encode_items(items), LINE_MAX, BODY_MAX)
+    assert [item[0] for item in again] == [item[0] for item in items] == [0, -1]

@@ -33,6 +33,8 @@ from imago_broker.processors.rocketmq.services import (
     build_services,
 )
 from imago_broker.service.messages import PutStatus
+from imago_broker.service.role import RoleState
+from imago_broker.service.standing import Standing
 from imago_log.errors import LogIOError, StoreError
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from imago_broker.namesrv.server import NameService
     from imago_broker.ports import Clock, Coordinator
     from imago_broker.processors.metaq.services import MetaqServices
+    from imago_broker.server.client_ports import ClientPorts
     from imago_broker.server.listener import Listener
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
@@ -71,6 +74,9 @@ class Broker:
     health: StoreHealth
     failed: asyncio.Future[FatalError]
     uuid: str
+    standing: Standing
+    """Who may be served what; follows `role`."""
+    client_ports: ClientPorts
     first_log_end: int
     """Where the log ended when this process opened it."""
 
@@ -93,6 +99,7 @@ class Broker:
         self.coordinator = coordinator or make_coordinator(config, self.config_file)
         self.serving = False
         self.ports = Ports(config)
+        self.role = RoleState()
         self._clean = True
         self._undo = AsyncExitStack()
         self._ticker: asyncio.TimerHandle | None = None
@@ -220,6 +227,7 @@ class Broker:
         self._undo.callback(self._close_store)
         self.store.on_failure = self._store_failed_in_other_thread
         self.first_log_end = self.store.log_end
+        self.standing = Standing(self.store, self.role, slave_reads=config.replication.slave_reads)
         self.uuid = data_folder_uuid(Path(config.broker.data_dir))
         services = CoreServices(self.store, config, clock=self.clock, loop=loop)
         self._core = services
@@ -264,6 +272,8 @@ class Broker:
             groups=self.groups,
             clock=self.clock,
             coordinator=self.coordinator,
+            standing=self.standing,
+            budget=self.ports.budget,
             loop=loop,
         )
         self.rocketmq.on_settings = self._rocketmq_settings_changed
@@ -313,9 +323,14 @@ class Broker:
                 clock=self.clock,
                 counters=self.metaq_counters,
                 config_file=self.config_file,
+                standing=self.standing,
+                budget=self.ports.budget,
             )
         if config.rocketmq.enabled:
             serve_rocketmq(self.ports.rocketmq, self.ports.fast, config, self.rocketmq, loop)
+        self.client_ports = self.ports.client_ports(
+            loop, append_now=self.messages.flush_turn, answer_held=self.rocketmq.hold.release_all
+        )
         if config.namesrv.enabled:
             self.names = serve_names(self.ports.names, config, self.coordinator, self.clock, loop)
             self._undo.push_async_callback(self.names.stop)

@@ -6,10 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from imago_broker.app.admin_port import AdminPort
+from imago_broker.core.budget import OutputBudget
 from imago_broker.errors import ExitCode, FatalError
+from imago_broker.server.client_ports import ClientPorts, Door
 from imago_broker.server.listener import Listener, ListenerLimits, Session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imago_broker.config import BrokerConfig
 
 
@@ -23,6 +27,8 @@ class Ports:
             connections_per_address_max=config.limits.connections_per_address_max,
         )
         self._config = config
+        self.budget = OutputBudget(config.limits.output_bytes_total_max)
+        """Of what the clients of all ports have not read yet."""
         # Each gets the sessions of its protocol when the services that these need are there.
         self.metaq = Listener(bind, config.metaq.port, Session, limits)
         self.rocketmq = Listener(bind, rocketmq.port, Session, limits)
@@ -43,6 +49,21 @@ class Ports:
         if config.rocketmq.enabled:
             wanted += [self.rocketmq, self.fast]
         return [*wanted, self.names] if config.namesrv.enabled else wanted
+
+    def client_ports(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        append_now: Callable[[], None],
+        answer_held: Callable[[], None],
+    ) -> ClientPorts:
+        """Return what holds and relays the clients' requests while the mastership moves."""
+        doors = [
+            Door(self.metaq, lambda record: record.metaq, framed=False),
+            Door(self.rocketmq, lambda record: record.rocketmq, framed=True),
+            Door(self.fast, lambda record: record.fast, framed=True),
+        ]
+        return ClientPorts(doors, loop=loop, append_now=append_now, answer_held=answer_held)
 
     def bind(self) -> None:
         """Take all ports without accepting yet; FatalError names the one that cannot be had."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from imago_broker.core.budget import OutputBudget
 from imago_broker.processors.metaq.realtime import RealTimeStatistics
 from imago_broker.processors.metaq.services import MetaqIdentity, MetaqServices
 from imago_broker.processors.metaq.table import MetaqProcessors
@@ -13,10 +12,12 @@ from imago_broker.server.text_session import TextLimits, TextSession
 
 if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
+    from imago_broker.core.budget import OutputBudget
     from imago_broker.metrics import MetaqCounters
     from imago_broker.ports import Clock
     from imago_broker.server.listener import Listener
     from imago_broker.service.messages import MessageService
+    from imago_broker.service.standing import Standing
     from imago_broker.service.topics import TopicService
 
 
@@ -45,16 +46,18 @@ def serve_metaq(
     clock: Clock,
     counters: MetaqCounters,
     config_file: bytes,
+    standing: Standing,
+    budget: OutputBudget,
 ) -> MetaqServices:
     """Have a bound listener speak MetaQ; return what its processors stand on."""
     now_ms = clock.monotonic_ms()
-    budget = OutputBudget(config.limits.output_bytes_total_max)
     services = MetaqServices(
         identity=MetaqIdentity(broker_id=config.metaq_broker_id, host=host, port=listener.port),
         settings=config.metaq,
         messages=messages,
         topics=topics,
         store=messages.store,
+        standing=standing,
         clock=clock,
         rng=random.Random(),  # noqa: S311  spreads load over partitions
         budget=budget,

@@ -48,6 +48,7 @@ def serve_rocketmq(
             on_close=services.clients.closed,
             on_drain=services.hold.release_all,
             limits=limits,
+            budget=services.budget,
         )
         services.messages.on_completed(server.flush)
         listener.protocol_factory = server.session

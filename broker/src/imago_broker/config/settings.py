@@ -231,7 +231,7 @@ class LimitsSection:
     )
     output_bytes_total_max: int = setting(
         512 << 20,
-        "Unsent answers of all MetaQ connections above which answers become small, then refused.",
+        "Unsent answers of all connections above which answers become small, then refused.",
         low=1 << 20,
     )
     output_stall_seconds: int = setting(

@@ -89,6 +89,9 @@ class Relay(asyncio.Protocol):
         self._session = session
         self._client = session.transport
         self._client_slow = slow
+        if isinstance(self._client, Mouth):
+            # A relay that ended just now still owes it answers, and there is no third speaker.
+            self._client.close()
         if self._client.is_closing():
             self._end()
             return

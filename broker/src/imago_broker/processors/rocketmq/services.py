@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from imago_broker.config.settings import RocketmqSection
+    from imago_broker.core.budget import OutputBudget
     from imago_broker.ports import Clock, Coordinator
     from imago_broker.processors.rocketmq.rows import Lane
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
     from imago_broker.service.offsets import ConsumerOffsets
+    from imago_broker.service.standing import Standing
     from imago_broker.service.topics import TopicService
 
 SWEEP_MS = 5_000
@@ -63,6 +65,9 @@ class RocketmqServices:
     groups: GroupService
     clock: Clock
     coordinator: Coordinator
+    standing: Standing
+    budget: OutputBudget
+    """Of what the connections of all ports have not read yet."""
     clients: ClientRegistry
     locks: QueueLocks
     delay: DelayService
@@ -111,6 +116,8 @@ def build_services(
     groups: GroupService,
     clock: Clock,
     coordinator: Coordinator,
+    standing: Standing,
+    budget: OutputBudget,
     loop: asyncio.AbstractEventLoop,
 ) -> RocketmqServices:
     """Make what only RocketMQ needs and connect it with what the broker has anyway.
@@ -134,6 +141,8 @@ def build_services(
         groups=groups,
         clock=clock,
         coordinator=coordinator,
+        standing=standing,
+        budget=budget,
         clients=ClientRegistry(),
         locks=QueueLocks(),
         delay=delay,

@@ -1,0 +1,70 @@
+"""Whether this member of its shard may serve a request now: one rule for both protocols.
+
+Every row of the protocols' tables says which of the four kinds it is. What a refused client is
+told is the protocol's business; why, is said here.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from imago_broker.model.cluster import Role
+from imago_broker.service.role import RoleState
+
+if TYPE_CHECKING:
+    from imago_log.store import MessageStore
+
+UNSETTLED = "this broker has just become the master and waits for the other members"
+
+
+class Asks(Enum):
+    """What a request asks of the member that serves it."""
+
+    MEMBER = "nothing: every member answers, in every role"
+    MESSAGES = "messages that all in-sync members have: the master, or a slave that serves reads"
+    STATE = "what only the master knows for certain: progress of groups, ends of queues"
+    CHANGE = "a change, which is the master's alone"
+
+
+class Standing:
+    """The member's standing in its shard, as requests need it."""
+
+    def __init__(
+        self, store: MessageStore, role: RoleState | None = None, *, slave_reads: bool = False
+    ) -> None:
+        self.role = role or RoleState()
+        self.slave_reads = slave_reads
+        """Whether members that do not lead serve reads."""
+        self.settled_at = 0
+        """Log offset that the high watermark has to reach before a new master answers reads: its
+        log's end at the election. Before, it may know less than readers have been told."""
+        self._store = store
+
+    @property
+    def leads(self) -> bool:
+        """Whether this broker is the master of its shard."""
+        return self.role.current.leads
+
+    @property
+    def settled(self) -> bool:
+        """Whether the master knows at least what any reader has been told."""
+        return self._store.high_watermark >= self.settled_at
+
+    def refusal(self, asks: Asks) -> str | None:
+        """Return why a request of this kind is not served here now; None: it is."""
+        if asks is Asks.MEMBER:
+            return None
+        if self.role.current.leads:
+            return None if asks is Asks.CHANGE or self.settled else UNSETTLED
+        if asks is Asks.MESSAGES and self.slave_reads and self.role.current.role is Role.SLAVE:
+            return None
+        return self._not_the_master()
+
+    def _not_the_master(self) -> str:
+        current = self.role.current
+        if current.leader is not None:
+            where = f"the master of the shard is {current.leader.rocketmq_address}"
+        else:
+            where = "the shard has no master at the moment"
+        return f"this broker is not the master, {where}"

@@ -1,0 +1,238 @@
+"""After a planned change of master the former master passes its clients' requests on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_broker.model.cluster import BrokerRecord
+from imago_testing.brokers import running_broker
+from imago_testing.metaq_peer import metaq_peer, put_frame, put_place, value_body
+from imago_testing.remoting_peer import RemotingPeer, heartbeat, pull_ext, send_ext
+from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.command import RemotingCommand
+from imago_wire.remoting.frame import encode_frame
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from imago_broker.app import Broker
+
+LINGER_MS = 60_000
+"""Longer than any test: they end it themselves."""
+
+
+@pytest.fixture
+async def brokers(tmp_path: Path) -> AsyncIterator[tuple[Broker, Broker]]:
+    """The former master and the new one; both have the topic T with one message."""
+    async with (
+        running_broker(tmp_path / "former") as former,
+        running_broker(tmp_path / "next") as following,
+    ):
+        for broker in (former, following):
+            peer = await RemotingPeer.connect(broker.rocketmq_port)
+            await peer.put("T", b"first")
+            await peer.close()
+        yield former, following
+
+
+@pytest.fixture
+def former(brokers: tuple[Broker, Broker]) -> Broker:
+    return brokers[0]
+
+
+@pytest.fixture
+def following(brokers: tuple[Broker, Broker]) -> Broker:
+    return brokers[1]
+
+
+@pytest.fixture
+async def peer(former: Broker) -> AsyncIterator[RemotingPeer]:
+    connected = await RemotingPeer.connect(former.rocketmq_port)
+    yield connected
+    await connected.close()
+
+
+def end(broker: Broker, queue_id: int = 0) -> int:
+    return broker.store.queue_range("T", queue_id)[1]
+
+
+async def turns(count: int = 20) -> None:
+    """Let the loop see what the sockets have."""
+    for _ in range(count):
+        await asyncio.sleep(0.001)
+
+
+async def test_requests_wait_while_the_mastership_moves(
+    former: Broker, following: Broker, peer: RemotingPeer
+) -> None:
+    former.client_ports.hold_puts()
+    opaque = peer.send(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"waits")
+    await turns()
+    assert end(former) == 1
+    former.client_ports.relay_to(following.record(), LINGER_MS)
+    answer = await peer.answer(opaque)
+    assert (answer.code, answer.ext["queueOffset"]) == (ResponseCode.SUCCESS, "1")
+    assert (end(former), end(following)) == (1, 2)
+
+
+async def test_requests_that_waited_are_served_here_when_nobody_took_over(
+    former: Broker, peer: RemotingPeer
+) -> None:
+    former.client_ports.hold_puts()
+    opaque = peer.send(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"waits")
+    await turns()
+    former.client_ports.release()
+    assert (await peer.answer(opaque)).code == ResponseCode.SUCCESS
+    assert end(former) == 2
+
+
+async def test_metaq_puts_and_gets_go_to_the_new_master(former: Broker, following: Broker) -> None:
+    async with metaq_peer(former.metaq_port) as client:
+        await client.put("T", 0, b"here")
+        former.client_ports.hold_puts()
+        await client.send(put_frame("T", 0, b"there"))
+        await turns()
+        former.client_ports.relay_to(following.record(), LINGER_MS)
+        _, _, position = put_place(await client.frame())
+        assert b"there" in value_body(await client.get("T", 0, position))
+        assert (end(former), end(following)) == (2, 2)
+
+
+async def test_a_frame_in_two_halves_is_passed_on_whole(
+    former: Broker, following: Broker, peer: RemotingPeer
+) -> None:
+    ext = {name: str(value) for name, value in send_ext("T").items()}
+    frame = encode_frame(
+        RemotingCommand(code=RequestCode.SEND_MESSAGE_V2, opaque=77, ext=ext, body=b"halves")
+    )
+    peer.write(frame[:40])
+    await turns()
+    former.client_ports.relay_to(following.record(), LINGER_MS)
+    peer.write(frame[40:])
+    assert (await peer.answer(77)).code == ResponseCode.SUCCESS
+    assert end(following) == 2
+
+
+async def test_a_command_in_two_halves_is_passed_on_whole(
+    former: Broker, following: Broker
+) -> None:
+    async with metaq_peer(former.metaq_port) as client:
+        put = put_frame("T", 1, b"halves")
+        await client.send(put[:20])
+        await turns()
+        former.client_ports.relay_to(following.record(), LINGER_MS)
+        await client.send(put[20:])
+        put_place(await client.frame())
+    assert end(following, 1) == 1
+
+
+async def test_held_polls_end_and_consumers_are_known_to_the_new_master(
+    former: Broker, following: Broker, peer: RemotingPeer
+) -> None:
+    await peer.call(RequestCode.HEART_BEAT, body=heartbeat("consumers"))
+    held = peer.send(RequestCode.PULL_MESSAGE, pull_ext("T", 1, sysFlag=6))
+    await turns()
+    former.client_ports.relay_to(following.record(), LINGER_MS)
+    assert (await peer.answer(held)).code == ResponseCode.PULL_NOT_FOUND
+    again = peer.send(RequestCode.PULL_MESSAGE, pull_ext("T", 1, sysFlag=2))
+    await turns()
+    group = following.rocketmq.clients.consumers("consumers")
+    assert group is not None
+    assert group.client_ids == ["client"]
+    direct = await RemotingPeer.connect(following.rocketmq_port)
+    await direct.put("T", b"wakes")
+    assert (await peer.answer(again)).code == ResponseCode.SUCCESS
+    # The new master's own requests reach the client, and the repeated heartbeat is not answered.
+    await direct.call(RequestCode.HEART_BEAT, body=heartbeat("consumers").replace(b"client", b"b"))
+    await peer.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+    assert not [one for one in peer.unread if one.is_response]
+    await direct.close()
+
+
+async def test_connections_made_later_are_relayed_too(former: Broker, following: Broker) -> None:
+    former.client_ports.relay_to(following.record(), LINGER_MS)
+    late = await RemotingPeer.connect(former.fast_port)
+    assert (await late.put("T", b"late")).code == ResponseCode.SUCCESS
+    await late.close()
+    async with metaq_peer(former.metaq_port) as client:
+        put_place(await client.put("T", 0, b"later"))
+    assert (end(former), end(following)) == (1, 3)
+
+
+async def test_after_the_relay_the_session_serves_again_and_owed_answers_still_come(
+    former: Broker, following: Broker, peer: RemotingPeer
+) -> None:
+    await peer.call(RequestCode.HEART_BEAT, body=heartbeat("consumers"))
+    former.client_ports.relay_to(following.record(), LINGER_MS)
+    owed = peer.send(RequestCode.PULL_MESSAGE, pull_ext("T", 1, sysFlag=2))
+    await turns()
+    former.client_ports.release()
+    assert (await peer.put("T", b"here again")).code == ResponseCode.SUCCESS
+    assert (end(former), end(following)) == (2, 1)
+    direct = await RemotingPeer.connect(following.rocketmq_port)
+    await direct.put("T", b"wakes")
+    assert (await peer.answer(owed)).code == ResponseCode.SUCCESS
+    await direct.close()
+
+
+async def test_metaq_connection_is_closed_when_the_relay_ends_with_everything_answered(
+    former: Broker, following: Broker
+) -> None:
+    async with metaq_peer(former.metaq_port) as client:
+        former.client_ports.relay_to(following.record(), LINGER_MS)
+        await client.send(put_frame("T", 0, b"one") + put_frame("T", 0, b"two", opaque=2))
+        await turns()
+        former.client_ports.release()
+        frames = await client.frames(2)
+        assert [frame.startswith(b"result 200 ") for frame in frames] == [True, True]
+        assert await client.is_closed_without_an_answer()
+    assert end(following) == 3
+
+
+async def test_without_the_new_master_the_session_answers_itself(
+    former: Broker, following: Broker, peer: RemotingPeer
+) -> None:
+    gone = following.record()
+    nowhere = BrokerRecord(
+        **{
+            **{name: getattr(gone, name) for name in gone.__dataclass_fields__},
+            "metaq": 1,
+            "rocketmq": 1,
+            "fast": 1,
+        }
+    )
+    former.client_ports.relay_to(nowhere, LINGER_MS)
+    assert (await peer.put("T", b"stays")).code == ResponseCode.SUCCESS
+    async with metaq_peer(former.metaq_port) as client:
+        put_place(await client.put("T", 0, b"stays too"))
+    assert end(former) == 3
+
+
+async def test_the_client_is_closed_when_the_new_master_goes(
+    former: Broker, following: Broker, peer: RemotingPeer
+) -> None:
+    former.client_ports.relay_to(following.record(), LINGER_MS)
+    await peer.put("T", b"there")
+    async with metaq_peer(former.metaq_port) as client:
+        put_place(await client.put("T", 0, b"there"))
+        await following.stop()
+        assert await client.is_closed_without_an_answer()
+    assert await peer.closed()
+
+
+async def test_stop_of_a_relaying_broker_leaves_no_connection(
+    former: Broker, following: Broker, peer: RemotingPeer
+) -> None:
+    former.client_ports.relay_to(following.record(), LINGER_MS)
+    await peer.put("T", b"there")
+    async with metaq_peer(former.metaq_port) as client:
+        put_place(await client.put("T", 0, b"there"))
+        await former.stop()
+        assert await client.is_closed_without_an_answer()
+    assert await peer.closed()
+    assert former.client_ports.relays == 0
+    assert following.main_listener.connections == 0
