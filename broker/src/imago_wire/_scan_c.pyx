@@ -7,13 +7,16 @@ with it; so do compressed bodies on their way to MetaQ.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.object cimport PyObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 from imago_wire import _scan_py as _reference
 from imago_wire import layout as _layout
+from imago_wire.errors import RecordError as _RecordError
 from imago_wire.tags import cached_tag_code as _cached_tag_code
 
 cdef extern from "_hot.h" nogil:
@@ -31,6 +34,7 @@ cdef extern from "_hot.h" nogil:
 imago_crc_init()
 
 RecordView = _reference.RecordView
+Indexed = _reference.Indexed
 Scan = _reference.Scan
 ScanStop = _reference.ScanStop
 cdef object _new_tuple = tuple.__new__
@@ -54,6 +58,7 @@ cdef uint32_t MAGIC_V1 = _layout.MAGIC_V1
 cdef uint32_t MAGIC_V2 = _layout.MAGIC_V2
 cdef int32_t SYS_BORN_V6 = _layout.SYS_BORN_V6
 cdef int32_t SYS_STORE_V6 = _layout.SYS_STORE_V6
+cdef int32_t SYS_PREPARED = _layout.SYS_PREPARED
 cdef int32_t SYS_ROLLBACK = _layout.SYS_ROLLBACK
 cdef int32_t SYS_TRANSACTION_MASK = _layout.SYS_TRANSACTION_MASK
 cdef bytes CRC32_PREFIX = _layout.CRC32_PREFIX
@@ -227,23 +232,30 @@ cdef inline int64_t tag_code(const uint8_t *tags, size_t size) except? -1:
     return <int32_t> code
 
 
-cdef object view_of(const uint8_t *data, Py_ssize_t at, Record *record):
-    """Make the RecordView of a record that was read."""
+cdef int place_of(const uint8_t *data, Record *record, int64_t *code, int64_t *metaq_size) except -1:
+    """Compute what the units of a record hold beside its place: tag code and MetaQ size."""
     cdef size_t tags_size = 0
     cdef const uint8_t *tags = imago_find_property(
         data + record.properties_at, record.client_size, b"TAGS\x01", 5, &tags_size
     )
-    cdef int64_t metaq_size = 0, code = 0
+    code[0] = metaq_size[0] = 0
     if record.has_unit_tag:
-        code = record.unit_tag
+        code[0] = record.unit_tag
     elif tags != NULL:
-        code = tag_code(tags, tags_size)
+        code[0] = tag_code(tags, tags_size)
     if record.metaq_id >= 0:
-        metaq_size = METAQ_HEADER_SIZE + record.body_size
+        metaq_size[0] = METAQ_HEADER_SIZE + record.body_size
         if tags != NULL:
-            metaq_size += 4 + tags_size
+            metaq_size[0] += 4 + tags_size
         if record.metaq_length >= 0:
-            metaq_size = METAQ_HEADER_SIZE + record.metaq_length
+            metaq_size[0] = METAQ_HEADER_SIZE + record.metaq_length
+    return 0
+
+
+cdef object view_of(const uint8_t *data, Py_ssize_t at, Record *record):
+    """Make the RecordView of a record that was read."""
+    cdef int64_t metaq_size = 0, code = 0
+    place_of(data, record, &code, &metaq_size)
     fields = (
         at,
         record.size,
@@ -291,6 +303,186 @@ def scan_records(data, physical_offset, *, bint verify=True):
     finally:
         PyBuffer_Release(&view)
     return Scan(views, at, rest.stop, rest.reason)
+
+
+def whole_records(data, physical_offset, *, bint verify=True):
+    """Return how far the records reach that scan_records() would return, why, and the reason."""
+    cdef Py_buffer view
+    cdef Record record
+    cdef Py_ssize_t at = 0
+    cdef int64_t offset
+    cdef const uint8_t *start
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        offset = physical_offset
+        start = <const uint8_t *> view.buf
+        while (
+            read_record(start + at, view.len - at, &record, verify)
+            and record.physical_offset == offset + at
+        ):
+            at += record.size
+        if at == view.len:
+            return at, _END, ""
+        _, stop, reason = _reference.whole_records(
+            memoryview(data)[at:], offset + at, verify=verify
+        )
+    finally:
+        PyBuffer_Release(&view)
+    return at, stop, reason
+
+
+cdef enum:
+    SLOTS = 256
+
+
+cdef struct Slot:
+    # One queue of an indexing. The objects are held by the list `held`.
+    bint used
+    PyObject *topic
+    PyObject *tail  # None: units of this queue go nowhere
+    PyObject *units
+    PyObject *positions
+    int64_t queue_id
+    int64_t next_offset
+    int64_t next_position
+    bint dual
+
+
+cdef inline Py_ssize_t slot_of(const uint8_t *topic, Py_ssize_t size, int32_t queue_id) noexcept:
+    cdef uint32_t value = 2166136261u ^ <uint32_t> queue_id
+    cdef Py_ssize_t at
+    for at in range(size):
+        value = (value ^ topic[at]) * 16777619u
+    return (value ^ value >> 16) % SLOTS
+
+
+cdef inline bint is_slot_of(Slot *slot, const uint8_t *topic, Py_ssize_t size, int32_t queue_id):
+    return (
+        slot.used
+        and slot.queue_id == queue_id
+        and PyBytes_GET_SIZE(<object> slot.topic) == size
+        and not memcmp(PyBytes_AS_STRING(<object> slot.topic), topic, size)
+    )
+
+
+cdef int take_slot(
+    Slot *slot, const uint8_t *data, Record *record, object find_tail, list held
+) except -1:
+    """Let the slot be that of a record's queue."""
+    cdef bytes topic
+    cdef bytearray units, positions
+    give_back(slot)
+    slot.used = False
+    topic = PyBytes_FromStringAndSize(<const char *> data + record.topic_at, record.topic_size)
+    tail = find_tail(
+        topic, record.queue_id, record.queue_offset, record.physical_offset, record.metaq_position
+    )
+    held.append(topic)
+    slot.topic = <PyObject *> topic
+    slot.tail = <PyObject *> tail
+    slot.queue_id = record.queue_id
+    if tail is not None:
+        units, positions = tail.units, tail.positions
+        held.append((tail, units, positions))
+        slot.units = <PyObject *> units
+        slot.positions = <PyObject *> positions
+        slot.next_offset = tail.next_offset
+        slot.next_position = tail.next_position
+        slot.dual = tail.dual
+    slot.used = True
+    return 0
+
+
+cdef int give_back(Slot *slot) except -1:
+    """Write the ends that were counted here into the tail."""
+    if slot.used and <object> slot.tail is not None:
+        tail = <object> slot.tail
+        tail.next_offset = slot.next_offset
+        tail.next_position = slot.next_position
+    return 0
+
+
+cdef inline uint8_t *grown(bytearray view, Py_ssize_t size) except NULL:
+    """Make a view longer by ``size`` bytes and return where they are."""
+    cdef Py_ssize_t end = PyByteArray_GET_SIZE(view)
+    PyByteArray_Resize(view, end + size)
+    return <uint8_t *> PyByteArray_AS_STRING(view) + end
+
+
+cdef int add_unit(Slot *slot, const uint8_t *data, Record *record) except -1:
+    cdef int64_t code = 0, metaq_size = 0
+    cdef uint8_t *to
+    place_of(data, record, &code, &metaq_size)
+    if slot.dual:
+        to = grown(<bytearray> slot.positions, 12)
+        imago_put64(to, record.metaq_position)
+        imago_put32(to + 8, metaq_size)
+        slot.next_position = record.metaq_position + metaq_size
+    to = grown(<bytearray> slot.units, 20)
+    imago_put64(to, record.physical_offset)
+    imago_put32(to + 8, record.size)
+    imago_put64(to + 12, code)
+    slot.next_offset += 1
+    return 0
+
+
+cdef str why_not(data, Py_ssize_t at):
+    """Return what the reference says is wrong with a record."""
+    try:
+        _reference.view_record(data, at)
+    except _RecordError as error:
+        return str(error)
+    raise AssertionError(f"the twins differ on the record at {at}")
+
+
+def index_records(data, find_tail, bytes stop_topic not None):
+    """Append the units of whole records to their queues' tails, as build() did on the leader."""
+    cdef Py_buffer view
+    cdef Record record
+    cdef Slot slots[SLOTS]
+    cdef Slot *slot = &slots[0]
+    cdef Py_ssize_t at = 0, stopped_at = -1, n
+    cdef int64_t store_ms = 0, metaq_id = -1
+    cdef const uint8_t *start
+    cdef const uint8_t *topic
+    cdef list held = []
+    cdef object reason = ""
+    memset(slots, 0, sizeof(slots))
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        start = <const uint8_t *> view.buf
+        while at < view.len and stopped_at < 0:
+            if not read_record(start + at, view.len - at, &record, False):
+                reason = why_not(data, at)
+                break
+            topic = start + at + record.topic_at
+            if not record.sys_flag & SYS_PREPARED:
+                if not is_slot_of(slot, topic, record.topic_size, record.queue_id):
+                    slot = &slots[slot_of(topic, record.topic_size, record.queue_id)]
+                    if not is_slot_of(slot, topic, record.topic_size, record.queue_id):
+                        take_slot(slot, start + at, &record, find_tail, held)
+                if <object> slot.tail is not None:
+                    if record.queue_offset != slot.next_offset:
+                        reason = (
+                            f"queue offset {record.queue_offset} where {slot.next_offset} follows"
+                        )
+                        break
+                    if slot.dual and record.metaq_id < 0:
+                        reason = "no MetaQ position"
+                        break
+                    add_unit(slot, start + at, &record)
+            store_ms = max(store_ms, record.store_ms)
+            metaq_id = max(metaq_id, record.metaq_id)
+            if record.topic_size == PyBytes_GET_SIZE(stop_topic) and not memcmp(
+                topic, PyBytes_AS_STRING(stop_topic), record.topic_size
+            ):
+                stopped_at = at
+            at += record.size
+    finally:
+        PyBuffer_Release(&view)
+        for n in range(SLOTS):
+            give_back(&slots[n])
+    return Indexed(at, stopped_at, store_ms, metaq_id, reason)
 
 
 def view_record(data, Py_ssize_t at=0, *, bint verify=False):

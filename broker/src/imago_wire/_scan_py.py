@@ -5,8 +5,9 @@ Reached through :mod:`imago_wire.hot` and :mod:`imago_wire.record`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from isal.isal_zlib import crc32
 
@@ -22,10 +23,12 @@ from imago_wire.layout import (
     MAGIC_V2,
     METAQ_HEADER,
     METAQ_HEADER_SIZE,
+    POSITION_UNIT,
     SYS_COMPRESSED,
     SYS_PREPARED,
     SYS_ROLLBACK,
     SYS_TRANSACTION_MASK,
+    UNIT,
 )
 from imago_wire.properties import find
 from imago_wire.record_fields import read_layout, read_reserved, verify_record
@@ -33,6 +36,8 @@ from imago_wire.tags import cached_tag_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from imago_wire._record_py import QueueTail
 
 
 class ScanStop(Enum):
@@ -81,6 +86,26 @@ class RecordView(NamedTuple):
         return not self.sys_flag & SYS_PREPARED
 
 
+class Indexed(NamedTuple):
+    """What index_records() did."""
+
+    end: int
+    """Where the records end whose units are in their queues."""
+    stopped_at: int
+    """Where the last of them starts when it is of the topic to stop at, else -1."""
+    store_ms: int
+    """The newest store time, 0 without records."""
+    metaq_id: int
+    """The highest MetaQ id, -1 without any."""
+    reason: str
+    """Why the record at ``end`` cannot follow in its queue; empty when all is well."""
+
+
+FindTail: TypeAlias = Callable[[bytes, int, int, int, int], "QueueTail | None"]
+"""Topic, queue id, and of the first record: queue offset, physical offset, MetaQ position. The tail
+to which units of this queue go; None: to no queue."""
+
+
 class Scan(NamedTuple):
     """The whole records found, where they end in the bytes, and why the scan ended there."""
 
@@ -111,6 +136,14 @@ def scan_records(data: Buffer, physical_offset: int, *, verify: bool = True) -> 
             return Scan(views, at, ScanStop.DAMAGED, f"is of offset {view.physical_offset}")
         views.append(view)
         at += view.size
+
+
+def whole_records(
+    data: Buffer, physical_offset: int, *, verify: bool = True
+) -> tuple[int, ScanStop, str]:
+    """Return how far the records reach that scan_records() would return, why, and the reason."""
+    scan = scan_records(data, physical_offset, verify=verify)
+    return scan.end, scan.stop, scan.reason
 
 
 def _stop_at(data: Buffer, at: int) -> ScanStop | None:
@@ -210,6 +243,52 @@ def metaq_block(records: Iterable[Buffer]) -> bytes:
     for record in records:
         parts.extend(metaq_form(record))
     return b"".join(parts)
+
+
+def index_records(data: Buffer, find_tail: FindTail, stop_topic: bytes) -> Indexed:
+    """Append the units of whole records to their queues' tails, as build() did on the leader.
+
+    Ends behind the first record of ``stop_topic``, which may change what the tails are: that is
+    why each tail is asked for once only. The records are taken as they are: whole_records() has
+    verified them.
+    """
+    tails: dict[tuple[bytes, int], QueueTail | None] = {}
+    at = store_ms = 0
+    metaq_id = -1
+    while at < len(data):
+        try:
+            view = view_record(data, at)
+        except RecordError as error:
+            return Indexed(at, -1, store_ms, metaq_id, str(error))
+        if view.has_unit:
+            key = view.topic, view.queue_id
+            if key not in tails:
+                place, position = view.physical_offset, view.metaq_position
+                tails[key] = find_tail(*key, view.queue_offset, place, position)
+            tail = tails[key]
+            if tail is not None:
+                reason = _add_unit(tail, view)
+                if reason:
+                    return Indexed(at, -1, store_ms, metaq_id, reason)
+        store_ms, metaq_id = max(store_ms, view.store_ms), max(metaq_id, view.metaq_id)
+        at += view.size
+        if view.topic == stop_topic:
+            return Indexed(at, view.at, store_ms, metaq_id, "")
+    return Indexed(at, -1, store_ms, metaq_id, "")
+
+
+def _add_unit(tail: QueueTail, view: RecordView) -> str:
+    """Append the units of one record; return why that cannot be done."""
+    if view.queue_offset != tail.next_offset:
+        return f"queue offset {view.queue_offset} where {tail.next_offset} follows"
+    if tail.dual:
+        if view.metaq_id < 0:
+            return "no MetaQ position"
+        tail.positions += POSITION_UNIT.pack(view.metaq_position, view.metaq_size)
+        tail.next_position = view.metaq_position + view.metaq_size
+    tail.units += UNIT.pack(view.physical_offset, view.size, view.tag_code)
+    tail.next_offset += 1
+    return ""
 
 
 def key_hash(topic: bytes, key: bytes) -> int:

@@ -28,11 +28,13 @@ from imago_wire._remoting_py import (
     scan_plain_batch,
 )
 from imago_wire._scan_py import (
+    index_records,
     key_entries,
     metaq_block,
     metaq_form,
     scan_records,
     view_record,
+    whole_records,
 )
 from imago_wire._text_py import encode_put_results, scan_text
 
@@ -45,6 +47,7 @@ __all__ = [
     "encode_send_response",
     "entries_size_max",
     "find_each",
+    "index_records",
     "join_message_ids",
     "key_entries",
     "make_entry",
@@ -58,6 +61,7 @@ __all__ = [
     "scan_records",
     "scan_text",
     "view_record",
+    "whole_records",
 ]
 
 
