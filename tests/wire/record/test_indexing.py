@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -130,7 +131,7 @@ def test_twins_agree_on_any_bytes(
             (
                 twin.whole_records(bytes(broken), BASE),
                 twin.whole_records(bytes(broken), BASE, verify=False),
-                outcome(lambda twin=twin, queues=queues: index_all(twin, bytes(broken), queues)),
+                outcome(partial(index_all, twin, bytes(broken), queues)),
                 queues.ends(),
             )
         )
