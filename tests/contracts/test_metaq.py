@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,8 +11,12 @@ from imago_broker.model.cluster import (
     Role,
     ShardQueues,
 )
+from imago_broker.model.shard import Member, ShardState
 from imago_broker.ports import CoordinatorConflictError
 from imago_testing.registry import Registry, broker, topic, until
+
+if TYPE_CHECKING:
+    from imago_broker.cluster.coordinator import TreeCoordinator
 
 
 async def test_topics_follow_a_change_of_role(registry: Registry) -> None:
@@ -98,3 +103,77 @@ async def test_a_stranger_with_our_metaq_id_is_not_driven_out(registry: Registry
     assert await registry.data("/meta/brokers/ids/0/master") == "meta://10.9.9.9:8123"
     assert one.registered is None
     assert (await until(one, lambda view: not view.brokers)).brokers == ()
+
+
+async def test_the_tree_follows_the_leadership_of_the_shard(registry: Registry) -> None:
+    one, two = await registry.join(), await registry.join()
+    for member, record in ((one, broker("disk-a")), (two, broker("disk-b", process=1))):
+        await member.register(replace(record, role=Role.ELECTING))
+        await member.publish_topics([topic("orders"), topic("returns")])
+    assert one.registered
+    assert two.registered
+    first, second = (Member(m.uuid, m.incarnation) for m in (one.registered, two.registered))
+    state = ShardState(leader=first, epoch=1, in_sync=(first, second), cause="new")
+    written = await one.change_shard(0, state)
+    await settled(one, two)
+    ids = ["master", "master_config_checksum", "slave2"]
+    assert await registry.names("/meta/brokers/ids/0") == ids
+    assert await registry.data("/meta/brokers/ids/0/master") == "meta://127.0.0.1:8123"
+    path = "/meta/brokers/topics-pub/orders"
+    assert await registry.names(path) == ["0-m", "0-s2"]
+    tree = await registry.outsider()
+    before = await tree.get(f"{path}/0-m")
+
+    await one.change_shard(0, replace(written, leader=second, epoch=2, cause="handover"))
+    await settled(one, two)
+    ids = ["master", "master_config_checksum", "slave1"]
+    assert await registry.names("/meta/brokers/ids/0") == ids
+    assert await registry.data("/meta/brokers/ids/0/master") == "meta://127.0.0.1:8124"
+    assert await registry.names(path) == ["0-m", "0-s1"]
+    after = await tree.get(f"{path}/0-m")
+    assert before
+    assert after
+    assert after.created > before.created, "clients watch children only"
+
+    await one.stop()
+    assert await registry.names(path) == ["0-m"]
+    assert await registry.data("/meta/brokers/ids/0/master") == "meta://127.0.0.1:8124"
+
+
+async def test_a_master_follows_one_that_left_its_nodes_behind(registry: Registry) -> None:
+    one, two = await registry.join(), await registry.join()
+    await one.register(broker("disk-a"))
+    await one.publish_topic(topic("orders"))
+    await two.register(replace(broker("disk-b", process=1), role=Role.ELECTING))
+    await two.publish_topic(topic("orders"))
+    assert two.registered
+    second = Member(two.registered.uuid, two.registered.incarnation)
+    # As after a crash: the nodes of the former master stand for as long as its session.
+    await two.change_shard(0, ShardState(leader=second, epoch=2, in_sync=(second,), cause="died"))
+    await settled(two)
+    assert await registry.data("/meta/brokers/ids/0/master") == "meta://127.0.0.1:8124"
+    node = await (await registry.outsider()).get("/meta/brokers/topics-sub/orders/0-m")
+    assert node
+    assert node.owner == two._tree.session_id
+
+
+async def test_only_the_leader_says_where_topics_are(registry: Registry) -> None:
+    one, two = await registry.join(), await registry.join()
+    await one.register(broker("disk-a"))
+    first = Member("disk-a", one.registered.incarnation if one.registered else 0)
+    await one.change_shard(0, ShardState(leader=first, epoch=1, in_sync=(first,), cause="new"))
+    await one.publish_topic(topic("orders", 4))
+    await two.register(replace(broker("disk-b", process=1), role=Role.SLAVE))
+    # What a follower has heard of so far is no authority on what there is.
+    await two.publish_topics([topic("stale", 1)], complete=True)
+    view = await until(two, lambda view: bool(view.topics))
+    assert set(view.topics) == {"orders"}
+    assert set((await until(one, lambda view: bool(view.topics))).topics) == {"orders"}
+
+
+async def settled(*members: TreeCoordinator) -> None:
+    """Return once every member has written what the last state asks for."""
+    for member in members:
+        await member.publish_topics([])
+        await member._refresh(member._mirror.everything())
+        await member.publish_topics([])

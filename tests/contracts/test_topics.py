@@ -108,7 +108,7 @@ async def test_a_wish_made_in_silence_is_written_afterwards(registry: Registry) 
     await registry.cut(one)
     try:
         publishing = asyncio.create_task(one.publish_topic(topic("silent")))
-        await in_state(one, Connection.SUSPENDED)
+        await in_state(one, Connection.LOST)
         assert not publishing.done()
     finally:
         await registry.heal(one)

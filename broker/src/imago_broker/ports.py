@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         ForeignBroker,
         TopicPlacement,
     )
+    from imago_broker.model.shard import ShardState
 
 
 class Clock(Protocol):
@@ -70,6 +71,16 @@ class Coordinator(Protocol):
         """Our own record as written last, replica number and incarnation filled in."""
         ...
 
+    @property
+    def lease_end_ms(self) -> int:
+        """Until when nobody can have taken our place, by the clock's `monotonic_ms`.
+
+        Two thirds of the session time-out behind the moment at which the last call that has
+        been answered was sent, whatever `state` says; kept fresh while the event loop runs and
+        the registry answers. 0: there is no lease. A broker alone has one for ever.
+        """
+        ...
+
     async def start(self) -> None:
         """Connect and read the first view.
 
@@ -98,8 +109,31 @@ class Coordinator(Protocol):
         """Announce this broker (and MetaQ's public nodes of it), or change what was announced.
 
         Returns the incarnation; `registered` then has the replica number, which belongs to the
-        record's uuid for ever. Nodes that our own former life left behind are replaced at once.
-        CoordinatorConflictError when a live process of another data folder holds the place.
+        record's uuid for ever. A change of the record (role, log end) keeps the incarnation.
+        Nodes that our own former life left behind are replaced at once, and MetaQ's nodes of a
+        former master of the shard when its state says that we lead.
+        CoordinatorConflictError, after as long as a dead process may be on record, when a live
+        one has the same data folder, the same place or one of our addresses.
+        """
+        ...
+
+    async def change_shard(self, shard: int, state: ShardState) -> ShardState:
+        """Write the successor of a shard's state: compare and set against `state.version`.
+
+        One transaction checks that our registration stands, with the incarnation of
+        `registered`. Returns the state with its new version; callbacks of `on_change` may have
+        told it before. When the leadership of this broker begins or ends by it, MetaQ's tree
+        follows by itself, a little later.
+
+        CoordinatorConflictError: not written; the version moved or our registration is gone.
+        CoordinatorUnavailableError: whether it was written is unknown; read again.
+        """
+        ...
+
+    async def read_shard(self, shard: int) -> ShardState | None:
+        """Return a shard's state as nobody can know it newer; None where there is none yet.
+
+        RegistryDamagedError when the node cannot be understood.
         """
         ...
 
@@ -117,6 +151,8 @@ class Coordinator(Protocol):
         """Announce many topics at once: each placement holds our shard's entry.
 
         `complete` says that these are all topics of our shard: entries of others are removed.
+        A broker that does not lead its shard offers topics to MetaQ's clients as a slave does
+        and changes no placement before it leads.
         The wish stands at once; returns when it is written. CoordinatorUnavailableError when
         that takes longer than the operation time-out.
         """

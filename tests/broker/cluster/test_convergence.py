@@ -58,10 +58,10 @@ class Process:
             uuid=f"disk-{self.shard}",
             host="127.0.0.1",
             metaq=8123 + self.shard,
-            rocketmq=10911,
-            fast=10909,
-            replication=10912,
-            admin=8080,
+            rocketmq=10911 + 10 * self.shard,
+            fast=10909 + 10 * self.shard,
+            replication=10912 + 10 * self.shard,
+            admin=8080 + self.shard,
             broker_name=f"shard-{self.shard}",
         )
 

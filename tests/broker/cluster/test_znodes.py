@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imago_broker.cluster import znodes
-from imago_broker.cluster.tree import NODE_BYTES_MAX
+from imago_broker.cluster.state_node import decode_state, encode_state
+from imago_broker.cluster.tree import NODE_BYTES_MAX, Node
 from imago_broker.cluster.znodes import GarbageError, Identity, Member, Paths, ShardRecord
 from imago_broker.model.cluster import (
     BrokerRecord,
@@ -20,6 +21,8 @@ from imago_broker.model.cluster import (
     ShardQueues,
     TopicPlacement,
 )
+from imago_broker.model.shard import Election, ShardState
+from imago_broker.model.shard import Member as LiveMember
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +51,10 @@ brokers = st.builds(
     role=st.sampled_from(Role),
     replica=st.integers(0, 255),
     incarnation=st.integers(0, 1 << 62),
+    unclean=st.booleans(),
+    log_epoch=st.integers(0, 1 << 62),
+    log_end=st.integers(0, 1 << 62),
+    zone=st.just("") | words,
 )
 topics = st.builds(
     TopicPlacement,
@@ -107,6 +114,53 @@ def test_identity_survives_the_trip(cluster_id: str, root: str, base: int) -> No
     assert znodes.decode_identity("p", znodes.encode_identity(identity)) == identity
 
 
+@st.composite
+def states(draw: st.DrawFn) -> ShardState:
+    numbers = st.integers(0, 1 << 62)
+    in_sync = [
+        LiveMember(uuid, draw(numbers))
+        for uuid in sorted(draw(st.sets(words, min_size=1, max_size=4)))
+    ]
+    elections = st.builds(
+        Election, epoch=numbers, leader=words, at_ms=numbers, cause=words, unclean=st.booleans()
+    )
+    return ShardState(
+        leader=draw(st.none() | st.sampled_from(in_sync)),
+        epoch=draw(numbers),
+        in_sync=tuple(in_sync),
+        unclean=draw(st.booleans()),
+        cause=draw(words),
+        at_ms=draw(numbers),
+        history=tuple(draw(st.lists(elections, max_size=10))),
+        version=draw(st.integers(0, 1 << 30)),
+    )
+
+
+@given(state=states())
+def test_states_of_shards_survive_the_trip(state: ShardState) -> None:
+    node = Node(encode_state(state), state.version, 1, 0)
+    assert decode_state("/shards/3/state", node) == state
+
+
+def test_a_state_is_written_as_the_documentation_says() -> None:
+    assert json.loads(SAMPLES[8]) == {
+        "leader": "u",
+        "incarnation": 7,
+        "epoch": 2,
+        "inSync": {"u": 7},
+        "unclean": False,
+        "cause": "new",
+        "at": 0,
+        "history": [{"epoch": 2, "leader": "u", "at": 1, "cause": "new", "unclean": False}],
+    }
+
+
+def test_a_state_whose_leader_is_not_in_sync_is_refused() -> None:
+    tree = {**json.loads(SAMPLES[8]), "inSync": {"other": 7}}
+    with pytest.raises(GarbageError, match="in-sync"):
+        decode_state("/shards/0/state", Node(json.dumps(tree).encode(), 0, 1, 0))
+
+
 @given(uuids=st.lists(words, max_size=8))
 def test_replica_numbers_are_handed_out_once(uuids: list[str]) -> None:
     record = ShardRecord(0, {})
@@ -119,7 +173,7 @@ def test_replica_numbers_are_handed_out_once(uuids: list[str]) -> None:
             uuid: record.members[uuid].replica,
         }
     assert sorted(m.replica for m in record.members.values()) == list(range(len(set(uuids))))
-    assert znodes.decode_shard("p", znodes.encode_shard(record)) == record
+    assert znodes.decode_shard("/shards/0", znodes.encode_shard(record)) == record
 
 
 def test_a_shard_hands_out_no_more_numbers_than_fit() -> None:
@@ -131,13 +185,14 @@ def test_a_shard_hands_out_no_more_numbers_than_fit() -> None:
 
 DECODERS: list[Callable[[bytes], object]] = [
     lambda data: znodes.decode_identity("/path", data),
-    lambda data: znodes.decode_shard("/path", data),
+    lambda data: znodes.decode_shard("/path/0", data),
     lambda data: znodes.decode_broker("/path/0-0", data, 1),
     lambda data: znodes.decode_topics("/path", data),
     lambda data: znodes.decode_kv("/path", data),
     lambda data: znodes.decode_wiped("/path", data),
     lambda data: znodes.decode_foreign("/path", data),
     lambda data: znodes.decode_foreign("/path", zlib.compress(data)),
+    lambda data: decode_state("/path/0/state", Node(data, 3, 1, 0)),
 ]
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 63), 1 << 63) | st.floats() | st.text(),
@@ -182,6 +237,14 @@ SAMPLES: dict[int, bytes] = {
     7: zlib.decompress(
         znodes.encode_foreign(
             ForeignBroker(cluster="c", broker_name="b", broker_id=0, address="a:1")
+        )
+    ),
+    8: encode_state(
+        ShardState(
+            leader=LiveMember("u", 7),
+            epoch=2,
+            in_sync=(LiveMember("u", 7),),
+            history=(Election(epoch=2, leader="u", at_ms=1, cause="new", unclean=False),),
         )
     ),
 }

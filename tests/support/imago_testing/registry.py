@@ -26,16 +26,18 @@ SECONDS_MAX = 30
 CONFIG = CoordinatorConfig(session_timeout_ms=2000, stranger_wait_ms=500)
 
 
-def broker(uuid: str = "disk-a", *, shard: int = 0, metaq: int = 8123) -> BrokerRecord:
+def broker(uuid: str = "disk-a", *, shard: int = 0, process: int | None = None) -> BrokerRecord:
+    """A record whose ports are those of the n-th process of a machine; n = shard unless given."""
+    n = shard if process is None else process
     return BrokerRecord(
         shard=shard,
         uuid=uuid,
         host="127.0.0.1",
-        metaq=metaq + shard,
-        rocketmq=10911 + 10 * shard,
-        fast=10909 + 10 * shard,
-        replication=10912 + 10 * shard,
-        admin=8080 + shard,
+        metaq=8123 + n,
+        rocketmq=10911 + 10 * n,
+        fast=10909 + 10 * n,
+        replication=10912 + 10 * n,
+        admin=8080 + n,
         broker_name=f"shard-{shard}",
     )
 

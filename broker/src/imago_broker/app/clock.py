@@ -13,5 +13,5 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Time since the machine started."""
-        return time.monotonic_ns() // 1_000_000
+        """Time since the machine started, its sleep included: leases of others run on meanwhile."""
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000

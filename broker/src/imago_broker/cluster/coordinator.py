@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from imago_broker.cluster import edits, znodes
+from imago_broker.cluster import edits, leadership, znodes
 from imago_broker.cluster.keeper import RECORD, Keeper
+from imago_broker.cluster.lease import monotonic_ms
 from imago_broker.cluster.mirror import Mirror
+from imago_broker.cluster.standing import Standing, tell
 from imago_broker.cluster.tree import (
     NodeError,
     TreeConfigurationError,
@@ -30,7 +33,7 @@ from imago_broker.ports import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
     from imago_broker.cluster.settings import CoordinatorConfig
     from imago_broker.cluster.tree import NodeTree
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
         ForeignBroker,
         TopicPlacement,
     )
+    from imago_broker.model.shard import ShardState
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +51,6 @@ RETRY_SECONDS = 0.5
 FAILURES_LOGGED_MAX = 5
 SECONDS_PER_TOPIC = 0.005
 """Added to the operation time-out: three nodes a topic are new in a new session."""
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -61,7 +63,12 @@ class TreeCoordinator:
     """`imago_broker.ports.Coordinator` over a `NodeTree`."""
 
     def __init__(
-        self, config: CoordinatorConfig, tree: NodeTree, *, process_id: str | None = None
+        self,
+        config: CoordinatorConfig,
+        tree: NodeTree,
+        *,
+        process_id: str | None = None,
+        now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         """The process id keeps apart what several processes write; random unless given."""
         self._config = config
@@ -70,14 +77,18 @@ class TreeCoordinator:
         self._mirror = Mirror(self._paths, tree)
         self._process_id = process_id or uuid4().hex
         self._keeper = Keeper(config, self._paths, tree, holder=self._process_id)
-        self._state = Connection.LOST
         self._prepared = 0
-        self._lease: asyncio.TimerHandle | None = None
-        self._change_callbacks: list[Callable[[ClusterView], None]] = []
-        self._state_callbacks: list[Callable[[Connection], None]] = []
-        self._dirty: set[str] = set()
         self._read_wake = asyncio.Event()
         self._write_wake = asyncio.Event()
+        self._standing = Standing(
+            config,
+            tree,
+            now_ms=now_ms,
+            on_connected=self._connected,
+            on_doubt=self._write_wake.set,
+        )
+        self._change_callbacks: list[Callable[[ClusterView], None]] = []
+        self._dirty: set[str] = set()
         self._read_lock = asyncio.Lock()
         self._waiters: list[_Waiter] = []
         self._failed: dict[str, CoordinatorError] = {}
@@ -85,11 +96,15 @@ class TreeCoordinator:
 
     @property
     def state(self) -> Connection:
-        return self._state
+        return self._standing.state
 
     @property
     def registered(self) -> BrokerRecord | None:
         return self._keeper.registered
+
+    @property
+    def lease_end_ms(self) -> int:
+        return self._standing.lease_end_ms
 
     def view(self) -> ClusterView:
         return self._mirror.view
@@ -98,15 +113,16 @@ class TreeCoordinator:
         self._change_callbacks.append(callback)
 
     def on_state(self, callback: Callable[[Connection], None]) -> None:
-        self._state_callbacks.append(callback)
+        self._standing.on_state(callback)
 
     async def start(self) -> None:
-        self._tree.on_connection(self._connection_changed)
+        self._tree.on_connection(self._standing.connection_changed)
         self._tree.on_watch(self._watch_fired)
         try:
             await self._tree.start()
             await self._prepare()
             await self._refresh(self._mirror.everything())
+            await self._standing.start()
         except TreeUnavailableError as error:
             await self._tree.stop()
             raise CoordinatorUnavailableError(str(error)) from error
@@ -126,11 +142,10 @@ class TreeCoordinator:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if tasks and self._state is Connection.CONNECTED:
+        if tasks and self.state is Connection.CONNECTED:
             await self._leave()
-        if self._lease:
-            self._lease.cancel()
         await self._tree.stop()
+        await self._standing.stop()
 
     async def register(self, record: BrokerRecord) -> int:
         self._keeper.wish_record(record)
@@ -139,6 +154,26 @@ class TreeCoordinator:
         if registered is None:
             raise CoordinatorUnavailableError("the session ended while the broker registered")
         return registered.incarnation
+
+    async def change_shard(self, shard: int, state: ShardState) -> ShardState:
+        record = self._keeper.registered
+        if record is None or record.shard != shard:
+            raise CoordinatorConflictError(f"no registration of ours in shard {shard}")
+        if self.state is not Connection.CONNECTED:
+            raise CoordinatorUnavailableError(f"the registry session is {self.state}")
+        if state.leader != (record.uuid, record.incarnation):
+            self._keeper.hold()
+        path = self._paths.state(shard)
+        async with self._answered(path):
+            try:
+                return await leadership.change(self._tree, self._paths, state, record)
+            finally:
+                self._keeper.release()
+                await self._look_again(path)
+
+    async def read_shard(self, shard: int) -> ShardState | None:
+        async with self._answered(self._paths.state(shard)):
+            return await leadership.read(self._tree, self._paths, shard)
 
     async def unregister(self) -> None:
         self._keeper.wish_no_record()
@@ -213,16 +248,28 @@ class TreeCoordinator:
 
     async def _change(self, path: str, edit: Callable[[bytes | None], bytes | None]) -> None:
         """Compare and set a node that many processes share, then read it back."""
+        async with self._answered(path):
+            await edits.change(self._tree, path, edit)
+            await self._refresh({path})
+
+    @asynccontextmanager
+    async def _answered(self, path: str) -> AsyncIterator[None]:
+        """Say in the port's terms what became of work on a node, and give it an end."""
         try:
             async with asyncio.timeout(self._config.operation_timeout_ms / 1000):
-                await edits.change(self._tree, path, edit)
-                await self._refresh({path})
+                yield
         except (TimeoutError, TreeUnavailableError) as error:
             raise CoordinatorUnavailableError(f"{path}: {error}") from error
         except znodes.GarbageError as error:
             raise RegistryDamagedError(error.path, error.reason) from error
-        except (ValueError, TypeError) as error:
+        except (NodeError, ValueError, TypeError) as error:
             raise CoordinatorError(f"{path}: {error}") from error
+
+    async def _look_again(self, path: str) -> None:
+        try:
+            await self._refresh({path})
+        except TreeUnavailableError:
+            self._watch_fired(path)
 
     async def _ask(self, keys: Iterable[str], *, extra_seconds: float = 0) -> None:
         """Wait until a pass of the writer that starts from now on has dealt with these wishes."""
@@ -275,16 +322,15 @@ class TreeCoordinator:
         if self._keeper.doubts(view, self._mirror.buckets):
             self._write_wake.set()
         if changed:
-            self._tell(self._change_callbacks, view)
+            tell(self._change_callbacks, view)
 
     async def _write(self) -> None:
         waiters, self._waiters = self._waiters, []
         try:
+            await self._verify()
             if self._prepared != self._tree.session_id:
                 await self._prepare()
             written, failures = await self._keeper.settle()
-            if self._keeper.fenced:
-                self._become(Connection.FENCED)
             # What watches have told of these nodes so far, this reading will see.
             self._dirty -= written
             await self._refresh(written)
@@ -302,6 +348,13 @@ class TreeCoordinator:
                 waiter.done.set_exception(errors[0])
             else:
                 waiter.done.set_result(None)
+
+    async def _verify(self) -> None:
+        await self._keeper.verify()
+        if self._keeper.fenced:
+            self._standing.fenced()
+        else:
+            self._standing.verified()
 
     def _report(self, failures: dict[str, CoordinatorError]) -> None:
         fresh = sorted(failures.keys() - self._failed.keys())
@@ -334,38 +387,9 @@ class TreeCoordinator:
         self._dirty.add(path)
         self._read_wake.set()
 
-    def _connection_changed(self, connection: Connection) -> None:
-        if self._lease:
-            self._lease.cancel()
-            self._lease = None
-        if connection is Connection.SUSPENDED:
-            # ZooKeeper says LOST only to those it can reach: count the time ourselves.
-            seconds = self._config.session_timeout_ms / 1000 * 2 / 3
-            self._lease = asyncio.get_running_loop().call_later(seconds, self._lease_ended)
-        elif connection is Connection.CONNECTED:
-            self._dirty |= self._mirror.everything()
-            self._read_wake.set()
-            self._write_wake.set()
-        self._become(connection)
-
-    def _lease_ended(self) -> None:
-        self._lease = None
-        self._become(Connection.LOST)
-
-    def _become(self, state: Connection) -> None:
-        # From FENCED no way leads back: another process is what we were.
-        if state is not self._state and self._state is not Connection.FENCED:
-            self._state = state
-            logger.info("registry_session state=%s", state)
-            self._tell(self._state_callbacks, state)
+    def _connected(self) -> None:
+        self._dirty |= self._mirror.everything()
+        self._read_wake.set()
 
     def _wake_later(self, wake: asyncio.Event) -> None:
         asyncio.get_running_loop().call_later(RETRY_SECONDS, wake.set)
-
-    @staticmethod
-    def _tell(callbacks: Iterable[Callable[[T], None]], value: T) -> None:
-        for callback in callbacks:
-            try:
-                callback(value)
-            except Exception:
-                logger.exception("registry_callback_failed")

@@ -10,14 +10,15 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.cluster import edits, znodes
-from imago_broker.cluster.membership import Membership, Registration
+from imago_broker.cluster.membership import Membership
 from imago_broker.cluster.metaq_tree import MetaqPaths
 from imago_broker.cluster.publication import Publication
 from imago_broker.cluster.tree import TreeUnavailableError
-from imago_broker.model.cluster import TopicPlacement
+from imago_broker.model.cluster import Role, TopicPlacement
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError, RegistryDamagedError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from imago_broker.cluster.tree import NodeTree
     from imago_broker.cluster.znodes import Paths
     from imago_broker.model.cluster import BrokerRecord, ClusterView, ForeignBroker
+    from imago_broker.model.shard import ShardState
 
 logger = logging.getLogger(__name__)
 
@@ -71,24 +73,27 @@ class Keeper:
         self._topics_unoffered: dict[str, None] = {}
         self._foreign_unwritten: set[ForeignKey] = set()
         self._session_id = 0
-        self._registration: Registration | None = None
+        self._registration: BrokerRecord | None = None
         self._publication: Publication | None = None
+        self._written: BrokerRecord | None = None
+        """The wish that the registration was made of."""
         self._announced: BrokerRecord | None = None
+        """The record as MetaQ's clients were told of it."""
+        self._state: ShardState | None = None
+        self._giving = False
         self.fenced = False
         """Whether another process has taken our place: this one writes no more."""
 
     @property
     def registered(self) -> BrokerRecord | None:
         """Our record as written in this session."""
-        return self._registration.record if self._registration else None
+        return self._registration
 
     def wish_record(self, record: BrokerRecord) -> None:
         """Want this broker registered from now on."""
         if self._wish and self._wish.shard != record.shard:
             raise CoordinatorConflictError("a process serves one shard")
         self._wish = record
-        if self._announced and self._announced.role is not record.role:
-            self._reoffer()
 
     def wish_no_record(self) -> None:
         """Want neither the broker nor its topics in MetaQ's tree; their placement stays."""
@@ -131,14 +136,20 @@ class Keeper:
         """
         lost = self._foreign.keys() - {broker.key for broker in view.foreign}
         self._foreign_unwritten |= lost
+        if self._wish is not None:
+            self._state = view.states.get(self._wish.shard)
         if self._registration is None:
             return bool(lost)
-        record = self._registration.record
-        missing = self._topics_missing(buckets, record.shard)
+        record = self._registration
+        shown = self._shown(record)
+        leads = shown.role is Role.MASTER
+        if self._announced is not None and self._announced.role is not shown.role:
+            self._pause()  # a pass that is under way goes by what is over
+        missing = self._topics_missing(buckets, record.shard) if leads else set[str]()
         self._topics_unplaced |= missing
         ours = (record.replica, record.incarnation)
         standing = any((b.replica, b.incarnation) == ours for b in view.members(record.shard))
-        return bool(lost or missing) or not standing
+        return bool(lost or missing) or not standing or shown != self._announced
 
     def _topics_missing(self, buckets: Mapping[str, Bucket], shard: int) -> set[str]:
         missing: set[str] = set()
@@ -154,22 +165,20 @@ class Keeper:
         return missing
 
     async def settle(self) -> tuple[set[str], dict[str, CoordinatorError]]:
-        """One pass: returns the registry nodes it wrote, and wishes that failed, with the reason.
+        """One pass, after `verify`: returns the registry nodes it wrote, and wishes that failed.
 
         TreeUnavailableError: run another pass when the session is back.
         """
         written: set[str] = set()
         failures: dict[str, CoordinatorError] = {}
-        if not self.fenced:
-            await self._check_session()
         if self.fenced:
             return written, dict.fromkeys(self._all_keys(), CoordinatorConflictError(FENCED))
         if self._wish is None:
             await self._take_back(written)
-        elif self._registration is None or self._announced != self._wish:
+        else:
             await self._settle_record(self._wish, written, failures)
-        if self._registration is not None:
-            await self._settle_topics(self._registration.record, written, failures)
+        if self._announced is not None:
+            await self._settle_topics(self._announced, written, failures)
         await self._settle_foreign(written, failures)
         return written, failures
 
@@ -182,12 +191,14 @@ class Keeper:
         await self._membership.unregister()
         self._registration = None
 
-    async def _check_session(self) -> None:
-        """Look whether what this session has written still stands."""
+    async def verify(self) -> None:
+        """Look whether what this session has written still stands, and is ours."""
+        if self.fenced:
+            return
         if self._tree.session_id != self._session_id:
             self._begin_session()
         elif self._registration is not None:
-            record = self._registration.record
+            record = self._registration
             node = await self._tree.get(self._paths.broker(record.shard, record.replica))
             if node is None:
                 self._begin_session()
@@ -206,6 +217,7 @@ class Keeper:
             self._publication.forget(session_id)
         self._session_id = session_id
         self._registration = None
+        self._written = None
         self._announced = None
         self._topics_unplaced |= self._topics.keys()
         self._foreign_unwritten |= self._foreign.keys()
@@ -215,28 +227,49 @@ class Keeper:
         self, wish: BrokerRecord, written: set[str], failures: dict[str, CoordinatorError]
     ) -> None:
         try:
-            self._registration = await self._membership.register(wish)
-            written |= self._own_nodes(self._registration.record)
+            if self._registration is None or self._written != wish:
+                self._registration = await self._membership.register(
+                    wish, wait_seconds=self._config.stranger_wait_seconds
+                )
+                self._written = wish
+                written |= self._own_nodes(self._registration)
             await self._announce(self._registration)
         except (CoordinatorConflictError, RegistryDamagedError) as error:
             # Somebody else has our place, and trying by ourselves would not make him go.
             failures[RECORD] = error
             self._wish = None
             await self._take_back(written)
-        else:
-            self._announced = wish
 
     async def _take_back(self, written: set[str]) -> None:
         if self._publication is not None:
             await self._publication.withdraw()
         written |= await self._membership.unregister()
         self._registration = None
+        self._written = None
         self._announced = None
 
-    async def _announce(self, registration: Registration) -> None:
-        record = registration.record
-        if not self._config.metaq_public or not record.metaq:
+    def _shown(self, record: BrokerRecord) -> BrokerRecord:
+        """Our record with the role that the shard's state gives us: what clients see."""
+        if self._state is None or record.role is Role.FENCED:
+            return record
+        leads = self._state.leader == (record.uuid, record.incarnation)
+        return replace(record, role=Role.MASTER if leads else Role.SLAVE)
+
+    async def _announce(self, registration: BrokerRecord) -> None:
+        record = self._shown(registration)
+        if self._publication is not None:
+            self._publication.held = self._giving
+        if self._announced == record:
             return
+        if self._announced is not None and self._announced.role is not record.role:
+            # Only a master says where topics are: what it learned as slave waits until then.
+            self._topics_unplaced |= self._topics.keys()
+            self._reoffer()
+        if not self._config.alone and record.metaq:
+            await self._publish(record)
+        self._announced = record
+
+    async def _publish(self, record: BrokerRecord) -> None:
         if self._publication is None:
             broker_id = self._config.metaq_broker_id_base + record.shard
             self._publication = Publication(
@@ -246,8 +279,27 @@ class Keeper:
                 session_id=self._session_id,
             )
         await self._publication.announce(
-            registration, wait_seconds=self._config.stranger_wait_seconds
+            record,
+            shard_urls=lambda: self._membership.shard_urls(record.shard),
+            wait_seconds=self._config.stranger_wait_seconds,
         )
+
+    def hold(self) -> None:
+        """Write nothing for MetaQ's clients from now on: we are giving the leadership away.
+
+        ZooKeeper does what one session asks in order, so nothing that we asked for before can
+        come after the change, and nothing after it can be undone by us.
+        """
+        self._giving = True
+        self._pause()
+
+    def release(self) -> None:
+        """The outcome stands in the next snapshot, and the next pass goes by it."""
+        self._giving = False
+
+    def _pause(self) -> None:
+        if self._publication is not None:
+            self._publication.held = True
 
     async def _settle_topics(
         self, record: BrokerRecord, written: set[str], failures: dict[str, CoordinatorError]
@@ -256,9 +308,8 @@ class Keeper:
         names, self._topics_unplaced = self._topics_unplaced, set()
         offers, self._topics_unoffered = self._topics_unoffered, {}
         try:
-            buckets, failed = await self._membership.place(
-                record.shard, self._topics, sorted(names)
-            )
+            placed = sorted(names) if record.role is Role.MASTER else []
+            buckets, failed = await self._membership.place(record.shard, self._topics, placed)
             if self._publication is not None:
                 await self._publication.offer(record, self._topics, list(offers))
         except TreeUnavailableError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.cluster import edits, znodes
@@ -17,12 +18,7 @@ if TYPE_CHECKING:
     from imago_broker.model.cluster import BrokerRecord, TopicPlacement
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """Our record as it stands in the registry, and where members of our shard were seen last."""
-
-    record: BrokerRecord
-    shard_urls: frozenset[str]
+POLL_SECONDS = 0.2
 
 
 class Membership:
@@ -34,16 +30,29 @@ class Membership:
         self._claimed: str | None = None
         """Our live node from the moment on in which it may stand."""
 
-    async def register(self, wish: BrokerRecord) -> Registration:
-        """Give the data folder its replica number and make the live node ours."""
+    async def register(self, wish: BrokerRecord, *, wait_seconds: float) -> BrokerRecord:
+        """Give the data folder its replica number and make the live node ours.
+
+        Returns our record as it stands. CoordinatorConflictError, which names the other one,
+        when a live process has our data folder or our address, and still has after waiting.
+        """
         shard = await self._join_shard(wish)
         record = replace(wish, replica=shard.members[wish.uuid].replica)
         path = self._paths.broker(record.shard, record.replica)
-        await self._refuse_stranger(path, record)
+        await self._make_room(path, record, wait_seconds)
         self._claimed = path
         node = await edits.claim(self._tree, path, znodes.encode_broker(record))
-        urls = frozenset(member.metaq_url for member in shard.members.values())
-        return Registration(replace(record, incarnation=node.created), urls)
+        return replace(record, incarnation=node.created)
+
+    async def shard_urls(self, shard: int) -> frozenset[str]:
+        """Where MetaQ clients could reach the shard's members when they were seen last."""
+        path = self._paths.shard(shard)
+        node = await self._tree.get(path)
+        try:
+            members = znodes.decode_shard(path, node.data).members if node else {}
+        except GarbageError:
+            members = {}
+        return frozenset(member.metaq_url for member in members.values())
 
     async def unregister(self) -> set[str]:
         """Delete the live node, if there may be one; member number and placement stay on record.
@@ -110,19 +119,56 @@ class Membership:
             raise CoordinatorConflictError(f"{path}: {error}") from error
         return joined[-1]
 
-    async def _refuse_stranger(self, path: str, record: BrokerRecord) -> None:
-        """Raise when a live process of another data folder holds our place."""
+    async def _make_room(self, path: str, record: BrokerRecord, wait_seconds: float) -> None:
+        """Wait as long as a dead process may be on record; refuse beside one that lives."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        while reason := await self._occupied(path, record):
+            if loop.time() >= deadline:
+                raise CoordinatorConflictError(reason)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _occupied(self, path: str, record: BrokerRecord) -> str | None:
+        """Return who has what we need; None where there is room, or our own former life."""
         node = await self._tree.get(path)
-        if node is None or node.owner == self._tree.session_id:
-            return
+        if node is not None and node.owner == self._tree.session_id:
+            return None
+        names = await self._tree.children(self._paths.brokers)
+        for name in names:
+            other = await self._live(f"{self._paths.brokers}/{name}")
+            if other is not None and (reason := _clash(record, other)):
+                return reason
+        return None
+
+    async def _live(self, path: str) -> BrokerRecord | None:
+        node = await self._tree.get(path)
         try:
-            holder = znodes.decode_broker(path, node.data, node.created)
+            return znodes.decode_broker(path, node.data, node.created) if node else None
         except GarbageError:
-            return  # Our own place by number: what nobody can read nobody else relies on.
-        if holder.uuid != record.uuid:
-            raise CoordinatorConflictError(
-                f"{path} is held by {holder.host}:{holder.rocketmq} with another data folder"
-            )
+            return None  # what nobody can read nobody relies on
+
+
+def _clash(record: BrokerRecord, other: BrokerRecord) -> str | None:
+    """Return why two brokers cannot both be there, if so."""
+    same_place = (other.shard, other.replica) == (record.shard, record.replica)
+    same_address = other.host == record.host and bool(_ports(other) & _ports(record))
+    place = f"shard-{other.shard}, replica {other.replica}"
+    who = f"the broker at {other.rocketmq_address} ({place})"
+    if other.uuid != record.uuid:
+        if same_place:
+            return f"replica {record.replica} of shard-{record.shard} is {who}, another data folder"
+        if same_address:
+            return f"{who} is registered with an address of ours: give each its own ports and host"
+    elif not same_address:
+        return (
+            f"the data folder {record.uuid} is in use by {who}: end that one first; a copy of a "
+            "folder becomes a member of its own when its file `uuid` is deleted"
+        )
+    return None
+
+
+def _ports(record: BrokerRecord) -> set[int]:
+    return {record.metaq, record.rocketmq, record.fast, record.replication, record.admin} - {0}
 
 
 def _set_entry(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from imago_broker.cluster.coordinator import TreeCoordinator
+from imago_broker.cluster.session import TreeSession
 from imago_broker.cluster.tree import (
     NODE_BYTES_MAX,
     OPERATIONS_MAX,
@@ -43,10 +44,11 @@ def memory_coordinator(
 ) -> TreeCoordinator:
     """Make a coordinator over an ensemble in this process.
 
-    Without one the coordinator is alone: nobody could read MetaQ's tree, so none is kept.
+    Without one the coordinator is alone: nobody could read MetaQ's tree, so none is kept, and
+    nobody could take its place, so its lease lasts for ever.
     """
     if ensemble is None:
-        return TreeCoordinator(replace(config, metaq_public=False), MemoryTree(MemoryEnsemble()))
+        return TreeCoordinator(replace(config, alone=True), MemoryTree(MemoryEnsemble()))
     return TreeCoordinator(config, MemoryTree(ensemble))
 
 
@@ -195,31 +197,16 @@ class MemoryEnsemble:
             tree.fire(parent)
 
 
-class MemoryTree:
+class MemoryTree(TreeSession):
     """One session with a `MemoryEnsemble`. Tests suspend it and let it expire."""
 
     def __init__(self, ensemble: MemoryEnsemble) -> None:
+        super().__init__()
         self._ensemble = ensemble
-        self._session_id = 0
-        self._connection = Connection.LOST
-        self._connection_callbacks: list[Callable[[Connection], None]] = []
-        self._watch_callbacks: list[Callable[[str], None]] = []
-
-    @property
-    def session_id(self) -> int:
-        return self._session_id
-
-    @property
-    def connection(self) -> Connection:
-        return self._connection
-
-    def on_connection(self, callback: Callable[[Connection], None]) -> None:
-        self._connection_callbacks.append(callback)
-
-    def on_watch(self, callback: Callable[[str], None]) -> None:
-        self._watch_callbacks.append(callback)
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
         await asyncio.sleep(0)
         self._session_id = self._ensemble.open_session()
         self._become(Connection.CONNECTED)
@@ -237,6 +224,9 @@ class MemoryTree:
     async def children(self, path: str, watch: bool = False) -> tuple[str, ...]:
         await self._answer()
         return self._ensemble.children(path, self if watch else None)
+
+    async def sync(self) -> None:
+        await self._answer()
 
     async def commit(self, operations: Sequence[Operation]) -> None:
         assert 0 < len(operations) <= OPERATIONS_MAX, "the caller cuts its batches"
@@ -263,6 +253,10 @@ class MemoryTree:
         self._session_id = self._ensemble.open_session()
         self._become(Connection.CONNECTED)
 
+    def abandon(self) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.expire)
+
     async def _answer(self) -> None:
         await asyncio.sleep(0)
         if self._connection is not Connection.CONNECTED:
@@ -270,14 +264,7 @@ class MemoryTree:
 
     def _fire_now(self, path: str) -> None:
         if self._connection is Connection.CONNECTED:
-            for callback in self._watch_callbacks:
-                callback(path)
-
-    def _become(self, connection: Connection) -> None:
-        if connection is not self._connection:
-            self._connection = connection
-            for callback in self._connection_callbacks:
-                callback(connection)
+            self._tell_watchers(path)
 
 
 def _split(path: str) -> tuple[str, str]:

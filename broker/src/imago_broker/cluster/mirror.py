@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from imago_broker.cluster import znodes
+from imago_broker.cluster.state_node import decode_state
 from imago_broker.cluster.tree import NoNodeError
 from imago_broker.model.cluster import BrokerRecord, ClusterView, ForeignBroker
 
@@ -61,6 +62,8 @@ class Mirror:
             lambda path, node: znodes.decode_broker(path, node.data, node.created)
         )
         self._foreign = _Shelf(lambda path, node: znodes.decode_foreign(path, node.data))
+        self._shards = _Shelf(lambda path, node: znodes.decode_shard(path, node.data))
+        self._states = _Shelf(decode_state)
         self._refused: dict[str, str] = {}
         self._view = ClusterView(cluster=paths.cluster)
 
@@ -77,8 +80,9 @@ class Mirror:
     def everything(self) -> set[str]:
         """Paths to read after a connection was lost: any watch may have been missed."""
         fixed = {self._paths.identity, self._paths.kv, self._paths.wiped}
-        folders = {self._paths.brokers, self._paths.foreigners}
+        folders = {self._paths.brokers, self._paths.foreigners, self._paths.shards}
         known = {*self._brokers.good, *self._foreign.good, *self._refused}
+        known |= _with_states(self._shards.good)
         return fixed | set(self._paths.buckets()) | folders | known
 
     async def refresh(self, dirty: Iterable[str]) -> bool:
@@ -87,10 +91,11 @@ class Mirror:
         TreeUnavailableError leaves the view as it was: the caller reads the same nodes again.
         """
         dirty = set(dirty)
-        for folder in (self._paths.brokers, self._paths.foreigners):
+        for folder in (self._paths.brokers, self._paths.foreigners, self._paths.shards):
             if folder in dirty:
                 dirty.remove(folder)
-                dirty |= await self._list(folder)
+                found = await self._list(folder)
+                dirty |= _with_states(found) if folder == self._paths.shards else found
         paths = sorted(dirty)
         for start in range(0, len(paths), READS_AT_ONCE):
             await self._read(paths[start : start + READS_AT_ONCE])
@@ -105,8 +110,8 @@ class Mirror:
             # A missing folder is watched by asking for its data, and for nothing else.
             await self._tree.get(folder, watch=True)
         now = {f"{folder}/{name}" for name in names}
-        shelved = (*self._brokers.good, *self._foreign.good, *self._refused)
-        return now ^ {path for path in shelved if path.startswith(f"{folder}/")}
+        shelved = (*self._brokers.good, *self._foreign.good, *self._shards.good, *self._refused)
+        return now ^ {path for path in shelved if path.rpartition("/")[0] == folder}
 
     async def _read(self, paths: list[str]) -> None:
         nodes = await asyncio.gather(*(self._tree.get(path, watch=True) for path in paths))
@@ -128,8 +133,11 @@ class Mirror:
             self._paths.wiped: self._wiped.take,
             self._paths.brokers: self._brokers.take,
             self._paths.foreigners: self._foreign.take,
+            self._paths.shards: self._shards.take,
         }
         folder = path.rpartition("/")[0]
+        if folder.startswith(f"{self._paths.shards}/"):
+            return self._states.take
         return fixed.get(path) or fixed.get(folder, self._topics.take)
 
     def _rebuild(self) -> bool:
@@ -141,6 +149,13 @@ class Mirror:
             before,
             cluster_id=identities[0].cluster_id if identities else "",
             brokers=tuple(brokers),
+            states=MappingProxyType(_by_shard(self._states.good, -2)),
+            known=MappingProxyType(
+                {
+                    shard: record.replicas()
+                    for shard, record in _by_shard(self._shards.good, -1).items()
+                }
+            ),
             topics=self._merged_topics(before.topics),
             kv=MappingProxyType(kv),
             wiped=self._wiped.good.get(self._paths.wiped, frozenset()),
@@ -157,6 +172,15 @@ class Mirror:
         for bucket in self._topics.good.values():
             merged.update(bucket)
         return before if merged == before else MappingProxyType(merged)
+
+
+def _with_states(shards: Iterable[str]) -> set[str]:
+    return {path for shard in shards for path in (shard, f"{shard}/state")}
+
+
+def _by_shard(nodes: Mapping[str, T], part: int) -> dict[int, T]:
+    """Nodes by the shard's number, which is one part of the path. The decoder has read it."""
+    return dict(sorted((int(path.split("/")[part]), node) for path, node in nodes.items()))
 
 
 def _broker_order(broker: BrokerRecord) -> tuple[int, int]:

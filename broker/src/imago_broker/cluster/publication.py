@@ -22,9 +22,8 @@ from imago_broker.cluster.tree import (
 from imago_broker.ports import CoordinatorConflictError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from imago_broker.cluster.membership import Registration
     from imago_broker.cluster.metaq_tree import MetaqPaths
     from imago_broker.cluster.tree import NodeTree, Operation
     from imago_broker.model.cluster import BrokerRecord, TopicPlacement
@@ -52,6 +51,9 @@ class Publication:
         self._parents: set[str] = set()
         self._guess_stale = False
         self._ready = False
+        self.held = False
+        """Whether nothing may be written for now: the shard's leadership is changing hands, and
+        what stands may be the new master's already."""
 
     def forget(self, session_id: int) -> None:
         """A new session: nothing that the old one wrote stands any more.
@@ -71,17 +73,28 @@ class Publication:
         self._parents.clear()
         self._ready = False
 
-    async def announce(self, registration: Registration, *, wait_seconds: float) -> None:
-        """Write the broker's own nodes: its address first, so that topics can be followed."""
-        record = registration.record
+    async def announce(
+        self,
+        record: BrokerRecord,
+        *,
+        shard_urls: Callable[[], Awaitable[frozenset[str]]],
+        wait_seconds: float,
+    ) -> None:
+        """Write the broker's own nodes: its address first, so that topics can be followed.
+
+        `shard_urls`: where members of the shard were seen last; they give way at once.
+        """
+        self._check_session()
         await self._prepare()
         wanted = metaq_tree.broker_nodes(self._paths, record, self._checksum)
         if self._announced == record:
             return
         self._announced = None
         if self._paths.master in wanted:
-            await self._claim_master(registration, wait_seconds)
+            await self._claim_master(shard_urls, wait_seconds)
             await edits.change(self._tree, self._paths.broker, lambda _: record.metaq_url.encode())
+        elif self._paths.master in self._broker_nodes:
+            self._leave_to_successor()
         for path in self._broker_nodes.keys() - wanted.keys():
             await edits.drop(self._tree, path)
         # Known before they are written: an answer that is lost must not make them forgotten.
@@ -90,6 +103,14 @@ class Publication:
             await edits.claim(self._tree, path, data)
         self._broker_nodes = wanted
         self._announced = record
+
+    def _leave_to_successor(self) -> None:
+        """Forget what was written as master. The next master replaces all of it, at any moment
+        from now on: what we deleted could be his. What he does not replace ends with our session.
+        """
+        self._broker_nodes.clear()
+        self._topic_nodes.clear()
+        self._unsure.clear()
 
     async def offer(
         self, record: BrokerRecord, topics: Mapping[str, TopicPlacement], names: Sequence[str]
@@ -130,7 +151,9 @@ class Publication:
             self._parents |= {f"{folder}/{name}" for name in await self._tree.children(folder)}
         self._ready = True
 
-    async def _claim_master(self, registration: Registration, wait_seconds: float) -> None:
+    async def _claim_master(
+        self, shard_urls: Callable[[], Awaitable[frozenset[str]]], wait_seconds: float
+    ) -> None:
         """Wait while somebody who is none of our shard holds the broker id."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
@@ -139,7 +162,7 @@ class Publication:
             if node is None or node.owner == self._tree.session_id:
                 return
             holder = node.data.decode("utf-8", "replace")
-            if holder in registration.shard_urls:
+            if holder in await shard_urls():
                 return
             if loop.time() >= deadline:
                 raise CoordinatorConflictError(
@@ -178,6 +201,8 @@ class Publication:
 
     def _check_session(self) -> None:
         """What a session writes is remembered for that session and for no other."""
+        if self.held:
+            raise TreeUnavailableError("the shard's leadership is changing hands")
         if self._tree.session_id != self._session_id:
             raise TreeUnavailableError("the session ended while topics were written")
 
@@ -223,6 +248,7 @@ class Publication:
         steps = metaq_tree.by_node(operations)
         try:
             for part in metaq_tree.batches(steps, OPERATIONS_MAX):
+                self._check_session()
                 await self._tree.commit(part)
         except NodeError:
             return False
@@ -231,6 +257,7 @@ class Publication:
     async def _repair(self, wanted: Mapping[str, bytes | None]) -> None:
         """Look at these nodes, and bring them to the data that is wanted; None: no node."""
         for _ in range(REPAIRS_MAX):
+            self._check_session()
             try:
                 await self._put_right(wanted)
             except NodeError:
@@ -251,6 +278,7 @@ class Publication:
             elif data is not None and not (ours and node and node.data == data):
                 steps.append(_replacing(path, data, node is not None))
         for operations in metaq_tree.batches(steps, OPERATIONS_MAX):
+            self._check_session()
             await self._tree.commit(operations)
 
 

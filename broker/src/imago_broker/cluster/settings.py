@@ -15,8 +15,8 @@ class CoordinatorConfig:
     """Name below which the registry stands: `/imago/<cluster>`."""
     metaq_root: str = "/meta"
     """Root of the public tree that MetaQ clients read (their `zk.zkRoot`)."""
-    metaq_public: bool = True
-    """Whether brokers and topics are written into that tree."""
+    alone: bool = False
+    """Nobody else can reach the registry: no tree for clients is kept, and no lease ends."""
     metaq_broker_id_base: int = 0
     """MetaQ's broker id of shard 0; raise it beside original brokers in the same tree."""
     metaq_config_checksum: int = 0
@@ -42,6 +42,14 @@ class CoordinatorConfig:
             raise ValueError(
                 f"session_timeout_ms: {self.session_timeout_ms}, must be at least 2000"
             )
+
+    @property
+    def lease_ms(self) -> int:
+        """How long after a call that was answered others surely keep our place.
+
+        A third of the session time-out is left for clocks that run at different speeds.
+        """
+        return self.session_timeout_ms * 2 // 3
 
     @property
     def stranger_wait_seconds(self) -> float:

@@ -125,5 +125,18 @@ class NodeTree(Protocol):
     async def children(self, path: str, watch: bool = False) -> tuple[str, ...]:
         """Names of the children, sorted. NoNodeError (and no watch) when the node is missing."""
 
+    async def sync(self) -> None:
+        """Return once whatever was written anywhere before this call is seen by our reads.
+
+        The answer comes from the ensemble's leader, so it shows that our session lives: an
+        ensemble's other servers answer reads for a while after they were cut off from it.
+        """
+
     async def commit(self, operations: Sequence[Operation]) -> None:
-        """Do all of at most OPERATIONS_MAX operations, or none and raise what the first said."""
+        """Do all of at most OPERATIONS_MAX operations, or none and raise what one of them said.
+
+        The error's text begins with the path of the operation that was refused.
+        """
+
+    def abandon(self) -> None:
+        """End the session at once, from any thread; a new one is opened when the loop runs."""

@@ -3,6 +3,7 @@
 ```
 /imago/<cluster>/id                       {"format":1,"id":…,"metaqRoot":"/meta","brokerIdBase":0}
                 /shards/<k>               {"next":1,"members":{"<uuid>":{"replica":0,"metaq":…}}}
+                /shards/<k>/state         leadership of the shard: `state_node`
                 /brokers/<k>-<replica>    one live broker; ephemeral, its czxid is the incarnation
                 /topics/<00…63>           {"<topic>":{"shards":{"<k>":[write,read,perm]},…},…}
                 /namesrv/kv               {"<namespace>":{"<key>":"<value>"}}
@@ -89,6 +90,10 @@ class ShardRecord:
         members = {**self.members, uuid: Member(replica, metaq_url)}
         return ShardRecord(self.replica_next + (known is None), members)
 
+    def replicas(self) -> Mapping[str, int]:
+        """Replica number of each data folder, by uuid."""
+        return {uuid: member.replica for uuid, member in self.members.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Paths:
@@ -120,8 +125,15 @@ class Paths:
     def foreigners(self) -> str:
         return f"{self.root}/namesrv/foreign"
 
+    @property
+    def shards(self) -> str:
+        return f"{self.root}/shards"
+
     def shard(self, shard: int) -> str:
-        return f"{self.root}/shards/{shard}"
+        return f"{self.shards}/{shard}"
+
+    def state(self, shard: int) -> str:
+        return f"{self.shard(shard)}/state"
 
     def broker(self, shard: int, replica: int) -> str:
         return f"{self.brokers}/{shard}-{replica}"
@@ -139,7 +151,7 @@ class Paths:
 
     def skeleton(self) -> list[tuple[str, bytes]]:
         """The persistent nodes that must exist, parents first."""
-        folders = ["/imago", self.root, f"{self.root}/shards", self.brokers]
+        folders = ["/imago", self.root, self.shards, self.brokers]
         folders += [f"{self.root}/topics", f"{self.root}/namesrv", self.foreigners]
         nodes = [(path, b"") for path in folders]
         nodes += [(path, b"{}") for path in self.buckets()]
@@ -162,10 +174,10 @@ def decode_identity(path: str, data: bytes) -> Identity:
         if value["format"] != FORMAT:
             raise ValueError(f"format {value['format']!r:.20}, this version knows {FORMAT}")
         return Identity(
-            _of(str, value["id"]), _of(str, value["metaqRoot"]), _of(int, value["brokerIdBase"])
+            of(str, value["id"]), of(str, value["metaqRoot"]), of(int, value["brokerIdBase"])
         )
 
-    return _decode(path, data, dict, read)
+    return decode(path, data, dict, read)
 
 
 def encode_shard(record: ShardRecord) -> bytes:
@@ -178,16 +190,17 @@ def encode_shard(record: ShardRecord) -> bytes:
 
 def decode_shard(path: str, data: bytes) -> ShardRecord:
     def read(value: dict[str, Any]) -> ShardRecord:
+        number(path.rpartition("/")[2])
         members = {
-            uuid: Member(_of(int, member["replica"]), _of(str, member["metaq"]))
+            uuid: Member(of(int, member["replica"]), of(str, member["metaq"]))
             for uuid, member in value["members"].items()
         }
-        replica_next = _of(int, value["next"])
+        replica_next = of(int, value["next"])
         if any(not 0 <= member.replica < replica_next for member in members.values()):
             raise ValueError("a replica number that was not handed out")
         return ShardRecord(replica_next, members)
 
-    return _decode(path, data, dict, read)
+    return decode(path, data, dict, read)
 
 
 def encode_broker(record: BrokerRecord) -> bytes:
@@ -202,6 +215,10 @@ def encode_broker(record: BrokerRecord) -> bytes:
             "admin": record.admin,
             "brokerName": record.broker_name,
             "role": record.role,
+            "unclean": record.unclean,
+            "logEpoch": record.log_epoch,
+            "logEnd": record.log_end,
+            "zone": record.zone,
         }
     )
 
@@ -210,8 +227,8 @@ def decode_broker(path: str, data: bytes, incarnation: int) -> BrokerRecord:
     def read(value: dict[str, Any]) -> BrokerRecord:
         shard, replica = path.rsplit("/", 1)[1].split("-")
         return BrokerRecord(
-            shard=_number(shard),
-            replica=_number(replica),
+            shard=number(shard),
+            replica=number(replica),
             incarnation=incarnation,
             uuid=value["uuid"],
             host=value["host"],
@@ -222,9 +239,13 @@ def decode_broker(path: str, data: bytes, incarnation: int) -> BrokerRecord:
             admin=value["admin"],
             broker_name=value["brokerName"],
             role=Role(value["role"]),
+            unclean=of(bool, value.get("unclean", False)),
+            log_epoch=value.get("logEpoch", 0),
+            log_end=value.get("logEnd", 0),
+            zone=of(str, value.get("zone", "")),
         )
 
-    return _decode(path, data, dict, read)
+    return decode(path, data, dict, read)
 
 
 def encode_topics(topics: Mapping[str, TopicPlacement]) -> bytes:
@@ -238,7 +259,7 @@ def decode_topics(path: str, data: bytes) -> dict[str, TopicPlacement]:
     def read(value: dict[str, Any]) -> dict[str, TopicPlacement]:
         return {name: _topic(name, topic) for name, topic in value.items()}
 
-    return _decode(path, data, dict, read)
+    return decode(path, data, dict, read)
 
 
 def encode_kv(kv: Mapping[str, Mapping[str, str]]) -> bytes:
@@ -249,7 +270,7 @@ def decode_kv(path: str, data: bytes) -> dict[str, dict[str, str]]:
     def read(value: dict[str, Any]) -> dict[str, dict[str, str]]:
         return {namespace: _texts(entries) for namespace, entries in value.items()}
 
-    return _decode(path, data, dict, read)
+    return decode(path, data, dict, read)
 
 
 def encode_wiped(names: frozenset[str]) -> bytes:
@@ -257,7 +278,7 @@ def encode_wiped(names: frozenset[str]) -> bytes:
 
 
 def decode_wiped(path: str, data: bytes) -> frozenset[str]:
-    return _decode(path, data, list, lambda names: frozenset(_of(str, name) for name in names))
+    return decode(path, data, list, lambda names: frozenset(of(str, name) for name in names))
 
 
 def encode_foreign(broker: ForeignBroker) -> bytes:
@@ -288,15 +309,15 @@ def decode_foreign(path: str, data: bytes) -> ForeignBroker:
             broker_name=value["brokerName"],
             broker_id=value["brokerId"],
             address=value["address"],
-            ha_address=_of(str, value["haAddress"]),
-            zone=_of(str, value["zone"]),
-            data_version=_of(dict, value["dataVersion"]),
-            topics={name: _of(dict, topic) for name, topic in value["topics"].items()},
-            filter_servers=tuple(_of(str, server) for server in value["filterServers"]),
-            acting_master=_of(bool, value["actingMaster"]),
+            ha_address=of(str, value["haAddress"]),
+            zone=of(str, value["zone"]),
+            data_version=of(dict, value["dataVersion"]),
+            topics={name: of(dict, topic) for name, topic in value["topics"].items()},
+            filter_servers=tuple(of(str, server) for server in value["filterServers"]),
+            acting_master=of(bool, value["actingMaster"]),
         )
 
-    return _decode(path, _inflated(path, data), dict, read)
+    return decode(path, _inflated(path, data), dict, read)
 
 
 def _topic_json(topic: TopicPlacement) -> dict[str, object]:
@@ -310,20 +331,21 @@ def _topic_json(topic: TopicPlacement) -> dict[str, object]:
 
 
 def _topic(name: str, value: dict[str, Any]) -> TopicPlacement:
-    shards = {_number(shard): ShardQueues(*queues) for shard, queues in value["shards"].items()}
+    shards = {number(shard): ShardQueues(*queues) for shard, queues in value["shards"].items()}
     return TopicPlacement(
         name=name,
         shards=shards,
-        sys_flag=_of(int, value["sysFlag"]),
-        order=_of(bool, value["order"]),
-        dual=_of(bool, value["dual"]),
+        sys_flag=of(int, value["sysFlag"]),
+        order=of(bool, value["order"]),
+        dual=of(bool, value["dual"]),
         attributes=_texts(value["attributes"]),
     )
 
 
-def _decode(path: str, data: bytes, kind: type, read: Callable[[Any], T]) -> T:
+def decode(path: str, data: bytes, kind: type, read: Callable[[Any], T]) -> T:
+    """Read one node's JSON; GarbageError for whatever is wrong with it."""
     try:
-        return read(_of(kind, orjson.loads(data)))
+        return read(of(kind, orjson.loads(data)))
     except KeyError as error:
         raise GarbageError(path, f"member {error.args[0]!r} is missing") from error
     except (ValueError, TypeError, AttributeError) as error:
@@ -348,17 +370,19 @@ def _sized(value: object) -> bytes:
     return data
 
 
-def _of(kind: type[T], value: Any) -> T:
+def of(kind: type[T], value: Any) -> T:
+    """Return the value if it is exactly of this kind; TypeError."""
     if type(value) is not kind:
         raise TypeError(f"{value!r:.40} where {kind.__name__} belongs")
     return value
 
 
 def _texts(value: Any) -> dict[str, str]:
-    return {key: _of(str, text) for key, text in _of(dict, value).items()}
+    return {key: of(str, text) for key, text in of(dict, value).items()}
 
 
-def _number(text: str) -> int:
+def number(text: str) -> int:
+    """Return what a node's name says, written as we write numbers; ValueError."""
     # int() would take "+1", "1_0" and Arabic digits, and two names must not mean one shard.
     if not (text.isascii() and text.isdigit()) or str(int(text)) != text:
         raise ValueError(f"{text!r:.40} is no number")

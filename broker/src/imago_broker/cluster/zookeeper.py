@@ -29,6 +29,7 @@ from kazoo.retry import KazooRetry
 from imago_broker.cluster import edits
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.handshake import granted_session_timeout_ms
+from imago_broker.cluster.session import TreeSession
 from imago_broker.cluster.tree import (
     OPERATIONS_MAX,
     BadVersionError,
@@ -91,39 +92,22 @@ def zookeeper_coordinator(config: CoordinatorConfig, hosts: str) -> TreeCoordina
     return TreeCoordinator(config, tree)
 
 
-class ZooKeeperTree:
+class ZooKeeperTree(TreeSession):
     """One session with a ZooKeeper ensemble, opened anew by itself when it ends."""
 
     def __init__(self, hosts: str, *, session_timeout_ms: int, connect_timeout_ms: int) -> None:
+        super().__init__()
         self._hosts = hosts
         self._servers: list[tuple[str, int]] = []
         self._chroot = ""
         self._session_timeout_ms = session_timeout_ms
         self._connect_timeout_ms = connect_timeout_ms
-        self._session_id = 0
-        self._connection = Connection.LOST
-        self._connection_callbacks: list[Callable[[Connection], None]] = []
-        self._watch_callbacks: list[Callable[[str], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._first_connection: asyncio.Future[None] | None = None
         self._client: Any = None
         self._renewal: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._stopped = False
-
-    @property
-    def session_id(self) -> int:
-        return self._session_id
-
-    @property
-    def connection(self) -> Connection:
-        return self._connection
-
-    def on_connection(self, callback: Callable[[Connection], None]) -> None:
-        self._connection_callbacks.append(callback)
-
-    def on_watch(self, callback: Callable[[str], None]) -> None:
-        self._watch_callbacks.append(callback)
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -148,7 +132,7 @@ class ZooKeeperTree:
         if client is not None:
             # Joins kazoo's threads, so not in the loop that their last callbacks hop to.
             await asyncio.to_thread(_close, client)
-            self._become(Connection.LOST, 0)
+            self._session(Connection.LOST, 0)
 
     async def get(self, path: str, watch: bool = False) -> Node | None:
         watcher = self._watch_fired if watch else None
@@ -171,14 +155,27 @@ class ZooKeeperTree:
         )
         return tuple(sorted(names))
 
+    async def sync(self) -> None:
+        await self._ask(lambda client: client.sync_async(self._chroot or "/"))
+
     async def commit(self, operations: Sequence[Operation]) -> None:
         assert 0 < len(operations) <= OPERATIONS_MAX, "the caller cuts its batches"
         results = await self._ask(lambda client: self._transaction(client, operations))
-        failed = [result for result in results if isinstance(result, Exception)]
+        failed = [
+            (result, operation.path)
+            for result, operation in zip(results, operations, strict=True)
+            if isinstance(result, Exception)
+        ]
         if failed:
             # One operation failed; the others say only that they were rolled back.
-            cause = next((f for f in failed if type(f) in _REFUSALS), failed[0])
-            raise _translated(cause, operations[0].path)
+            cause, path = next((f for f in failed if type(f[0]) in _REFUSALS), failed[0])
+            raise _translated(cause, path)
+
+    def abandon(self) -> None:  # in any thread
+        client, loop = self._client, self._loop
+        if client is not None and loop is not None:
+            client.stop()
+            _hop(loop, self._renew_soon)
 
     async def _check_session_timeout(self) -> None:
         wanted = self._session_timeout_ms
@@ -223,8 +220,9 @@ class ZooKeeperTree:
         """
         logger.warning("zookeeper_session_given_up session=%x", self._session_id)
         client, self._client = self._client, None
-        await asyncio.to_thread(_close, client)
-        self._become(Connection.LOST, 0)
+        if client is not None:
+            await asyncio.to_thread(_close, client)
+        self._session(Connection.LOST, 0)
         if not self._stopped:
             self._open_client()
 
@@ -289,30 +287,24 @@ class ZooKeeperTree:
         if connection is Connection.SUSPENDED:
             seconds = RENEW_AFTER_SESSIONS * self._session_timeout_ms / 1000
             self._renewal = asyncio.get_running_loop().call_later(seconds, self._renew_soon)
-        self._become(connection, session_id)
+        self._session(connection, session_id)
 
     def _renew_soon(self) -> None:
         self._renewal = None
-        self._renewing = asyncio.create_task(self._renew())
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.create_task(self._renew())
 
     def _watch_fired(self, event: WatchedEvent) -> None:  # in a thread of kazoo
         # A broken connection fires all watches with no event: everything is read again anyway.
         if event.type != EventType.NONE and event.path and self._loop is not None:
             _hop(self._loop, self._tell_watchers, event.path.removeprefix(self._chroot))
 
-    def _tell_watchers(self, path: str) -> None:
-        for callback in self._watch_callbacks:
-            callback(path)
-
-    def _become(self, connection: Connection, session_id: int) -> None:
+    def _session(self, connection: Connection, session_id: int) -> None:
         if connection is Connection.CONNECTED:
             self._session_id = session_id
             if self._first_connection and not self._first_connection.done():
                 self._first_connection.set_result(None)
-        if connection is not self._connection:
-            self._connection = connection
-            for callback in self._connection_callbacks:
-                callback(connection)
+        self._become(connection)
 
 
 def parse_hosts(hosts: str) -> tuple[list[tuple[str, int]], str]:

@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from imago_broker.model.shard import ShardState
+
 SHARD_MAX = 1023
 """The highest shard number: MetaQ broker ids have ten bits."""
 
 REPLICA_MAX = 255
 PORT_MAX = 65535
 QUEUES_MAX = 65536
+NUMBER_MAX = (1 << 63) - 1
 
 PERM_WRITE = 2
 PERM_READ = 4
@@ -79,6 +82,15 @@ class BrokerRecord:
     """Number of this data folder in its shard, never reused; -1 until the registry gave one."""
     incarnation: int = 0
     """Transaction id of the registration: one life of the process. 0 until registered."""
+    unclean: bool = False
+    """The folder was not closed in order and the machine was started anew since: what was
+    written and not synced may be gone."""
+    log_epoch: int = 0
+    """Epoch of the last record in the log when the record was made."""
+    log_end: int = 0
+    """Log offset behind that record."""
+    zone: str = ""
+    """Rack or zone of the machine; "" where nobody said."""
 
     def __post_init__(self) -> None:
         _check_range("shard", self.shard, 0, SHARD_MAX)
@@ -87,6 +99,10 @@ class BrokerRecord:
             _check_range(f"{name} port", getattr(self, name), 0, PORT_MAX)
         for name in ("uuid", "host", "broker_name"):
             _check_text(name, getattr(self, name))
+        for name in ("log_epoch", "log_end"):
+            _check_range(name, getattr(self, name), 0, NUMBER_MAX)
+        if self.zone:
+            _check_text("zone", self.zone)
 
     @property
     def rocketmq_address(self) -> str:
@@ -158,7 +174,7 @@ class ForeignBroker:
     def __post_init__(self) -> None:
         for name in ("cluster", "broker_name", "address"):
             _check_text(name, getattr(self, name))
-        _check_range("broker_id", self.broker_id, 0, (1 << 63) - 1)
+        _check_range("broker_id", self.broker_id, 0, NUMBER_MAX)
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -176,6 +192,10 @@ class ClusterView:
     """Grows with every snapshot that differs from the one before. Local to this process."""
     brokers: tuple[BrokerRecord, ...] = ()
     """Live brokers, sorted by (shard, replica)."""
+    states: Mapping[int, ShardState] = field(default_factory=lambda: MappingProxyType({}))
+    """Leadership of each shard that has ever had one."""
+    known: Mapping[int, Mapping[str, int]] = field(default_factory=lambda: MappingProxyType({}))
+    """Replica numbers of all data folders that a shard ever had, by uuid."""
     topics: Mapping[str, TopicPlacement] = field(default_factory=lambda: MappingProxyType({}))
     kv: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     """RocketMQ's KV configuration: namespace to key to value."""
@@ -190,12 +210,23 @@ class ClusterView:
         """Live brokers of a shard, by replica number."""
         return tuple(broker for broker in self.brokers if broker.shard == shard)
 
+    def members_known(self, shard: int) -> Mapping[str, int]:
+        """Replica number of every data folder that the shard ever had, alive or not, by uuid."""
+        return self.known.get(shard, MappingProxyType({}))
+
+    def leads(self, broker: BrokerRecord) -> bool:
+        """Whether this life of a broker leads its shard.
+
+        The shard's state decides; a shard without one has brokers that say it of themselves.
+        """
+        state = self.states.get(broker.shard)
+        if state is None:
+            return broker.role is Role.MASTER
+        return state.leader == (broker.uuid, broker.incarnation)
+
     def master(self, shard: int) -> BrokerRecord | None:
-        """The live master of a shard, or None."""
-        for broker in self.brokers:
-            if broker.shard == shard and broker.role is Role.MASTER:
-                return broker
-        return None
+        """The live master of a shard, or None: its leader as stored, while registered."""
+        return next((broker for broker in self.members(shard) if self.leads(broker)), None)
 
     def shards(self) -> tuple[int, ...]:
         """Numbers of the shards that have a live broker, ascending."""

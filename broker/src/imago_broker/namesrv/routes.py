@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from imago_broker.model.cluster import PERM_WRITE, Role
+from imago_broker.model.cluster import PERM_WRITE
 from imago_wire.remoting.bodies import (
     MASTER_ID,
     BrokerData,
@@ -163,7 +163,7 @@ def _brokers(view: ClusterView, acting_master: bool | None) -> Iterator[BrokerDa
         yield BrokerData(
             cluster=view.cluster,
             broker_name=own[0].broker_name,
-            broker_addrs={_broker_id(broker): broker.rocketmq_address for broker in own},
+            broker_addrs={_broker_id(view, broker): broker.rocketmq_address for broker in own},
             enable_acting_master=acting_master,
         )
     foreign: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
@@ -178,10 +178,10 @@ def _brokers(view: ClusterView, acting_master: bool | None) -> Iterator[BrokerDa
         )
 
 
-def _broker_id(broker: BrokerRecord) -> int:
+def _broker_id(view: ClusterView, broker: BrokerRecord) -> int:
     """Return RocketMQ's broker id: 0 for the master, the replica's number and 1 for others.
 
     Members that are no masters are listed whether or not they serve reads: consumers must
     heart-beat to whoever becomes the next master.
     """
-    return MASTER_ID if broker.role is Role.MASTER else broker.replica + 1
+    return MASTER_ID if view.leads(broker) else broker.replica + 1

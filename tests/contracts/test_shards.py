@@ -1,0 +1,231 @@
+"""What every coordinator promises about leadership: one state a shard, compare and set, a lease."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_broker.cluster.lease import monotonic_ms
+from imago_broker.model.cluster import Connection, Role
+from imago_broker.model.shard import Member, ShardState
+from imago_broker.ports import (
+    CoordinatorConflictError,
+    CoordinatorUnavailableError,
+    RegistryDamagedError,
+)
+from imago_testing.registry import CONFIG, Registry, broker, in_state, until
+
+if TYPE_CHECKING:
+    from imago_broker.cluster.coordinator import TreeCoordinator
+
+STATE = "/imago/imago/shards/0/state"
+
+
+def own(coordinator: TreeCoordinator) -> Member:
+    record = coordinator.registered
+    assert record is not None, "registered before"
+    return Member(record.uuid, record.incarnation)
+
+
+def led_by(leader: Member | None, *others: Member, epoch: int = 1, version: int = -1) -> ShardState:
+    members = [*others, *([leader] if leader else [])]
+    return ShardState(
+        leader=leader,
+        epoch=epoch,
+        in_sync=tuple(sorted(members)),
+        cause="test",
+        at_ms=1,
+        version=version,
+    )
+
+
+async def pair(registry: Registry) -> tuple[TreeCoordinator, TreeCoordinator]:
+    """Two members of shard 0."""
+    one, two = await registry.join(), await registry.join()
+    await one.register(replace(broker("disk-a"), role=Role.ELECTING))
+    await two.register(replace(broker("disk-b", process=1), role=Role.ELECTING))
+    return one, two
+
+
+async def test_a_shard_has_no_state_before_somebody_writes_one(registry: Registry) -> None:
+    one, _ = await pair(registry)
+    assert await one.read_shard(0) is None
+    assert one.view().states == {}
+    assert one.view().master(0) is None
+
+
+async def test_the_first_state_is_created_and_seen_by_all(registry: Registry) -> None:
+    one, two = await pair(registry)
+    written = await one.change_shard(0, led_by(own(one)))
+    assert written == replace(led_by(own(one)), version=0)
+    assert one.view().states[0] == written
+    assert await two.read_shard(0) == written
+    view = await until(two, lambda view: 0 in view.states and len(view.brokers) == 2)
+    assert view.states[0] == written
+    assert view.master(0) == one.registered
+    assert view.members_known(0) == {"disk-a": 0, "disk-b": 1}
+    assert view.members_known(7) == {}
+
+
+async def test_only_one_of_two_proposals_is_taken(registry: Registry) -> None:
+    one, two = await pair(registry)
+    outcomes = await asyncio.gather(
+        one.change_shard(0, led_by(own(one))),
+        two.change_shard(0, led_by(own(two))),
+        return_exceptions=True,
+    )
+    conflicts = [o for o in outcomes if isinstance(o, CoordinatorConflictError)]
+    written = [o for o in outcomes if isinstance(o, ShardState)]
+    assert (len(conflicts), len(written)) == (1, 1)
+    assert await one.read_shard(0) == written[0]
+
+
+async def test_a_change_of_what_was_changed_since_is_refused(registry: Registry) -> None:
+    one, two = await pair(registry)
+    first = await one.change_shard(0, led_by(own(one)))
+    second = await one.change_shard(0, led_by(own(one), own(two), version=first.version))
+    assert second.version == 1
+    with pytest.raises(CoordinatorConflictError, match="changed by another member"):
+        await two.change_shard(0, led_by(own(two), epoch=2, version=first.version))
+    assert await two.read_shard(0) == second
+
+
+async def test_a_life_that_is_not_registered_changes_nothing(registry: Registry) -> None:
+    one, two = await pair(registry)
+    state = await one.change_shard(0, led_by(own(one)))
+    await registry.delete("/imago/imago/brokers/0-1")
+    with pytest.raises(CoordinatorConflictError, match=r"registration is gone|no registration"):
+        await two.change_shard(0, led_by(own(one), epoch=2, version=state.version))
+    stranger = await registry.join()
+    with pytest.raises(CoordinatorConflictError, match="no registration of ours"):
+        await stranger.change_shard(0, led_by(own(one), epoch=2, version=state.version))
+    assert await one.read_shard(0) == state
+
+
+async def test_a_change_of_role_does_not_hinder_a_change_of_state(registry: Registry) -> None:
+    one, _ = await pair(registry)
+    state = led_by(own(one))
+    record = replace(broker("disk-a"), role=Role.MASTER, log_end=4711, log_epoch=3, unclean=True)
+    written, _ = await asyncio.gather(one.change_shard(0, state), one.register(record))
+    assert written.version == 0
+    assert one.registered
+    assert (one.registered.log_end, one.registered.log_epoch, one.registered.unclean) == (
+        4711, 3, True,
+    )  # fmt: skip
+    assert one.view().master(0) == one.registered
+
+
+async def test_a_leader_without_its_registration_is_no_master(registry: Registry) -> None:
+    one, two = await pair(registry)
+    await one.change_shard(0, led_by(own(one), own(two)))
+    await until(two, lambda view: view.master(0) is not None)
+    await one.stop()
+    view = await until(two, lambda view: view.master(0) is None)
+    assert view.states[0].epoch == 1
+
+
+async def test_a_new_life_of_the_leader_is_not_the_leader(registry: Registry) -> None:
+    one, two = await pair(registry)
+    await one.change_shard(0, led_by(own(one), own(two)))
+    before = own(one)
+    await registry.expire(one)
+    view = await until(
+        two, lambda view: any(b.incarnation > before.incarnation for b in view.members(0)[:1])
+    )
+    assert view.states[0].leader == before
+    assert view.master(0) is None
+
+
+async def test_a_state_that_nobody_can_read_is_named_and_the_last_good_one_stays(
+    registry: Registry,
+) -> None:
+    one, two = await pair(registry)
+    state = await one.change_shard(0, led_by(own(one)))
+    await until(two, lambda view: 0 in view.states)
+    await registry.write(STATE, b'{"leader":17}')
+    view = await until(two, lambda view: bool(view.refused))
+    assert list(view.refused) == [STATE]
+    assert view.states[0] == state
+    with pytest.raises(RegistryDamagedError, match=STATE):
+        await two.read_shard(0)
+    with pytest.raises(CoordinatorConflictError):
+        await one.change_shard(0, led_by(own(one), epoch=2, version=state.version))
+
+
+async def test_while_the_registry_is_silent_no_state_changes(registry: Registry) -> None:
+    one, _ = await pair(registry)
+    state = await one.change_shard(0, led_by(own(one)))
+    await registry.cut(one)
+    try:
+        await in_state(one, Connection.LOST)
+        with pytest.raises(CoordinatorUnavailableError):
+            await one.change_shard(0, led_by(own(one), epoch=2, version=state.version))
+        assert one.lease_end_ms == 0
+    finally:
+        await registry.heal(one)
+    await in_state(one, Connection.CONNECTED)
+    assert one.lease_end_ms > 0
+
+
+async def test_the_lease_counts_from_when_an_answered_call_was_sent(registry: Registry) -> None:
+    before = monotonic_ms()
+    one = await registry.join()
+    first = one.lease_end_ms
+    assert before + CONFIG.lease_ms <= first <= monotonic_ms() + CONFIG.lease_ms
+    before = monotonic_ms()
+    await one._standing._lease.renew()
+    assert before + CONFIG.lease_ms <= one.lease_end_ms <= monotonic_ms() + CONFIG.lease_ms
+    await one.stop()
+    assert one.lease_end_ms == 0
+
+
+async def test_a_session_that_ended_leaves_no_lease(registry: Registry) -> None:
+    one, _ = await pair(registry)
+    seen: list[tuple[Connection, bool]] = []
+    back = asyncio.Event()
+
+    def note(state: Connection) -> None:
+        seen.append((state, one.lease_end_ms > 0))
+        if state is Connection.CONNECTED:
+            back.set()
+
+    one.on_state(note)
+    await registry.expire(one)
+    async with asyncio.timeout(30):
+        await back.wait()
+    assert seen[-2:] == [(Connection.LOST, False), (Connection.CONNECTED, True)]
+
+
+async def test_a_copy_of_a_data_folder_is_refused_and_names_the_first(registry: Registry) -> None:
+    one, two = await registry.join(), await registry.join()
+    incarnation = await one.register(broker("disk-a"))
+    with pytest.raises(CoordinatorConflictError, match=r"disk-a is in use by .*127\.0\.0\.1:10911"):
+        await two.register(broker("disk-a", process=1))
+    assert one.registered
+    assert one.registered.incarnation == incarnation
+    assert (await until(two, lambda view: bool(view.brokers))).brokers == (one.registered,)
+
+
+async def test_two_brokers_of_one_address_are_refused_and_the_first_is_named(
+    registry: Registry,
+) -> None:
+    one, two = await registry.join(), await registry.join()
+    await one.register(broker("disk-a"))
+    clash = replace(broker("disk-b", process=1), rocketmq=10911)
+    with pytest.raises(CoordinatorConflictError, match=r"127\.0\.0\.1:10911 .*replica 0.*address"):
+        await two.register(clash)
+    assert two.registered is None
+
+
+async def test_an_address_is_free_once_the_dead_one_is_off_the_record(registry: Registry) -> None:
+    one, two = await registry.join(), await registry.join(stranger_wait_ms=20_000)
+    await one.register(broker("disk-a"))
+    registering = asyncio.create_task(two.register(broker("wiped")))
+    await until(two, lambda view: "wiped" in view.members_known(0))
+    await one.stop()
+    assert await registering > 0
+    assert two.registered
+    assert two.registered.replica == 1
