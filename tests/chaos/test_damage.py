@@ -1,4 +1,4 @@
-"""Files that were damaged while the broker was down: a torn tail heals, anything else is told."""
+"""Files that were damaged while the broker was down: what is whole is served, the rest is told."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.errors import ExitCode
 from imago_testing.chaos import payload
 from imago_testing.chaos.broker import ChaosBroker
 from imago_testing.chaos.connections import GROUP, MetaqConnection, RemotingConnection, fixed, tags
@@ -147,7 +146,7 @@ async def test_torn_tail_is_cut_and_nothing_else(
         assert counts[1] - counts[0] == len(Protocol) * 2 * len(MORE_MESSAGES)
 
 
-async def test_damage_in_the_middle_of_a_killed_brokers_log_is_named_and_left_alone(
+async def test_damage_in_the_middle_of_a_killed_brokers_log_costs_what_is_damaged(
     tmp_path: Path,
 ) -> None:
     with broker_in(tmp_path) as broker:
@@ -156,15 +155,24 @@ async def test_damage_in_the_middle_of_a_killed_brokers_log_is_named_and_left_al
         broker.kill()
         victim = before[Protocol.ROCKETMQ, QUEUES[1]][-3]
         path, position = flip_a_bit(broker, victim.id + IN_THE_BODY)
-        damaged = {file: file.read_bytes() for file in path.parent.iterdir()}
-        broker.start()
-        assert broker.ended() == ExitCode.DATA
-        assert f"{path} at byte {position - IN_THE_BODY}: " in broker.log_tail()
-        assert {file: file.read_bytes() for file in path.parent.iterdir()} == damaged
-        flip_a_bit(broker, victim.id + IN_THE_BODY)
-        broker.start()
-        broker.wait()
-        assert await read(broker) == before
+        damaged = path.read_bytes()
+        for stop in (broker.kill, broker.stop):
+            broker.start()
+            broker.wait()
+            code, ready = broker.get("/readyz")
+            assert code == 200
+            (warning,) = ready["warnings"]
+            assert f"{path} at byte {position - IN_THE_BODY}: " in warning
+            (told,) = broker.get("/admin/v1/status")[1]["damaged"]
+            assert told["from"] == victim.id
+            assert await read(broker) == {
+                where: [each for each in found if each.key != victim.key]
+                for where, found in before.items()
+            }
+            assert (
+                path.read_bytes()[: position + FILLER_BYTES] == damaged[: position + FILLER_BYTES]
+            )
+            stop()
 
 
 @pytest.mark.parametrize(

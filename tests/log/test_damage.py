@@ -1,4 +1,4 @@
-"""Only a torn tail is cut. Whatever else is wrong is named, and every other byte stays."""
+"""Only a torn tail is cut. What is damaged is named, and everything else is served."""
 
 from __future__ import annotations
 
@@ -12,12 +12,25 @@ from imago_log import (
     DataFolderLockedError,
     LogIOError,
     MessageStore,
+    MetaqStatus,
+    ReadStatus,
     StoreClosedError,
 )
-from imago_testing.stores import DATA, FakeClock, Model, Sent, check_queue, open_store
+from imago_testing.stores import (
+    DATA,
+    FakeClock,
+    Model,
+    Sent,
+    check_queue,
+    metaq_bytes,
+    open_store,
+    split_records,
+)
 from imago_testing.vfs import MemoryVfs
+from imago_wire.record import StoredMessage, decode_record, metaq_block
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 FILE = 4096
@@ -70,6 +83,9 @@ class Found:
         self.vfs.put(path_of(sent.place), bytes(content))
         return sent.place
 
+    def harm(self, how: str, message: int) -> None:
+        (self.flip if how == "flip" else self.zero)(message)
+
     def log(self) -> dict[Path, bytes]:
         vfs = self.vfs
         return {p: vfs.content(p) for p in vfs.files() if p.parent.name == "commitlog"}
@@ -86,64 +102,97 @@ class Found:
             store.close(clean=False)
 
 
-def names_damage(found: Found, place: int) -> None:
-    """The start says where the damage is, or takes that part out and serves all the rest."""
+def lost_is_named_and_the_rest_is_served(found: Found, lost: int) -> None:
+    """Start twice, and once with all views built anew: nothing is cut, one message is lost."""
     before = found.log()
-    error: CorruptLogError | None = None
-    try:
+    sent = found.sent[lost]
+    for start in range(3):
+        if start == 2:
+            found.vfs.unlink(DATA / "config" / "views")
         store = open_store(found.vfs)
-    except CorruptLogError as refusal:
-        error = refusal
-    else:
-        serves_the_rest(store, found, place)
-        store.close(clean=False)
-    assert error is None or (error.path, error.position) == (path_of(place), place % FILE)
+        (damaged,) = store.damaged_ranges()
+        assert (damaged.start, damaged.end) == (sent.place, sent.end)
+        assert (damaged.path, damaged.position) == (path_of(sent.place), sent.place % FILE)
+        assert store.tick().damaged == (damaged,)
+        serves_all_but(store, found.sent, [lost])
+        store.close(clean=start != 0)
     after = found.log()
     assert {path: after[path] for path in before} == before, "nothing is cut"
+    store = open_store(found.vfs)
+    found.model.send(store, [("T", 0, 120), ("T", 0, 130)])
+    serves_all_but(store, found.sent, [lost])
+    store.close()
 
 
-def serves_the_rest(store: MessageStore, found: Found, place: int) -> None:
-    assert store.log_end == found.end
-    assert any(path_of(place).name in text for text in store.tick().damaged)
-    for sent in found.sent:
-        if path_of(sent.place) != path_of(place):
-            result = store.read("T", 0, sent.offset, messages_max=1, bytes_max=1)
-            assert sent.body in result.body
+def serves_all_but(store: MessageStore, sent: list[Sent], lost: list[int]) -> None:
+    """Every reader goes around the lost messages and gets all the others, once, in order."""
+    assert store.queue_range("T", 0) == (0, len(sent))
+    kept = [each for at, each in enumerate(sent) if at not in lost]
+    for at_once in (1, 9, 100):
+        assert [record.body for record in pulled(store, at_once)] == [each.body for each in kept]
+    assert b"".join(got(store)) == b"".join(metaq_forms(store, kept))
+    for at in lost:
+        assert store.record_at(sent[at].place) is None
+    for each in kept:
+        assert decode_record(store.record_at(each.place) or b"").body == each.body
+        found = store.find_key("T", each.key, 0, 1 << 60, 100)
+        assert each.body in [decode_record(record).body for record in found]
+
+
+def pulled(store: MessageStore, at_once: int) -> list[StoredMessage]:
+    records: list[StoredMessage] = []
+    offset, end = store.queue_range("T", 0)
+    while offset < end:
+        result = store.read("T", 0, offset, messages_max=at_once, bytes_max=4000)
+        assert result.status in (ReadStatus.FOUND, ReadStatus.MESSAGE_WAS_REMOVING)
+        assert offset < result.next_offset <= end
+        records += split_records(result.body)
+        offset = result.next_offset
+    return records
+
+
+def got(store: MessageStore) -> Iterator[bytes]:
+    position, end = store.position_range("T", 0)
+    while position < end:
+        read = store.read_positions("T", 0, position, 700)
+        assert read.status in (MetaqStatus.FOUND, MetaqStatus.LOST)
+        data = metaq_bytes(read.data)
+        assert read.position > position or data
+        yield data
+        position = read.position + len(data)
+
+
+def metaq_forms(store: MessageStore, sent: list[Sent]) -> list[bytes]:
+    return [metaq_block([store.record_at(each.place) or b""]) for each in sent]
 
 
 @pytest.mark.parametrize("message", [0, 12, 28])
 @pytest.mark.parametrize("how", ["flip", "zero"])
 def test_middle_of_a_killed_process_log(how: str, message: int) -> None:
     found = Found("killed")
-    place = found.flip(message) if how == "flip" else found.zero(message)
-    names_damage(found, place)
+    found.harm(how, message)
+    lost_is_named_and_the_rest_is_served(found, message)
 
 
 @pytest.mark.parametrize("how", ["flip", "zero"])
 def test_below_what_was_synced_before_the_power_went(how: str) -> None:
     found = Found("power lost", synced=20)
-    place = found.flip(15) if how == "flip" else found.zero(15)
-    names_damage(found, place)
+    found.harm(how, 15)
+    lost_is_named_and_the_rest_is_served(found, 15)
 
 
 @pytest.mark.parametrize("stop", ["killed", "power lost"])
 @pytest.mark.parametrize("how", ["flip", "zero"])
 def test_torn_tail_is_cut(how: str, stop: str) -> None:
     found = Found(stop, synced=20)
-    if how == "flip":
-        found.flip(29)
-    else:
-        found.zero(29)
+    found.harm(how, 29)
     found.cut_at(29)
 
 
 @pytest.mark.parametrize("how", ["flip", "zero"])
 def test_what_was_never_synced_ends_at_the_first_hole_after_power_loss(how: str) -> None:
     found = Found("power lost", synced=18)
-    if how == "flip":
-        found.flip(20)
-    else:
-        found.zero(20)
+    found.harm(how, 20)
     found.cut_at(20)
 
 
@@ -161,24 +210,58 @@ def test_damage_at_rest_harms_no_other_message() -> None:
     assert found.log() == before
 
 
-def test_missing_log_file() -> None:
-    found = Found("clean")
-    missing = path_of(2 * FILE)
-    found.vfs.unlink(missing)
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+@pytest.mark.parametrize("number", [0, 2, -1])
+def test_missing_log_file(number: int, stop: str) -> None:
+    found = Found(stop)
+    base = list(range(0, found.end, FILE))[number]
+    found.vfs.unlink(path_of(base))
     before = found.log()
-    with pytest.raises(CorruptLogError, match="missing") as caught:
-        open_store(found.vfs)
-    assert caught.value.path == missing
-    assert found.log() == before
+    lost = [at for at, sent in enumerate(found.sent) if sent.place - sent.place % FILE == base]
+    if stop == "killed" and number == -1:
+        return  # nobody can know of a tail that was never synced
+    for _ in range(2):
+        store = open_store(found.vfs)
+        assert list(store.topics()) == ["T"], "though its creation may be lost"
+        (damaged,) = store.damaged_ranges()
+        assert damaged.start == base
+        assert damaged.end == min(base + FILE, found.end)
+        assert "missing" in damaged.reason
+        serves_all_but(store, found.sent, lost)
+        store.close()
+    unchanged(found, before)
 
 
-def test_log_file_of_another_size() -> None:
-    found = Found("clean")
+def unchanged(found: Found, before: dict[Path, bytes]) -> None:
+    """Nothing of the log is cut or written over, though there may be more of it."""
+    after = found.log()
+    for path, content in before.items():
+        size = found.end - int(path.name)
+        assert after[path][:size] == content[:size]
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+@pytest.mark.parametrize("size", [0, 1500, FILE - 1])
+def test_log_file_cut_short(size: int, stop: str) -> None:
+    found = Found(stop)
     path = path_of(FILE)
-    found.vfs.put(path, found.vfs.content(path)[:-1])
-    with pytest.raises(CorruptLogError, match="configured file size is 4096") as caught:
+    found.vfs.put(path, found.vfs.content(path)[:size])
+    lost = [at for at, sent in enumerate(found.sent) if FILE + size < sent.end < 2 * FILE]
+    before = found.log()
+    for _ in range(2):
+        store = open_store(found.vfs)
+        assert [each.path for each in store.damaged_ranges()] == ([path] if size < FILE - 1 else [])
+        serves_all_but(store, found.sent, lost)
+        store.close()
+    unchanged(found, before)
+
+
+def test_log_without_any_file() -> None:
+    found = Found("clean")
+    for path in found.log():
+        found.vfs.unlink(path)
+    with pytest.raises(CorruptLogError, match="no file of the log is there"):
         open_store(found.vfs)
-    assert (caught.value.path, caught.value.position) == (path, FILE - 1)
 
 
 def test_another_file_size_than_configured_before() -> None:
@@ -217,12 +300,8 @@ def test_damaged_metadata_snapshot() -> None:
 
 def test_after_a_refused_start_the_folder_is_free() -> None:
     found = Found("clean")
-    path = path_of(FILE)
-    good = found.vfs.content(path)
-    found.vfs.put(path, good[:-1])
     with pytest.raises(CorruptLogError):
-        open_store(found.vfs)
-    found.vfs.put(path, good)
+        open_store(found.vfs, segment_bytes_max=8192)
     store = open_store(found.vfs)
     found.model.check(store)
     store.close()

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from imago_log.checkpoint import SLOT_SIZE, Checkpoint, decode_slot, encode_slot
+from imago_log.commit_log import CommitLog
 from imago_log.consume_queue import POSITION_SIZE, UNIT_SIZE
+from imago_log.damage import Damage
 from imago_log.epochs import decode_epochs, encode_epochs
 from imago_log.metadata import Metadata
 from imago_testing.stores import DATA, FakeClock, open_store
@@ -69,6 +71,30 @@ def test_a_checkpoint_slot_with_any_flipped_bit_does_not_count() -> None:
         slot[bit // 8] ^= 1 << bit % 8
         assert decode_slot(bytes(slot)) is None
         slot[bit // 8] ^= 1 << bit % 8
+
+
+def test_damage_note() -> None:
+    vfs = MemoryVfs()
+    log = CommitLog(vfs, DATA / "commitlog", 4096)
+    vfs.make_folder(DATA / "config")
+    damage = Damage(vfs, DATA / "config" / "damage", log)
+    damage.add(4000, 4500, "magic 00000000", 1_700_000_000_123)
+    damage.save()
+    assert vfs.content(DATA / "config" / "damage").decode() == GOLDEN["config/damage"]
+    found = [(each.start, each.end, each.since_ms, each.reason) for each in damage.ranges]
+    assert Damage(vfs, DATA / "config" / "damage", log).load() == found
+    assert [each.position for each in damage.ranges] == [4000, 0]
+
+
+def test_a_damage_note_with_any_flipped_bit_says_nothing() -> None:
+    vfs, path = MemoryVfs(), DATA / "config" / "damage"
+    data = bytearray(GOLDEN["config/damage"].encode())
+    for bit in range(8 * len(data)):
+        data[bit // 8] ^= 1 << bit % 8
+        vfs.put(path, bytes(data))
+        told = Damage(vfs, path, CommitLog(vfs, DATA / "commitlog", 4096)).load()
+        assert told is None or bit // 8 == len(data) - 1
+        data[bit // 8] ^= 1 << bit % 8
 
 
 def test_files_of_a_small_store() -> None:

@@ -1,6 +1,7 @@
 """The store: one log as the only truth, and views that can be rebuilt from it."""
 
 from imago_log.config import StoreConfig
+from imago_log.damage import DamagedRange
 from imago_log.errors import (
     CorruptLogError,
     CorruptRecordError,
@@ -27,6 +28,7 @@ from imago_log.store import MessageStore
 __all__ = [
     "CorruptLogError",
     "CorruptRecordError",
+    "DamagedRange",
     "DataFolderLockedError",
     "DiskFullError",
     "DiskLevel",

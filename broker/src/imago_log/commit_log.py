@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import threading
 from collections import deque
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from imago_log.errors import CorruptLogError, DiskFullError, LogIOError
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
+FILES_MAX = 1 << 20
+"""Files of one log: a name far behind the others is no file of it."""
+
+
 class CommitLog:
     """The files of one log. Write and roll in one thread; `sync` and `add_spare` in any.
 
@@ -36,8 +39,6 @@ class CommitLog:
         self._vfs, self.folder, self.segment_size = vfs, folder, segment_size
         self._files: dict[int, OpenFile] = {}
         """By number: first offset // segment_size."""
-        self.damaged: dict[int, CorruptLogError] = {}
-        """Files out of service, by number: reads there raise."""
         self._spares: deque[tuple[int, OpenFile]] = deque()
         self._spare_lock = threading.Lock()
         self._rolled: list[OpenFile] = []
@@ -49,68 +50,70 @@ class CommitLog:
 
     # Files
 
-    def load(self, start: int) -> None:
-        """Find the files from `start` on; leftovers below are removed. The end is not known yet.
+    def load(self, start: int | None) -> list[int]:
+        """Find the files from `start` on (None: from the first one); leftovers below are removed.
 
-        CorruptLogError: a file is missing between others, or has another size.
+        Return the first offsets of files between them that are missing or too short: their records
+        are damaged. The end is not known yet. CorruptLogError: these are files of another size.
         """
         with fatal("list", self.folder):
             bases = offsets_of(self._vfs.names(self.folder))
+        sizes: dict[int, int] = {}
         for base in bases:
             path = self.path(base)
-            if base + self.segment_size <= start:
+            if start is not None and base + self.segment_size <= start:
                 with fatal("remove", path):
                     self._vfs.unlink(path)
             elif base % self.segment_size:
                 raise CorruptLogError(path, 0, f"does not start at a multiple of the file size "
                                                f"{self.segment_size}")  # fmt: skip
             else:
-                self._load_file(path, base, last=base == bases[-1])
-        self._check_contiguous()
-        first = min(self._files, default=start // self.segment_size)
-        self.start = max(start, first * self.segment_size)
+                self._load_file(path, base, sizes, last=base == bases[-1])
+        self._check_sizes(sizes)
+        first = min(self._files, default=(start or 0) // self.segment_size)
+        self.start = first * self.segment_size if start is None else start
         self.end = self.durable_end = self.start
+        begin = self.start - self.start % self.segment_size
+        if self.files_end - begin > FILES_MAX * self.segment_size:
+            reason = f"stands far behind the files before it, or the log's start {self.start}"
+            raise CorruptLogError(self.path(self.files_end - 1), 0, reason)
+        return [
+            base
+            for base in range(begin, self.files_end, self.segment_size)
+            if sizes.get(base) != self.segment_size
+        ]
 
-    def _load_file(self, path: Path, base: int, *, last: bool) -> None:
+    def _load_file(self, path: Path, base: int, sizes: dict[int, int], *, last: bool) -> None:
         with fatal("open", path):
             file = OpenFile(self._vfs, path, self._vfs.open(path))
             size = self._vfs.size(file.fd)
-            if size == self.segment_size:
-                self._files[base // self.segment_size] = file
-            elif last and not any(self._vfs.pread(file.fd, 64, 0)):
+            if size < self.segment_size and last and not any(self._vfs.pread(file.fd, 64, 0)):
                 self._vfs.unlink(path)  # a crash while it was being made
-            else:
-                reason = f"{size} bytes, the configured file size is {self.segment_size}"
-                raise CorruptLogError(path, size, reason)
+                return
+        sizes[base] = size
+        self._files[base // self.segment_size] = file
 
-    def _check_contiguous(self) -> None:
-        numbers = sorted(self._files)
-        for number, following in pairwise(numbers):
-            if following != number + 1:
-                path = self.path((number + 1) * self.segment_size)
-                raise CorruptLogError(path, 0, "the file is missing")
+    def _check_sizes(self, sizes: dict[int, int]) -> None:
+        """Tell files that were cut from those of a log with another file size."""
+        wrong = [base for base, size in sizes.items() if size != self.segment_size]
+        larger = [base for base in wrong if sizes[base] > self.segment_size]
+        if larger or (len(wrong) == len(sizes) and len(wrong) > 1):
+            base = larger[0] if larger else wrong[0]
+            reason = f"{sizes[base]} bytes, the configured file size is {self.segment_size}"
+            raise CorruptLogError(self.path(base), min(sizes[base], self.segment_size), reason)
 
     def path(self, offset: int) -> Path:
         """Return the path of the file that holds an offset."""
         return self.folder / offset_name(offset - offset % self.segment_size)
 
     def bases(self) -> list[int]:
-        """Return the first offsets of all files in service or damaged, spares not included."""
-        return [number * self.segment_size for number in sorted({*self._files, *self.damaged})]
+        """Return the first offsets of all files, spares not included."""
+        return [number * self.segment_size for number in sorted(self._files)]
 
     @property
     def files_end(self) -> int:
         """Where the last file ends; the log's start when there is none."""
         return max((base + self.segment_size for base in self.bases()), default=self.start)
-
-    def take_out(self, offset: int, reason: str) -> CorruptLogError:
-        """Take the file that holds an offset out of service; return the error that reads raise."""
-        error = CorruptLogError(self.path(offset), offset % self.segment_size, reason)
-        number = offset // self.segment_size
-        if number * self.segment_size != self._base:  # the one that is written cannot go
-            self._files.pop(number, None)
-        self.damaged[number] = error
-        return error
 
     # Opening for writes
 
@@ -128,7 +131,7 @@ class CommitLog:
         file = self._files.get(number)
         if file is None:
             file = self._files[number] = self._create(number)
-        elif torn:
+        elif torn or self._vfs.size(file.fd) < self.segment_size:
             self._cut(file, end % self.segment_size)
         if removed:
             with fatal("sync", self.folder):
@@ -253,31 +256,21 @@ class CommitLog:
     # Reading and deleting
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return bytes within one file; b"" when they were deleted.
-
-        CorruptLogError: the file is out of service, or ends too early.
-        """
+        """Return bytes within one file, fewer where it ends; b"" where there is none."""
         number, position = divmod(offset, self.segment_size)
         file = self._files.get(number)
         if file is None:
-            if number in self.damaged:
-                raise self.damaged[number]
             return b""
         return self._vfs.pread(file.fd, size, position)
 
     def file_of(self, offset: int) -> OpenFile:
-        """Return the open file that holds an offset. CorruptLogError: it is out of service."""
-        number = offset // self.segment_size
-        if number in self.damaged:
-            raise self.damaged[number]
-        return self._files[number]
+        """Return the open file that holds an offset."""
+        return self._files[offset // self.segment_size]
 
     def delete_before(self, start: int) -> list[Path]:
         """Take all files that end at or before `start` out of the log; return what to unlink."""
         self.start = max(self.start, start)
         first = self.start // self.segment_size
-        for number in [number for number in self.damaged if number < first]:
-            del self.damaged[number]
         gone = [number for number in sorted(self._files) if number < first]
         for number in gone:
             del self._files[number]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.unit_files import BLANK_SIZE_FIELD, UnitFiles
+from imago_log.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD, UnitFiles
 from imago_wire.layout import POSITION_UNIT, UNIT
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class ConsumeQueue:
         if positions.end == positions.first:
             return 0
         position, size = POSITION_UNIT.unpack(positions.read(positions.end - 1, 1))
-        return int(position if size == BLANK_SIZE_FIELD else position + size)
+        return int(position if size in (BLANK_SIZE_FIELD, LOST_SIZE_FIELD) else position + size)
 
     # Reading
 
@@ -222,6 +222,19 @@ class ConsumeQueue:
             tail.positions += POSITION_UNIT.pack(*position)
             tail.next_position = position[0] + position[1]
         return True
+
+    def lose(self, end: int, position: int, place: int) -> None:
+        """Let lost units stand for the messages up to `end`, which are damaged in the log.
+
+        They tell where the damage begins, and the position where the first of them began.
+        """
+        tail = self.tail
+        count = end - tail.next_offset
+        tail.units += UNIT.pack(place, LOST_SIZE_FIELD, 0) * count
+        tail.next_offset = end
+        if tail.dual:
+            tail.positions += POSITION_UNIT.pack(tail.next_position, LOST_SIZE_FIELD) * count
+            tail.next_position = position
 
     def begin_at(self, offset: int, position: int) -> None:
         """Let an empty queue begin where its messages, which are gone, have ended.

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.metadata import META_TOPIC, Metadata, decode_changes
+from imago_log.metadata import META_TOPIC, TOPIC_KIND, Metadata, Topic, decode_changes
 from imago_log.queues import Queues, ViewsInvalidError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from imago_log.consume_queue import ConsumeQueue
+    from imago_log.damage import Damage
     from imago_log.key_index import KeyIndex
     from imago_wire.record import RecordView
 
@@ -24,14 +28,20 @@ class Dispatcher:
         metadata: Metadata,
         queues: Queues,
         keys: KeyIndex,
+        damage: Damage,
         *,
+        log_start: int,
         queues_from: int,
         only_metadata: bool = False,
     ) -> None:
         """The queue files hold everything below `queues_from` already, deletions included."""
         self.metadata, self.queues, self.keys = metadata, queues, keys
+        self._damage, self._log_start = damage, log_start
         self.store_ms = self.metaq_id = self.count = 0
         self._queues_from = queues_from
+        self._metadata_from = metadata.end
+        self.revived: set[str] = set()
+        """Topics whose creation is lost in damage, made again from what their records say."""
         self._only_metadata = only_metadata
 
     def block(self, data: bytes, log_offset: int, views: list[RecordView]) -> None:
@@ -56,6 +66,8 @@ class Dispatcher:
         name = view.topic.decode("utf-8", "replace")
         if name == META_TOPIC:
             self._meta(data, view)
+        elif self._damage.ranges:
+            self._revive(name, view)
         if self._only_metadata or not view.has_unit or view.physical_offset < self._queues_from:
             return
         try:
@@ -65,13 +77,64 @@ class Dispatcher:
         if view.physical_offset < topic.birth:
             return  # of an earlier topic of this name
         queue = self.queues.get(topic, view.queue_id)
-        position = (view.metaq_position, view.metaq_size)
-        place, size = view.physical_offset, view.size
-        if not queue.add(place, size, view.tag_code, view.queue_offset, position):
+        self._fill(queue, topic, view)
+        if not _add(queue, view):
             raise ViewsInvalidError(
                 f"{name}/{view.queue_id} ends at {queue.end}, the log goes on at "
                 f"{view.queue_offset}"
             )
+
+    def _revive(self, name: str, view: RecordView) -> None:
+        """Make a topic again that has records though nothing says that it was created."""
+        place = view.physical_offset
+        topic = self.metadata.topics.get(name)
+        if place < self.metadata.end:
+            return  # what the log says of topics here is known as it is later
+        count = view.queue_id + 1
+        if topic is not None:
+            if name not in self.revived or topic.value["read_queues"] >= count:
+                return
+            content = topic.to_json()
+        else:
+            lost = self._damage.last_in(self._metadata_from, place)
+            if lost is None:
+                return
+            birth = max(lost.start, self._metadata_from)
+            dual = view.metaq_position >= 0
+            content = {"incarnation": place + 1, "birth": birth, "dual": dual}
+        value = {"read_queues": count, "write_queues": count, "dual": content["dual"]}
+        self.metadata.apply([(TOPIC_KIND, name, content | {"value": value})], place)
+        self.revived.add(name)
+
+    def _fill(self, queue: ConsumeQueue, topic: Topic, view: RecordView) -> None:
+        """Where records before this one are lost in damage, let lost units stand for them."""
+        if view.queue_offset <= queue.end or not self._damage.ranges:
+            return
+        place = topic.birth
+        if queue.end > queue.first:
+            place = queue.unit(queue.end - 1)[0]
+        elif queue.end or place < self._log_start:
+            return  # the queue begins here: what it had before has expired
+        lost = self._damage.first_in(place, view.physical_offset)
+        if lost is not None:
+            queue.lose(view.queue_offset, view.metaq_position, max(lost.start, place))
+
+    def claims(self, views: Iterable[RecordView]) -> None:
+        """Take what damaged records at the log's end say, where it fits their queues.
+
+        Otherwise the next messages would get offsets that were given out before.
+        """
+        if self._only_metadata:
+            return
+        for view in views:
+            try:
+                topic = self.metadata.topic(view.topic.decode("utf-8", "replace"))
+            except KeyError:
+                continue
+            queue = self.queues.get(topic, view.queue_id)
+            fits = not topic.dual or view.metaq_position == queue.tail.next_position
+            if view.has_unit and view.queue_offset == queue.end and fits:
+                _add(queue, view)
 
     def _meta(self, data: bytes, view: RecordView) -> None:
         end = view.physical_offset + view.size
@@ -82,3 +145,9 @@ class Dispatcher:
             if not self._only_metadata and view.physical_offset >= self._queues_from:
                 self.queues.drop_topic(ended)
         self.metadata.end = end
+
+
+def _add(queue: ConsumeQueue, view: RecordView) -> bool:
+    position = (view.metaq_position, view.metaq_size)
+    place, size = view.physical_offset, view.size
+    return queue.add(place, size, view.tag_code, view.queue_offset, position)

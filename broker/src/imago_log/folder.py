@@ -46,6 +46,7 @@ class DataFolder:
         self.metadata = self.config / "metadata.json"
         self.views_mark = self.config / "views"
         """Stands while the views are whole up to the checkpoint; without it they are built anew."""
+        self.damage = self.config / "damage"
         self._running = root / "abort"
         self._lock: int | None = None
 

@@ -150,10 +150,10 @@ class Housekeeper:
         """Return the store time of the first record of the next file."""
         if base not in self._newest_ms:
             log = self._parts.log
-            following = base + log.segment_size
-            if following >= log.end or following // log.segment_size in log.damaged:
+            newest_ms = self._parts.records.first_ms(base + log.segment_size)
+            if newest_ms is None:
                 return self._parts.store_ms
-            self._newest_ms[base] = self._parts.records.store_ms(following)
+            self._newest_ms[base] = newest_ms
         return self._newest_ms[base]
 
     def _delete_before(self, start: int) -> None:
@@ -161,6 +161,7 @@ class Housekeeper:
         self._restate(start)
         paths = parts.log.delete_before(start)
         parts.epochs.forget_before(start)
+        parts.damage.forget_before(start)
         for queue in parts.queues:
             queue.drop_before(queue.min_offset(start))
         parts.keys.drop_before(start)
@@ -168,6 +169,7 @@ class Housekeeper:
 
         def job() -> None:
             parts.log.sync()  # what was said again must be there before the first saying goes
+            parts.damage.save()
             parts.checkpoint.write(checkpoint)  # then missing files are no damage
             for path in paths:
                 with fatal("remove", path):
@@ -310,7 +312,7 @@ class Housekeeper:
             log_end=parts.log.end,
             durable_end=parts.log.durable_end,
             views_end=parts.queues.written_end(parts.log.end),
-            damaged=tuple(str(error) for error in parts.log.damaged.values()),
+            damaged=parts.damage.ranges,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.errors import ReplicaGapError
+from imago_log.errors import CorruptLogError, ReplicaGapError
 from imago_log.results import FileSlice
 from imago_wire.hot import scan_records
 from imago_wire.record import ScanStop
@@ -38,6 +38,11 @@ def _size(parts: Parts, offset: int, bytes_max: int) -> int:
     next_epoch = parts.epochs.next_start(offset)
     if next_epoch is not None:
         end = min(end, next_epoch)
+    damaged = parts.damage.first_in(offset, end)
+    if damaged is not None:
+        if damaged.start <= offset:
+            raise CorruptLogError(damaged.path, damaged.position, damaged.reason)
+        end = damaged.start
     return max(0, min(bytes_max, end - offset))
 
 
@@ -66,6 +71,7 @@ def _known_border(parts: Parts, offset: int) -> int:
     log = parts.log
     base = offset - offset % log.segment_size
     known = [base, log.start, log.end, *(start for _, start in parts.epochs.epochs)]
+    known += [damaged.end for damaged in parts.damage.ranges]
     recent = parts.recent.start_before(offset)
     if recent is not None:
         known.append(recent)

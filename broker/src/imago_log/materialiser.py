@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from imago_log.consume_queue import UNIT_SIZE
 from imago_log.errors import CorruptLogError
 from imago_log.files import fatal, write_all
+from imago_log.lost import first_kept, first_lost
 from imago_log.metaq_reading import whole_messages
 from imago_log.metaq_segments import MetaqSegments
 from imago_log.reading import LogRecords
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from imago_log.commit_log import CommitLog
     from imago_log.config import StoreConfig
     from imago_log.consume_queue import ConsumeQueue
+    from imago_log.damage import Damage
     from imago_log.errors import StoreError
     from imago_log.files import FilePool
     from imago_log.metadata import Topic
@@ -121,9 +123,12 @@ class _Job:
 class Materialiser:
     """All partitions that have files of their own, by topic name and queue id."""
 
-    def __init__(self, pool: FilePool, folder: Path, config: StoreConfig, log: CommitLog) -> None:
+    def __init__(
+        self, pool: FilePool, folder: Path, config: StoreConfig, log: CommitLog, damage: Damage
+    ) -> None:
         self._pool, self._folder, self._config = pool, folder, config
-        self._records = LogRecords(log, RecentLog(0))
+        self._damage = damage
+        self._records = LogRecords(log, RecentLog(0), damage)
         """The worker's own: what is recent belongs to the store's thread."""
         self._by_key: dict[tuple[str, int], Partition] = {}
         self._order: list[Partition] = []
@@ -220,18 +225,28 @@ class Materialiser:
             partition = order[cursor]
             if partition.next_offset >= partition.queue.end or partition.behind < bytes_min:
                 continue
+            if self._damage.ranges and not self._pass_damage(partition):
+                continue
             if not partition.segments.exists:
                 if not created_max:
                     continue
                 created_max -= 1
                 partition.segments.begin(partition.queue.position(partition.next_offset)[0])
-            planned = list(_blocks(partition, left))
+            planned = list(_blocks(partition, self._damage, left))
             blocks += planned
             left -= sum(block.size for block in planned)
             if left <= 0:
                 break
         self._cursor = cursor
         return blocks
+
+    def _pass_damage(self, partition: Partition) -> bool:
+        """Begin anew behind lost messages, for files have no holes; false when nothing follows."""
+        queue, start = partition.queue, partition.next_offset
+        partition.next_offset = first_kept(queue, self._damage, start, queue.end)
+        if partition.next_offset > start:
+            partition.segments.discard()
+        return partition.next_offset < queue.end
 
     def _take(self) -> bool:
         """Take over what a finished job has written; false while it is being worked on."""
@@ -297,14 +312,15 @@ class Materialiser:
         return size_max is not None and segments.end - first_end >= size_max
 
 
-def _blocks(partition: Partition, bytes_max: int) -> Iterator[_Block]:
+def _blocks(partition: Partition, damage: Damage, bytes_max: int) -> Iterator[_Block]:
     """Yield what to write next: each up to the message that makes its file large enough."""
     queue, segments, offset = partition.queue, partition.segments, partition.next_offset
     start, end = segments.file_start, segments.end
-    while bytes_max > 0 and offset < queue.end:
+    last = first_lost(queue, damage, offset, queue.end)
+    while bytes_max > 0 and offset < last:
         room = start + segments.size_max - end
-        _, whole, _ = whole_messages(queue, offset, queue.end, min(room - 1, BLOCK_BYTES_MAX))
-        count = min(whole + 1, queue.end - offset)
+        _, whole, _ = whole_messages(queue, offset, last, min(room - 1, BLOCK_BYTES_MAX))
+        count = min(whole + 1, last - offset)
         position, last_size = queue.position(offset + count - 1)
         size = position + last_size - end
         full = end + size - start >= segments.size_max

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from imago_log.checkpoint import Checkpoint
 from imago_log.dispatcher import Dispatcher
+from imago_log.errors import CorruptLogError
 from imago_log.files import fatal, read_whole, replace_whole
 from imago_log.folder import DataFolder, LastStop
 from imago_log.metadata import QUEUE_KIND, Metadata
 from imago_log.parts import Parts
 from imago_log.queues import ViewsInvalidError
-from imago_log.recovery import recover
+from imago_log.recovery import claimed_records, recover, survey
 from imago_wire.errors import RecordError
 from imago_wire.hot import view_record
 from imago_wire.layout import UNIT
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from imago_log.config import StoreConfig
     from imago_log.consume_queue import ConsumeQueue
+    from imago_log.recovery import Extent
     from imago_log.vfs import Vfs
 
 logger = logging.getLogger(__name__)
@@ -33,14 +35,14 @@ logger = logging.getLogger(__name__)
 _LOOK_BEHIND_END = 4096
 
 
-def open_parts(config: StoreConfig, vfs: Vfs, *, lead: bool) -> Parts:
+def open_parts(config: StoreConfig, vfs: Vfs, now_ms: int, *, lead: bool) -> Parts:
     """Open the folder and recover it. Errors: see `MessageStore.open`."""
     folder = DataFolder(config.data_dir, vfs)
     folder.take()
     parts: Parts | None = None
     try:
         parts = Parts.make(config, vfs, folder)
-        _Opening(parts, lead=lead).run()
+        _Opening(parts, now_ms, lead=lead).run()
     except BaseException:
         if parts is not None:
             parts.release()
@@ -52,8 +54,8 @@ def open_parts(config: StoreConfig, vfs: Vfs, *, lead: bool) -> Parts:
 class _Opening:
     """One opening; what is known so far is in its attributes."""
 
-    def __init__(self, parts: Parts, *, lead: bool) -> None:
-        self.parts, self.lead = parts, lead
+    def __init__(self, parts: Parts, now_ms: int, *, lead: bool) -> None:
+        self.parts, self.now_ms, self.lead = parts, now_ms, lead
         self.last_stop = parts.last_stop = parts.folder.last_stop()
         self.known = parts.checkpoint.value is not None
         self.checkpoint = parts.checkpoint.value or Checkpoint()
@@ -61,7 +63,7 @@ class _Opening:
 
     def run(self) -> None:
         parts = self.parts
-        parts.log.load(self.checkpoint.log_start)
+        self._load_log()
         if self.last_stop is LastStop.KILLED:
             parts.log.sync_found(self.checkpoint.durable_end)
         snapshot = self._snapshot()
@@ -75,10 +77,37 @@ class _Opening:
                 end, torn = self._from_checkpoint()
             except ViewsInvalidError as error:
                 logger.warning("views.invalid reason=%s", error)
-                end, torn = self._from_nothing()
+                end, torn = self._from_nothing(self._snapshot())
         else:
-            end, torn = self._from_nothing()
+            end, torn = self._from_nothing(snapshot)
         self._finish(end, torn)
+
+    def _load_log(self) -> None:
+        """Find the log's files, and what is known or seen at once to be damaged."""
+        parts, checkpoint, log = self.parts, self.checkpoint, self.parts.log
+        broken = log.load(checkpoint.log_start if self.known else None)
+        if not log.bases() and checkpoint.log_end > checkpoint.log_start:
+            raise CorruptLogError(log.folder, 0, "no file of the log is there")
+        end = checkpoint.log_end if self.last_stop is LastStop.CLEAN else log.files_end
+        for base in broken:
+            # The newest file, unless the stop was clean, is looked at when the end is found.
+            if base + log.segment_size < log.files_end or self.last_stop is LastStop.CLEAN:
+                self._survey(max(base, log.start), min(base + log.segment_size, end))
+        if self.last_stop is LastStop.CLEAN and end > log.files_end:
+            self._damaged((log.files_end, end, "the file is missing"))
+        noted = parts.damage.load()
+        self.known = self.known and noted is not None
+        for start, noted_end, since_ms, reason in noted or ():
+            if noted_end > log.start:
+                for found in survey(log, max(start, log.start), noted_end):
+                    parts.damage.add(found[0], found[1], reason, since_ms)
+
+    def _survey(self, start: int, end: int) -> None:
+        for extent in survey(self.parts.log, start, end):
+            self._damaged(extent)
+
+    def _damaged(self, extent: Extent) -> None:
+        self.parts.damage.add(*extent, self.now_ms)
 
     def _snapshot(self) -> Metadata | None:
         path = self.parts.folder.metadata
@@ -139,6 +168,8 @@ class _Opening:
 
     def _proven(self, queue: ConsumeQueue, unit: bytes, offset: int) -> bool:
         place, size, _ = UNIT.unpack(unit)
+        if self.parts.damage.at(place) is not None:
+            return True  # it was synced, and its record was whole once
         if size <= 0:
             return False
         if place < self.parts.log.start:  # the record has expired: only order can tell
@@ -162,8 +193,11 @@ class _Opening:
 
     # From nothing
 
-    def _from_nothing(self) -> tuple[int, bool]:
-        """Build every view anew: topics first, so that each record finds its own."""
+    def _from_nothing(self, snapshot: Metadata | None) -> tuple[int, bool]:
+        """Build every view anew: topics first, so that each record finds its own.
+
+        Where the log is damaged, changes may be lost in it that a snapshot still has.
+        """
         parts = self.parts
         if parts.log.bases():
             logger.warning("views.rebuild log_start=%d", parts.log.start)
@@ -177,6 +211,10 @@ class _Opening:
         parts.keys_synced = (start, 0)
         parts.materialiser.verify = True
         self._read_again(start, queues_from=start, only_metadata=True)
+        if parts.damage.ranges and snapshot is not None:
+            parts.metadata = snapshot
+            first = max(start, snapshot.end)
+            self._read_again(first, queues_from=first, only_metadata=True)
         found = self._read_again(start, queues_from=start)
         self._begin_empty_queues()
         return found
@@ -198,6 +236,8 @@ class _Opening:
             parts.metadata,
             parts.queues,
             parts.keys,
+            parts.damage,
+            log_start=parts.log.start,
             queues_from=queues_from,
             only_metadata=only_metadata,
         )
@@ -205,9 +245,14 @@ class _Opening:
             parts.log,
             start,
             dispatcher.block,
+            self._damaged,
             last_stop=self.last_stop,
             durable_end=checkpoint.durable_end,
         )
+        parts.revived |= dispatcher.revived
+        lost = parts.damage.at(end - 1)
+        if lost is not None:
+            dispatcher.claims(claimed_records(parts.log, lost.start, end))
         logger.info(
             "log.read-again start=%d end=%d records=%d last_stop=%s",
             start, end, dispatcher.count, self.last_stop.value,
@@ -227,6 +272,8 @@ class _Opening:
         parts = self.parts
         parts.log.begin(end, torn=torn)
         parts.log.sync()
+        parts.damage.truncate(end)
+        parts.damage.save()
         parts.metadata.end = end
         parts.keys.truncate(end)
         parts.queues.write_all()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from imago_log.checkpoint import Checkpoint, CheckpointFile
 from imago_log.commit_log import CommitLog
+from imago_log.damage import Damage
 from imago_log.epochs import EpochFile
 from imago_log.files import FilePool
 from imago_log.folder import DataFolder, LastStop
@@ -35,6 +36,7 @@ class Parts:
     folder: DataFolder
     pool: FilePool
     log: CommitLog
+    damage: Damage
     recent: RecentLog
     records: LogRecords
     queues: Queues
@@ -55,6 +57,8 @@ class Parts:
     views_synced: int = 0
     metadata_synced: int = 0
     """The metadata snapshot on the device holds every change below."""
+    revived: set[str] = field(default_factory=set)
+    """Topics that the log must be told of again: their creation is lost in damage."""
     snapshot_version: int = -1
     """Version of the metadata that the snapshot on the device holds."""
     keys_synced: tuple[int, int] = (0, 0)
@@ -66,18 +70,20 @@ class Parts:
         pool = FilePool(vfs, config.files_open_max)
         log = CommitLog(vfs, folder.log, config.segment_bytes_max)
         recent = RecentLog(RECENT_BYTES_MAX)
-        records = LogRecords(log, recent)
+        damage = Damage(vfs, folder.damage, log)
+        records = LogRecords(log, recent, damage)
         return cls(
             config=config,
             vfs=vfs,
             folder=folder,
             pool=pool,
             log=log,
+            damage=damage,
             recent=recent,
             records=records,
             queues=Queues(folder, pool, config.view_pending_bytes_max),
             keys=KeyIndex(pool, folder.keys),
-            materialiser=Materialiser(pool, folder.metaq, config, log),
+            materialiser=Materialiser(pool, folder.metaq, config, log, damage),
             checkpoint=CheckpointFile(vfs, folder.checkpoint),
             epochs=EpochFile(vfs, folder.epochs),
         )

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_log import reading
-from imago_log.metaq_reading import read_positions
+from imago_log.lost import first_kept, first_lost, is_lost
+from imago_log.metaq_reading import MESSAGES_MAX, read_positions
 from imago_log.parts import ALL_VISIBLE
 from imago_log.results import MetaqRead, MetaqStatus, ReadResult
 
@@ -136,8 +137,8 @@ class QueueReader:
     ) -> ReadResult:
         """Return records from a queue offset on, at least one if there is one to return.
 
-        `tags`: signed 32-bit hashes of the wanted tags; None wants all. CorruptLogError: the
-        records' file is out of service.
+        `tags`: signed 32-bit hashes of the wanted tags; None wants all. Messages that are lost in
+        a damaged part of the log are passed over.
         """
         queue = self._queue(topic, queue_id)
         bounds = (0, 0) if queue is None else self._bounds(queue)
@@ -155,10 +156,32 @@ class QueueReader:
         materialiser = self._parts.materialiser
         segments = materialiser.get(topic, queue_id)
         visible = self._visible(queue)
+        if self._parts.damage.ranges:
+            kept = self._up_to_damage(queue, visible, position)
+            if isinstance(kept, MetaqRead):
+                return kept
+            visible = kept
         read = read_positions(queue, self._parts.records, segments, visible, position, bytes_max)
         if read.behind and segments is not None:
             materialiser.advance()  # without traffic nothing else would for a second
         return read
+
+    def _up_to_damage(
+        self, queue: ConsumeQueue, visible: tuple[int, int, int, int], position: int
+    ) -> tuple[int, int, int, int] | MetaqRead:
+        """Let a read end before the first lost message, or lead it past those that it begins at."""
+        low, high, low_position, high_position = visible
+        if not low_position <= position < high_position:
+            return visible
+        damage = self._parts.damage
+        offset = queue.offset_of_position(position, low)
+        lost = first_lost(queue, damage, offset, min(high, offset + MESSAGES_MAX))
+        if lost > offset or lost == high:
+            return low, max(lost, min(high, offset)), low_position, high_position
+        kept = first_kept(queue, damage, offset, high)
+        damage.skip(queue.unit(offset)[0], kept - offset)
+        position = queue.position(kept)[0] if kept < high else high_position
+        return MetaqRead(MetaqStatus.LOST, position, low_position, high_position)
 
     def record_at(self, physical_offset: int) -> bytes | None:
         """Return the whole record that starts there, or None."""
@@ -198,7 +221,9 @@ class QueueReader:
         low, high = self._bounds(queue)
         if not low <= offset < high:
             return None
-        return self._parts.records.store_ms(queue.unit(offset)[0])
+        place, size, _ = queue.unit(offset)
+        lost = is_lost(self._parts.damage, place, size)
+        return None if lost else self._parts.records.store_ms(place)
 
     def find_key(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int

@@ -8,6 +8,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from imago_log.borders import is_blank, segment_end
+from imago_log.lost import first_kept
 from imago_log.results import ReadResult, ReadStatus
 from imago_wire import properties as names
 from imago_wire.errors import RecordError
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from imago_log.commit_log import CommitLog
     from imago_log.consume_queue import ConsumeQueue
+    from imago_log.damage import Damage
     from imago_log.key_index import KeyIndex
     from imago_log.recent import RecentLog
 
@@ -31,6 +34,8 @@ _UNITS = [Struct(">" + "qiq" * count) for count in range(ONE_RUN_UNITS_MAX + 1)]
 WINDOW_BYTES_MAX = 1 << 20
 GAP_BYTES_MAX = 4096
 """Reading over a gap this small is cheaper than a second read."""
+Run = tuple[int, int, int]
+"""Records of one queue that are neighbours in the log: log offset, size, first queue offset."""
 _STORE_TIME_AT = 56
 _STORE_TIME_AT_V6 = 68
 
@@ -38,17 +43,17 @@ _STORE_TIME_AT_V6 = 68
 class LogRecords:
     """Records of the log by place, from memory where they are recent."""
 
-    def __init__(self, log: CommitLog, recent: RecentLog) -> None:
-        self._log, self._recent = log, recent
+    def __init__(self, log: CommitLog, recent: RecentLog, damage: Damage) -> None:
+        self._log, self._recent, self.damage = log, recent, damage
 
     def are_recent(self, units: bytes) -> bool:
         """Whether the records of some units of one queue are all in memory."""
         return self._recent.holds(int.from_bytes(units[:8], "big"))
 
-    def join(self, runs: Iterable[tuple[int, int]]) -> bytes:
-        """Return the bytes of (log offset, size) runs, joined; each lies within one file."""
+    def join(self, runs: Iterable[Run]) -> bytes:
+        """Return the bytes of runs, joined; each lies within one file."""
         recent, log = self._recent, self._log
-        parts = [recent.get(place, size) or log.read(place, size) for place, size in runs]
+        parts = [recent.get(place, size) or log.read(place, size) for place, size, _ in runs]
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def each(self, units: bytes) -> list[memoryview]:
@@ -81,7 +86,7 @@ class LogRecords:
 
     def whole(self, place: int) -> bytes | None:
         """Return the record that starts at a log offset, or None when none does."""
-        if not self._log.start <= place < self._log.end:
+        if not self._log.start <= place < self._log.end or self.damage.at(place) is not None:
             return None
         head = self._log.read(place, HEAD.size)
         if len(head) < HEAD.size:
@@ -100,6 +105,18 @@ class LogRecords:
         sys_flag = int.from_bytes(data[36:40], "big")
         at = _STORE_TIME_AT_V6 if sys_flag & SYS_BORN_V6 else _STORE_TIME_AT
         return int.from_bytes(data[at : at + 8], "big")
+
+    def first_ms(self, place: int) -> int | None:
+        """Return the store time of the first record from a border on, None at the log's end."""
+        while place < self._log.end:
+            damaged = self.damage.at(place)
+            if damaged is not None:
+                place = damaged.end
+            elif is_blank(self._log, place):
+                place = segment_end(self._log, place)
+            else:
+                return self.store_ms(place)
+        return None
 
 
 def read_queue(
@@ -122,64 +139,79 @@ def read_queue(
         return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
     if offset > high:
         return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-    runs, count, end = _select(queue, offset, high, limits, tags)
+    skipped = records.damage.skipped
+    runs, count, end = _select(queue, records.damage, (offset, high), limits, tags)
     if not count:
-        return ReadResult(ReadStatus.NO_MATCHED_MESSAGE, end, low, high)
+        lost = records.damage.skipped > skipped
+        # RocketMQ's name for a record that cannot be read: its clients go on behind it at once.
+        status = ReadStatus.MESSAGE_WAS_REMOVING if lost else ReadStatus.NO_MATCHED_MESSAGE
+        return ReadResult(status, end, low, high)
     return ReadResult(ReadStatus.FOUND, end, low, high, count, records.join(runs))
 
 
 def _select(
     queue: ConsumeQueue,
-    offset: int,
-    high: int,
+    damage: Damage,
+    bounds: tuple[int, int],
     limits: tuple[int, int],
     tags: frozenset[int] | None,
-) -> tuple[list[tuple[int, int]], int, int]:
+) -> tuple[list[Run], int, int]:
     """Return the runs of wanted records, how many they are, and the next offset."""
+    offset, high = bounds
     if tags is None:
         count = min(high - offset, max(limits[0], 1))
         run = _one_run(queue, offset, count, limits[1])
-        if run is not None:
+        if run is not None and not (damage.ranges and damage.first_in(run[0], run[0] + run[1])):
             return [run], count, offset + count
-    return _walk(queue, offset, high, limits, tags)
+    return _walk(queue, damage, bounds, limits, tags)
 
 
 def _walk(
     queue: ConsumeQueue,
-    offset: int,
-    high: int,
+    damage: Damage,
+    bounds: tuple[int, int],
     limits: tuple[int, int],
     tags: frozenset[int] | None,
-) -> tuple[list[tuple[int, int]], int, int]:
-    """Do the same by a look at each unit."""
+) -> tuple[list[Run], int, int]:
+    """Do the same by a look at each unit; lost messages are passed over."""
+    offset, high = bounds
     messages_max, bytes_max = limits
     units_max = messages_max if tags is None else max(FILTERED_UNITS_MAX, messages_max)
     last = min(high, offset + max(units_max, 1))
-    runs: list[tuple[int, int]] = []
-    run_start = run_end = -1
-    count = total = 0
+    found: list[Run] = []
+    total = 0
     while offset < last:
         units = queue.units(offset, min(last - offset, UNITS_AT_ONCE))
         for place, size, tag in UNIT.iter_unpack(units):
-            if tags is None or tag in tags:
-                if count and (total + size > bytes_max or count >= messages_max):
+            if size < 0 or (damage.ranges and damage.at(place) is not None):
+                damage.skip(place, 1)
+                last = min(high, last + 1)
+            elif tags is None or tag in tags:
+                if found and (total + size > bytes_max or len(found) >= messages_max):
                     last = offset
                     break
-                count, total = count + 1, total + size
-                if place != run_end:
-                    if run_end >= 0:
-                        runs.append((run_start, run_end - run_start))
-                    run_start = run_end = place
-                run_end += size
+                found.append((place, size, offset))
+                total += size
             offset += 1
-    if run_end >= 0:
-        runs.append((run_start, run_end - run_start))
-    return runs, count, offset
+    return _joined(found), len(found), offset
 
 
-def _one_run(
-    queue: ConsumeQueue, offset: int, count: int, bytes_max: int
-) -> tuple[int, int] | None:
+def _joined(found: list[Run]) -> list[Run]:
+    """Return the same with neighbours in the log as one."""
+    runs: list[Run] = []
+    end = -1
+    for run in found:
+        place, size, _ = run
+        if place == end:
+            first_place, first_size, first_offset = runs[-1]
+            runs[-1] = (first_place, first_size + size, first_offset)
+        else:
+            runs.append(run)
+        end = place + size
+    return runs
+
+
+def _one_run(queue: ConsumeQueue, offset: int, count: int, bytes_max: int) -> Run | None:
     """Return the run that these units make, or None: they lie apart, or are too many or too large.
 
     What most catch-up reads find, seen without a look at each unit in Python.
@@ -192,9 +224,9 @@ def _one_run(
     fields = _UNITS[count].unpack(units)
     size: int = sum(fields[1::3])
     start: int = fields[0]
-    if size > bytes_max or fields[-3] + fields[-2] - start != size:
+    if size > bytes_max or fields[-2] < 0 or fields[-3] + fields[-2] - start != size:
         return None
-    return start, size
+    return start, size, offset
 
 
 def offset_by_time(
@@ -209,7 +241,8 @@ def offset_by_time(
         return high
 
     def before(offset: int) -> bool:
-        stored = records.store_ms(queue.unit(offset)[0])
+        place = queue.unit(first_kept(queue, records.damage, offset, high - 1))[0]
+        stored = records.store_ms(place)
         return stored <= ms if upper else stored < ms
 
     found = queue.search(low, high, before)

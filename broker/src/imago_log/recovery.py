@@ -2,13 +2,14 @@
 
 A crash tears the tail: the last write may be there in part, and after a power loss everything
 that was not synced may be there in any part. Such a tail is cut. Anything else that is wrong is
-damage: it is named and nothing is cut, for behind it lie messages that were acknowledged.
+damage: behind it lie messages that were acknowledged, so nothing is cut. The damaged range goes
+out of service, and reading goes on behind it.
 
 =================================  ==============  =========================================
 what is found                      last stop       outcome
 =================================  ==============  =========================================
 zeros or a bad record, nothing     any             the log ends there, unless this is below
-whole behind it                                    what was synced: then damage
+whole behind it                                    what was synced: then damage up to there
 a bad record or zeros, whole       killed          damage: the page cache was whole
 records behind it
 the same, below what was synced    power lost      damage
@@ -20,11 +21,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.errors import CorruptLogError
+from imago_log.borders import border_behind, claimed_end, first_record, segment_end
 from imago_log.folder import LastStop
 from imago_wire.errors import RecordError
 from imago_wire.hot import scan_records, view_record
-from imago_wire.layout import BLANK_SIZE, MAGIC_V1, MAGIC_V2
+from imago_wire.layout import BLANK_SIZE
 from imago_wire.record import ScanStop
 
 if TYPE_CHECKING:
@@ -34,10 +35,9 @@ if TYPE_CHECKING:
     from imago_wire.record import RecordView
 
 CHUNK_BYTES = 8 << 20
-_ZEROS = bytes(CHUNK_BYTES)
-_MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
-_PLACE_AT = 28
-"""Where a record holds its own log offset."""
+
+Extent = tuple[int, int, str]
+"""From one log offset to another, and what is wrong there."""
 
 
 class LogReader:
@@ -49,125 +49,128 @@ class LogReader:
         self._log, self._take = log, take
         self._chunk_bytes = CHUNK_BYTES
 
-    def run(self, start: int) -> tuple[int, str]:
-        """Return where the whole records end, and why: "" for the unwritten rest."""
+    def run(self, start: int, limit: int | None = None) -> tuple[int, str]:
+        """Return where the whole records end, and why: "" for the unwritten rest or the limit."""
         offset = start
-        segment_size = self._log.segment_size
-        last = self._log.files_end
+        last = self._log.files_end if limit is None else limit
         while offset < last:
-            segment_end = offset - offset % segment_size + segment_size
-            end, stop, reason = self._file(offset, segment_end)
+            end, stop, reason = self._file(offset, last)
             if stop is not ScanStop.BLANK:
-                return end, reason
-            offset = segment_end
+                return end, "" if end == limit else reason
+            offset = segment_end(self._log, offset)
         return offset, ""
 
-    def _file(self, offset: int, segment_end: int) -> tuple[int, ScanStop, str]:
+    def _file(self, offset: int, limit: int) -> tuple[int, ScanStop, str]:
         chunk = self._chunk_bytes
+        limit = min(limit, segment_end(self._log, offset))
         while True:
-            size = min(chunk, segment_end - offset)
+            size = min(chunk, limit - offset)
             data = self._log.read(offset, size)
             scan = scan_records(data, offset)
             if scan.views:
                 self._take(data[: scan.end], offset, scan.views)
             offset += scan.end
-            at_end = offset + len(data) - scan.end >= segment_end
+            left = len(data) - scan.end
             if scan.stop is ScanStop.BLANK:
-                return self._blank(data, scan.end, offset, segment_end)
-            if scan.stop is ScanStop.UNWRITTEN and not at_end and len(data) - scan.end < BLANK_SIZE:
-                chunk = self._chunk_bytes  # the chunk ended between zeros: look at the next bytes
+                return self._blank(data, scan.end, offset)
+            at_end = offset + left >= limit or len(data) < size
+            if not at_end and _goes_on(scan.stop, left):
+                doubled = scan.stop is ScanStop.SHORT and not scan.end
+                chunk = chunk * 2 if doubled else self._chunk_bytes
                 continue
-            if scan.stop is ScanStop.SHORT and not at_end:
-                chunk = self._chunk_bytes if scan.end else chunk * 2
-                continue
-            if scan.stop is ScanStop.END and not at_end:
-                continue
+            if len(data) < size and scan.stop in (ScanStop.END, ScanStop.SHORT):
+                missing = not data and not offset % self._log.segment_size
+                return offset, scan.stop, "the file is missing" if missing else "the file ends here"
             reason = scan.reason or ("" if scan.stop is ScanStop.UNWRITTEN else "a cut record")
             return offset, scan.stop, reason
 
-    def _blank(
-        self, data: bytes, at: int, offset: int, segment_end: int
-    ) -> tuple[int, ScanStop, str]:
+    def _blank(self, data: bytes, at: int, offset: int) -> tuple[int, ScanStop, str]:
         said = int.from_bytes(data[at : at + 4], "big")
-        if said != segment_end - offset:
-            reason = f"blank record of {said} bytes where {segment_end - offset} are left"
-            return offset, ScanStop.DAMAGED, reason
+        left = segment_end(self._log, offset) - offset
+        if said != left:
+            return offset, ScanStop.DAMAGED, f"blank record of {said} bytes where {left} are left"
         return offset, ScanStop.BLANK, ""
+
+
+def _goes_on(stop: ScanStop, left: int) -> bool:
+    """Whether the next bytes of the file may complete what a scan has stopped at."""
+    if stop is ScanStop.UNWRITTEN:
+        return left < BLANK_SIZE  # the chunk ended between zeros
+    return stop in (ScanStop.END, ScanStop.SHORT)
 
 
 def recover(
     log: CommitLog,
     start: int,
     take: Callable[[bytes, int, list[RecordView]], None],
+    damaged: Callable[[Extent], None],
     *,
     last_stop: LastStop,
     durable_end: int,
 ) -> tuple[int, bool]:
     """Hand all whole records from `start` on to `take`; return the end of the log.
 
-    Second: whether anything but zeros stands behind the end. CorruptLogError: damage, see the
-    table above.
+    Second: whether anything but zeros stands behind the end. What is damaged is told to `damaged`
+    before the records behind it are taken.
     """
-    end, reason = LogReader(log, take).run(start)
-    if end < durable_end:
-        said = reason or "zeros"
-        raise _damage(log, end, f"{said}, in a part of the log that was synced")
-    behind, torn = rest_after(log, end)
-    if behind is not None and last_stop is not LastStop.POWER_LOST:
-        said = reason or "zeros"
-        raise _damage(log, end, f"{said}, and a whole record follows at log offset {behind}")
-    return end, torn
+    reader = LogReader(log, take)
+    while True:
+        end, reason = reader.run(start)
+        following, torn = rest_after(log, end)
+        unsure = last_stop is LastStop.POWER_LOST
+        if following is None or (unsure and following > durable_end):
+            if end >= durable_end:
+                return end, torn
+            following = durable_end
+        else:
+            following = _nearest(log, end, following)
+        damaged((end, following, reason or "zeros"))
+        start = following
 
 
-def _damage(log: CommitLog, offset: int, reason: str) -> CorruptLogError:
-    return CorruptLogError(log.path(offset), offset % log.segment_size, reason)
+def _nearest(log: CommitLog, end: int, following: int) -> int:
+    """Return the border before a record at which reading can go on already."""
+    file_end = segment_end(log, end)
+    found = border_behind(log, end, min(following, file_end))
+    return following if found == file_end else found
+
+
+def survey(log: CommitLog, start: int, limit: int) -> Iterator[Extent]:
+    """Yield what is damaged from one border of records to another."""
+    reader = LogReader(log, _ignore)
+    while True:
+        end, reason = reader.run(start, limit)
+        if end >= limit:
+            return
+        start = border_behind(log, end, limit)
+        yield end, start, reason or "zeros"
+
+
+def claimed_records(log: CommitLog, start: int, end: int) -> Iterator[RecordView]:
+    """Yield what damaged records say they are, as long as their lengths agree."""
+    while start < end:
+        following = claimed_end(log, start)
+        if following is None or following > end:
+            return
+        try:
+            yield view_record(log.read(start, following - start), 0)
+        except RecordError:
+            return
+        start = following
 
 
 def rest_after(log: CommitLog, offset: int) -> tuple[int | None, bool]:
     """Return where the first whole record behind an offset is, and whether anything is there."""
-    last = log.files_end
     torn = False
-    while offset < last:
-        segment_end = offset - offset % log.segment_size + log.segment_size
-        for at, data in _written_chunks(log, offset, segment_end):
-            torn = True
-            for place in _record_places(data, at):
-                if _is_record(log, at + place, segment_end):
-                    return at + place, torn
-        offset = segment_end
+    while offset < log.files_end:
+        end = segment_end(log, offset)
+        found, written = first_record(log, offset, end)
+        torn = torn or written
+        if found is not None:
+            return found, True
+        offset = end
     return None, torn
 
 
-def _written_chunks(log: CommitLog, offset: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the parts of one file that are not all zeros, overlapping by a record's head."""
-    while offset < end:
-        size = min(CHUNK_BYTES, end - offset)
-        data = log.read(offset, size)
-        if data != _ZEROS[: len(data)]:
-            yield offset, data
-        offset += size if offset + size >= end else size - _PLACE_AT - 8
-
-
-def _record_places(data: bytes, offset: int) -> list[int]:
-    """Return where records may start that say they belong there."""
-    places = []
-    for magic in _MAGICS:
-        at = data.find(magic, 4)
-        while at >= 0:
-            start = at - 4
-            place = data[start + _PLACE_AT : start + _PLACE_AT + 8]
-            if int.from_bytes(place, "big") == offset + start:
-                places.append(start)
-            at = data.find(magic, at + 1)
-    return sorted(places)
-
-
-def _is_record(log: CommitLog, offset: int, segment_end: int) -> bool:
-    size = int.from_bytes(log.read(offset, 4), "big")
-    if not 0 < size <= segment_end - offset:
-        return False
-    try:
-        view_record(log.read(offset, size), 0, verify=True)
-    except RecordError:
-        return False
-    return True
+def _ignore(_: bytes, __: int, ___: list[RecordView]) -> None:
+    """Only the borders matter."""

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from imago_log.damage import DamagedRange
     from imago_log.vfs import OpenFile
 
 
@@ -45,6 +46,8 @@ class MetaqStatus(Enum):
     AT_END = "AT_END"
     """Exactly at the visible end: nothing new yet."""
     BEYOND_END = "BEYOND_END"
+    LOST = "LOST"
+    """What is there lies in a damaged part of the log: `position` is where the reader goes on."""
     NO_QUEUE = "NO_QUEUE"
     """Unknown topic, a topic without MetaQ positions, or a partition never written."""
 
@@ -106,5 +109,5 @@ class StoreHealth:
     durable_end: int
     views_end: int
     """Everything below is in the view files (page cache): what a restart need not read again."""
-    damaged: tuple[str, ...] = ()
-    """Log files out of service, each with its reason."""
+    damaged: tuple[DamagedRange, ...] = ()
+    """Parts of the log out of service, in order."""

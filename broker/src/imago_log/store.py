@@ -31,6 +31,7 @@ from imago_log.flusher import (
 )
 from imago_log.folder import LastStop
 from imago_log.housekeeping import Housekeeper
+from imago_log.metadata import TOPIC_KIND
 from imago_log.metadata_store import MetadataStore
 from imago_log.opening import open_parts
 from imago_log.results import DiskLevel, StoreHealth
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from imago_log.config import StoreConfig
+    from imago_log.damage import DamagedRange
     from imago_log.epochs import Epochs
     from imago_log.parts import Parts
     from imago_log.results import FileSlice
@@ -101,7 +103,11 @@ class MessageStore(MetadataStore):
         syncs and background work run inside the call that asks for them (tests, tools). Raises
         DataFolderLockedError, CorruptLogError, LogIOError.
         """
-        return cls(open_parts(config, vfs or OsVfs(), lead=lead), clock, threaded=threaded)
+        parts = open_parts(config, vfs or OsVfs(), clock(), lead=lead)
+        store = cls(parts, clock, threaded=threaded)
+        if lead:
+            store._say_revived()
+        return store
 
     # The shard's members
 
@@ -138,6 +144,15 @@ class MessageStore(MetadataStore):
         self._builder.last_metaq_id = parts.metaq_id
         parts.leading = True
         self._bar()
+        self._say_revived()
+
+    def _say_revived(self) -> None:
+        """Say in the log again which topics exist whose creation is lost in damage."""
+        topics, revived = self._metadata.topics, self._parts.revived
+        self._put_changes(
+            [(TOPIC_KIND, name, topics[name].to_json()) for name in revived if name in topics]
+        )
+        revived.clear()
 
     def follow(self, epoch: int) -> None:
         """Stop to append and take nothing of an epoch below this one any more.
@@ -318,7 +333,11 @@ class MessageStore(MetadataStore):
         if first:
             self.on_failure(error)
 
-    # Housekeeping
+    # Damage and housekeeping
+
+    def damaged_ranges(self) -> tuple[DamagedRange, ...]:
+        """Return the parts of the log that are out of service, in order."""
+        return self._parts.damage.ranges
 
     def tick(self) -> StoreHealth:
         """Retention, disk levels, write-behind, checkpoint: call it every second."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 STEP = 1 << 16
 BLANK_SIZE_FIELD = 0x7FFF_FFFF
 """Size field of the units before the first real one, where the queue does not start at 0."""
+LOST_SIZE_FIELD = -1
+"""Size field of the units whose records are lost in a damaged part of the log."""
 
 
 class UnitFiles:

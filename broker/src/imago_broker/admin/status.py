@@ -21,16 +21,19 @@ _process = psutil.Process()
 
 
 async def healthz(services: AdminServices, _: web.Request) -> web.Response:
-    """200 while the process can do its work at all; 503 names what is broken."""
-    damaged = list(services.health().damaged)
-    body = {"healthy": not damaged, "reasons": damaged}
-    return json_response(body, status=503 if damaged else 200)
+    """200 while the process answers; damaged parts of the log, which it goes around, are listed."""
+    return json_response({"healthy": True, "damaged": views.damage(services.health().damaged)})
 
 
 async def readyz(services: AdminServices, _: web.Request) -> web.Response:
-    """200 when clients should be sent here; 503 with the reasons otherwise."""
+    """200 when clients should be sent here, 503 with the reasons otherwise.
+
+    Damage in the log is a warning only: everything else is served here and nowhere else.
+    """
     reasons = services.problems()
-    return json_response({"ready": not reasons, "reasons": reasons}, status=503 if reasons else 200)
+    warnings = [str(damaged) for damaged in services.health().damaged]
+    body = {"ready": not reasons, "reasons": reasons, "warnings": warnings}
+    return json_response(body, status=503 if reasons else 200)
 
 
 async def metrics(services: AdminServices, _: web.Request) -> web.Response:
@@ -68,6 +71,7 @@ def describe(services: AdminServices) -> dict[str, Any]:
             "level": health.disk_level.value,
             "writable": health.writable,
         },
+        "damaged": views.damage(health.damaged),
         "rssBytes": _process.memory_info().rss,
         "counters": {
             "messagesIn": counted.messages_in,

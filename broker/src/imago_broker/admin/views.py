@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 from imago_wire import properties as names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from imago_broker.model.cluster import BrokerRecord, ClusterView
     from imago_broker.model.groups import GroupConfig
     from imago_broker.model.topics import TopicConfig
+    from imago_log.damage import DamagedRange
     from imago_wire.record import StoredMessage
 
 TEXT_CHARS_MAX = 2000
@@ -47,6 +48,21 @@ def queue(
         "maxPosition": end,
         "lastStoreTime": last_ms,
     }
+
+
+def damage(ranges: Iterable[DamagedRange]) -> list[dict[str, Any]]:
+    """Parts of the log that are out of service."""
+    return [
+        {
+            "from": found.start,
+            "to": found.end,
+            "file": str(found.path),
+            "position": found.position,
+            "since": found.since_ms,
+            "reason": found.reason,
+        }
+        for found in ranges
+    ]
 
 
 def progress(number: int, committed: int, end: int) -> dict[str, int]:

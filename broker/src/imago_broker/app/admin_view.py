@@ -59,7 +59,6 @@ def problems(broker: Broker) -> list[str]:
         found.append(f"the disk is full: {broker.health.disk_used_ratio:.0%} used")
     if broker.coordinator.state is not Connection.CONNECTED:
         found.append(f"the registry is {broker.coordinator.state.value}")
-    found += broker.health.damaged
     return found
 
 

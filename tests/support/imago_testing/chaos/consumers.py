@@ -152,9 +152,9 @@ async def pull(
 ) -> tuple[list[Stored], int]:
     """Return what one pull found, and the next offset."""
     answer = await connection.pull(queue, offset, hold_ms)
-    if answer.code in {ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY}:
+    if answer.code == ResponseCode.PULL_NOT_FOUND:
         return [], offset
-    if answer.code == ResponseCode.PULL_OFFSET_MOVED:
+    if answer.code in {ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_RETRY_IMMEDIATELY}:
         return [], int(answer.ext["nextBeginOffset"])
     expect_success(answer)
     messages = decode_messages(answer.body)
@@ -186,15 +186,17 @@ async def read_whole(
     try:
         for queue in queues:
             messages = whole.setdefault((Protocol.METAQ, queue), [])
-            found, at = await get(metaq, queue, 0)
-            while found:
-                messages += found
+            last, at = -1, 0
+            while at != last:
+                last = at
                 found, at = await get(metaq, queue, at)
-            messages = whole.setdefault((Protocol.ROCKETMQ, queue), [])
-            found, at = await pull(remoting, queue, 0)
-            while found:
                 messages += found
+            messages = whole.setdefault((Protocol.ROCKETMQ, queue), [])
+            last, at = -1, 0
+            while at != last:
+                last = at
                 found, at = await pull(remoting, queue, at)
+                messages += found
     finally:
         await metaq.close()
         await remoting.close()

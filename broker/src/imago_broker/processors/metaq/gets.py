@@ -126,6 +126,8 @@ class GetProcessor:
         """Return the position that a 301 tells, or None where the answer is 404."""
         if read.status is MetaqStatus.TOO_SMALL:
             return read.min_position
+        if read.status is MetaqStatus.LOST:
+            return read.position
         if read.position != offset and read.status in (MetaqStatus.FOUND, MetaqStatus.AT_END):
             # Not a message's border. The original would send bytes from the middle of a message,
             # which no client can read; the next border is where it can go on.

@@ -1,0 +1,147 @@
+"""Where whole records begin again behind damage.
+
+A record counts as found when it says that it belongs where it stands and its checksum matches.
+What a damaged record says of its own size is believed only where all its lengths still agree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from imago_wire.errors import RecordError
+from imago_wire.hot import view_record
+from imago_wire.layout import BLANK_SIZE, FIXED_SIZE_V4, MAGIC_V1, MAGIC_V2, blank_record
+from imago_wire.record_fields import read_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHUNK_BYTES = 8 << 20
+_ZEROS = bytes(CHUNK_BYTES)
+_MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
+_PLACE_AT = 28
+"""Where a record holds its own log offset."""
+_HEAD_BYTES = _PLACE_AT + 8
+
+
+class LogBytes(Protocol):
+    """The bytes of a log, by log offset."""
+
+    @property
+    def segment_size(self) -> int: ...
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return bytes within one file, fewer where it ends."""
+
+
+def segment_end(log: LogBytes, offset: int) -> int:
+    """Return where the file that holds a log offset ends."""
+    return offset - offset % log.segment_size + log.segment_size
+
+
+def is_record(log: LogBytes, offset: int) -> bool:
+    """Whether a whole record starts at a log offset."""
+    size = int.from_bytes(log.read(offset, 4), "big")
+    if not FIXED_SIZE_V4 <= size <= segment_end(log, offset) - offset:
+        return False
+    try:
+        view = view_record(log.read(offset, size), 0, verify=True)
+    except RecordError:
+        return False
+    return view.physical_offset == offset and view.size == size
+
+
+def is_blank(log: LogBytes, offset: int) -> bool:
+    """Whether a blank record that closes its file starts at a log offset."""
+    left = segment_end(log, offset) - offset
+    return left >= BLANK_SIZE and log.read(offset, BLANK_SIZE) == blank_record(left)
+
+
+def first_record(log: LogBytes, start: int, end: int) -> tuple[int | None, bool]:
+    """Return where the first whole record from `start` on is, within one file.
+
+    Second: whether anything but zeros stands there.
+    """
+    written = False
+    for at, data in _written_chunks(log, start, end):
+        written = True
+        for place in _record_places(data, at):
+            if is_record(log, place):
+                return place, True
+    return None, written
+
+
+def border_behind(log: LogBytes, damaged: int, limit: int) -> int:
+    """Return where the chain of records goes on behind damage, in the same file.
+
+    That is a whole record, the blank record that closes the file, or `limit`: the end of the log,
+    or that of the file.
+    """
+    limit = min(limit, segment_end(log, damaged))
+    claimed = claimed_end(log, damaged)
+    if claimed is not None and (claimed == limit or _is_border(log, claimed, limit)):
+        return claimed
+    found, _ = first_record(log, damaged + 1, limit)
+    if found is None and limit == segment_end(log, damaged):
+        found = _closing_blank(log, damaged, limit)
+    return limit if found is None else found
+
+
+def _is_border(log: LogBytes, offset: int, limit: int) -> bool:
+    return offset < limit and (is_record(log, offset) or is_blank(log, offset))
+
+
+def claimed_end(log: LogBytes, offset: int) -> int | None:
+    """Return where a record ends whose lengths agree, though its checksum may not match."""
+    size = int.from_bytes(log.read(offset, 4), "big")
+    if not FIXED_SIZE_V4 <= size <= segment_end(log, offset) - offset:
+        return None
+    try:
+        read_layout(log.read(offset, size), 0)
+    except RecordError:
+        return None
+    return offset + size
+
+
+def _closing_blank(log: LogBytes, start: int, limit: int) -> int | None:
+    """Return where the blank record is that closes a file, when the next file goes on."""
+    if not is_record(log, limit):
+        return None
+    magic = blank_record(0)[4:]
+    while start < limit:
+        data = log.read(start, min(CHUNK_BYTES, limit - start))
+        at = data.find(magic, 4)
+        while at >= 0:
+            if is_blank(log, start + at - 4):
+                return start + at - 4
+            at = data.find(magic, at + 1)
+        if len(data) < CHUNK_BYTES:
+            return None
+        start += len(data) - BLANK_SIZE
+    return None
+
+
+def _written_chunks(log: LogBytes, offset: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the parts of one file that are not all zeros, overlapping by a record's head."""
+    while offset < end:
+        size = min(CHUNK_BYTES, end - offset)
+        data = log.read(offset, size)
+        if data != _ZEROS[: len(data)]:
+            yield offset, data
+        if len(data) < size:
+            return
+        offset += size if offset + size >= end else size - _HEAD_BYTES
+
+
+def _record_places(data: bytes, offset: int) -> list[int]:
+    """Return the log offsets of what may be records that say they belong there."""
+    places = []
+    for magic in _MAGICS:
+        at = data.find(magic, 4)
+        while at >= 0:
+            begin = at - 4
+            own = data[begin + _PLACE_AT : begin + _HEAD_BYTES]
+            if int.from_bytes(own, "big") == offset + begin:
+                places.append(offset + begin)
+            at = data.find(magic, at + 1)
+    return sorted(places)
