@@ -16,21 +16,24 @@ if TYPE_CHECKING:
 class Propose:
     """Compare-and-set the shard's state, in one transaction with a check of our registration.
 
-    Answered by exactly one of `ProposalDone`, `ProposalRefused`, `ProposalUnknown`. The shell
-    stamps it with its wall clock (`model.shard.stamped`).
+    Answered, with the ticket, by exactly one of `ProposalDone`, `ProposalRefused`,
+    `ProposalUnknown`. The shell stamps it with its wall clock (`model.shard.stamped`).
     """
 
     shard: ShardState
     expected_version: int
+    ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReadView:
     """Read the shard's state, and then its registrations, from the coordinator itself.
 
-    Answered by `ViewSeen(fresh=True)`; tried again until it succeeds or the session is lost.
-    One reading at a time is enough if it begins after the last of these effects.
+    Answered by a `ViewSeen` with the ticket; tried again until it succeeds or the session is
+    lost. A later ticket replaces an earlier one, whose answer counts no more.
     """
+
+    ticket: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ class Registered:
 class ViewSeen:
     """What the coordinator holds about the shard.
 
-    `live` was never read before `shard` was. `fresh`: answers a `ReadView` effect, so both were
-    read from the coordinator itself after that effect and after every earlier proposal.
+    `live` was never read before `shard` was. With a ticket it answers a `ReadView`: both were read
+    from the coordinator itself after that effect, and after every earlier proposal was sent.
     """
 
     shard: ShardState
@@ -36,13 +36,15 @@ class ViewSeen:
     """Uuids of all data folders that ever belonged to the shard."""
     log: Log
     """Our own log at the moment."""
-    fresh: bool = False
+    ticket: int = 0
+    """Of the `ReadView` that this answers; 0: a snapshot that came by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProposalDone:
     """The coordinator took our proposal; `shard` has the version that it got."""
 
+    ticket: int
     shard: ShardState
 
 
@@ -50,12 +52,15 @@ class ProposalDone:
 class ProposalRefused:
     """The coordinator did not take our proposal and never will."""
 
+    ticket: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ProposalUnknown:
     """No answer: the proposal was taken, or was not. A fresh view will tell."""
+
+    ticket: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,7 @@ class EpochHeard:
 
 @dataclass(frozen=True, slots=True)
 class HandoverAsked:
-    """Give leadership to a member: to this one, or to the best (None)."""
+    """Give leadership to a member: to the one of this uuid, or to the best (None)."""
 
     request: str
     target: str | None = None

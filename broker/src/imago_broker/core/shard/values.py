@@ -23,6 +23,10 @@ class Log(NamedTuple):
     epochs: Epochs = ()
 
 
+EMPTY = Log()
+"""The log of a new member."""
+
+
 class MemberInfo(NamedTuple):
     """What a live registration says about its member."""
 

@@ -31,7 +31,7 @@ class _Follower:
 class Watermark:
     """Own end and acknowledged ends in; high watermark out. Microseconds a call."""
 
-    __slots__ = ("_epoch", "_followers", "_waiting", "durable", "durable_end", "end", "value")
+    __slots__ = ("_followers", "_waiting", "durable", "durable_end", "end", "value")
 
     def __init__(self) -> None:
         self.end = 0
@@ -42,13 +42,11 @@ class Watermark:
         """The high watermark."""
         self.durable = 0
         """The durable watermark: below it every in-sync member has synced."""
-        self._epoch = 0
         self._followers: dict[Member, _Follower] = {}
         self._waiting: tuple[Member, ...] | None = None
 
-    def lead(self, epoch: int, *, end: int, durable_end: int, high_watermark: int) -> None:
+    def lead(self, *, end: int, durable_end: int, high_watermark: int) -> None:
         """Begin an epoch: nothing is known of any follower, and the watermark stands still."""
-        self._epoch = epoch
         self._followers = {}
         self._waiting = None
         self.end, self.durable_end = end, durable_end
@@ -57,7 +55,6 @@ class Watermark:
 
     def stop(self) -> None:
         """End the epoch: nothing moves the watermark any more."""
-        self._epoch = 0
         self._followers = {}
         self._waiting = None
 
@@ -77,20 +74,18 @@ class Watermark:
         self._raise()
         return self.durable
 
-    def joined(self, member: Member, epoch: int, end: int, durable: int, now_ms: int) -> None:
+    def joined(self, member: Member, end: int, durable: int, now_ms: int) -> None:
         """A follower fetches from `end` on: its log is a prefix of ours."""
-        if epoch == self._epoch:
-            self._followers[member] = _Follower(end, durable, self.end, now_ms)
-            self._raise()
+        self._followers[member] = _Follower(end, durable, self.end, now_ms)
+        self._raise()
 
-    def acked(self, member: Member, epoch: int, end: int, durable: int, now_ms: int) -> int:
+    def acked(self, member: Member, end: int, durable: int, now_ms: int) -> int:
         """A follower has written and synced up to here; return the high watermark.
 
-        What comes from another epoch, or from a member that did not join in this one, counts for
-        nothing.
+        A member that did not join in this epoch counts for nothing.
         """
         follower = self._followers.get(member)
-        if follower is None or epoch != self._epoch or end > self.end:
+        if follower is None or end > self.end:
             return self.value
         follower.end, follower.durable = end, durable
         if end >= self.end:

@@ -1,0 +1,112 @@
+"""Standing for election while there is no live leader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.core.shard.effects import Answer, Describe, Leave, Note
+from imago_broker.core.shard.election import Outcome, elected, highest_live
+from imago_broker.core.shard.reconcile import last_epoch
+from imago_broker.core.shard.state import Forced
+from imago_broker.core.shard.values import Role
+
+if TYPE_CHECKING:
+    from imago_broker.core.shard.events import ElectAsked
+    from imago_broker.core.shard.state import Turn
+    from imago_broker.core.shard.values import Live
+
+
+def stand(turn: Turn) -> None:
+    """Find out whether we may lead, and propose ourselves when it is our turn."""
+    state = turn.state
+    if state.stopping_ms is not None:
+        turn.set(stopped=True)
+        turn.do(Leave())
+        return
+    if state.vacant_ms is None:
+        turn.set(role=Role.ELECTING, vacant_ms=turn.now_ms, fresh_version=None)
+    if turn.state.fresh_version != state.shard.version:
+        # Elections are decided on what the coordinator itself has just said: a snapshot that
+        # lacks the leader's registration may be older than that registration.
+        turn.ask()
+    elif turn.may_propose():
+        _stand(turn)
+
+
+def _stand(turn: Turn) -> None:
+    state = turn.state
+    live = _live_with_own_log(turn)
+    outcome = _forced(turn) or _chosen(turn, live)
+    if outcome is None or state.member is None:
+        return
+    turn.propose(
+        elected(
+            state.shard,
+            state.member,
+            live,
+            outcome,
+            min_in_sync=turn.limits.min_in_sync,
+            may_lead=turn.rules.electable,
+        )
+    )
+
+
+def _chosen(turn: Turn, live: Live) -> Outcome | None:
+    state = turn.state
+    choice = turn.rules.choose(state.shard, live, state.known, turn.rules.electable)
+    if state.uuid not in choice.candidates:
+        if choice.cause != state.waiting:
+            turn.set(waiting=choice.cause)
+            turn.do(Note(f"no leader: {choice.cause}"))
+        return None
+    assert state.vacant_ms is not None, "stand() has set it"
+    rank = choice.candidates.index(state.uuid)
+    if turn.now_ms < state.vacant_ms + rank * turn.limits.stagger_ms:
+        return None
+    return Outcome(epoch=next_epoch(turn), cause=choice.cause)
+
+
+def _forced(turn: Turn) -> Outcome | None:
+    if turn.state.forced is None:
+        return None
+    return Outcome(epoch=next_epoch(turn), cause="forced, loss allowed", unclean=True)
+
+
+def next_epoch(turn: Turn) -> int:
+    """An epoch that nobody can have promised itself to."""
+    state = turn.state
+    return 1 + max(state.shard.epoch, state.epoch_seen, state.epoch_heard)
+
+
+def _live_with_own_log(turn: Turn) -> Live:
+    """Who is live, with our own log as it is and not as it was when we registered."""
+    state = turn.state
+    ours = state.live.get(state.uuid)
+    if ours is None:
+        return state.live
+    true = ours._replace(
+        unclean=state.unclean, log_epoch=last_epoch(state.log), log_end=state.log.end
+    )
+    if true == ours:
+        return state.live
+    # The others compare logs by what registrations say.
+    turn.do(Describe(true.unclean, true.log_epoch, true.log_end))
+    return {**state.live, state.uuid: true}
+
+
+def elect_asked(turn: Turn, event: ElectAsked, *, vacant: bool) -> None:
+    """A person asks for an election, and perhaps allows the loss of records."""
+    state = turn.state
+    live = _live_with_own_log(turn)
+    best = highest_live(live)
+    if not vacant:
+        refusal = "the shard has a leader"
+    elif not event.allow_data_loss:
+        choice = turn.rules.choose(state.shard, live, state.known, turn.rules.electable)
+        refusal = f"no election without loss: {choice.cause}"
+    elif best != state.uuid:
+        refusal = f"member {best} holds more: ask it"
+    else:
+        turn.set(forced=Forced(event.request))
+        return
+    turn.do(Answer(event.request, done=False, text=refusal))

@@ -1,0 +1,144 @@
+"""Who may lead a shard that has no live leader.
+
+Every in-sync member holds every acknowledged record, so any of them may lead, as long as it
+still holds what it held: the same life, or a later one that did not lose its page cache. Where
+none is left, what is left is compared, and only when everybody who may hold something is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from imago_broker.core.shard.in_sync import former_after
+from imago_broker.core.shard.values import Live, MemberInfo
+from imago_broker.model.shard import HISTORY_MAX, NOT_CREATED, Election, Member, ShardState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Electable = Callable[[Member, MemberInfo | None], bool]
+"""Whether a member, as it stands in the set and as it is registered now, may lead."""
+
+
+class Choice(NamedTuple):
+    """Who may propose itself, the best first; nobody, and `cause` says who is waited for."""
+
+    candidates: tuple[str, ...]
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What an election decides, apart from who stays in the in-sync set."""
+
+    epoch: int
+    cause: str
+    unclean: bool = False
+    """A person allowed the loss of records."""
+
+
+def leader_lives(shard: ShardState, live: Live) -> bool:
+    """Whether the registration with which the leader was elected still stands."""
+    return shard.leader is not None and is_live(shard.leader, live)
+
+
+def is_live(member: Member, live: Live) -> bool:
+    """Whether this very life of a member is registered."""
+    info = live.get(member.uuid)
+    return info is not None and info.incarnation == member.incarnation
+
+
+def electable(member: Member, info: MemberInfo | None) -> bool:
+    """Whether a member of the in-sync set still holds what it held when it was in sync."""
+    if info is None:
+        return False
+    return info.incarnation == member.incarnation or not info.unclean
+
+
+def choose(
+    shard: ShardState, live: Live, known: frozenset[str], may_lead: Electable = electable
+) -> Choice:
+    """Return who may propose itself as leader of a shard that has no live one."""
+    if not shard.in_sync or any(info.log_epoch > shard.epoch for info in live.values()):
+        # Without its state, or with an older one than the logs, all that counts is the logs.
+        why = "first election" if shard.version == NOT_CREATED else "the state does not fit"
+        return _highest(known | live.keys(), live, why)
+    fit = [member for member in shard.in_sync if may_lead(member, live.get(member.uuid))]
+    if fit:
+        fit.sort(key=lambda member: (not is_live(member, live), live[member.uuid].incarnation))
+        gone = "no leader" if shard.leader is None else "leader gone"
+        return Choice(tuple(member.uuid for member in fit), gone)
+    former = [member.uuid for member in shard.former]
+    needed = {member.uuid for member in shard.in_sync}
+    if not any(may_lead(member, live.get(member.uuid)) for member in shard.former):
+        needed.update(former)
+    return _highest(needed, live, "all in-sync members lost power", also=former)
+
+
+def _highest(needed: Iterable[str], live: Live, why: str, also: Iterable[str] = ()) -> Choice:
+    """The member with the highest log, as soon as all that are needed are there."""
+    missing = sorted(uuid for uuid in needed if uuid not in live)
+    if missing:
+        return Choice((), f"{why}: waiting for {', '.join(missing)}")
+    there = {*needed, *(uuid for uuid in also if uuid in live)}
+    best = max(there, key=lambda uuid: (live[uuid].log_epoch, live[uuid].log_end, uuid))
+    return Choice((best,), why)
+
+
+def highest_live(live: Live) -> str | None:
+    """The live member with the highest log, of whatever standing."""
+    return max(
+        live, key=lambda uuid: (live[uuid].log_epoch, live[uuid].log_end, uuid), default=None
+    )
+
+
+def elected(
+    shard: ShardState,
+    me: Member,
+    live: Live,
+    outcome: Outcome,
+    *,
+    min_in_sync: int,
+    may_lead: Electable = electable,
+) -> ShardState:
+    """Return the state in which `me` leads.
+
+    In-sync members that are not there, or that lost their page cache, leave the set. One that
+    was restarted stays under its old incarnation, until it has joined under the new one.
+    """
+    kept = [
+        member
+        for member in shard.in_sync
+        if member.uuid != me.uuid and may_lead(member, live.get(member.uuid))
+    ]
+    in_sync = (me,) if outcome.unclean else tuple(sorted((me, *kept)))
+    former = () if outcome.unclean else former_after(shard, in_sync, min_in_sync)
+    return replace(
+        led_by(shard, me, outcome.epoch, outcome.cause, unclean=outcome.unclean, in_sync=in_sync),
+        former=former,
+    )
+
+
+def led_by(
+    shard: ShardState,
+    leader: Member,
+    epoch: int,
+    cause: str,
+    *,
+    in_sync: tuple[Member, ...],
+    unclean: bool = False,
+) -> ShardState:
+    """Return the state with another leadership, which its history remembers."""
+    entry = Election(epoch=epoch, leader=leader.uuid, at_ms=0, cause=cause, unclean=unclean)
+    return replace(
+        shard,
+        leader=leader,
+        epoch=epoch,
+        in_sync=in_sync,
+        unclean=unclean,
+        cause=cause,
+        at_ms=0,
+        history=(*shard.history, entry)[-HISTORY_MAX:],
+    )

@@ -1,0 +1,115 @@
+"""Giving leadership to another member, on request or before an orderly stop.
+
+Puts are held, not refused. When the target has all of our log, one compare-and-set makes it the
+leader of the next epoch; until its outcome is known, only that outcome tells who leads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from imago_broker.core.shard.effects import Answer, Leave
+from imago_broker.core.shard.electing import next_epoch
+from imago_broker.core.shard.election import is_live, led_by
+from imago_broker.core.shard.in_sync import former_after
+from imago_broker.core.shard.state import Handover
+from imago_broker.core.shard.values import Role
+
+if TYPE_CHECKING:
+    from imago_broker.core.shard.events import HandoverAsked
+    from imago_broker.core.shard.state import State, Turn
+    from imago_broker.core.shard.values import Progress
+    from imago_broker.model.shard import Member, ShardState
+
+
+def handover_asked(turn: Turn, event: HandoverAsked) -> None:
+    """Begin a handover, or say why not."""
+    state = turn.state
+    if state.role is not Role.LEADING:
+        turn.do(Answer(event.request, done=False, text="this member does not lead"))
+    elif state.handover is not None or state.stopping_ms is not None:
+        turn.do(Answer(event.request, done=False, text="leadership is being handed over"))
+    else:
+        handover = Handover(event.request, event.target, turn.now_ms)
+        turn.set(handover=handover, admitted=None)
+
+
+def hand_over(turn: Turn, handover: Handover, progress: Progress) -> None:
+    """Propose the target once it has everything, or give up when the time is over."""
+    state, limits = turn.state, turn.limits
+    if state.proposal is not None and state.proposal.leader == handover.target:
+        return
+    target = handover.target or _best(state, progress, handover.wanted)
+    if target is None or not _fit(state, progress, target):
+        _give_up(turn, handover, "no such other member is in sync and connected")
+        return
+    turn.set(handover=replace(handover, target=target))
+    waited_ms = turn.now_ms - handover.began_ms
+    if waited_ms >= limits.handover_ms_max:
+        _give_up(turn, handover, f"{target.uuid} did not catch up in {waited_ms} ms")
+    elif turn.may_propose() and _ready(
+        progress, target, patient=waited_ms < limits.handover_ms_max // 2
+    ):
+        turn.propose(_handed_over(turn, target))
+
+
+def stop(turn: Turn, progress: Progress, since_ms: int) -> None:
+    """On an orderly stop: hand over if anybody can lead, else leave the shard without leader."""
+    state = turn.state
+    if turn.now_ms - since_ms >= turn.limits.stop_ms_max:
+        turn.set(stopped=True)
+        turn.do(Leave())
+    elif state.handover is not None:
+        hand_over(turn, state.handover, progress)
+    elif _best(state, progress):
+        turn.set(handover=Handover(None, None, turn.now_ms))
+    elif turn.may_propose():
+        cause = f"{state.uuid} stops"
+        turn.propose(replace(state.shard, leader=None, cause=cause, at_ms=0))
+
+
+def _best(state: State, progress: Progress, wanted: str | None = None) -> Member | None:
+    """The in-sync follower that is furthest, or the wanted one."""
+    fit = [
+        (follower.end, member)
+        for member, follower in progress.followers.items()
+        if _fit(state, progress, member) and wanted in (None, member.uuid)
+    ]
+    return max(fit)[1] if fit else None
+
+
+def _fit(state: State, progress: Progress, member: Member) -> bool:
+    follower = progress.followers.get(member)
+    return (
+        follower is not None
+        and follower.left_ms is None
+        and member in state.shard.in_sync
+        and is_live(member, state.live)
+    )
+
+
+def _ready(progress: Progress, target: Member, *, patient: bool) -> bool:
+    """Whether the target has everything, and those who wait for answers have theirs.
+
+    For the latter no more than half of the time is spent: a third member may be slow.
+    """
+    has_all = progress.followers[target].end == progress.end
+    return has_all and (not patient or progress.high_watermark == progress.end)
+
+
+def _handed_over(turn: Turn, target: Member) -> ShardState:
+    """The state in which the target leads, and in which we stay only if we do not stop."""
+    state = turn.state
+    members = state.shard.in_sync
+    if state.stopping_ms is not None:
+        members = tuple(member for member in members if member != state.member)
+    after = led_by(state.shard, target, next_epoch(turn), "handover", in_sync=members)
+    former = former_after(state.shard, members, turn.limits.min_in_sync)
+    return replace(after, former=former)
+
+
+def _give_up(turn: Turn, handover: Handover, why: str) -> None:
+    turn.set(handover=None)
+    if handover.request is not None:
+        turn.do(Answer(handover.request, done=False, text=why))

@@ -1,0 +1,107 @@
+"""The in-sync set: who is in it, who joins, who leaves, and whom the leader waits for.
+
+The set is stored before fewer members are waited for, and more are waited for before it is
+stored. So whatever the coordinator holds, the leader waits for all of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from imago_broker.core.shard.values import FollowerProgress, Limits, Live, Progress
+    from imago_broker.model.shard import Member, ShardState
+
+
+def former_after(
+    shard: ShardState, in_sync: tuple[Member, ...], min_in_sync: int
+) -> tuple[Member, ...]:
+    """Return who, outside the new set, holds everything acknowledged as replicated.
+
+    Below the minimum nothing more is acknowledged as replicated, so whoever leaves keeps its
+    worth. At the minimum the set itself is enough.
+    """
+    if len(in_sync) >= min_in_sync:
+        return ()
+    inside = {member.uuid for member in in_sync}
+    left = {member.uuid: member for member in (*shard.former, *shard.in_sync)}
+    return tuple(sorted(member for uuid, member in left.items() if uuid not in inside))
+
+
+def resized(
+    shard: ShardState, in_sync: tuple[Member, ...], cause: str, *, min_in_sync: int
+) -> ShardState:
+    """Return the state with another in-sync set and the same leadership."""
+    former = former_after(shard, in_sync, min_in_sync)
+    return replace(shard, in_sync=in_sync, former=former, cause=cause, at_ms=0)
+
+
+def waited_for(
+    shard: ShardState, proposal: ShardState | None, admitted: Member | None, me: Member
+) -> frozenset[Member]:
+    """Whom the leader waits for: the stored set, the proposed one, and who is being admitted."""
+    members = set(shard.in_sync)
+    if proposal is not None:
+        members.update(proposal.in_sync)
+    if admitted is not None:
+        members.add(admitted)
+    members.discard(me)
+    return frozenset(members)
+
+
+def gone(
+    member: Member, progress: Progress, since_ms: int, now_ms: int, limits: Limits
+) -> str | None:
+    """Return why a member is to leave the in-sync set, or None.
+
+    `since_ms`: when we became leader; members have had no chance to connect before.
+    """
+    follower = progress.followers.get(member)
+    if follower is None:
+        late = now_ms - since_ms >= limits.lag_ms_max
+        return f"{member.uuid} did not connect" if late else None
+    if follower.left_ms is not None:
+        lost = now_ms - follower.left_ms >= limits.lost_ms_max
+        return f"{member.uuid} lost its connection" if lost else None
+    behind_ms = now_ms - max(follower.caught_up_ms, follower.joined_ms)
+    return f"{member.uuid} is {behind_ms} ms behind" if behind_ms >= limits.lag_ms_max else None
+
+
+def joiner(member: Member, follower: FollowerProgress, live: Live) -> Member | None:
+    """Return the life of a follower that may be named in the set, or None.
+
+    That is the life whose progress is known, and only while it is the registered one: what an
+    earlier life held says nothing of what a later one still holds.
+    """
+    info = live.get(member.uuid)
+    if info is None or info.incarnation != member.incarnation or follower.left_ms is not None:
+        return None
+    return member
+
+
+def joinable(follower: FollowerProgress, progress: Progress, epoch_start: int) -> bool:
+    """Whether a follower holds all that an in-sync member must.
+
+    Everything below the high watermark, everything of earlier epochs (what was acknowledged in
+    them is below our start, wherever the high watermark was), and both on disk as far as
+    acknowledgements have promised that.
+    """
+    written = follower.end >= max(progress.high_watermark, epoch_start)
+    return written and _synced(follower, progress, epoch_start)
+
+
+def admissible(
+    follower: FollowerProgress, progress: Progress, epoch_start: int, now_ms: int, limits: Limits
+) -> bool:
+    """Whether a follower keeps up so well that waiting for it is all it needs to be joinable.
+
+    Under load the high watermark runs ahead of what any follower has acknowledged. Waiting for
+    the follower stops it until the follower is there.
+    """
+    keeps_up = follower.caught_up_ms >= max(0, now_ms - limits.lost_ms_max)
+    return keeps_up and follower.end >= epoch_start and _synced(follower, progress, epoch_start)
+
+
+def _synced(follower: FollowerProgress, progress: Progress, epoch_start: int) -> bool:
+    return follower.durable >= max(progress.durable_watermark, epoch_start)

@@ -1,0 +1,139 @@
+"""Leading: who is waited for, who joins and who leaves the set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.core.shard.effects import (
+    AcceptPuts,
+    Answer,
+    HoldPuts,
+    Lead,
+    StepDown,
+    Unfollow,
+    WaitFor,
+)
+from imago_broker.core.shard.in_sync import admissible, gone, resized
+from imago_broker.core.shard.values import Role
+
+if TYPE_CHECKING:
+    from imago_broker.core.shard.events import Led
+    from imago_broker.core.shard.state import Turn
+    from imago_broker.core.shard.values import Progress
+    from imago_broker.model.shard import Member
+
+
+def lead(turn: Turn) -> None:
+    """Begin the leadership that the shard's state gives us."""
+    state = turn.state
+    epoch = state.shard.epoch
+    if state.following is not None:
+        turn.do(Unfollow())
+    turn.set(
+        role=Role.LEADING,
+        epoch=epoch,
+        epoch_seen=epoch,
+        following=None,
+        reconciled=False,
+        vacant_ms=None,
+        waiting="",
+        led=False,
+        waits=None,
+        puts="",
+        admitted=None,
+        handover=None,
+    )
+    turn.do(Lead(epoch))
+    if state.forced is not None:
+        turn.set(forced=None)
+        turn.do(Answer(state.forced.request, done=True, text=f"leads in epoch {epoch}"))
+
+
+def led(turn: Turn, event: Led) -> None:
+    """Our epoch is on disk: from here on it is ours to fill."""
+    state = turn.state
+    if state.role is Role.LEADING and state.epoch == event.epoch:
+        turn.set(led=True, led_ms=turn.now_ms, epoch_start=event.log.end)
+
+
+def govern(turn: Turn) -> None:
+    """Say whom we wait for and which puts we take, where that has changed."""
+    state = turn.state
+    if not state.led or state.member is None:
+        return
+    waits = turn.rules.waited_for(state.shard, state.proposal, state.admitted, state.member)
+    if waits != state.waits:
+        turn.set(waits=waits)
+        turn.do(WaitFor(waits))
+    replicated = len(state.shard.in_sync) >= turn.limits.min_in_sync
+    held = state.handover is not None or state.stopping_ms is not None
+    puts = "held" if held else f"replicated={replicated}"
+    if puts != state.puts:
+        turn.set(puts=puts)
+        turn.do(HoldPuts() if held else AcceptPuts(replicated=replicated))
+
+
+def step_down(turn: Turn, why: str) -> None:
+    """Serve no longer as leader."""
+    state = turn.state
+    turn.set(role=Role.ELECTING, led=False, waits=None, puts="", admitted=None, handover=None)
+    turn.do(StepDown(why))
+    handover = state.handover
+    if handover is not None and handover.request is not None:
+        done = state.shard.leader is not None and state.shard.leader == handover.target
+        turn.do(Answer(handover.request, done=done, text=why))
+
+
+# ---- the in-sync set ---------------------------------------------------------------------
+
+
+def look_after_set(turn: Turn, progress: Progress) -> None:
+    """Propose that members leave or join the in-sync set, where that is due."""
+    state = turn.state
+    leaving = {
+        member: why
+        for member in state.shard.in_sync
+        if member != state.member
+        and (why := gone(member, progress, state.led_ms, turn.now_ms, turn.limits))
+    }
+    joining = _joining(turn, progress)
+    if not leaving and not joining:
+        _admit(turn, progress)
+        return
+    inside = {member.uuid: member for member in state.shard.in_sync if member not in leaving}
+    inside.update({member.uuid: member for member in joining})
+    cause = "; ".join([*leaving.values(), *(f"{member.uuid} joins" for member in joining)])
+    members = tuple(sorted(inside.values()))
+    turn.set(admitted=None)
+    turn.propose(resized(state.shard, members, cause[:200], min_in_sync=turn.limits.min_in_sync))
+
+
+def _joining(turn: Turn, progress: Progress) -> list[Member]:
+    """Followers that hold all that an in-sync member must."""
+    state = turn.state
+    found = []
+    for member, follower in progress.followers.items():
+        named = turn.rules.joiner(member, follower, state.live)
+        if named is None or named in state.shard.in_sync:
+            continue
+        if turn.rules.joinable(follower, progress, state.epoch_start):
+            found.append(named)
+    return found
+
+
+def _admit(turn: Turn, progress: Progress) -> None:
+    """Wait for one follower that keeps up, so that it can join; for a short while only."""
+    state, limits = turn.state, turn.limits
+    if state.admitted is not None:
+        if turn.now_ms - state.admitted_ms >= limits.lost_ms_max:
+            turn.set(admitted=None)
+        return
+    if turn.now_ms - state.admitted_ms < limits.lag_ms_max:
+        return
+    for member, follower in progress.followers.items():
+        named = turn.rules.joiner(member, follower, state.live)
+        if named is None or named in state.shard.in_sync:
+            continue
+        if admissible(follower, progress, state.epoch_start, turn.now_ms, limits):
+            turn.set(admitted=member, admitted_ms=turn.now_ms)
+            return

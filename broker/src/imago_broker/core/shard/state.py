@@ -1,0 +1,188 @@
+"""The state of one member, and one step under way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from imago_broker.core.shard.effects import Propose, ReadView
+from imago_broker.core.shard.election import Choice, Electable, choose, electable
+from imago_broker.core.shard.in_sync import joinable, joiner, waited_for
+from imago_broker.core.shard.lease import leased
+from imago_broker.core.shard.reconcile import Cut, reconcile, takes, valid_fetch
+from imago_broker.core.shard.values import (
+    EMPTY,
+    FollowerProgress,
+    Limits,
+    Live,
+    Log,
+    MemberInfo,
+    Progress,
+    Role,
+)
+from imago_broker.model.shard import Member, ShardState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_broker.core.shard.effects import Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """Leadership on its way to another member."""
+
+    request: str | None
+    """None: begun by an orderly stop, nobody waits for an answer."""
+    wanted: str | None
+    """Uuid of the member that is to lead; None: the best."""
+    began_ms: int
+    target: Member | None = None
+    """Chosen when the handover begins to run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """An election that a person forced on this member."""
+
+    request: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """All that one member knows and intends. Nothing in it is shared with another step."""
+
+    uuid: str
+    epoch_seen: int = 0
+    """Highest epoch promised, as it is on disk."""
+    unclean: bool = False
+    """Whether our log may lack acknowledged records, as it is on disk."""
+    role: Role = Role.OUT
+    member: Member | None = None
+    """Our life in the coordinator; None while we are not registered."""
+    suspended: bool = False
+    lease_until_ms: int = 0
+
+    # What the coordinator holds, as last heard.
+    shard: ShardState = field(default_factory=ShardState)
+    live: Live = field(default_factory=lambda: MappingProxyType({}))
+    known: frozenset[str] = frozenset()
+    log: Log = EMPTY
+    """Our own log at the last view; it moves on while we follow or lead."""
+    viewed: bool = False
+    """Whether there was a view since we registered."""
+    fresh_version: int | None = None
+    """Version of the state in the last fresh view; elections are decided on no other."""
+    ticket: int = 0
+    """Number of the last question to the coordinator. Answers to earlier ones are old."""
+    question: int = 0
+    """Ticket of the fresh view that is on its way; 0: none is."""
+    epoch_heard: int = 0
+    """Highest epoch that a peer has spoken of."""
+
+    # What we have proposed.
+    proposal: ShardState | None = None
+    proposal_ticket: int = 0
+    in_doubt: bool = False
+    """Whether the proposal's answer was lost; a fresh view decides."""
+    retry_ms: int = 0
+    """No proposal before this."""
+
+    # While electing.
+    vacant_ms: int | None = None
+    """Since when we know of no live leader."""
+    waiting: str = ""
+    """The reason for which nobody is elected, as last noted."""
+    forced: Forced | None = None
+
+    # While following or leading.
+    epoch: int = 0
+    """Epoch of the leadership we are in."""
+    following: Member | None = None
+    reconciled: bool = False
+    """Whether our log is a prefix of that of the leader of `epoch`. No data is taken before."""
+    led: bool = False
+    """Whether our epoch is on disk; no put is taken before."""
+    led_ms: int = 0
+    epoch_start: int = 0
+    waits: frozenset[Member] | None = None
+    """Whom the high watermark waits for, as last told."""
+    puts: str = ""
+    """Which puts are taken, as last told."""
+    admitted: Member | None = None
+    """A follower that is waited for so that it can join the in-sync set."""
+    admitted_ms: int = 0
+    handover: Handover | None = None
+    stopping_ms: int | None = None
+    """Since when an orderly stop is under way."""
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The decisions that the protocol's safety hangs on, each a function of values."""
+
+    reconcile: Callable[[Log, Log], Cut] = reconcile
+    valid_fetch: Callable[[Log, int, int], bool] = valid_fetch
+    takes: Callable[[int, int], bool] = takes
+    electable: Callable[[Member, MemberInfo | None], bool] = electable
+    joiner: Callable[[Member, FollowerProgress, Live], Member | None] = joiner
+    joinable: Callable[[FollowerProgress, Progress, int], bool] = joinable
+    waited_for: Callable[
+        [ShardState, ShardState | None, Member | None, Member], frozenset[Member]
+    ] = waited_for
+    choose: Callable[[ShardState, Live, frozenset[str], Electable], Choice] = choose
+    leased: Callable[[int, int], bool] = leased
+
+
+RULES = Rules()
+
+
+class Turn:
+    """One step under way: the state and the effects so far. Lives for one step only."""
+
+    __slots__ = ("effects", "limits", "now_ms", "rules", "state")
+
+    def __init__(self, state: State, now_ms: int, limits: Limits, rules: Rules) -> None:
+        self.state = state
+        self.now_ms = now_ms
+        self.limits = limits
+        self.rules = rules
+        self.effects: list[Effect] = []
+
+    def set(self, **changes: Any) -> None:
+        """Change fields of the state."""
+        self.state = replace(self.state, **changes)
+
+    def do(self, *effects: Effect) -> None:
+        """Add effects, to be carried out in this order."""
+        self.effects += effects
+
+    def ask(self) -> None:
+        """Have a fresh view read, unless one is on its way."""
+        if not self.state.question:
+            ticket = self.state.ticket + 1
+            self.set(ticket=ticket, question=ticket)
+            self.do(ReadView(ticket))
+
+    def ask_again(self) -> None:
+        """Have a fresh view read that begins now, whatever is on its way."""
+        self.set(question=0)
+        self.ask()
+
+    def may_propose(self) -> bool:
+        """Whether a change of the shard's state may be tried now."""
+        state = self.state
+        return (
+            state.member is not None
+            and not state.suspended
+            and state.proposal is None
+            and self.now_ms >= state.retry_ms
+        )
+
+    def propose(self, shard: ShardState) -> None:
+        """Try to change the shard's state from the one that we know."""
+        ticket = self.state.ticket + 1
+        self.set(ticket=ticket, proposal=shard, proposal_ticket=ticket, in_doubt=False)
+        self.do(Propose(shard, self.state.shard.version, ticket))
