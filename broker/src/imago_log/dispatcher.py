@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from imago_log.metadata import META_TOPIC, TOPIC_KIND, Metadata, Topic, decode_changes
 from imago_log.queues import Queues, ViewsInvalidError
+from imago_wire.sequences import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,13 +43,19 @@ class Dispatcher:
         self._metadata_from = metadata.end
         self.revived: set[str] = set()
         """Topics whose creation is lost in damage, made again from what their records say."""
+        # A snapshot of the metadata holds their state where it ends.
+        metadata.producers.end = max(metadata.producers.end, metadata.end)
+        self._sequenced = False
+        """Whether the block at hand has messages of idempotent producers."""
         self._only_metadata = only_metadata
 
     def block(self, data: bytes, log_offset: int, views: list[RecordView]) -> None:
         """Take whole records: `data` starts at `log_offset` and ends where the last one ends."""
+        self._sequenced = MARK in data
         for view in views:
             self._record(data, view)
         if views:
+            self.metadata.producers.end = max(self.metadata.producers.end, log_offset + len(data))
             self.count += len(views)
             self.store_ms = max(self.store_ms, views[-1].store_ms)
             if not self._only_metadata and log_offset + len(data) > self.keys.end:
@@ -68,6 +75,8 @@ class Dispatcher:
             self._meta(data, view)
         elif self._damage.ranges:
             self._revive(name, view)
+        if self._sequenced:
+            self.metadata.producers.record(data, view)
         if self._only_metadata or not view.has_unit or view.physical_offset < self._queues_from:
             return
         try:

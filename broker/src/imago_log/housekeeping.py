@@ -185,6 +185,7 @@ class Housekeeper:
             here = parts.log.end
             self.put_meta(metadata.whole())
             metadata.restated = here
+        self.put_meta(metadata.producers.statements(start))
         known = metadata.kind(QUEUE_KIND)
         ends = {
             queue_key(queue.tail.topic.decode(), queue.tail.queue_id): [
@@ -225,7 +226,7 @@ class Housekeeper:
             if partition.segments.synced < partition.segments.end:
                 files += partition.segments.unsynced()
                 segments.append((partition.segments, partition.segments.end))
-        changed = parts.metadata.version != parts.snapshot_version
+        changed = parts.metadata.snapshot_version != parts.snapshot_version
         return _SyncJob(
             files=files,
             snapshot=parts.metadata.snapshot_at(end) if changed else None,
@@ -234,7 +235,7 @@ class Housekeeper:
             views_end=views_end,
             metadata_end=end,
             keys=(parts.keys.written_end, parts.keys.written_count),
-            version=parts.metadata.version,
+            version=parts.metadata.snapshot_version,
         )
 
     def _all_synced(self, end: int, views_end: int) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from imago_log.producers import PRODUCER_KIND, Producers
 from imago_wire.crc import crc31
 
 if TYPE_CHECKING:
@@ -141,12 +142,19 @@ class Metadata:
         """By kind and key; topics are apart."""
         self.public: dict[str, dict[str, JSON]] = {}
         """The topics' own values by name, as given."""
+        self.producers = Producers()
+        """What idempotent producers have sent: told by records, stated by changes."""
         self.end = 0
         """All changes in the log below it are in the state."""
         self.version = 0
         """Grows with every change."""
         self.restated = 0
         """Log offset from which the log alone holds the whole state."""
+
+    @property
+    def snapshot_version(self) -> int:
+        """Grows with every change of what a snapshot holds."""
+        return self.version + self.producers.version
 
     def topic(self, name: str) -> Topic:
         """Return a topic, `IMAGO_META` included. KeyError when unknown."""
@@ -165,6 +173,9 @@ class Metadata:
             if kind == TOPIC_KIND:
                 if self._apply_topic(key, value, log_offset):
                     ended.append(key)
+                    self.producers.drop_topic(key)
+            elif kind == PRODUCER_KIND:
+                self.producers.state(key, value, log_offset)
             elif value is None:
                 self.kind(kind).pop(key, None)
             else:
@@ -209,14 +220,15 @@ class Metadata:
 
     def snapshot_at(self, end: int) -> bytes:
         """The same, when the log has no change between `self.end` and `end`."""
-        data = orjson.dumps(
-            {
-                "format": SNAPSHOT_FORMAT,
-                "end": end,
-                "restated": self.restated,
-                "changes": self.whole(),
-            }
-        )
+        content = {
+            "format": SNAPSHOT_FORMAT,
+            "end": end,
+            "restated": self.restated,
+            "changes": self.whole(),
+        }
+        if len(self.producers):
+            content["producers"] = self.producers.to_json()
+        data = orjson.dumps(content)
         return b"%010d\n%b\n" % (crc31(data), data)
 
     @classmethod
@@ -232,4 +244,5 @@ class Metadata:
         metadata = cls()
         metadata.apply(((kind, key, value) for kind, key, value in found["changes"]), 0)
         metadata.end, metadata.restated = int(found["end"]), int(found["restated"])
+        metadata.producers.load(found.get("producers", ()), metadata.end)
         return metadata

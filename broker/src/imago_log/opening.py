@@ -71,7 +71,8 @@ class _Opening:
         if snapshot is not None and views:
             parts.metadata = snapshot
             snapshot.end = max(snapshot.end, self.checkpoint.metadata_end)
-            parts.metadata_synced, parts.snapshot_version = snapshot.end, snapshot.version
+            parts.metadata_synced = snapshot.end
+            parts.snapshot_version = snapshot.snapshot_version
             parts.keys_synced = (self.checkpoint.keys_end, self.checkpoint.keys_count)
             try:
                 end, torn = self._from_checkpoint()
@@ -283,7 +284,7 @@ class _Opening:
         parts.checkpoint.write(parts.checkpoint_now())
         if not parts.vfs.exists(self.marker):
             replace_whole(parts.vfs, parts.folder.metadata, parts.metadata.snapshot())
-            parts.snapshot_version = parts.metadata.version
+            parts.snapshot_version = parts.metadata.snapshot_version
             replace_whole(parts.vfs, self.marker, b"1\n")
         parts.folder.mark_running()
         parts.queues.empty_trash()

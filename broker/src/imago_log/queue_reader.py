@@ -12,11 +12,14 @@ from imago_log.lost import first_kept, first_lost, is_lost
 from imago_log.metaq_reading import MESSAGES_MAX, read_positions
 from imago_log.parts import ALL_VISIBLE
 from imago_log.results import MetaqRead, MetaqStatus, ReadResult
+from imago_wire.layout import UNIT
 
 if TYPE_CHECKING:
     from imago_log.consume_queue import ConsumeQueue
     from imago_log.parts import Parts
+    from imago_log.producers import Producers
     from imago_wire.hot import QueueTail
+    from imago_wire.record import Placed
 
 
 class QueueReader:
@@ -212,6 +215,22 @@ class QueueReader:
             return 0
         low, high = self._bounds(queue)
         return min(high, queue.offset_of_position(position, low))
+
+    @property
+    def producers(self) -> Producers:
+        """What idempotent producers have sent, at the log's end. Only to be asked."""
+        return self._metadata.producers
+
+    def placed(self, topic: str, queue_id: int, offset: int, count: int) -> list[Placed]:
+        """Return where `count` stored messages from a queue offset on are, as `append` told it.
+
+        Without their MetaQ positions and ids; empty where the queue no longer knows all of them.
+        """
+        queue = self._queue(topic, queue_id)
+        if queue is None or offset < queue.first or offset + count > queue.end:
+            return []
+        units = UNIT.iter_unpack(queue.units(offset, count))
+        return [(offset + i, place, size, -1, -1) for i, (place, size, _) in enumerate(units)]
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int | None:
         """Return the store time of one message in epoch milliseconds, or None."""

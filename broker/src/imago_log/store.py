@@ -69,6 +69,8 @@ class MessageStore(MetadataStore):
         a call of `put_meta` or of the topics' methods: topics, groups, offsets … of the leader."""
         worker: Worker = ThreadWorker(self._fail) if threaded else InlineWorker()
         super().__init__(parts, clock, worker)
+        self.sequenced = False
+        """Set around an append that may hold messages of idempotent producers: see `producers`."""
         self._builder = RecordBuilder(
             self.config.store_host, self.config.metaq_broker_id, parts.metaq_id
         )
@@ -263,8 +265,7 @@ class MessageStore(MetadataStore):
         try:
             if len(placed) == len(entries):
                 log.write(data)
-                self._recent.add(start, data)
-                parts.keys.add(start, data)
+                self._written(start, data)
             else:
                 self._append_across(entries, data, placed, store_ms)
             parts.metaq_id = self._builder.last_metaq_id
@@ -275,6 +276,13 @@ class MessageStore(MetadataStore):
             self._fail(error)
             raise
         return placed
+
+    def _written(self, start: int, data: bytes) -> None:
+        """Let those know that learn from the bytes what was appended."""
+        self._recent.add(start, data)
+        self._parts.keys.add(start, data)
+        if self.sequenced:
+            self._metadata.producers.take(data, start)
 
     def _append_across(
         self, entries: Sequence[Entry], data: bytes, placed: list[Placed], store_ms: int
@@ -289,8 +297,7 @@ class MessageStore(MetadataStore):
             else:
                 log.roll(data)
             if data:
-                self._recent.add(start, data)
-                self._parts.keys.add(start, data)
+                self._written(start, data)
             if last:
                 return
             data, more = self._builder.build(entries, len(placed), log.end, store_ms, log.room)

@@ -254,18 +254,19 @@ cdef inline bint _is(Bytes name, Py_ssize_t size, const char* known) noexcept no
     return size == <Py_ssize_t>strlen(known) and memcmp(name, known, size) == 0
 
 
-cdef inline bint _is_waiting(Bytes name, Py_ssize_t size) noexcept nogil:
+cdef inline bint _is_special(Bytes name, Py_ssize_t size) noexcept nogil:
     return (
         _is(name, size, b"DELAY")
         or _is(name, size, b"TRAN_MSG")
         or _is(name, size, b"TIMER_DELAY_SEC")
         or _is(name, size, b"TIMER_DELAY_MS")
         or _is(name, size, b"TIMER_DELIVER_MS")
+        or (size >= 8 and memcmp(name, b"__IMAGO_", 8) == 0)
     )
 
 
 cdef bint _waits(Bytes at, Bytes end) noexcept nogil:
-    """Whether these properties keep a message from its queue for now."""
+    """Whether these properties ask for a closer look at their message."""
     cdef Bytes part_end
     cdef Bytes name_end
     while at < end:
@@ -273,7 +274,7 @@ cdef bint _waits(Bytes at, Bytes end) noexcept nogil:
         if part_end == NULL:
             part_end = end
         name_end = <Bytes>memchr(at, 1, part_end - at)
-        if name_end != NULL and _is_waiting(at, name_end - at):
+        if name_end != NULL and _is_special(at, name_end - at):
             return True
         at = part_end + 1
     return False
@@ -299,7 +300,7 @@ def plain_send(bytes properties not None, bytes suffix not None):
             size = name_end - at
             if _is(at, size, b"UNIQ_KEY"):
                 unique, unique_size = name_end + 1, part_end - name_end - 1
-            elif _is(at, size, b"CLUSTER") or _is_waiting(at, size):
+            elif _is(at, size, b"CLUSTER") or _is_special(at, size):
                 return None
         at = part_end + 1
     if unique_size == 0:

@@ -247,18 +247,24 @@ _WAITING: Final = frozenset(
     {b"DELAY", b"TRAN_MSG", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS"}
 )
 """Properties of messages that do not go to their queue at once."""
+_OURS: Final = b"__IMAGO_"
+"""Of messages of idempotent producers, and of copies of what they sent."""
+
+
+def _is_special(name: bytes) -> bool:
+    return name in _WAITING or name.startswith(_OURS)
 
 
 def plain_send(properties: bytes, suffix: bytes) -> tuple[bytes, bytes] | None:
     """Return a message's unique key, and its properties with `suffix` behind them.
 
     None for a message that needs a closer look: without a unique key, already marked with a
-    CLUSTER, or not meant for its queue at once.
+    CLUSTER, not meant for its queue at once, or with properties of idempotent producers.
     """
     unique = b""
     for part in properties.split(b"\x02"):
         name, separator, value = part.partition(b"\x01")
-        if separator and (name == b"CLUSTER" or name in _WAITING):
+        if separator and (name == b"CLUSTER" or _is_special(name)):
             return None
         if separator and name == b"UNIQ_KEY":
             unique = value
@@ -269,11 +275,11 @@ def plain_send(properties: bytes, suffix: bytes) -> tuple[bytes, bytes] | None:
 
 
 def scan_plain_batch(data: bytes, entries_max: int) -> list[tuple[bytes, bytes, int]] | None:
-    """Do as scan_batch(); None where a message is not meant for its queue at once."""
+    """Do as scan_batch(); None where a message needs a closer look, as in plain_send()."""
     entries = scan_batch(data, entries_max)
     for _, properties, _ in entries:
         for part in properties.split(b"\x02"):
             name, separator, _ = part.partition(b"\x01")
-            if separator and name in _WAITING:
+            if separator and _is_special(name):
                 return None
     return entries

@@ -11,8 +11,11 @@ from typing import NamedTuple
 from imago_wire import properties as props
 from imago_wire.record import offset_message_id
 from imago_wire.record_fields import read_layout
+from imago_wire.sequences import SENT
 
 VALUE_END = b"\x02"
+_NOT_COPIED = frozenset({*props.RESERVED_NAMES, SENT})
+"""Made anew for the copy; or true of the original alone, as a producer's number is."""
 
 
 class StoredCopy(NamedTuple):
@@ -54,7 +57,7 @@ def read_copy(data: bytes, at: int = 0) -> StoredCopy:
         size=fields.size,
         topic=topic.decode("utf-8", "replace"),
         body=data[fields.body_at : fields.body_at + fields.body_size],
-        properties=props.without(data[fields.properties_at : properties_end], props.RESERVED_NAMES),
+        properties=props.without(data[fields.properties_at : properties_end], _NOT_COPIED),
         flag=fields.flag,
         sys_flag=fields.sys_flag,
         born_ms=fields.born_ms,

@@ -79,6 +79,8 @@ class MessageService:
         """Number of the turn that is being gathered."""
         self.appends = 0
         """Calls of the store, each for all messages of a turn."""
+        self.sequenced = False
+        """Whether this turn has messages of idempotent producers."""
         self._loop = loop
         self._clock = clock
         self._level_of = level_of
@@ -114,6 +116,26 @@ class MessageService:
             self._loop.call_soon(self.flush_turn)
         self._jobs.append((entries, level, done, token))
 
+    def confirm(
+        self,
+        topic: bytes,
+        placed: Sequence[Placed],
+        level: Acknowledgement | None,
+        done: Done,
+        token: object,
+    ) -> None:
+        """Answer a put whose messages are in the log already, as if they had come just now.
+
+        `done` is called once all that is in the log has reached the level; at LEADER, or where
+        nothing may be put, before this returns.
+        """
+        wanted = level or self._level_of(topic)
+        status = self._admission()
+        if status is not None or wanted is Acknowledgement.LEADER:
+            _tell(done, token, status or PutStatus.OK, placed)
+        else:
+            self._wait({wanted: [(done, token, placed)]})
+
     def on_arrival(self, listener: Callable[[Iterable[QueueTail]], None]) -> None:
         """Tell the listener, once a turn after the append, the queues that grew."""
         self._arrival.append(listener)
@@ -142,7 +164,9 @@ class MessageService:
             return
         jobs, self._jobs = self._jobs, []
         self.turn += 1
+        self.store.sequenced, self.sequenced = self.sequenced, False
         status = self._admission() or self._append(jobs)
+        self.store.sequenced = False
         if status is not None:
             for _, _, done, token in jobs:
                 _tell(done, token, status, ())

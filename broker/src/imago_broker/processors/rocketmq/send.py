@@ -25,6 +25,11 @@ from imago_broker.processors.rocketmq.sending import (
     require_supported,
     with_cluster,
 )
+from imago_broker.processors.rocketmq.sequenced import (
+    refusal_reply,
+    require_direct,
+    take_numbers,
+)
 from imago_broker.service.copies import joined
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError
@@ -96,6 +101,9 @@ class SendProcessor:
 
     def _finish(self, exchange: Exchange, sending: Sending, parts: Sequence[BatchEntry]) -> None:
         """Put the messages, as soon as the shape of compressed ones is known."""
+        parts, sending.claimed = take_numbers(parts)
+        if sending.claimed is not None:
+            require_direct(sending.topic, sending.delay_level)
         config = self._services.topics.get(sending.topic)
         if config is None or not config.dual:
             self._put_parts(exchange, sending, parts, [None] * len(parts))
@@ -129,7 +137,14 @@ class SendProcessor:
             exchange.answer(illegal_message(self._services.settings.message_bytes_max))
             return
         level = self._services.topics.level_of(sending.topic.encode())
-        self._services.messages.put(entries, level, self._stored, (exchange, sending))
+        token, claimed = (exchange, sending), sending.claimed
+        if claimed is None:
+            self._services.messages.put(entries, level, self._stored, token)
+            return
+        refusal = self._services.sequenced.put(entries, claimed, level, self._stored, token)
+        if refusal is not None:
+            queue = f"{sending.topic}/{sending.queue_id}"
+            exchange.answer(refusal_reply(refusal, claimed, queue))
 
     def _entry(
         self, exchange: Exchange, sending: Sending, part: BatchEntry, shape: Shape | None
@@ -170,7 +185,11 @@ class SendProcessor:
     def _answer(self, sending: Sending, status: PutStatus, placed: Sequence[Placed]) -> Reply:
         if status not in STORED:
             return REFUSED[status]
-        ids = ",".join(offset_message_id(self._services.store_host, place[1]) for place in placed)
+        ids = ",".join(
+            offset_message_id(self._services.store_host, place[1])
+            for place in placed
+            if place[1] >= 0  # else a repeat of messages whose places are not remembered
+        )
         unique = props.find(sending.properties, b"UNIQ_KEY")
         ext = {
             "msgId": ids,

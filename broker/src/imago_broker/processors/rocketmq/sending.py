@@ -20,6 +20,7 @@ from imago_wire.remoting.headers_send import read_send_header
 from imago_wire.remoting.peer import Version
 
 if TYPE_CHECKING:
+    from imago_broker.core.sequencing import Numbers
     from imago_broker.model.topics import TopicConfig
     from imago_broker.processors.rocketmq.exchange import Exchange
     from imago_broker.processors.rocketmq.services import RocketmqServices
@@ -48,6 +49,8 @@ class Sending:
     body: bytes
     delay_level: int = 0
     """Of a message that has to wait; 0 for none."""
+    claimed: Numbers | None = None
+    """Of an idempotent producer: which of its messages these are."""
 
     @classmethod
     def of(cls, exchange: Exchange) -> Sending:

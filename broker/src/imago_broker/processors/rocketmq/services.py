@@ -12,6 +12,7 @@ from imago_broker.service.delay import DelayService
 from imago_broker.service.locks import QueueLocks
 from imago_broker.service.pull_hold import PullHold
 from imago_broker.service.resets import PendingResets
+from imago_broker.service.sequencing import SequencedPuts
 from imago_broker.service.traffic import Traffic
 from imago_broker.service.versions import TableVersion
 from imago_wire.remoting.message_ids import UniqueKeys
@@ -60,6 +61,7 @@ class RocketmqServices:
     settings: RocketmqSection
     """Replaced as a whole when an administrator changes one: read it at each use."""
     messages: MessageService
+    sequenced: SequencedPuts
     topics: TopicService
     offsets: ConsumerOffsets
     groups: GroupService
@@ -136,6 +138,7 @@ def build_services(
         identity=identity,
         settings=settings,
         messages=messages,
+        sequenced=SequencedPuts(messages),
         topics=topics,
         offsets=offsets,
         groups=groups,

@@ -1,0 +1,279 @@
+"""Idempotent producers: what each has sent to which queue. A view of the log.
+
+A record that a producer numbered carries its id, epoch and number. From these, in the order of the
+log, follows for each producer its newest epoch and, in each queue, which number comes next and
+where the last ones are. Numbers of one producer that stand side by side in a queue make one *run*,
+so a producer that has the queue to itself needs one run however much it sends.
+
+The leader feeds the view as it appends, a follower and a start as they read the log; all come to
+the same state. It is part of the metadata snapshot, and what only files about to be deleted would
+tell is stated again in the log as changes of the kind `producer`. Bounded: 16 runs a queue,
+100,000 queues over all producers, 7 days without a message; who was used least recently goes first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from imago_wire.hot import scan_records
+from imago_wire.sequences import MARK, read_stored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from imago_wire.record import RecordView
+    from imago_wire.sequences import Sequence as Sent
+
+PRODUCER_KIND = "producer"
+RUNS_MAX = 16
+QUEUES_MAX = 100_000
+AGE_MS_MAX = 7 * 24 * 3600 * 1000
+
+JSON = Any
+Queue = tuple[str, int]
+"""Topic and queue id."""
+
+
+@dataclass(slots=True)
+class Run:
+    """Numbers `first` … `first + count - 1` at as many queue offsets from `offset` on."""
+
+    epoch: int
+    first: int
+    count: int
+    offset: int
+    place: int
+    """Log offset of the last record."""
+
+    @property
+    def next(self) -> int:
+        return self.first + self.count
+
+    def to_json(self) -> list[int]:
+        return [self.epoch, self.first, self.count, self.offset, self.place]
+
+
+@dataclass(slots=True)
+class _Queue:
+    runs: list[Run] = field(default_factory=list)
+    dropped: Run | None = None
+    """The newest run that is no longer in the window."""
+
+    @property
+    def last(self) -> Run | None:
+        return self.runs[-1] if self.runs else self.dropped
+
+    def add(self, epoch: int, number: int, offset: int, place: int) -> None:
+        last = self.runs[-1] if self.runs else None
+        if (
+            last is not None
+            and (last.epoch, last.next) == (epoch, number)
+            and last.offset + last.count == offset
+        ):
+            last.count += 1
+            last.place = place
+            return
+        self.runs.append(Run(epoch, number, 1, offset, place))
+        if len(self.runs) > RUNS_MAX:
+            self.dropped = self.runs.pop(0)
+
+    def truncate(self, end: int, queue_end: int) -> None:
+        """Forget the records from log offset `end` and queue offset `queue_end` on."""
+        for run in self.runs:
+            if run.place >= end:
+                run.count = max(0, queue_end - run.offset)
+                run.place = end - 1
+        self.runs = [run for run in self.runs if run.count]
+        if self.dropped is not None and self.dropped.place >= end:
+            # How much of it is left is not known: a producer that goes on hears of a gap.
+            self.dropped = None
+
+
+@dataclass(slots=True)
+class _Producer:
+    epoch: int = 0
+    ms: int = 0
+    """Store time of its newest record."""
+    stated: int = -1
+    """Log offset of the newest statement of this state; -1: the records alone tell it."""
+    queues: dict[Queue, _Queue] = field(default_factory=dict)
+
+    def needs(self) -> int:
+        """Return the log offset from which on the log must be kept to tell this state."""
+        places = [queue.last.place for queue in self.queues.values() if queue.last is not None]
+        return max(min(places, default=self.stated), self.stated)
+
+    def to_json(self) -> JSON:
+        queues = [
+            [
+                topic,
+                queue_id,
+                [run.to_json() for run in queue.runs],
+                queue.dropped.to_json() if queue.dropped else None,
+            ]
+            for (topic, queue_id), queue in self.queues.items()
+        ]
+        return [self.epoch, self.ms, self.stated, queues]
+
+    @classmethod
+    def from_json(cls, value: JSON) -> _Producer:
+        epoch, ms, stated, queues = value
+        made = cls(int(epoch), int(ms), int(stated))
+        for topic, queue_id, runs, dropped in queues:
+            queue = _Queue([Run(*run) for run in runs], Run(*dropped) if dropped else None)
+            made.queues[str(topic), int(queue_id)] = queue
+        return made
+
+
+class Producers:
+    """All producers' state at one log offset. Decides nothing: what is in the log counts."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        """Log offset below which the records are in the state."""
+        self.version = 0
+        """Grows with every change."""
+        self.queues = 0
+        """Queues over all producers."""
+        self._by_id: OrderedDict[str, _Producer] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    # Questions
+
+    def epoch(self, producer: str) -> int | None:
+        """Return a producer's newest epoch; None: it is not known."""
+        found = self._by_id.get(producer)
+        return None if found is None else found.epoch
+
+    def next_number(self, producer: str, queue: Queue) -> int | None:
+        """Return the number that comes next in the newest epoch; None: the producer is unknown."""
+        found = self._by_id.get(producer)
+        if found is None:
+            return None
+        known = found.queues.get(queue)
+        last = None if known is None else known.last
+        return 0 if last is None or last.epoch != found.epoch else last.next
+
+    def offset_of(
+        self, producer: str, queue: Queue, epoch: int, first: int, count: int
+    ) -> int | None:
+        """Return the queue offset of the first of `count` numbers that stand side by side.
+
+        None: they are further back than the window reaches.
+        """
+        found = self._by_id.get(producer)
+        known = None if found is None else found.queues.get(queue)
+        for run in reversed(known.runs if known is not None else []):
+            if run.epoch == epoch and run.first <= first and first + count <= run.next:
+                return run.offset + first - run.first
+        return None
+
+    # From the log
+
+    def take(self, data: bytes, log_offset: int) -> None:
+        """Take a block of whole records that was just written to the log."""
+        if MARK in data:
+            for view in scan_records(data, log_offset, verify=False).views:
+                self.record(data, view)
+        self.end = max(self.end, log_offset + len(data))
+
+    def record(self, data: bytes, view: RecordView) -> None:
+        """Take the next record of the log, unless it is in the state already."""
+        if view.physical_offset < self.end or not view.has_unit:
+            return
+        properties = data[view.properties_at : view.properties_at + view.properties_size]
+        sent = read_stored(properties)
+        if sent is not None:
+            queue = (view.topic.decode("utf-8", "replace"), view.queue_id)
+            self.add(sent, queue, view.queue_offset, view.physical_offset, view.store_ms)
+
+    def add(self, sent: Sent, queue: Queue, offset: int, place: int, ms: int) -> None:
+        """Take one numbered message: its queue offset, log offset and store time."""
+        producer = self._by_id.get(sent.producer)
+        if producer is None:
+            producer = self._by_id[sent.producer] = _Producer()
+        self._by_id.move_to_end(sent.producer)
+        producer.epoch, producer.ms = max(producer.epoch, sent.epoch), ms
+        known = producer.queues.get(queue)
+        if known is None:
+            known = producer.queues[queue] = _Queue()
+            self.queues += 1
+        known.add(sent.epoch, sent.number, offset, place)
+        self.version += 1
+        self._shrink(ms)
+
+    def _shrink(self, now_ms: int) -> None:
+        """Let go who was used least recently. The times are those of records, never a clock's."""
+        while len(self._by_id) > 1:
+            oldest = next(iter(self._by_id.values()))
+            if self.queues <= QUEUES_MAX and now_ms - oldest.ms <= AGE_MS_MAX:
+                return
+            _, gone = self._by_id.popitem(last=False)
+            self.queues -= len(gone.queues)
+
+    # Changes that are no numbered records
+
+    def drop_topic(self, name: str) -> None:
+        """Forget a topic's queues: it was deleted, or made anew."""
+        for key, producer in list(self._by_id.items()):
+            for queue in [queue for queue in producer.queues if queue[0] == name]:
+                del producer.queues[queue]
+                self.queues -= 1
+                self.version += 1
+            if not producer.queues:
+                del self._by_id[key]
+
+    def truncate(self, end: int, queue_end: Callable[[str, int], int]) -> None:
+        """Go back to the state at log offset `end`; `queue_end` tells each queue's new end.
+
+        Who was let go by a record that is cut now stays away.
+        """
+        for key, producer in list(self._by_id.items()):
+            for queue, known in list(producer.queues.items()):
+                last = known.last
+                if last is not None and last.place >= end:
+                    known.truncate(end, queue_end(*queue))
+                    self.version += 1
+                if known.last is None:
+                    del producer.queues[queue]
+                    self.queues -= 1
+            lasts = [known.last for known in producer.queues.values()]
+            producer.epoch = max((last.epoch for last in lasts if last is not None), default=0)
+            producer.stated = producer.stated if producer.stated < end else -1
+            if not producer.queues:
+                del self._by_id[key]
+        self.end = min(self.end, end)
+
+    # As changes in the log, and as part of the snapshot
+
+    def statements(self, start: int) -> list[tuple[str, str, JSON]]:
+        """Return the changes that say again what the log before `start` alone tells."""
+        return [
+            (PRODUCER_KIND, key, producer.to_json())
+            for key, producer in self._by_id.items()
+            if producer.needs() < start
+        ]
+
+    def state(self, key: str, value: JSON, log_offset: int) -> None:
+        """Take a statement over: a producer's whole state where it stands in the log."""
+        producer = _Producer.from_json(value)
+        producer.stated = log_offset
+        old = self._by_id.get(key)
+        self.queues += len(producer.queues) - (0 if old is None else len(old.queues))
+        self._by_id[key] = producer
+        self.version += 1
+
+    def to_json(self) -> list[JSON]:
+        """Return the whole state, who was used least recently first."""
+        return [[key, producer.to_json()] for key, producer in self._by_id.items()]
+
+    def load(self, values: Iterable[Sequence[JSON]], end: int) -> None:
+        """Take over `to_json`'s form, valid at log offset `end`. ValueError, TypeError: damaged."""
+        for key, value in values:
+            self._by_id[str(key)] = producer = _Producer.from_json(value)
+            self.queues += len(producer.queues)
+        self.end = end

@@ -1,0 +1,247 @@
+"""Idempotent producers' state: a view of the log that comes back whatever happens to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from imago_log.metadata import Metadata
+from imago_log.producers import AGE_MS_MAX, QUEUES_MAX, RUNS_MAX, Producers
+from imago_testing.stores import DATA, HOST, START_MS, FakeClock, open_store
+from imago_testing.vfs import MemoryVfs
+from imago_wire.record import make_entry
+from imago_wire.sequences import Sequence, stored_property
+
+if TYPE_CHECKING:
+    from imago_log import MessageStore
+
+P, Q = "00000000000000aa", "00000000000000bb"
+T0, T1 = ("T", 0), ("T", 1)
+
+
+def put(
+    store: MessageStore, queue: tuple[str, int], *sent: Sequence | None, size: int = 20
+) -> None:
+    """Append messages of one queue; None stands for one of nobody."""
+    entries = [
+        make_entry(
+            store.tail(*queue),
+            b"." * size,
+            b"TAGS\x01x\x02" + (b"" if one is None else stored_property(one)),
+            born_ms=START_MS,
+            born_host=HOST,
+        )
+        for one in sent
+    ]
+    store.sequenced = True
+    store.append(entries)
+    store.sequenced = False
+
+
+def state(store: MessageStore) -> list[object]:
+    return store.producers.to_json()
+
+
+def a_used_store(vfs: MemoryVfs, clock: FakeClock, **changes: int) -> MessageStore:
+    """Two producers on three queues; a snapshot in the middle of it."""
+    store = open_store(vfs, clock, **changes)
+    for topic in ("T", "gone"):
+        store.create_topic(topic, {"name": topic})
+    put(store, T0, *[Sequence(P, 0, n) for n in range(5)])
+    put(store, T0, Sequence(Q, 3, 0), None, Sequence(Q, 3, 1), Sequence(P, 0, 5))
+    put(store, ("gone", 0), Sequence(P, 0, 0))
+    for _ in range(4):
+        clock.now_ms += 1000
+        store.tick()
+    put(store, T1, Sequence(P, 1, 0), Sequence(P, 1, 1))
+    store.delete_topic("gone")
+    put(store, T0, Sequence(Q, 3, 2))
+    return store
+
+
+def check_used(store: MessageStore) -> None:
+    producers = store.producers
+    assert (producers.epoch(P), producers.epoch(Q)) == (1, 3)
+    assert producers.next_number(P, T1) == 2
+    assert producers.next_number(P, T0) == 0, "a new epoch counts from 0 in every queue"
+    assert producers.next_number(Q, T0) == 3
+    assert producers.next_number(Q, ("gone", 0)) == 0
+    assert producers.offset_of(P, T0, 0, 0, 5) == 0
+    assert producers.offset_of(P, T0, 0, 5, 1) == 8
+    assert producers.offset_of(P, T0, 0, 4, 2) is None, "not side by side: never one request"
+    assert producers.offset_of(Q, T0, 3, 1, 1) == 7
+    assert producers.queues == 3
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed", "power lost", "no snapshot", "only the log"])
+def test_state_comes_back(how: str) -> None:
+    vfs, clock = MemoryVfs(), FakeClock()
+    store = a_used_store(vfs, clock)
+    before = state(store)
+    check_used(store)
+    if how == "power lost":
+        store.request_sync()
+    left = vfs if how == "stopped" else vfs.crashed(power_loss=how == "power lost")
+    store.close(clean=how == "stopped")
+    if how == "no snapshot":
+        left.unlink(DATA / "config" / "metadata.json")
+    if how == "only the log":
+        for path in left.files():
+            if path.parent.name != "commitlog":
+                left.unlink(path)
+    for _ in range(2):
+        store = open_store(left, clock)
+        check_used(store)
+        assert state(store) == before
+        store.close()
+
+
+def test_retention_leaves_the_state_of_silent_producers_in_the_log() -> None:
+    vfs, clock = MemoryVfs(), FakeClock()
+    store = open_store(vfs, clock, retention_ms=5000)
+    store.create_topic("T", {"name": "T"})
+    put(store, T0, *[Sequence(P, 0, n) for n in range(3)])
+    for n in range(60):
+        put(store, T1, Sequence(Q, 0, n), size=300)
+        clock.now_ms += 1000
+        store.tick()
+    assert store.log_start > 4096, "the files with the first producer's messages are gone"
+    store.close()
+    for path in vfs.files():
+        if path.parent.name != "commitlog":
+            vfs.unlink(path)
+    store = open_store(vfs, clock, retention_ms=5000)
+    assert store.producers.next_number(P, T0) == 3
+    assert store.producers.offset_of(P, T0, 0, 1, 2) == 1
+    assert store.producers.next_number(Q, T1) == 60
+    store.close()
+
+
+def test_topic_made_anew_counts_from_nothing() -> None:
+    store = open_store(MemoryVfs())
+    store.create_topic("T", {"name": "T"})
+    put(store, T0, Sequence(P, 0, 0), Sequence(P, 0, 1))
+    store.delete_topic("T")
+    store.create_topic("T", {"name": "T"})
+    assert store.producers.epoch(P) is None
+    put(store, T0, Sequence(P, 0, 0))
+    assert store.producers.next_number(P, T0) == 1
+    store.close()
+
+
+def test_places_of_a_repeat_are_those_of_the_original() -> None:
+    store = open_store(MemoryVfs())
+    store.create_topic("T", {"name": "T"})
+    entry = make_entry(store.tail(*T0), b"x", born_ms=START_MS, born_host=HOST)
+    placed = store.append([entry, entry, entry])
+    assert [p[:3] for p in store.placed("T", 0, 1, 2)] == [p[:3] for p in placed[1:]]
+    assert store.placed("T", 0, 2, 2) == []
+    assert store.placed("T", 7, 0, 1) == []
+    store.close()
+
+
+def test_appends_without_the_mark_leave_the_view_alone() -> None:
+    store = open_store(MemoryVfs())
+    store.create_topic("T", {"name": "T"})
+    version = store.producers.version
+    put(store, T0, None, None)
+    assert (store.producers.version, len(store.producers)) == (version, 0)
+    store.close()
+
+
+# The view alone
+
+
+def test_window_is_bounded_and_says_so() -> None:
+    view = Producers()
+    for n in range(100):
+        view.add(Sequence(P, 0, n), T0, 2 * n, 100 * n, 0)  # somebody else's between each two
+    assert view.offset_of(P, T0, 0, 99 - RUNS_MAX, 1) is None
+    assert view.offset_of(P, T0, 0, 100 - RUNS_MAX, 1) == 2 * (100 - RUNS_MAX)
+    assert view.next_number(P, T0) == 100
+
+
+def test_least_recently_used_goes_first() -> None:
+    view = Producers()
+    for n in range(QUEUES_MAX):
+        view.add(Sequence(f"{n:016x}", 0, 0), T0, n, n, 0)
+    view.add(Sequence(f"{0:016x}", 0, 1), T0, QUEUES_MAX, QUEUES_MAX, 0)
+    view.add(Sequence(P + "f", 0, 0), T0, QUEUES_MAX + 1, QUEUES_MAX + 1, 0)
+    assert view.queues == QUEUES_MAX
+    assert view.epoch(f"{0:016x}") == 0
+    assert view.epoch(f"{1:016x}") is None
+
+
+def test_silent_producers_are_forgotten_by_the_time_of_records() -> None:
+    view = Producers()
+    view.add(Sequence(P, 0, 0), T0, 0, 0, 1000)
+    view.add(Sequence(Q, 0, 0), T0, 1, 1, 1000 + AGE_MS_MAX)
+    assert view.epoch(P) == 0
+    view.add(Sequence(Q, 0, 1), T0, 2, 2, 1001 + AGE_MS_MAX)
+    assert view.epoch(P) is None
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from([P, Q]), st.integers(0, 1), st.sampled_from([T0, T1])), max_size=60
+)
+
+
+@given(steps, st.integers(0, 60))
+def test_truncation_is_as_if_the_rest_had_never_been(
+    steps: list[tuple[str, int, tuple[str, int]]], kept: int
+) -> None:
+    view, shorter = Producers(), Producers()
+    counts: dict[object, int] = {}
+    ends = {T0: 0, T1: 0}
+    cut = {T0: 0, T1: 0}
+    epochs = dict.fromkeys((P, Q), 0)
+    for place, (producer, bump, queue) in enumerate(steps):
+        epochs[producer] += bump
+        epoch = epochs[producer]
+        number = counts.get((producer, epoch, queue), 0)
+        counts[producer, epoch, queue] = number + 1
+        sent = Sequence(producer, epoch, number)
+        view.add(sent, queue, ends[queue], place, 0)
+        ends[queue] += 1
+        if place < kept:
+            shorter.add(sent, queue, cut[queue], place, 0)
+            cut[queue] += 1
+    view.truncate(kept, lambda topic, queue_id: cut[topic, queue_id])
+    for producer in (P, Q):
+        for queue in (T0, T1):
+            wanted = shorter.next_number(producer, queue), shorter.epoch(producer)
+            found = view.next_number(producer, queue), view.epoch(producer)
+            # A window that the cut has emptied knows less, and never of what is not there.
+            assert found == wanted or len(steps) - kept >= RUNS_MAX
+            assert found[0] is None or found[1] != wanted[1] or found[0] <= (wanted[0] or 0)
+
+
+@given(steps)
+def test_snapshot_and_statements_hold_the_state(
+    steps: list[tuple[str, int, tuple[str, int]]],
+) -> None:
+    view, ends, counts = Producers(), {T0: 0, T1: 0}, dict.fromkeys((P, Q), 0)
+    for place, (producer, epoch, queue) in enumerate(steps):
+        view.add(Sequence(producer, epoch, counts[producer]), queue, ends[queue], place, place)
+        ends[queue] += 1
+        counts[producer] += 1
+    loaded, stated = Producers(), Producers()
+    loaded.load(view.to_json(), len(steps))
+    assert loaded.to_json() == view.to_json()
+    for _, key, value in view.statements(len(steps)):
+        stated.state(key, value, len(steps))
+    for producer in (P, Q):
+        assert stated.epoch(producer) == view.epoch(producer)
+        for queue in (T0, T1):
+            assert stated.next_number(producer, queue) == view.next_number(producer, queue)
+    assert stated.queues == view.queues
+    assert stated.statements(len(steps)) == [], "what was said after them needs no saying again"
+
+
+def test_snapshot_without_producers_says_nothing_of_them() -> None:
+    snapshot = Metadata().snapshot()
+    assert b"producers" not in snapshot
+    assert len(Metadata.from_snapshot(snapshot).producers) == 0
