@@ -23,6 +23,7 @@ class ManualStore:
         self.log_end = 0
         self.durable_end = 0
         self.high_watermark = 0
+        self.leading = True
         self.on_durable: Callable[[int], None] = lambda _: None
         self.appended: list[list[Entry]] = []
         """The entries of each append."""

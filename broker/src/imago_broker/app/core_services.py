@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import ExitCode, FatalError, RequestError
 from imago_broker.model.declared import declared_topic
+from imago_broker.service.groups import KIND as GROUP_KIND
 from imago_broker.service.groups import GroupService
 from imago_broker.service.messages import MessageService, PutStatus
+from imago_broker.service.offsets import KIND as OFFSET_KIND
 from imago_broker.service.offsets import ConsumerOffsets
 from imago_broker.service.topics import TopicService
+from imago_log.metadata import TOPIC_KIND
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Iterable
 
     from imago_broker.config import BrokerConfig
     from imago_broker.ports import Clock
+    from imago_broker.service.gate import ShardGate
     from imago_log.store import MessageStore
 
 
@@ -30,6 +35,7 @@ class CoreServices:
         *,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
+        gate: ShardGate | None = None,
     ) -> None:
         """Make them; the topics that the configuration declares are not made yet."""
         self.messages = MessageService(
@@ -39,6 +45,7 @@ class CoreServices:
             level_of=self._level_of,
             timeout_ms=config.acknowledgement.timeout_ms,
             waiting_bytes_max=config.acknowledgement.in_flight_bytes_max,
+            gate=gate,
         )
         self.topics = TopicService(
             store,
@@ -55,6 +62,7 @@ class CoreServices:
         )
         self.offsets = ConsumerOffsets(store, loop=loop)
         self.topics.on_change.append(self._forget_offsets)
+        store.on_metadata = self._refresh
 
     def apply(self, config: BrokerConfig) -> None:
         """Put changed settings in force."""
@@ -64,6 +72,11 @@ class CoreServices:
         self.groups.groups_max = config.limits.groups_max
         self.groups.auto_create_enabled = config.rocketmq.auto_create_group
         self.messages.timeout_ms = config.acknowledgement.timeout_ms
+
+    def lead(self, config: BrokerConfig) -> None:
+        """Make what a leader's log has to have and ours lacks."""
+        self.topics.ensure_system_topics()
+        self.make_declared_topics(config)
 
     def make_declared_topics(self, config: BrokerConfig) -> None:
         """Make the configuration's topics that are missing; FatalError names one that cannot be."""
@@ -81,6 +94,15 @@ class CoreServices:
         self.messages.close()
         if clean:
             self.offsets.flush()
+
+    def _refresh(self, changed: Iterable[tuple[str, str]]) -> None:
+        """Follow what the leader's log, or a cut of ours, says of topics, groups and offsets."""
+        keys: dict[str, list[str]] = {}
+        for kind, key in changed:
+            keys.setdefault(kind, []).append(key)
+        self.topics.refresh(keys.get(TOPIC_KIND, ()))
+        self.groups.refresh(keys.get(GROUP_KIND, ()))
+        self.offsets.refresh(keys.get(OFFSET_KIND, ()))
 
     def _level_of(self, topic: bytes) -> Acknowledgement:
         return self.topics.level_of(topic)

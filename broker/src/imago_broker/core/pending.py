@@ -35,6 +35,10 @@ class AcknowledgementQueue(Generic[T]):
     def __len__(self) -> int:
         return sum(len(line) for line in self._lines.values())
 
+    def waits_for(self, level: Acknowledgement) -> bool:
+        """Whether any item waits for this level."""
+        return bool(self._lines[level])
+
     def add(
         self, level: Acknowledgement, *, end_offset: int, deadline_ms: int, size: int, item: T
     ) -> None:

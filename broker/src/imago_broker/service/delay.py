@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.model import names
 from imago_broker.service.copies import StoredCopy, read_copy
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.messages import APPENDED, PutStatus
 from imago_log.errors import StoreError
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError
@@ -46,7 +46,6 @@ SHAPE = b"IMAGO_SHAPE"
 """Property of a parked message with a compressed body: length and checksum of MetaQ's form,
 found when it came. Only there; what is delivered carries it as every record does."""
 
-_SOME = frozenset({PutStatus.OK, PutStatus.FLUSH_TIMEOUT, PutStatus.SLAVE_TIMEOUT})
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -246,7 +245,7 @@ class _Level:
 
     def _delivered(self, next_offset: int, status: PutStatus, _: Sequence[Placed]) -> None:
         self._busy = False
-        if status in _SOME:
+        if status in APPENDED:
             self._advance(next_offset)
         else:
             log.warning("delayed_delivery_failed level=%d status=%s", self.number, status.value)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from imago_broker.errors import RequestError
 from imago_broker.model import names
 from imago_broker.model.groups import GroupConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from imago_log.store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -60,6 +62,16 @@ class GroupService:
         logger.info("group_deleted group=%s", name)
         return True
 
+    def refresh(self, changed: Iterable[str]) -> None:
+        """Read these groups again: the leader's log has changed them."""
+        stored = self._store.meta(KIND)
+        for name in changed:
+            config = _read(name, stored[name]) if name in stored else None
+            if config is None:
+                self._configs.pop(name, None)
+            else:
+                self._configs[name] = config
+
     def all(self) -> list[GroupConfig]:
         """Return all settings, by name."""
         return [self._configs[name] for name in sorted(self._configs)]
@@ -68,9 +80,16 @@ class GroupService:
 def _stored(store: MessageStore) -> dict[str, GroupConfig]:
     configs: dict[str, GroupConfig] = {}
     for name, value in store.meta(KIND).items():
-        try:
-            configs[name] = GroupConfig.from_json(value)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # One group that cannot be read must not keep a broker from starting.
-            logger.warning("group_unreadable group=%r error=%s", name, error)
+        config = _read(name, value)
+        if config is not None:
+            configs[name] = config
     return configs
+
+
+def _read(name: str, value: Any) -> GroupConfig | None:
+    try:
+        return GroupConfig.from_json(value)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        # One group that cannot be read must not keep a broker from starting.
+        logger.warning("group_unreadable group=%r error=%s", name, error)
+        return None

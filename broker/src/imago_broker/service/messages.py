@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.pending import AcknowledgementQueue
+from imago_broker.service.arrivals import Arrivals
 from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
 from imago_wire.errors import LimitExceededError
 from imago_wire.record import Entry, Placed
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from imago_broker.ports import Clock
+    from imago_broker.service.gate import ShardGate
     from imago_log.store import MessageStore
     from imago_wire.record import QueueTail
 
@@ -38,7 +40,7 @@ _Job = tuple[list[Entry], Acknowledgement | None, Done, object]
 
 
 class PutStatus(Enum):
-    """How a put ended. Only OK and the two TIMEOUTs mean that the messages are in the log."""
+    """How a put ended; `APPENDED` are those that mean that the messages are in the log."""
 
     OK = "ok"
     FLUSH_TIMEOUT = "flush-timeout"
@@ -46,13 +48,28 @@ class PutStatus(Enum):
     SLAVE_TIMEOUT = "slave-timeout"
     """Appended; the other members did not confirm in time."""
     DISK_FULL = "disk-full"
+    SLAVE_UNAVAILABLE = "slave-unavailable"
+    """Appended; too few members are left in sync to wait for."""
     NOT_WRITABLE = "not-writable"
-    """This broker is not the master, or too few members are in sync for the level."""
+    """This broker is not the master, or is it no longer: what it had appended may be lost."""
+    TOO_FEW_IN_SYNC = "too-few-in-sync"
+    """Not appended: the level asks for more members than are in sync."""
     TOO_LARGE = "too-large"
     """A record would not fit into a file of the log."""
     BUSY = "busy"
     """Too many bytes wait to be acknowledged, or the store refused: the producer may try again."""
     STOPPING = "stopping"
+
+
+APPENDED = frozenset(
+    {
+        PutStatus.OK,
+        PutStatus.FLUSH_TIMEOUT,
+        PutStatus.SLAVE_TIMEOUT,
+        PutStatus.SLAVE_UNAVAILABLE,
+    }
+)
+"""The messages are in the log of a leader."""
 
 
 class MessageService:
@@ -67,8 +84,12 @@ class MessageService:
         level_of: Callable[[bytes], Acknowledgement],
         timeout_ms: int = 5000,
         waiting_bytes_max: int = 256 << 20,
+        gate: ShardGate | None = None,
     ) -> None:
-        """`level_of` gives the level of a topic for puts that name none."""
+        """`level_of` gives the level of a topic for puts that name none.
+
+        `gate` says what the other members of the shard allow; None: there are none.
+        """
         self.store = store
         self.timeout_ms = timeout_ms
         self.appended = 0
@@ -87,8 +108,10 @@ class MessageService:
         self._waiting_bytes_max = waiting_bytes_max
         self._waiting: AcknowledgementQueue[list[_Answer]] = AcknowledgementQueue()
         self._jobs: list[_Job] = []
-        self._arrival: list[Callable[[Iterable[QueueTail]], None]] = []
+        self._arrivals = Arrivals(store, alone=gate is None)
         self._completed: list[Callable[[], None]] = []
+        self._durable: list[Callable[[], None]] = []
+        self._gate = gate
         self._expiry: asyncio.TimerHandle | None = None
         self._refusal: PutStatus | None = None
         store.on_durable = self._durable_in_other_thread
@@ -137,8 +160,12 @@ class MessageService:
             self._wait({wanted: [(done, token, placed)]})
 
     def on_arrival(self, listener: Callable[[Iterable[QueueTail]], None]) -> None:
-        """Tell the listener, once a turn after the append, the queues that grew."""
-        self._arrival.append(listener)
+        """Tell the listener, once a turn, the queues that have grown for readers."""
+        self._arrivals.listeners.append(listener)
+
+    def on_durable(self, listener: Callable[[], None]) -> None:
+        """Call the listener, in the loop's thread, when more of the log is on disk."""
+        self._durable.append(listener)
 
     def on_completed(self, listener: Callable[[], None]) -> None:
         """Call the listener after each round of `done` calls: the time to write answers."""
@@ -158,14 +185,20 @@ class MessageService:
         """Bytes in the log whose producers have no answer yet."""
         return self._waiting.bytes_waiting
 
+    def waits_for(self, level: Acknowledgement) -> bool:
+        """Whether any put waits for this level."""
+        return self._waiting.waits_for(level)
+
     def flush_turn(self) -> None:
         """Append now what this turn has gathered, for whoever is about to change a topic."""
         if not self._jobs:
             return
         jobs, self._jobs = self._jobs, []
         self.turn += 1
+        if self._gate is not None and not self._gate.replicated:
+            jobs = self._without_replicated(jobs)
         self.store.sequenced, self.sequenced = self.sequenced, False
-        status = self._admission() or self._append(jobs)
+        status = self._admission() or (self._append(jobs) if jobs else None)
         self.store.sequenced = False
         if status is not None:
             for _, _, done, token in jobs:
@@ -181,6 +214,9 @@ class MessageService:
 
     def progressed(self) -> None:
         """Answer what the store's durable end and high watermark now allow."""
+        self._arrivals.visible()
+        if self._gate is not None and not self._gate.safe:
+            return  # another may lead by now: answers wait until that is known
         released = False
         for level in Acknowledgement:
             for answers in self._waiting.advance(level, self._progress(level)):
@@ -200,6 +236,8 @@ class MessageService:
     def _admission(self) -> PutStatus | None:
         if self._refusal is not None:
             return self._refusal
+        if self._gate is not None and not self._gate.safe:
+            return PutStatus.NOT_WRITABLE
         if self._waiting.bytes_waiting > self._waiting_bytes_max:
             return PutStatus.BUSY
         return None
@@ -223,14 +261,20 @@ class MessageService:
         self.appends += 1
         # Arrivals first: a long poll may then be answered in the same write as the put.
         tails = set(map(_tail_of, entries))
-        for listener in self._arrival:
-            try:
-                listener(tails)
-            except Exception:
-                # The messages are in the log: their producers hear so whatever readers do.
-                logger.exception("arrival_listener_failed listener=%s", listener)
+        self._arrivals.grown(tails)
         self._appended(jobs, placed)
         return None
+
+    def _without_replicated(self, jobs: list[_Job]) -> list[_Job]:
+        """Refuse the puts that too few members could keep; return the others."""
+        kept = []
+        for job in jobs:
+            entries, level, done, token = job
+            if (level or self._level_of(entries[0][0].topic)).needs_replicas:
+                _tell(done, token, PutStatus.TOO_FEW_IN_SYNC, ())
+            else:
+                kept.append(job)
+        return kept
 
     def _refused(self, jobs: list[_Job], error: Exception) -> PutStatus | None:
         """Return everybody's status, or find the put that cannot be kept and keep the others."""
@@ -254,7 +298,9 @@ class MessageService:
         return None
 
     def _appended(self, jobs: list[_Job], placed: list[Placed]) -> None:
-        leader = Acknowledgement.LEADER
+        # Writing may have taken long: whoever is answered at once needs a lease that holds now.
+        safe = self._gate is None or self._gate.safe
+        leader = Acknowledgement.LEADER if safe else None
         waiting: dict[Acknowledgement, list[_Answer]] = {}
         at = 0
         for entries, level, done, token in jobs:
@@ -291,13 +337,22 @@ class MessageService:
             return store.log_end
         if level is Acknowledgement.LEADER_FSYNC:
             return store.durable_end
+        if self._gate is not None:
+            if level is Acknowledgement.REPLICATED:
+                return self._gate.replicated_end
+            return min(self._gate.replicated_durable_end, store.durable_end)
         if level is Acknowledgement.REPLICATED:
             return store.high_watermark
         return min(store.high_watermark, store.durable_end)
 
     def _durable_in_other_thread(self, _end: int) -> None:
         # The flusher's thread: nothing of ours may be touched here.
-        self._loop.call_soon_threadsafe(self.progressed)
+        self._loop.call_soon_threadsafe(self._more_is_durable)
+
+    def _more_is_durable(self) -> None:
+        for listener in self._durable:
+            listener()
+        self.progressed()
 
     def _arm_expiry(self, now_ms: int) -> None:
         deadline_ms = self._waiting.next_deadline_ms
@@ -310,7 +365,7 @@ class MessageService:
         now_ms = self._clock.monotonic_ms()
         expired = self._waiting.expire(now_ms)
         for level, answers in expired:
-            status = PutStatus.FLUSH_TIMEOUT if level.needs_sync else PutStatus.SLAVE_TIMEOUT
+            status = self._expired_status(level)
             self.timeouts += len(answers)
             logger.warning("acknowledgement_timeout level=%s puts=%d", level.value, len(answers))
             for done, token, placed in answers:
@@ -318,6 +373,18 @@ class MessageService:
         if expired:
             self._tell_completed()
         self._arm_expiry(now_ms)
+
+    def _expired_status(self, level: Acknowledgement) -> PutStatus:
+        """Return what a put was short of when its time was up."""
+        gate = self._gate
+        if gate is not None and not gate.safe:
+            return PutStatus.NOT_WRITABLE
+        if level.needs_replicas:
+            if gate is not None and not gate.replicated:
+                return PutStatus.SLAVE_UNAVAILABLE
+            if level is Acknowledgement.REPLICATED or gate is not None:
+                return PutStatus.SLAVE_TIMEOUT
+        return PutStatus.FLUSH_TIMEOUT
 
     def _tell_completed(self) -> None:
         for listener in self._completed:

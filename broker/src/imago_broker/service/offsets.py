@@ -34,13 +34,28 @@ class ConsumerOffsets:
         self._offsets: dict[str, dict[str, dict[int, int]]] = {}
         self._dirty: set[_Queue] = set()
         self._timer: asyncio.TimerHandle | None = None
-        for key, value in store.meta(KIND).items():
+        self.refresh(store.meta(KIND))
+
+    def refresh(self, changed: Iterable[str]) -> None:
+        """Read these entries again: the leader's log has changed them, or nobody has yet."""
+        stored = self._store.meta(KIND)
+        for key in changed:
+            value = stored.get(key)
             try:
                 group, topic, queue_id = _parse(key)
-                self._of(group, topic)[queue_id] = int(value)
+                if value is None:
+                    self._of(group, topic).pop(queue_id, None)
+                else:
+                    self._of(group, topic)[queue_id] = int(value)
             except (TypeError, ValueError):
                 # One entry that nobody understands must not keep a broker from starting.
                 logger.warning("offset_unreadable key=%r value=%r", key, value)
+
+    def lost_leadership(self) -> None:
+        """Forget what was committed here and is not in the log: another member decides now."""
+        self._cancel_timer()
+        dirty, self._dirty = self._dirty, set()
+        self.refresh([_key(queue) for queue in dirty])
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note a group's progress. It may go back: the consumer decides."""
@@ -97,15 +112,21 @@ class ConsumerOffsets:
 
     def flush(self) -> None:
         """Write what is gathered."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._cancel_timer()
         if not self._dirty:
+            return
+        if not self._store.leading:
+            self.lost_leadership()
             return
         changes = [(KIND, _key(queue), self._value(queue)) for queue in sorted(self._dirty)]
         for at in range(0, len(changes), CHANGES_MAX):
             self._store.put_meta(changes[at : at + CHANGES_MAX])
         self._dirty.clear()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _of(self, group: str, topic: str) -> dict[int, int]:
         return self._offsets.setdefault(group, {}).setdefault(topic, {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import InvalidNameError, RequestError
@@ -19,6 +19,8 @@ from imago_broker.model.topics import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from imago_log.store import MessageStore
     from imago_wire.record import QueueTail
 
@@ -77,7 +79,8 @@ class TopicService:
         self._configs = _stored(store)
         self.any_stat = any(config.metaq_stat for config in self._configs.values())
         """Whether any topic asks for MetaQ's real-time statistics of its own."""
-        self._ensure_system_topics()
+        if store.leading:
+            self.ensure_system_topics()
 
     @property
     def auto_create_enabled(self) -> bool:
@@ -88,9 +91,10 @@ class TopicService:
     def auto_create_enabled(self, enabled: bool) -> None:
         if enabled != self._auto_create_enabled:
             self._auto_create_enabled = enabled
-            template = self._configs[names.DEFAULT_TOPIC]
-            for listener in self.on_change:
-                listener(template.name, template)
+            template = self._configs.get(names.DEFAULT_TOPIC)
+            if template is not None:  # a member that has never led may not have it yet
+                for listener in self.on_change:
+                    listener(template.name, template)
 
     def is_public(self, name: str) -> bool:
         """Whether clients may find the topic: not the template while nothing comes of it."""
@@ -255,7 +259,24 @@ class TopicService:
         for listener in self.on_change:
             listener(name, config)
 
-    def _ensure_system_topics(self) -> None:
+    def refresh(self, changed: Iterable[str]) -> None:
+        """Read these topics again: the leader's log has made, changed or deleted them."""
+        stored = self._store.topics()
+        for name in changed:
+            if name == names.META_TOPIC:
+                continue
+            config = _read(name, stored[name]) if name in stored else None
+            if config == self._configs.get(name):
+                continue
+            if config is None:
+                del self._configs[name]
+                self._closed.pop(name, None)
+            else:
+                self._configs[name] = config
+            self._changed(name, config)
+
+    def ensure_system_topics(self) -> None:
+        """Make the topics that the broker itself needs, where they are missing; needs to lead."""
         queues = self._default_queues
         template = TopicConfig(
             name=names.DEFAULT_TOPIC,
@@ -277,9 +298,16 @@ def _stored(store: MessageStore) -> dict[str, TopicConfig]:
     for name, value in store.topics().items():
         if name == names.META_TOPIC:
             continue
-        try:
-            configs[name] = TopicConfig.from_json({"name": name, **value})
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # One topic that cannot be read must not keep all others from being served.
-            logger.warning("topic_unreadable topic=%r error=%s", name, error)
+        config = _read(name, value)
+        if config is not None:
+            configs[name] = config
     return configs
+
+
+def _read(name: str, value: dict[str, Any]) -> TopicConfig | None:
+    try:
+        return TopicConfig.from_json({"name": name, **value})
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        # One topic that cannot be read must not keep all others from being served.
+        logger.warning("topic_unreadable topic=%r error=%s", name, error)
+        return None

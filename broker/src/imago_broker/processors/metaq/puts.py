@@ -273,7 +273,11 @@ class PutProcessor:
     def _failure(self, status: PutStatus, topic: str, partition: int) -> tuple[int, str]:
         if status in (PutStatus.BUSY, PutStatus.STOPPING):
             return Status.SERVICE_UNAVAILABLE, texts.BUSY
+        if status in (PutStatus.SLAVE_TIMEOUT, PutStatus.SLAVE_UNAVAILABLE):
+            text = texts.slave_put_failed(self._services.identity.url, topic, partition)
+            return Status.INTERNAL_SERVER_ERROR, text
         details = {
+            PutStatus.TOO_FEW_IN_SYNC: "Too few members of the shard are in sync",
             PutStatus.DISK_FULL: "The disk is full",
             PutStatus.NOT_WRITABLE: "The broker is not the master of its shard",
             PutStatus.TOO_LARGE: "The message does not fit into a file of the log",

@@ -16,6 +16,14 @@ def put_failed(url: str, topic: str, partition: int, detail: str = "") -> str:
     return f"{text}Detail:{detail}" if detail else text
 
 
+def slave_put_failed(url: str, topic: str, partition: int) -> str:
+    """Return the text of a put that this broker has and its slaves have not confirmed.
+
+    The original names its one slave; here any of several may be late, so it names the master.
+    """
+    return f"Put message to [slave of '{url}'] [partition '{topic}-{partition}'] failed"
+
+
 def put_closed(broker_id: int, partition: int) -> str:
     """Return the detail of a put to a closed partition."""
     return f"partition[{broker_id}-{partition}] has been closed"

@@ -15,6 +15,7 @@ STORED = {
     PutStatus.OK: ResponseCode.SUCCESS,
     PutStatus.FLUSH_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
     PutStatus.SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    PutStatus.SLAVE_UNAVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
 }
 """The message is in the log; the code says what was not waited for any longer."""
 
@@ -24,11 +25,9 @@ REFUSED = {
     ),
     PutStatus.NOT_WRITABLE: Reply(
         ResponseCode.SERVICE_NOT_AVAILABLE,
-        _UNAVAILABLE.format(reason="this broker is not the master or too few replicas are in sync"),
+        _UNAVAILABLE.format(reason="this broker is not the master"),
     ),
-    PutStatus.TOO_LARGE: Reply(
-        ResponseCode.MESSAGE_ILLEGAL, "the message does not fit into a file of the log"
-    ),
+    PutStatus.TOO_FEW_IN_SYNC: Reply(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough"),
     PutStatus.BUSY: Reply(
         ResponseCode.SYSTEM_BUSY, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
     ),
@@ -45,9 +44,10 @@ STATUS_NAMES = {
     PutStatus.OK: "PUT_OK",
     PutStatus.FLUSH_TIMEOUT: "FLUSH_DISK_TIMEOUT",
     PutStatus.SLAVE_TIMEOUT: "FLUSH_SLAVE_TIMEOUT",
+    PutStatus.SLAVE_UNAVAILABLE: "SLAVE_NOT_AVAILABLE",
     PutStatus.DISK_FULL: "SERVICE_NOT_AVAILABLE",
     PutStatus.NOT_WRITABLE: "SERVICE_NOT_AVAILABLE",
-    PutStatus.TOO_LARGE: "MESSAGE_ILLEGAL",
+    PutStatus.TOO_FEW_IN_SYNC: "IN_SYNC_REPLICAS_NOT_ENOUGH",
     PutStatus.BUSY: "OS_PAGE_CACHE_BUSY",
     PutStatus.TOO_LARGE: "MESSAGE_ILLEGAL",
     PutStatus.STOPPING: "SERVICE_NOT_AVAILABLE",

@@ -1,0 +1,67 @@
+"""What the message service has to know of the other members of the shard.
+
+The replication shell writes these values, the message service reads them: whether puts are taken,
+how long acknowledgements are safe, and how far the in-sync members are. A broker without other
+members has no gate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from imago_broker.ports import Clock
+    from imago_log.store import MessageStore
+
+
+class ShardGate:
+    """Closed until this member leads and the shell opens it."""
+
+    __slots__ = ("_clock", "_frozen", "_store", "durable_end", "lease_end_ms", "open", "replicated")
+
+    def __init__(self, store: MessageStore, clock: Clock) -> None:
+        self.open = False
+        """Whether this member leads and takes puts."""
+        self.replicated = False
+        """Whether enough members are in sync for puts that wait for them."""
+        self.lease_end_ms = 0
+        """Until when nobody else can lead: monotonic milliseconds."""
+        self.durable_end = 0
+        """Log offset below which every in-sync member has synced."""
+        self._frozen = 0
+        self._store = store
+        self._clock = clock
+
+    @property
+    def safe(self) -> bool:
+        """Whether a put may be taken, or acknowledged, at this moment."""
+        return self.open and self._clock.monotonic_ms() < self.lease_end_ms
+
+    @property
+    def replicated_end(self) -> int:
+        """Log offset below which puts at `replicated` are done.
+
+        The high watermark; it stands still while too few members are in sync, for it then rises
+        on copies that are fewer than was promised.
+        """
+        return self._store.high_watermark if self.replicated else self._frozen
+
+    @property
+    def replicated_durable_end(self) -> int:
+        """The same for puts at `replicated-fsync`."""
+        return min(self.replicated_end, self.durable_end)
+
+    def accept(self, *, replicated: bool) -> None:
+        """Take puts from now on; those that wait for members only when `replicated`."""
+        if self.replicated and not replicated:
+            self._frozen = self._store.high_watermark
+        self.open, self.replicated = True, replicated
+
+    def freeze(self) -> None:
+        """Remember how far replicated puts are done, before members are waited for no more."""
+        if self.replicated:
+            self._frozen = self._store.high_watermark
+
+    def close(self) -> None:
+        """Take and acknowledge nothing."""
+        self.open = self.replicated = False
