@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from imago_broker.cluster.tree import NodeTree, Operation
     from imago_broker.model.cluster import BrokerRecord, TopicPlacement
 
-TOPICS_AT_ONCE = 256
+TOPICS_AT_ONCE = 128
 REPAIRS_MAX = 20
 POLL_SECONDS = 0.2
 
