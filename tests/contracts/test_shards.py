@@ -13,6 +13,7 @@ from imago_broker.model.cluster import Connection, Role
 from imago_broker.model.shard import Member, ShardState
 from imago_broker.ports import (
     CoordinatorConflictError,
+    CoordinatorError,
     CoordinatorUnavailableError,
     RegistryDamagedError,
 )
@@ -229,3 +230,35 @@ async def test_an_address_is_free_once_the_dead_one_is_off_the_record(registry: 
     assert await registering > 0
     assert two.registered
     assert two.registered.replica == 1
+
+
+async def test_who_leads_is_never_read_after_who_is_there(registry: Registry) -> None:
+    one, two = await pair(registry)
+    state = await one.change_shard(0, led_by(own(one)))
+    view_after = await two.read_shard(0)
+    assert view_after == state
+    assert two.view().master(0) == one.registered
+
+
+async def test_a_shard_is_cordoned_and_drained_for_all_to_see(registry: Registry) -> None:
+    one, two = await pair(registry)
+    await one.mark_shard(0, cordoned=True)
+    view = await until(two, lambda view: bool(view.cordoned))
+    assert (view.cordoned, view.drained) == (frozenset({0}), frozenset())
+    await two.mark_shard(0, drained=True)
+    assert two.view().drained == frozenset({0})
+    await one.register(replace(broker("disk-a"), role=Role.SLAVE))
+    await one.mark_shard(0, cordoned=False)
+    assert (one.view().cordoned, one.view().drained) == (frozenset(), frozenset({0}))
+    with pytest.raises(CoordinatorError, match="never been a shard 9"):
+        await one.mark_shard(9, cordoned=True)
+
+
+async def test_the_operators_fence_only_rises(registry: Registry) -> None:
+    one, two = await pair(registry)
+    assert one.view().operator_epoch == 0
+    await one.raise_operator_epoch(3)
+    await one.raise_operator_epoch(3)
+    assert (await until(two, lambda view: view.operator_epoch == 3)).operator_epoch == 3
+    with pytest.raises(CoordinatorConflictError, match="3 is in force"):
+        await two.raise_operator_epoch(2)

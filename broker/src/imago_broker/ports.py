@@ -94,7 +94,10 @@ class Coordinator(Protocol):
         ...
 
     def view(self) -> ClusterView:
-        """Return the last snapshot of the cluster."""
+        """Return the last snapshot of the cluster.
+
+        Its live brokers were read after its states, never before.
+        """
         ...
 
     def on_change(self, callback: Callable[[ClusterView], None]) -> None:
@@ -133,7 +136,24 @@ class Coordinator(Protocol):
     async def read_shard(self, shard: int) -> ShardState | None:
         """Return a shard's state as nobody can know it newer; None where there is none yet.
 
+        `view` is as fresh afterwards: the state, and live brokers that were read after it.
         RegistryDamagedError when the node cannot be understood.
+        """
+        ...
+
+    async def mark_shard(
+        self, shard: int, *, cordoned: bool | None = None, drained: bool | None = None
+    ) -> None:
+        """Say that a shard takes no new topics, or that nothing of value is left; None: as is.
+
+        CoordinatorError for a shard that never had a member.
+        """
+        ...
+
+    async def raise_operator_epoch(self, epoch: int) -> None:
+        """Make this the fence of whoever operates the cluster; the same again is no change.
+
+        CoordinatorConflictError when a higher one stands.
         """
         ...
 

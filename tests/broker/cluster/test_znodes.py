@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imago_broker.cluster import znodes
+from imago_broker.cluster.shard_record import Member, ShardRecord, decode_shard, encode_shard
 from imago_broker.cluster.state_node import decode_state, encode_state
 from imago_broker.cluster.tree import NODE_BYTES_MAX, Node
-from imago_broker.cluster.znodes import GarbageError, Identity, Member, Paths, ShardRecord
+from imago_broker.cluster.znodes import GarbageError, Identity, Paths
 from imago_broker.model.cluster import (
     BrokerRecord,
     ForeignBroker,
@@ -173,7 +174,7 @@ def test_replica_numbers_are_handed_out_once(uuids: list[str]) -> None:
             uuid: record.members[uuid].replica,
         }
     assert sorted(m.replica for m in record.members.values()) == list(range(len(set(uuids))))
-    assert znodes.decode_shard("/shards/0", znodes.encode_shard(record)) == record
+    assert decode_shard("/shards/0", encode_shard(record)) == record
 
 
 def test_a_shard_hands_out_no_more_numbers_than_fit() -> None:
@@ -185,7 +186,7 @@ def test_a_shard_hands_out_no_more_numbers_than_fit() -> None:
 
 DECODERS: list[Callable[[bytes], object]] = [
     lambda data: znodes.decode_identity("/path", data),
-    lambda data: znodes.decode_shard("/path/0", data),
+    lambda data: decode_shard("/path/0", data),
     lambda data: znodes.decode_broker("/path/0-0", data, 1),
     lambda data: znodes.decode_topics("/path", data),
     lambda data: znodes.decode_kv("/path", data),
@@ -193,6 +194,7 @@ DECODERS: list[Callable[[bytes], object]] = [
     lambda data: znodes.decode_foreign("/path", data),
     lambda data: znodes.decode_foreign("/path", zlib.compress(data)),
     lambda data: decode_state("/path/0/state", Node(data, 3, 1, 0)),
+    lambda data: znodes.decode_epoch("/path", data),
 ]
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 63), 1 << 63) | st.floats() | st.text(),
@@ -215,7 +217,7 @@ def test_any_other_json_is_refused_or_read(value: object, which: Callable[[bytes
 
 SAMPLES: dict[int, bytes] = {
     0: znodes.encode_identity(Identity("id", "/meta", 0)),
-    1: znodes.encode_shard(ShardRecord(0, {}).with_member("u", "meta://h:1")),
+    1: encode_shard(ShardRecord(0, {}).with_member("u", "meta://h:1")),
     2: znodes.encode_broker(
         BrokerRecord(
             shard=0,

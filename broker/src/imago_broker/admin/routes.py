@@ -10,6 +10,7 @@ from aiohttp import web
 
 from imago_broker.admin import configuration, groups, messages, status, topics
 from imago_broker.admin.guard import authorize, errors_as_json, no_foreign_pages, repeatable
+from imago_broker.admin.shards import to_master
 
 if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
@@ -48,6 +49,7 @@ def build_admin(services: AdminServices) -> web.Application:
             no_foreign_pages,
             authorize(services.config.admin.token_file),
             repeatable(),
+            to_master(services),
         ],
         client_max_size=BODY_BYTES_MAX,
     )

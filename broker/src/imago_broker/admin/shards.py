@@ -6,37 +6,51 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import aiohttp
+from aiohttp import web
 
 from imago_broker.admin.errors import AdminError
-from imago_broker.admin.guard import admin_token
+from imago_broker.admin.guard import CHANGING, admin_token
+from imago_broker.core.placement import Room
 from imago_broker.model.cluster import shard_name
 
 if TYPE_CHECKING:
-    from aiohttp import web
+    from collections.abc import Awaitable, Callable, Collection
+
+    from aiohttp.typedefs import Middleware
 
     from imago_broker.admin.services import AdminServices
-    from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.model.cluster import BrokerRecord, ClusterView
 
 FORWARDED = "Imago-Forwarded"
 OK, ABSENT = "ok", "absent"
+LOGGED = ("/admin/v1/topics", "/admin/v1/groups")
+"""Paths of what stands in the shard's log, which only its master writes."""
 TIMEOUT = aiohttp.ClientTimeout(total=10)
 
 
 async def on_other_shards(
-    services: AdminServices, request: web.Request, *, here: bool = True
+    services: AdminServices,
+    request: web.Request,
+    *,
+    here: bool = True,
+    only: Collection[int] | None = None,
 ) -> dict[str, str]:
     """Repeat a changing request on the master of every other shard; return how each answered.
 
     "ok", or "absent" where there was nothing to delete (`here`: whether there was on this one).
+    `only`: the shards it concerns; all unless given.
     A forwarded request is not forwarded again. Shards that fail make the whole call fail with
     their names: it is safe to repeat, since every change is one to a wanted state.
     """
     own = services.config.broker.shard
     done = {shard_name(own): OK if here else ABSENT}
-    if FORWARDED in request.headers:
+    if only is not None and own not in only:
+        done.clear()
+    if is_forwarded(request):
         return done
     view = services.coordinator.view()
-    others = [m for shard in view.shards() if shard != own and (m := view.master(shard))]
+    wanted = [n for n in view.shards() if n != own and (only is None or n in only)]
+    others = [master for shard in wanted if (master := view.master(shard))]
     body = await request.read()
     headers = forwarded_headers(request, services.config.admin.token_file)
     async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
@@ -52,6 +66,69 @@ async def on_other_shards(
             502, "shard_failed", f"Done here, but not on every shard: {listed}.", "Repeat the call."
         )
     return done
+
+
+def is_forwarded(request: web.Request) -> bool:
+    """Whether another broker of ours asks on behalf of somebody."""
+    return FORWARDED in request.headers
+
+
+def rooms(view: ClusterView) -> list[Room]:
+    """The shards that can take new topics: those that have a master and are not cordoned."""
+    found = []
+    for shard in view.shards():
+        master = view.master(shard)
+        if master is not None and shard not in view.cordoned:
+            placed = (topic.shards.get(shard) for topic in view.topics.values())
+            found.append(Room(shard, sum(queues.write for queues in placed if queues), master.zone))
+    return found
+
+
+def to_master(services: AdminServices) -> Middleware:
+    """Have the shard's master answer what changes topics and groups, whoever was asked."""
+
+    @web.middleware
+    async def pass_on(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        if request.method not in CHANGING or not request.path.startswith(LOGGED):
+            return await handler(request)
+        view, own = services.coordinator.view(), services.coordinator.registered
+        if own is None or view.leads(own):
+            return await handler(request)
+        master = view.master(own.shard)
+        if master is None or is_forwarded(request):
+            raise AdminError(
+                503,
+                "no_master",
+                f"{shard_name(own.shard)} has no master now, and only a master changes this.",
+                "Repeat the call; `imago cluster explain` says what the shard waits for.",
+            )
+        return await _through(request, master, services.config.admin.token_file)
+
+    return pass_on
+
+
+async def _through(request: web.Request, master: BrokerRecord, token_file: str) -> web.Response:
+    """Ask the master with the caller's own words, and give back what he says."""
+    headers = forwarded_headers(request, token_file)
+    del headers[FORWARDED]  # it goes on to the other shards from there
+    url, body = f"http://{master.host}:{master.admin}{request.path_qs}", await request.read()
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=TIMEOUT) as session,
+            session.request(request.method, url, data=body, headers=headers) as answer,
+        ):
+            return web.Response(
+                body=await answer.read(), status=answer.status, content_type=answer.content_type
+            )
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise AdminError(
+            502,
+            "master_unreachable",
+            f"The master at {master.host}:{master.admin} does not answer: {type(error).__name__}.",
+            "Repeat the call: whether it was carried out is unknown.",
+        ) from error
 
 
 def forwarded_headers(request: web.Request, token_file: str) -> dict[str, str]:

@@ -8,8 +8,9 @@ from imago_broker.admin import views
 from imago_broker.admin.errors import AdminError, bad_request, not_found, refuse_unknown
 from imago_broker.admin.guard import json_body, json_response
 from imago_broker.admin.paging import page
-from imago_broker.admin.shards import OK, on_other_shards
+from imago_broker.admin.shards import OK, is_forwarded, on_other_shards, rooms
 from imago_broker.config.settings import LEVELS
+from imago_broker.core.placement import Room, choose
 from imago_broker.errors import BrokerError
 from imago_broker.model import names
 from imago_broker.model import topics as model
@@ -32,6 +33,7 @@ KEYS = (
     "dialects",
     "retentionMs",
     "attributes",
+    "shards",
 )
 
 
@@ -50,19 +52,61 @@ async def show(services: AdminServices, request: web.Request) -> web.Response:
 
 
 async def put(services: AdminServices, request: web.Request) -> web.Response:
-    """PUT /admin/v1/topics/{topic}: create it, or change the named settings, on every shard."""
+    """PUT /admin/v1/topics/{topic}: create it, or change the named settings, on its shards.
+
+    `shards`: how many a new topic gets, or which; all that take new topics unless given. A topic
+    keeps the shards it has.
+    """
     name = request.match_info["topic"]
     body = await json_body(request)
     refuse_unknown(body, KEYS)
+    known_before = name in services.coordinator.view().topics
     before = services.topics.get(name)
     try:
-        config = changed(before or model.TopicConfig(name=name), body)
-        config = services.topics.create_or_update(config)
+        wanted = changed(before or model.TopicConfig(name=name), body)
+        shards = None if is_forwarded(request) else placement(services, name, body.get("shards"))
+        here = shards is None or services.config.broker.shard in shards
+        config = services.topics.create_or_update(wanted) if here else wanted
     except (ValueError, BrokerError) as error:
         raise bad_request(f"Topic {name!r:.200}: {error}.", "Correct that setting.") from error
-    shards = await on_other_shards(services, request)
-    answer = summary(services, config.name) | {"shards": shards}
-    return json_response(answer, status=200 if before else 201)
+    done = await on_other_shards(services, request, only=shards)
+    answer = summary(services, config.name) if here else shown(services, config)
+    created = not (before or known_before)
+    return json_response(answer | {"shards": done}, status=201 if created else 200)
+
+
+def placement(services: AdminServices, name: str, asked: object) -> frozenset[int]:
+    """Return the shards of a topic: those it has, and those it is to get."""
+    view = services.coordinator.view()
+    before = view.topics.get(name)
+    has = frozenset(before.shards if before else ())
+    free = rooms(view)
+    numbers = frozenset(room.shard for room in free)
+    if asked is None:
+        return has or numbers
+    if isinstance(asked, list):
+        named = frozenset(_shard(entry) for entry in asked)
+        if unknown := sorted(named - numbers - has):
+            raise ValueError(f"shards: {unknown} do not take new topics")
+    elif isinstance(asked, int) and not isinstance(asked, bool) and asked >= 1:
+        taken = [Room(n, 0, master.zone) for n in has if (master := view.master(n))]
+        named = has | set(choose(free, max(0, asked - len(has)), taken=taken))
+        if asked < len(has):
+            raise ValueError(f"shards: {asked}, but the topic has queues on {len(has)}")
+    else:
+        raise ValueError(f"shards: {asked!r:.60}, must be a number or a list of shards")
+    if missing := sorted(has - named):
+        raise ValueError(
+            f"shards: {missing} hold messages of the topic: nothing is taken from them"
+        )
+    return named
+
+
+def _shard(entry: object) -> int:
+    text = str(entry).removeprefix("shard-")
+    if not text.isdecimal():
+        raise ValueError(f'shards: {entry!r:.60}, must be like 0 or "shard-0"')
+    return int(text)
 
 
 async def delete(services: AdminServices, request: web.Request) -> web.Response:
@@ -90,8 +134,12 @@ def summary(services: AdminServices, name: str) -> dict[str, Any]:
     config = known(services, name)
     ranges = [services.store.queue_range(name, q) for q in range(config.queues)]
     messages = sum(end - first for first, end in ranges)
-    level = services.config.acknowledgement_level
-    return views.topic(config, level) | {"messages": messages}
+    return shown(services, config) | {"messages": messages}
+
+
+def shown(services: AdminServices, config: TopicConfig) -> dict[str, Any]:
+    """A topic's settings."""
+    return views.topic(config, services.config.acknowledgement_level)
 
 
 def queues(services: AdminServices, config: TopicConfig) -> list[dict[str, Any]]:

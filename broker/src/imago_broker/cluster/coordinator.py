@@ -18,6 +18,7 @@ from imago_broker.cluster import edits, leadership, znodes
 from imago_broker.cluster.keeper import RECORD, Keeper
 from imago_broker.cluster.lease import monotonic_ms
 from imago_broker.cluster.mirror import Mirror
+from imago_broker.cluster.shared import marking, putting, raising, wiping
 from imago_broker.cluster.standing import Standing, tell
 from imago_broker.cluster.tree import (
     NodeError,
@@ -172,8 +173,21 @@ class TreeCoordinator:
                 await self._look_again(path)
 
     async def read_shard(self, shard: int) -> ShardState | None:
-        async with self._answered(self._paths.state(shard)):
-            return await leadership.read(self._tree, self._paths, shard)
+        path = self._paths.state(shard)
+        async with self._answered(path):
+            await self._tree.sync()
+            await self._refresh({path})
+        if path in self.view().refused:
+            raise RegistryDamagedError(path, self.view().refused[path])
+        return self.view().states.get(shard)
+
+    async def mark_shard(
+        self, shard: int, *, cordoned: bool | None = None, drained: bool | None = None
+    ) -> None:
+        await self._change(self._paths.shard(shard), marking(self._paths, shard, cordoned, drained))
+
+    async def raise_operator_epoch(self, epoch: int) -> None:
+        await self._change(self._paths.operator, raising(self._paths, epoch))
 
     async def unregister(self) -> None:
         self._keeper.wish_no_record()
@@ -194,27 +208,10 @@ class TreeCoordinator:
         await self._ask(self._keeper.wish_no_topics([name]))
 
     async def put_kv(self, namespace: str, key: str, value: str | None) -> None:
-        path = self._paths.kv
-
-        def edit(data: bytes | None) -> bytes:
-            kv = znodes.decode_kv(path, data) if data is not None else {}
-            entries = kv.setdefault(namespace, {})
-            if value is None:
-                entries.pop(key, None)
-            else:
-                entries[key] = value
-            return znodes.encode_kv({name: kept for name, kept in kv.items() if kept})
-
-        await self._change(path, edit)
+        await self._change(self._paths.kv, putting(self._paths, namespace, key, value))
 
     async def set_write_wiped(self, broker_name: str, wiped: bool) -> None:
-        path = self._paths.wiped
-
-        def edit(data: bytes | None) -> bytes:
-            names = znodes.decode_wiped(path, data) if data is not None else frozenset[str]()
-            return znodes.encode_wiped(names | {broker_name} if wiped else names - {broker_name})
-
-        await self._change(path, edit)
+        await self._change(self._paths.wiped, wiping(self._paths, broker_name, wiped))
 
     async def put_foreign(self, broker: ForeignBroker) -> None:
         await self._ask([self._keeper.wish_foreign(broker.key, broker)])

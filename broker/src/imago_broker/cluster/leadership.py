@@ -1,4 +1,4 @@
-"""Reading and changing a shard's state node: compare and set, by a registered broker only."""
+"""Changing a shard's state node: compare and set, by a registered broker only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.cluster.edits import TRIES_MAX
-from imago_broker.cluster.state_node import decode_state, encode_state
+from imago_broker.cluster.state_node import encode_state
 from imago_broker.cluster.tree import (
     BadVersionError,
     Check,
@@ -25,17 +25,6 @@ if TYPE_CHECKING:
     from imago_broker.cluster.znodes import Paths
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.model.shard import ShardState
-
-
-async def read(tree: NodeTree, paths: Paths, shard: int) -> ShardState | None:
-    """Return the state as nobody can know it newer, or None where there is none yet.
-
-    GarbageError when the node cannot be understood.
-    """
-    path = paths.state(shard)
-    await tree.sync()
-    node = await tree.get(path)
-    return decode_state(path, node) if node else None
 
 
 async def change(

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.cluster import edits, znodes
-from imago_broker.cluster.znodes import GarbageError, Paths, ShardRecord
+from imago_broker.cluster.shard_record import ShardRecord, decode_shard, encode_shard
+from imago_broker.cluster.znodes import GarbageError, Paths
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError, RegistryDamagedError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Membership:
         path = self._paths.shard(shard)
         node = await self._tree.get(path)
         try:
-            members = znodes.decode_shard(path, node.data).members if node else {}
+            members = decode_shard(path, node.data).members if node else {}
         except GarbageError:
             members = {}
         return frozenset(member.metaq_url for member in members.values())
@@ -106,10 +107,10 @@ class Membership:
         joined: list[ShardRecord] = []
 
         def edit(data: bytes | None) -> bytes:
-            before = znodes.decode_shard(path, data) if data is not None else ShardRecord(0, {})
+            before = decode_shard(path, data) if data is not None else ShardRecord(0, {})
             after = before.with_member(wish.uuid, wish.metaq_url)
             joined.append(after)
-            return znodes.encode_shard(after)
+            return encode_shard(after)
 
         try:
             await edits.change(self._tree, path, edit)

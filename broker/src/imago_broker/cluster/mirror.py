@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from imago_broker.cluster import znodes
+from imago_broker.cluster.shard_record import decode_shard
 from imago_broker.cluster.state_node import decode_state
 from imago_broker.cluster.tree import NoNodeError
 from imago_broker.model.cluster import BrokerRecord, ClusterView, ForeignBroker
@@ -62,8 +63,9 @@ class Mirror:
             lambda path, node: znodes.decode_broker(path, node.data, node.created)
         )
         self._foreign = _Shelf(lambda path, node: znodes.decode_foreign(path, node.data))
-        self._shards = _Shelf(lambda path, node: znodes.decode_shard(path, node.data))
+        self._shards = _Shelf(lambda path, node: decode_shard(path, node.data))
         self._states = _Shelf(decode_state)
+        self._operator = _Shelf(lambda path, node: znodes.decode_epoch(path, node.data))
         self._refused: dict[str, str] = {}
         self._view = ClusterView(cluster=paths.cluster)
 
@@ -79,7 +81,7 @@ class Mirror:
 
     def everything(self) -> set[str]:
         """Paths to read after a connection was lost: any watch may have been missed."""
-        fixed = {self._paths.identity, self._paths.kv, self._paths.wiped}
+        fixed = {self._paths.identity, self._paths.kv, self._paths.wiped, self._paths.operator}
         folders = {self._paths.brokers, self._paths.foreigners, self._paths.shards}
         known = {*self._brokers.good, *self._foreign.good, *self._refused}
         known |= _with_states(self._shards.good)
@@ -91,15 +93,26 @@ class Mirror:
         TreeUnavailableError leaves the view as it was: the caller reads the same nodes again.
         """
         dirty = set(dirty)
-        for folder in (self._paths.brokers, self._paths.foreigners, self._paths.shards):
-            if folder in dirty:
-                dirty.remove(folder)
-                found = await self._list(folder)
-                dirty |= _with_states(found) if folder == self._paths.shards else found
-        paths = sorted(dirty)
-        for start in range(0, len(paths), READS_AT_ONCE):
-            await self._read(paths[start : start + READS_AT_ONCE])
+        states = await self._expand(dirty, self._paths.shards, _with_states)
+        states |= {path for path in dirty if path.startswith(f"{self._paths.shards}/")}
+        await self._read(states)
+        if any(path.endswith("/state") for path in states):
+            # Who is there is never older than who leads, or a leader may seem to be missing.
+            dirty |= {self._paths.brokers, *self._brokers.good}
+        others = dirty - states
+        for folder in (self._paths.brokers, self._paths.foreigners):
+            others |= await self._expand(others, folder, set)
+        await self._read(others)
         return self._rebuild()
+
+    async def _expand(
+        self, dirty: set[str], folder: str, nodes: Callable[[set[str]], set[str]]
+    ) -> set[str]:
+        """Replace a folder by its nodes that are new or gone."""
+        if folder not in dirty:
+            return set()
+        dirty.remove(folder)
+        return nodes(await self._list(folder))
 
     async def _list(self, folder: str) -> set[str]:
         """Return the nodes of a folder that are new or gone."""
@@ -113,10 +126,13 @@ class Mirror:
         shelved = (*self._brokers.good, *self._foreign.good, *self._shards.good, *self._refused)
         return now ^ {path for path in shelved if path.rpartition("/")[0] == folder}
 
-    async def _read(self, paths: list[str]) -> None:
-        nodes = await asyncio.gather(*(self._tree.get(path, watch=True) for path in paths))
-        for path, node in zip(paths, nodes, strict=True):
-            self._take(path, node)
+    async def _read(self, paths: set[str]) -> None:
+        ordered = sorted(paths)
+        for start in range(0, len(ordered), READS_AT_ONCE):
+            part = ordered[start : start + READS_AT_ONCE]
+            nodes = await asyncio.gather(*(self._tree.get(path, watch=True) for path in part))
+            for path, node in zip(part, nodes, strict=True):
+                self._take(path, node)
 
     def _take(self, path: str, node: Node | None) -> None:
         self._refused.pop(path, None)
@@ -131,6 +147,7 @@ class Mirror:
             self._paths.identity: self._identity.take,
             self._paths.kv: self._kv.take,
             self._paths.wiped: self._wiped.take,
+            self._paths.operator: self._operator.take,
             self._paths.brokers: self._brokers.take,
             self._paths.foreigners: self._foreign.take,
             self._paths.shards: self._shards.take,
@@ -143,6 +160,7 @@ class Mirror:
     def _rebuild(self) -> bool:
         brokers = sorted(self._brokers.good.values(), key=_broker_order)
         identities = list(self._identity.good.values())
+        shards = _by_shard(self._shards.good, -1)
         kv = self._kv.good.get(self._paths.kv, {})
         before = self._view
         now = replace(
@@ -150,12 +168,10 @@ class Mirror:
             cluster_id=identities[0].cluster_id if identities else "",
             brokers=tuple(brokers),
             states=MappingProxyType(_by_shard(self._states.good, -2)),
-            known=MappingProxyType(
-                {
-                    shard: record.replicas()
-                    for shard, record in _by_shard(self._shards.good, -1).items()
-                }
-            ),
+            known=MappingProxyType({n: shard.replicas() for n, shard in shards.items()}),
+            cordoned=frozenset(n for n, shard in shards.items() if shard.cordoned),
+            drained=frozenset(n for n, shard in shards.items() if shard.drained),
+            operator_epoch=self._operator.good.get(self._paths.operator, 0),
             topics=self._merged_topics(before.topics),
             kv=MappingProxyType(kv),
             wiped=self._wiped.good.get(self._paths.wiped, frozenset()),

@@ -2,7 +2,8 @@
 
 ```
 /imago/<cluster>/id                       {"format":1,"id":…,"metaqRoot":"/meta","brokerIdBase":0}
-                /shards/<k>               {"next":1,"members":{"<uuid>":{"replica":0,"metaq":…}}}
+                /operator                 {"epoch":0}
+                /shards/<k>               members, cordoned, drained: `shard_record`
                 /shards/<k>/state         leadership of the shard: `state_node`
                 /brokers/<k>-<replica>    one live broker; ephemeral, its czxid is the incarnation
                 /topics/<00…63>           {"<topic>":{"shards":{"<k>":[write,read,perm]},…},…}
@@ -29,7 +30,6 @@ import orjson
 
 from imago_broker.cluster.tree import NODE_BYTES_MAX
 from imago_broker.model.cluster import (
-    REPLICA_MAX,
     BrokerRecord,
     ForeignBroker,
     Role,
@@ -66,36 +66,6 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """A data folder that belongs, or once belonged, to a shard."""
-
-    replica: int
-    metaq_url: str
-    """Where it was reachable last: whoever holds this address in MetaQ's tree is one of us."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShardRecord:
-    """Members of a shard by uuid. Replica numbers are handed out once."""
-
-    replica_next: int
-    members: Mapping[str, Member]
-
-    def with_member(self, uuid: str, metaq_url: str) -> ShardRecord:
-        """The record after this data folder has shown up, perhaps for the first time."""
-        known = self.members.get(uuid)
-        replica = known.replica if known else self.replica_next
-        if replica > REPLICA_MAX:
-            raise ValueError(f"the shard has had {replica} data folders, that is the limit")
-        members = {**self.members, uuid: Member(replica, metaq_url)}
-        return ShardRecord(self.replica_next + (known is None), members)
-
-    def replicas(self) -> Mapping[str, int]:
-        """Replica number of each data folder, by uuid."""
-        return {uuid: member.replica for uuid, member in self.members.items()}
-
-
-@dataclass(frozen=True, slots=True)
 class Paths:
     """Where things stand below the root of one cluster."""
 
@@ -124,6 +94,10 @@ class Paths:
     @property
     def foreigners(self) -> str:
         return f"{self.root}/namesrv/foreign"
+
+    @property
+    def operator(self) -> str:
+        return f"{self.root}/operator"
 
     @property
     def shards(self) -> str:
@@ -155,7 +129,7 @@ class Paths:
         folders += [f"{self.root}/topics", f"{self.root}/namesrv", self.foreigners]
         nodes = [(path, b"") for path in folders]
         nodes += [(path, b"{}") for path in self.buckets()]
-        return [*nodes, (self.kv, b"{}"), (self.wiped, b"[]")]
+        return [*nodes, (self.kv, b"{}"), (self.wiped, b"[]"), (self.operator, encode_epoch(0))]
 
 
 def encode_identity(identity: Identity) -> bytes:
@@ -180,25 +154,15 @@ def decode_identity(path: str, data: bytes) -> Identity:
     return decode(path, data, dict, read)
 
 
-def encode_shard(record: ShardRecord) -> bytes:
-    members = {
-        uuid: {"replica": member.replica, "metaq": member.metaq_url}
-        for uuid, member in record.members.items()
-    }
-    return orjson.dumps({"next": record.replica_next, "members": members})
+def encode_epoch(epoch: int) -> bytes:
+    return orjson.dumps({"epoch": epoch})
 
 
-def decode_shard(path: str, data: bytes) -> ShardRecord:
-    def read(value: dict[str, Any]) -> ShardRecord:
-        number(path.rpartition("/")[2])
-        members = {
-            uuid: Member(of(int, member["replica"]), of(str, member["metaq"]))
-            for uuid, member in value["members"].items()
-        }
-        replica_next = of(int, value["next"])
-        if any(not 0 <= member.replica < replica_next for member in members.values()):
-            raise ValueError("a replica number that was not handed out")
-        return ShardRecord(replica_next, members)
+def decode_epoch(path: str, data: bytes) -> int:
+    def read(value: dict[str, Any]) -> int:
+        if (epoch := of(int, value["epoch"])) < 0:
+            raise ValueError(f"epoch {epoch} is negative")
+        return epoch
 
     return decode(path, data, dict, read)
 

@@ -196,6 +196,12 @@ class ClusterView:
     """Leadership of each shard that has ever had one."""
     known: Mapping[int, Mapping[str, int]] = field(default_factory=lambda: MappingProxyType({}))
     """Replica numbers of all data folders that a shard ever had, by uuid."""
+    cordoned: frozenset[int] = frozenset()
+    """Shards that take no new topics."""
+    drained: frozenset[int] = frozenset()
+    """Shards on which nothing of value is left."""
+    operator_epoch: int = 0
+    """Fence of whoever operates the cluster: calls that carry a lower number are refused."""
     topics: Mapping[str, TopicPlacement] = field(default_factory=lambda: MappingProxyType({}))
     kv: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     """RocketMQ's KV configuration: namespace to key to value."""

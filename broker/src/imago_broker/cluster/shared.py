@@ -1,0 +1,73 @@
+"""Changes of nodes that many processes share: each from the content that stands to the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from imago_broker.cluster import znodes
+from imago_broker.cluster.shard_record import decode_shard, encode_shard
+from imago_broker.ports import CoordinatorConflictError, CoordinatorError
+
+if TYPE_CHECKING:
+    from imago_broker.cluster.znodes import Paths
+
+Edit = Callable[[bytes | None], bytes | None]
+"""From a node's content, None where there is no node, to the new one; None: leave it."""
+
+
+def putting(paths: Paths, namespace: str, key: str, value: str | None) -> Edit:
+    """Set a name service setting, or with None remove it."""
+
+    def edit(data: bytes | None) -> bytes:
+        kv = znodes.decode_kv(paths.kv, data) if data is not None else {}
+        entries = kv.setdefault(namespace, {})
+        if value is None:
+            entries.pop(key, None)
+        else:
+            entries[key] = value
+        return znodes.encode_kv({name: kept for name, kept in kv.items() if kept})
+
+    return edit
+
+
+def wiping(paths: Paths, broker_name: str, wiped: bool) -> Edit:
+    """Take a shard's write permission out of routes, or give it back."""
+
+    def edit(data: bytes | None) -> bytes:
+        names = znodes.decode_wiped(paths.wiped, data) if data is not None else frozenset[str]()
+        return znodes.encode_wiped(names | {broker_name} if wiped else names - {broker_name})
+
+    return edit
+
+
+def marking(paths: Paths, shard: int, cordoned: bool | None, drained: bool | None) -> Edit:
+    """Mark a shard; None leaves a mark as it is."""
+    path = paths.shard(shard)
+
+    def edit(data: bytes | None) -> bytes:
+        if data is None:
+            raise CoordinatorError(f"there has never been a shard {shard}")
+        record = decode_shard(path, data)
+        return encode_shard(
+            replace(
+                record,
+                cordoned=record.cordoned if cordoned is None else cordoned,
+                drained=record.drained if drained is None else drained,
+            )
+        )
+
+    return edit
+
+
+def raising(paths: Paths, epoch: int) -> Edit:
+    """Raise the operator's fence."""
+
+    def edit(data: bytes | None) -> bytes | None:
+        stands = znodes.decode_epoch(paths.operator, data) if data is not None else 0
+        if stands > epoch:
+            raise CoordinatorConflictError(f"operator epoch {epoch}: {stands} is in force already")
+        return None if data is not None and stands == epoch else znodes.encode_epoch(epoch)
+
+    return edit
