@@ -75,9 +75,19 @@ def text_cases(twin: Twin) -> Iterator[tuple[str, int, Callable[[], object]]]:
         ("scan_text: 64 heartbeats in a read", b"version -77\r\n" * BATCH, BATCH),
     ]:
         yield name, count, partial(twin.scan_text, data, 4096, 1 << 20)
-    one = [(-2147483648, 1661382015569645571, 1, 123456789)]
-    yield "encode_put_results: one", 1, partial(twin.encode_put_results, one)
-    yield "encode_put_results: 64", BATCH, partial(twin.encode_put_results, one * BATCH)
+    asked = [(-2147483648, 1, "topic")] * BATCH
+    placed = [(0, 0, 0, 123456789, 1661382015569645571)] * BATCH
+    for count in (1, BATCH):
+        encode = partial(twin.encode_put_results, asked, placed, 0, count)
+        yield f"encode_put_results: {count}", count, encode
+    tails = {"topic": [twin.QueueTail(b"topic", 0, dual=True)]}
+    limits, born = (4096, 1 << 20), (NOW, HOST)
+
+    def take(data: bytes) -> None:
+        twin.take_puts(data, limits, tails, born, [], [])
+
+    yield "take_puts: one", 1, partial(take, put)
+    yield "take_puts: 64", BATCH, partial(take, put * BATCH)
 
 
 def build_cases(twin: Twin) -> Iterator[tuple[str, int, Callable[[], object]]]:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from imago_wire.errors import LimitExceededError, ProtocolError
+from imago_wire._record_py import metaq_entry
+from imago_wire.errors import ChecksumError, LimitExceededError, ProtocolError
 from imago_wire.text.commands import Command, Get, Put
 from imago_wire.text.line import Pending, parse_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping, Sequence
+
+    from imago_wire._record_py import Entry, Placed, QueueTail
 
 OTHER: Final = 0
 PUT: Final = 1
@@ -28,9 +31,14 @@ GetItem: TypeAlias = tuple[Literal[2], str, str, int, int, int, int]
 OtherItem: TypeAlias = tuple[Literal[0], Command]
 BadItem: TypeAlias = tuple[Literal[-1], str]
 Item: TypeAlias = PutItem | GetItem | OtherItem | BadItem
+Asked: TypeAlias = tuple[int, int, str]
+"""Opaque, partition and topic of a put that waits for its answer."""
 
 _PUT_LINE: Final = re.compile(
     rb"put ([!-~]+) (-?\d{1,10}) (\d{1,9}) (-?\d{1,10}) (-?\d{1,10}) (-?\d{1,10})\r\n"
+)
+_PLAIN_PUT_LINE: Final = re.compile(
+    rb"put ([!-~]+) (-?\d{1,18}) (-?\d{1,18}) (-?\d{1,18}) (-?\d{1,18}) (-?\d{1,18})\r\n"
 )
 _I32_MIN: Final = -(1 << 31)
 _I32_MAX: Final = (1 << 31) - 1
@@ -116,10 +124,58 @@ def _item(command: Command) -> Item:
             return (OTHER, command)
 
 
-def encode_put_results(results: Iterable[tuple[int, int, int, int]]) -> bytes:
-    """Return the answers to puts: of (opaque, message id, partition, position) each."""
+def take_puts(
+    data: bytes | bytearray,
+    limits: tuple[int, int],
+    tails_of: Mapping[str, Sequence[QueueTail | None]],
+    born: tuple[int, bytes],
+    entries: list[Entry],
+    asked: list[Asked],
+) -> int:
+    """Make entries of the puts at the start of data; return how many bytes they fill.
+
+    `limits` are those of a line and of a body; `tails_of` the partitions of the topics that take
+    puts as they come; `born` time and host. Both lists grow by one item a put.
+    Ends at the first command that is anything else, or a put that needs a closer look: to another
+    topic or partition, too large, with a wrong checksum or a transaction, or written otherwise
+    than clients do.
+    """
+    at = 0
+    while at < len(data):
+        match = _PLAIN_PUT_LINE.match(data, at)
+        if match is None or match.end() - at - 2 > limits[0]:
+            break
+        topic = match[1].decode()
+        partition, size, flag, checksum, opaque = map(int, match.groups()[1:])
+        start = match.end()
+        numbers = (partition, size, flag, checksum, opaque)
+        if not (
+            all(_I32_MIN <= number <= _I32_MAX for number in numbers)
+            and 0 <= size <= limits[1]
+            and start + size <= len(data)
+            and 0 <= partition < len(tails := tails_of.get(topic, ()))
+            and (tail := tails[partition]) is not None
+        ):
+            break
+        try:
+            body = bytes(data[start : start + size])
+            entry = metaq_entry(tail, body, flag, checksum, *born)
+        except (ChecksumError, ProtocolError):
+            break
+        entries.append(entry)
+        asked.append((opaque, partition, topic))
+        at = start + size
+    return at
+
+
+def encode_put_results(
+    asked: Sequence[Asked], placed: Sequence[Placed], first: int, end: int
+) -> bytes:
+    """Return the answers to the puts `first` … `end`: who asked, and where each one lies."""
     answers = []
-    for opaque, message_id, partition, position in results:
-        text = b"%d %d %d" % (message_id, partition, position)
+    for at in range(first, end):
+        opaque, partition, _ = asked[at]
+        _, _, _, position, metaq_id = placed[at]
+        text = b"%d %d %d" % (metaq_id, partition, position)
         answers.append(b"result 200 %d %d\r\n%b" % (len(text), opaque, text))
     return b"".join(answers)

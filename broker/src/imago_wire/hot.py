@@ -36,7 +36,7 @@ from imago_wire._scan_py import (
     view_record,
     whole_records,
 )
-from imago_wire._text_py import encode_put_results, scan_text
+from imago_wire._text_py import encode_put_results, scan_text, take_puts
 
 __all__ = [
     "COMPILED",
@@ -60,6 +60,7 @@ __all__ = [
     "scan_plain_batch",
     "scan_records",
     "scan_text",
+    "take_puts",
     "view_record",
     "whole_records",
 ]

@@ -14,7 +14,7 @@ from imago_broker.service.topics import TopicService
 from imago_testing.brokers import running_broker
 from imago_testing.metaq_peer import MetaqPeer, metaq_peer, put_frame, put_place, value_body
 from imago_wire.errors import LimitExceededError
-from imago_wire.hot import metaq_entry
+from imago_wire.hot import metaq_entry, take_puts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -319,8 +319,13 @@ async def test_fault_in_the_middle_of_a_read_leaves_no_put_behind(
             raise LookupError("a fault of ours")
         return metaq_entry(tail, body, *rest)
 
+    def take(data: bytes, limits: Any, tails: Any, born: Any, entries: Any, asked: Any) -> int:
+        take_puts(data, limits, tails, born, entries, asked)
+        raise LookupError("a fault of ours")
+
     put_place(await peer.put("test", 0, b"first"))
     monkeypatch.setattr(puts, "metaq_entry", entry)
+    monkeypatch.setattr(puts, "take_puts", take)
     bodies = [b"1", b"2", b"broken", b"3", b"4"]
     frames = [put_frame("test", 0, body, opaque=n) for n, body in enumerate(bodies)]
     await peer.send(b"".join(frames))

@@ -163,9 +163,6 @@ def test_materialised_topic_stays_so() -> None:
     config = topics.get("t")
     assert config is not None
     assert config.materialised
-    handle = topics.handle("t")
-    assert handle is not None
-    assert handle.metaq_ready
 
 
 def test_topic_that_opted_out_is_never_materialised() -> None:

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imago_testing.records import HOST, NOW_MS
 from imago_testing.wire import commands, garbage_text, golden_metaq_frames, i32, i64
 from imago_wire._text_py import BAD, GET, OTHER, PUT, scan_text
+from imago_wire.crc import crc31
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import Command, Get, Put, Quit, Stats, Value, Version
 from imago_wire.text.decoder import Decoder
@@ -170,22 +172,23 @@ def test_body_that_looks_like_commands_is_a_body(twin: Twin) -> None:
     assert items[0][7] == body
 
 
-@given(results=st.lists(st.tuples(i32, i64, i32, i64), max_size=5))
+@given(results=st.lists(st.tuples(i32, i64, i32, i64), max_size=5), first=st.integers(0, 2))
 def test_put_results_are_plain_answers(
-    twin: Twin, results: list[tuple[int, int, int, int]]
+    twin: Twin, results: list[tuple[int, int, int, int]], first: int
 ) -> None:
     expected = b"".join(
         result(200, f"{message_id} {partition} {position}", opaque)
-        for opaque, message_id, partition, position in results
+        for opaque, message_id, partition, position in results[first:]
     )
-    assert twin.encode_put_results(results) == expected
-    assert twin.encode_put_results(tuple(results)) == expected
+    asked = [(opaque, partition, "t") for opaque, _, partition, _ in results]
+    placed = [(0, 0, 0, position, message_id) for _, message_id, _, position in results]
+    assert twin.encode_put_results(asked, placed, first, len(results)) == expected
 
 
 def test_put_results_have_known_bytes(twin: Twin) -> None:
-    assert twin.encode_put_results(
-        [(-2147483648, -5468923584887914496, 1, 0), (-2147483639, -5468922380556435456, 0, -1)]
-    ) == (
+    asked = [(-2147483648, 1, "t"), (-2147483639, 0, "t")]
+    placed = [(7, 8, 9, 0, -5468923584887914496), (7, 8, 9, -1, -5468922380556435456)]
+    assert twin.encode_put_results(asked, placed, 0, 2) == (
         b"result 200 24 -2147483648\r\n-5468923584887914496 1 0"
         b"result 200 25 -2147483639\r\n-5468922380556435456 0 -1"
     )
@@ -201,3 +204,62 @@ def test_what_is_no_command_is_none_as_bytes_either() -> None:
     items, _ = scan_text(b"version 1\r\nnonsense\r\n", LINE_MAX, BODY_MAX)
     again, _ = scan_text(encode_items(items), LINE_MAX, BODY_MAX)
     assert [item[0] for item in again] == [item[0] for item in items] == [0, -1]
+
+
+class Taking:
+    """A broker's topics, and what is taken for them."""
+
+    def __init__(self, twin: Twin) -> None:
+        self.tails = [twin.QueueTail(b"t", 0, dual=True), None]
+        self.entries: list[tuple[Any, ...]] = []
+        self.asked: list[tuple[int, int, str]] = []
+        self.twin = twin
+
+    def take(self, data: bytes, line_max: int = LINE_MAX, body_max: int = BODY_MAX) -> int:
+        used: int = self.twin.take_puts(
+            data, (line_max, body_max), {"t": self.tails}, (NOW_MS, HOST), self.entries, self.asked
+        )
+        assert len(self.entries) == len(self.asked)
+        return used
+
+
+def test_puts_of_a_read_become_entries(twin: Twin) -> None:
+    taking = Taking(twin)
+    tagged = (1).to_bytes(4, "big") + b"Abody"
+    puts = [Put("t", 0, 0, b"one", 7, crc31(b"one")), Put("t", 0, 1, tagged, 8, None)]
+    data = encode(puts[0]) + b"put t 0 9 1 -1 8\r\n" + tagged
+    assert taking.take(data) == len(data)
+    assert taking.asked == [(7, 0, "t"), (8, 0, "t")]
+    tail = taking.tails[0]
+    assert taking.entries == [
+        twin.metaq_entry(tail, b"one", 0, crc31(b"one"), NOW_MS, HOST),
+        twin.metaq_entry(tail, tagged, 1, -1, NOW_MS, HOST),
+    ]
+    assert taking.take(bytearray(data)) == len(data)
+    assert taking.entries[2:] == taking.entries[:2]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"put t 1 1 0 -1 7\r\nx",  # a partition that nobody has used yet
+        b"put t 2 1 0 -1 7\r\nx",
+        b"put t -1 1 0 -1 7\r\nx",
+        b"put u 0 1 0 -1 7\r\nx",
+        b"put t 0 1 0 5 7\r\nx",  # a wrong checksum
+        b"put t 0 1 0 -1 key 7\r\nx",
+        b"put t 0 1 0 7\r\nx",
+        b"put t 0 101 0 -1 7\r\n" + bytes(101),
+        b"put t 0 1 0 -1 2147483648\r\nx",
+        b"put t 0 6 1 -1 7\r\n\0\0\0\x01\x02x",  # an attribute that cannot be a property
+        b"put t 0 90 0 -1 7\r\nx",
+        b"put t 0 1 0 -1 7\r",
+        b"pu\r\n",
+        b"version\r\n",
+    ],
+)
+def test_puts_that_need_a_closer_look_end_what_is_taken(twin: Twin, data: bytes) -> None:
+    taking = Taking(twin)
+    plain = b"put t 0 1 0 -1 6\r\ny"
+    assert taking.take(plain + data + plain, body_max=100) == len(plain)
+    assert taking.asked == [(6, 0, "t")]

@@ -55,7 +55,7 @@ async def run(
     loop.add_signal_handler(signal.SIGHUP, _reload, broker, reread)
     try:
         await broker.start()
-        _settle_garbage_collector()
+        settle_garbage_collector()
         if on_ready is not None:
             on_ready(broker)
         broker.failed.add_done_callback(lambda _: stopped.set())
@@ -80,7 +80,7 @@ def configure_logging(level: str) -> None:
     )
 
 
-def _settle_garbage_collector() -> None:
+def settle_garbage_collector() -> None:
     """Take what was built at the start out of every later collection, and collect rarely."""
     gc.collect()
     gc.freeze()

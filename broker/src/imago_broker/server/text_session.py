@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_broker.server.listener import Session
-from imago_wire.hot import encode_put_results, scan_text
+from imago_wire.hot import scan_text
 from imago_wire.record import host_bytes
 from imago_wire.text.encoder import encode_items
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imago_broker.core.budget import OutputBudget
-    from imago_broker.processors.metaq.services import PutResult
     from imago_broker.processors.metaq.table import MetaqProcessors
     from imago_broker.server.relay import Relay
     from imago_log.results import FileSlice
@@ -115,14 +114,10 @@ class TextSession(Session):
         if self._buffer:
             self._go_on(data)
             return
-        items, used = scan_text(data, self._line_bytes_max, self._body_bytes_max)
+        used = self._take_puts(self, data)
         if used < len(data):
-            self._buffer += memoryview(data)[used:]
-        if items:
-            # Nearly every read holds puts only, and these need nothing else of the session.
-            taken = self._take_puts(self, items, 0)
-            if taken < len(items) or self._replies:
-                self._run(items, taken)
+            self._buffer += memoryview(data)[used:] if used else data
+            self._scan_buffer()
 
     def eof_received(self) -> bool:
         """Answer what was asked, then close; a peer may half-close after its last request."""
@@ -142,11 +137,11 @@ class TextSession(Session):
         self._hold(0)
         self._go_on_with_left()
 
-    def stored(self, results: Sequence[PutResult]) -> None:
-        """Answer successful puts now: they are all of one read."""
+    def stored(self, answers: bytes) -> None:
+        """Write the answers to successful puts now: they are all of one read."""
         if self._closed:
             return
-        self.transport.write(encode_put_results(results))
+        self.transport.write(answers)
         if self._ending:
             self._close_when_answered()
 
@@ -261,9 +256,18 @@ class TextSession(Session):
     def _go_on(self, data: bytes) -> None:
         """Add bytes to those of an unfinished command."""
         self._buffer += data
+        used = self._take_puts(self, self._buffer)
+        if used:
+            del self._buffer[:used]
+            self._partial_since_ms = None
+        if self._buffer:
+            self._scan_buffer()
+
+    def _scan_buffer(self) -> None:
+        """Work on what begins with something else than a plain put, or has not wholly arrived."""
         items, used = scan_text(self._buffer, self._line_bytes_max, self._body_bytes_max)
-        del self._buffer[:used]
         if items:
+            del self._buffer[:used]
             self._partial_since_ms = None
             self._run(items)
 

@@ -38,7 +38,7 @@ class TopicHandle:
     Replaced, never changed, when the topic changes: hold it no longer than one loop turn.
     """
 
-    __slots__ = ("closed", "config", "level", "metaq_ready", "partitions", "tails")
+    __slots__ = ("closed", "config", "level", "partitions", "tails")
 
     def __init__(self, config: TopicConfig, level: Acknowledgement, closed: frozenset[int]) -> None:
         self.config = config
@@ -46,8 +46,6 @@ class TopicHandle:
         self.closed = closed
         """Partitions that take part in nothing through MetaQ, by its management operation."""
         self.partitions = config.write_queues
-        self.metaq_ready = config.dual and not closed
-        """Whether a MetaQ put needs no second look."""
         self.tails: list[QueueTail | None] = [None] * config.write_queues
         """Ends of the write queues by number, once they were used."""
 
@@ -75,6 +73,10 @@ class TopicService:
         self._default_queues = default_queues
         self._before_change = before_change
         self._handles: dict[str, TopicHandle] = {}
+        self.metaq_tails: dict[Acknowledgement, dict[str, list[QueueTail | None]]] = {
+            level: {} for level in Acknowledgement
+        }
+        """By level, the tails of the topics to which a MetaQ put needs no second look."""
         self._closed: dict[str, frozenset[int]] = {}
         self._configs = _stored(store)
         self.any_stat = any(config.metaq_stat for config in self._configs.values())
@@ -118,7 +120,14 @@ class TopicService:
             closed = self._closed.get(name, frozenset())
             handle = TopicHandle(config, self._level(config), closed)
             self._handles[name] = handle
+            if config.dual and not closed:
+                self.metaq_tails[handle.level][name] = handle.tails
         return handle
+
+    def _forget_handle(self, name: str) -> None:
+        self._handles.pop(name, None)
+        for tails in self.metaq_tails.values():
+            tails.pop(name, None)
 
     @property
     def handles(self) -> dict[str, TopicHandle]:
@@ -226,7 +235,7 @@ class TopicService:
             return False
         numbers = range(first, min(last, names.PARTITIONS_MAX) + 1)
         self._closed[name] = self._closed.get(name, frozenset()) | frozenset(numbers)
-        self._handles.pop(name, None)
+        self._forget_handle(name)
         return True
 
     def open_partitions(self, name: str) -> bool:
@@ -234,7 +243,7 @@ class TopicService:
         if name not in self._configs:
             return False
         self._closed.pop(name, None)
-        self._handles.pop(name, None)
+        self._forget_handle(name)
         return True
 
     def closed_partitions(self, name: str) -> frozenset[int]:
@@ -244,7 +253,8 @@ class TopicService:
     def set_default_level(self, level: Acknowledgement) -> None:
         """Change what puts wait for in topics that name no level."""
         self.default_level = level
-        self._handles.clear()
+        for name in list(self._handles):
+            self._forget_handle(name)
 
     def _level(self, config: TopicConfig) -> Acknowledgement:
         text = config.acknowledgement
@@ -254,7 +264,7 @@ class TopicService:
         return self.is_public(template.name) and bool(template.perm & PERM_INHERIT)
 
     def _changed(self, name: str, config: TopicConfig | None) -> None:
-        self._handles.pop(name, None)
+        self._forget_handle(name)
         self.any_stat = any(config.metaq_stat for config in self._configs.values())
         for listener in self.on_change:
             listener(name, config)

@@ -13,7 +13,7 @@ from imago_broker.processors.metaq import realtime, texts
 from imago_broker.service.messages import PutStatus
 from imago_log.errors import StoreError
 from imago_wire.errors import ChecksumError, ProtocolError
-from imago_wire.hot import metaq_entry
+from imago_wire.hot import encode_put_results, metaq_entry, take_puts
 from imago_wire.text.encoder import result
 from imago_wire.text.status import Status
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.patterns import TopicPatterns
     from imago_broker.processors.metaq.services import MetaqServices, Peer
     from imago_broker.service.topics import TopicHandle
-    from imago_wire._text_py import Item, PutItem
+    from imago_wire._text_py import Asked, Item, PutItem
     from imago_wire.record import Entry, Placed
 
 logger = logging.getLogger(__name__)
@@ -48,15 +48,14 @@ class _Round:
     `runs` says whose they are: (connection, index of its first put, index after its last).
     """
 
-    __slots__ = ("born_ms", "entries", "level", "places", "runs", "turn")
+    __slots__ = ("asked", "born_ms", "entries", "level", "runs", "turn")
 
     def __init__(self, turn: int, level: Acknowledgement, born_ms: int) -> None:
         self.turn = turn
         self.level = level
         self.born_ms = born_ms
         self.entries: list[Entry] = []
-        self.places: list[tuple[int, int, str]] = []
-        """Opaque, partition, topic of each entry."""
+        self.asked: list[Asked] = []
         self.runs: list[tuple[Peer, int, int]] = []
 
 
@@ -70,61 +69,47 @@ class PutProcessor:
         self._topics = services.topics
         self._clock = services.clock
         self._counters = services.counters
-        self._handles = services.topics.handles
+        self._tails = services.topics.metaq_tails
         self._size_max = services.settings.message_bytes_max
+        self._limits = (services.settings.line_bytes_max, self._size_max)
         self._round = _Round(-1, Acknowledgement.LEADER, 0)
+
+    def take(self, peer: Peer, data: bytes | bytearray) -> int:
+        """Take the puts at the start of a read, as far as they need no closer look.
+
+        Returns how many bytes they fill. Nearly all puts come this way, in one call a read.
+        """
+        round_ = self._round
+        if round_.turn != self._messages.turn:
+            round_ = self._open_round(round_.level)
+        entries, asked, level = round_.entries, round_.asked, round_.level
+        first = len(entries)
+        born = (round_.born_ms, peer.born_host)
+        try:
+            used = take_puts(data, self._limits, self._tails[level], born, entries, asked)
+        except Exception:
+            # Nothing may keep others' puts from being appended: the closer look says why.
+            del entries[first:], asked[first:]
+            return 0
+        if len(entries) > first:
+            if not first:
+                self._messages.put(entries, level, self._done, round_)
+            round_.runs.append((peer, first, len(entries)))
+            peer.puts += 1
+        return used
 
     def accept(self, peer: Peer, items: Sequence[Item], at: int) -> int:
         """Take the puts from `at` on; return the index of the first item that is none."""
-        at = self._take_plain(peer, items, at)
         while at < len(items):
             item = items[at]
             if len(item) != PUT_LENGTH:
                 break
             self._take_one(peer, item)
-            at = self._take_plain(peer, items, at + 1)
+            at += 1
         return at
 
-    def _take_plain(self, peer: Peer, items: Sequence[Item], at: int) -> int:
-        """Take puts for as long as they need no closer look; return where that ends."""
-        round_ = self._round
-        if round_.turn != self._messages.turn:
-            round_ = self._open_round(round_.level)
-        entries, places, level = round_.entries, round_.places, round_.level
-        handles, born_ms, host = self._handles, round_.born_ms, peer.born_host
-        first = len(entries)
-        for item in items[at:] if at else items:
-            if len(item) != PUT_LENGTH:
-                break
-            _, topic, partition, flag, checksum, transaction, opaque, body = item
-            handle = handles.get(topic)
-            if (
-                handle is None
-                or not handle.metaq_ready
-                or not 0 <= partition < handle.partitions
-                or transaction is not None
-                or handle.level is not level
-                or (tail := handle.tails[partition]) is None
-                or len(body) > self._size_max
-            ):
-                break
-            try:
-                entry = metaq_entry(tail, body, flag, checksum, born_ms, host)
-            except Exception:
-                # Nothing may keep what was taken from being appended: the closer look says why.
-                break
-            entries.append(entry)
-            places.append((opaque, partition, topic))
-        taken = len(entries) - first
-        if taken:
-            if not first:
-                self._messages.put(entries, level, self._done, round_)
-            round_.runs.append((peer, first, first + taken))
-            peer.puts += 1
-        return at + taken
-
     def _take_one(self, peer: Peer, item: PutItem) -> None:
-        """Take or refuse a put that is not plain: all checks, in the original's order."""
+        """Take or refuse a put: all checks, in the original's order."""
         _, topic, _, flag, checksum, _, opaque, body = item
         partition = self._chosen(item)
         try:
@@ -144,7 +129,7 @@ class PutProcessor:
         round_ = self._open_round(handle.level)
         first = len(round_.entries)
         round_.entries.append(entry)
-        round_.places.append((opaque, partition, topic))
+        round_.asked.append((opaque, partition, topic))
         if not first:
             self._messages.put(round_.entries, round_.level, self._done, round_)
         round_.runs.append((peer, first, first + 1))
@@ -165,15 +150,12 @@ class PutProcessor:
             else:
                 self._failed(round_, status)
             return
-        results = [
-            (place[0], placed_at[4], place[1], placed_at[3])
-            for place, placed_at in zip(round_.places, placed, strict=True)
-        ]
+        asked = round_.asked
         for peer, first, end in round_.runs:
             peer.puts -= 1
-            peer.stored(results[first:end])
-        self._counters.cmd_put += len(results)
-        self._counters.puts_stored += len(results)
+            peer.stored(encode_put_results(asked, placed, first, end))
+        self._counters.cmd_put += len(placed)
+        self._counters.puts_stored += len(placed)
         if self._patterns.may_count():
             self._count_stored(round_)
 
@@ -184,14 +166,14 @@ class PutProcessor:
             for index in range(first, end):
                 alone = _Round(round_.turn, round_.level, round_.born_ms)
                 alone.entries.append(round_.entries[index])
-                alone.places.append(round_.places[index])
+                alone.asked.append(round_.asked[index])
                 alone.runs.append((peer, 0, 1))
                 self._messages.put(alone.entries, alone.level, self._done, alone)
 
     def _failed(self, round_: _Round, status: PutStatus) -> None:
         for peer, first, end in round_.runs:
             peer.puts -= 1
-            for opaque, partition, topic in round_.places[first:end]:
+            for opaque, partition, topic in round_.asked[first:end]:
                 code, text = self._failure(status, topic, partition)
                 peer.reply(result(code, text, opaque))
                 self._count_failed(topic)
@@ -286,7 +268,7 @@ class PutProcessor:
         return Status.INTERNAL_SERVER_ERROR, text
 
     def _count_stored(self, round_: _Round) -> None:
-        for entry, (_, _, topic) in zip(round_.entries, round_.places, strict=True):
+        for entry, (_, _, topic) in zip(round_.entries, round_.asked, strict=True):
             if self._patterns.counts(topic):
                 self._services.realtime.add(realtime.PUT, topic)
                 self._services.realtime.add(realtime.MESSAGE_SIZE, topic, 1, len(entry[1]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from imago_broker.config.settings import MetaqSection
     from imago_broker.core.budget import OutputBudget
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from imago_log.results import FileSlice
     from imago_log.store import MessageStore
 
-PutResult = tuple[int, int, int, int]
-"""Opaque, message id, partition, position: what a successful put is answered with."""
-
 
 class Peer(Protocol):
     """A connection as the processors see it. Nothing they call writes to the socket."""
@@ -34,8 +31,8 @@ class Peer(Protocol):
     puts: int
     """Puts, counted by reads, that have no answer yet."""
 
-    def stored(self, results: Sequence[PutResult]) -> None:
-        """Answer successful puts now."""
+    def stored(self, answers: bytes) -> None:
+        """Write the answers to successful puts now."""
 
     def reply(self, *parts: bytes) -> None:
         """Add an answer to the next write; the parts follow each other."""

@@ -46,8 +46,8 @@ class MetaqProcessors:
         self._services = services
         patterns = TopicPatterns(services)
         self._puts = PutProcessor(services, patterns)
-        self.take_puts = self._puts.accept
-        """The short way of a read that begins with puts: (peer, items, from) to where they end."""
+        self.take_puts = self._puts.take
+        """The short way of a read that begins with puts: (peer, data) to where they end."""
         self._gets = GetProcessor(services, patterns)
         stats = StatsProcessor(services)
         self._others: dict[type, Callable[[Peer, Any], None]] = {
