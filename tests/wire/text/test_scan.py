@@ -215,7 +215,9 @@ class Taking:
         self.asked: list[tuple[int, int, str]] = []
         self.twin = twin
 
-    def take(self, data: bytes, line_max: int = LINE_MAX, body_max: int = BODY_MAX) -> int:
+    def take(
+        self, data: bytes | bytearray, line_max: int = LINE_MAX, body_max: int = BODY_MAX
+    ) -> int:
         used: int = self.twin.take_puts(
             data, (line_max, body_max), {"t": self.tails}, (NOW_MS, HOST), self.entries, self.asked
         )
