@@ -71,6 +71,16 @@ async def test_the_first_state_is_created_and_seen_by_all(registry: Registry) ->
     assert view.members_known(7) == {}
 
 
+async def test_a_view_that_is_read_now_has_what_others_have_just_written(
+    registry: Registry,
+) -> None:
+    one, two = await pair(registry)
+    written = await one.change_shard(0, led_by(own(one)))
+    await one.register(replace(broker("disk-a"), role=Role.MASTER, log_end=77))
+    assert await two.read_shard(0) == written
+    assert [record.log_end for record in two.view().members(0)] == [77, 0]
+
+
 async def test_only_one_of_two_proposals_is_taken(registry: Registry) -> None:
     one, two = await pair(registry)
     outcomes = await asyncio.gather(

@@ -129,6 +129,9 @@ def states(draw: st.DrawFn) -> ShardState:
         leader=draw(st.none() | st.sampled_from(in_sync)),
         epoch=draw(numbers),
         in_sync=tuple(in_sync),
+        former=tuple(
+            LiveMember(uuid, draw(numbers)) for uuid in sorted(draw(st.sets(words, max_size=2)))
+        ),
         unclean=draw(st.booleans()),
         cause=draw(words),
         at_ms=draw(numbers),
@@ -149,6 +152,7 @@ def test_a_state_is_written_as_the_documentation_says() -> None:
         "incarnation": 7,
         "epoch": 2,
         "inSync": {"u": 7},
+        "former": {},
         "unclean": False,
         "cause": "new",
         "at": 0,

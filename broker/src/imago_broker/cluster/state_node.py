@@ -1,8 +1,9 @@
 """The node that says who leads a shard: `/imago/<cluster>/shards/<k>/state`.
 
 ```
-{"leader":"<uuid>","incarnation":<czxid>,"epoch":7,"inSync":{"<uuid>":<czxid>,…},"unclean":false,
- "cause":"…","at":<ms>,"history":[{"epoch":6,"leader":"<uuid>","at":<ms>,"cause":"…","unclean":false},…]}
+{"leader":"<uuid>","incarnation":<czxid>,"epoch":7,"inSync":{"<uuid>":<czxid>,…},
+ "former":{},"unclean":false,"cause":"…","at":<ms>,
+ "history":[{"epoch":6,"leader":"<uuid>","at":<ms>,"cause":"…","unclean":false},…]}
 ```
 
 `leader` is null where nobody leads. The node's version is the guard of every change.
@@ -30,6 +31,7 @@ def encode_state(state: ShardState) -> bytes:
             "incarnation": leader.incarnation if leader else 0,
             "epoch": state.epoch,
             "inSync": {member.uuid: member.incarnation for member in state.in_sync},
+            "former": {member.uuid: member.incarnation for member in state.former},
             "unclean": state.unclean,
             "cause": state.cause,
             "at": state.at_ms,
@@ -58,10 +60,8 @@ def decode_state(path: str, node: Node) -> ShardState:
             if leader is None
             else Member(of(str, leader), of(int, value["incarnation"])),
             epoch=value["epoch"],
-            in_sync=tuple(
-                Member(uuid, of(int, incarnation))
-                for uuid, incarnation in sorted(of(dict, value["inSync"]).items())
-            ),
+            in_sync=_members(value["inSync"]),
+            former=_members(value.get("former", {})),
             unclean=of(bool, value["unclean"]),
             cause=value["cause"],
             at_ms=value["at"],
@@ -70,6 +70,11 @@ def decode_state(path: str, node: Node) -> ShardState:
         )
 
     return decode(path, node.data, dict, read)
+
+
+def _members(value: Any) -> tuple[Member, ...]:
+    found = sorted(of(dict, value).items())
+    return tuple(Member(uuid, of(int, incarnation)) for uuid, incarnation in found)
 
 
 def _election(value: Any) -> Election:
