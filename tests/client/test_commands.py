@@ -195,3 +195,14 @@ def test_unreachable_cluster_is_one_sentence() -> None:
 )
 def test_places_in_a_topic(text: str, target: ResetTo | int) -> None:
     assert parse_target(text) == target
+
+
+async def test_idempotent_producing(commands: RunBody) -> None:
+    def body(run: Commands) -> None:
+        run.ok("topic create orders --queues 1")
+        assert run.json("produce orders one two --idempotent --count 20")["sent"] == 40
+        assert len(run.rows("consume orders --group g --from earliest --count 40")) == 40
+        refused = run.run("produce orders one --protocol metaq --idempotent")
+        assert isinstance(refused.exception, UsageError)
+
+    await commands(body)

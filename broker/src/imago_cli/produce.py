@@ -40,6 +40,7 @@ class Sending:
     topic: str
     key: str | None
     tags: str | None
+    idempotent: bool
 
 
 def attach(root: typer.Typer) -> None:
@@ -59,6 +60,9 @@ def produce(
     ] = None,
     tags: Annotated[str | None, typer.Option(help="Tag; MetaQ's attribute.")] = None,
     count: Annotated[int, typer.Option(min=1, help="Send each message so often.")] = 1,
+    idempotent: Annotated[
+        bool, typer.Option(help="Store each message once, whatever fails. RocketMQ only.")
+    ] = False,
     in_flight: Annotated[
         int | None,
         typer.Option(
@@ -72,7 +76,9 @@ def produce(
     """Send messages, each acknowledged by a broker. Exit code 1 if any was not."""
     if protocol is Protocol.metaq and key is not None:
         raise UsageError("--key: MetaQ messages have no keys", cure="use --tags, or leave it out")
-    sending = Sending(topic, key, tags)
+    if protocol is Protocol.metaq and idempotent:
+        raise UsageError("--idempotent: not possible through MetaQ", cure="leave --protocol out")
+    sending = Sending(topic, key, tags, idempotent)
     bodies = _bodies(message, count)
     pace = Pace("sent", len(message) * count if message else None)
     at_once = in_flight or (1 if key else 64)
@@ -102,7 +108,7 @@ async def _rocketmq(
 
     keys = (sending.key,) if sending.key else ()
     async with Client(bootstrap) as client:
-        producer = client.producer()
+        producer = client.producer(idempotent=sending.idempotent)
 
         async def send(body: bytes) -> None:
             await producer.send(

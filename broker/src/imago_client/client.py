@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from imago_client.admin import Admin
@@ -39,9 +40,14 @@ class Client:
         self._consumers: dict[str, PushConsumer] = {}
         self.admin = Admin(self._state, self._driver)
 
-    def producer(self, config: ProducerConfig | None = None) -> Producer:
-        """Return a new producer."""
-        return Producer(self._state, self._driver, config or ProducerConfig())
+    def producer(
+        self, config: ProducerConfig | None = None, *, idempotent: bool = False
+    ) -> Producer:
+        """Return a new producer; `idempotent` turns that setting on."""
+        settings = config or ProducerConfig()
+        if idempotent:
+            settings = replace(settings, idempotent=True)
+        return Producer(self._state, self._driver, settings)
 
     def pull_consumer(self, group: str) -> PullConsumer:
         """Return a consumer that reads what the caller asks for, with the group's offsets."""

@@ -81,12 +81,46 @@ class ProducerConfig:
     compress_over_bytes: int | None = None
     """Deflate larger bodies when that makes them smaller; None: never. (The Java client: 4096.)"""
     batch_bytes_max: int = BODY_BYTES_MAX
+    idempotent: bool = False
+    """Store each message once, however often it has to be sent; Imago's brokers only."""
+    delivery_timeout_s: float = 30.0
+    """Idempotent: for one message with all its tries, whose number `retries_max` does not bound;
+    `send_timeout_s` is then that of one try."""
+    in_flight_per_queue: int = 5
+    """Idempotent: requests without an answer to one queue; more wait their turn."""
+    producer_id: int | None = None
+    """Idempotent: 64 bits under which brokers know this producer; None: random ones a queue.
+
+    One who starts again with the same id and epoch and sends the same messages in the same order
+    to the same queues repeats them, and nothing is stored twice."""
+    producer_epoch: int = 0
+    """Idempotent, with `producer_id`: a higher one shuts out whoever uses a lower one."""
 
     def __post_init__(self) -> None:
         check_name("producer group", self.group, characters_max=120)
-        _positive(self, "send_timeout_s", "queues_by_default", "batch_bytes_max")
+        _positive(
+            self,
+            "send_timeout_s",
+            "queues_by_default",
+            "batch_bytes_max",
+            "delivery_timeout_s",
+            "in_flight_per_queue",
+        )
         if self.retries_max < 0:
             raise UsageError(f"retries_max: {self.retries_max}, must be 0 or more")
+        self._check_identity()
+
+    def _check_identity(self) -> None:
+        if self.producer_id is None:
+            if self.producer_epoch:
+                raise UsageError("producer_epoch: means nothing without a producer_id")
+            return
+        if not self.idempotent:
+            raise UsageError("producer_id: only an idempotent producer has one")
+        if not 0 <= self.producer_id < 1 << 64:
+            raise UsageError(f"producer_id: {self.producer_id}, must be a number of 64 bits")
+        if not 0 <= self.producer_epoch < 1 << 63:
+            raise UsageError(f"producer_epoch: {self.producer_epoch}, must be 0 to 2^63 - 1")
 
 
 class StartFrom(Enum):

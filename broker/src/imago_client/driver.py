@@ -6,13 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from imago_client.connection import Connection
-from imago_client.core.effects import Effect, Oneway, Operation, Pause, Request
+from imago_client.core.effects import Effect, Oneway, Operation, Pause, Request, Wait
 from imago_client.errors import ClientClosedError, ConnectionLostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_client.config import ClientConfig
+    from imago_client.core.lanes import Gate
     from imago_wire.remoting.command import RemotingCommand
 
 T = TypeVar("T")
@@ -70,6 +71,8 @@ class Driver:
                 await connection.tell(code, header, body)
             case Pause(seconds):
                 await asyncio.sleep(seconds)
+            case Wait(gate):
+                await _opened(gate)
         return None
 
     async def _connection(self, address: str) -> Connection:
@@ -98,6 +101,14 @@ class Driver:
         except OSError as error:
             raise ConnectionLostError(address, error.strerror or str(error)) from error
         return connection
+
+
+async def _opened(gate: Gate) -> None:
+    if gate.is_open:
+        return
+    opened = asyncio.Event()
+    gate.on_open(opened.set)
+    await opened.wait()
 
 
 def _is_gone(task: asyncio.Task[Connection]) -> bool:

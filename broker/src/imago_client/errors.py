@@ -57,6 +57,18 @@ class BrokerError(ClientError):
         self.address, self.code, self.remark = address, code, remark
 
 
+class ProducerFencedError(BrokerError):
+    """Another instance of this idempotent producer, with a higher epoch, has taken over: stop."""
+
+
+class OutOfOrderSequenceError(BrokerError):
+    """An idempotent producer's message does not follow the last one stored; it was not stored.
+
+    A message before it was given up, or brokers have forgotten the producer. Go on with a new
+    producer: another id, or a higher epoch.
+    """
+
+
 class SendFailedError(TryAgainError):
     """No try of a send was acknowledged; `causes` holds the error of each try, oldest first."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from imago_client.config import ClientConfig
-from imago_client.core.effects import Effect, Oneway, Operation, Pause, Request
+from imago_client.core.effects import Effect, Oneway, Operation, Pause, Request, Wait
 from imago_client.core.state import ClientState
 from imago_wire.remoting.bodies_route import BrokerData, QueueData, TopicRouteData
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -99,6 +99,9 @@ class World:
                 return self._route(header.to_ext()["topic"])
             case Request():
                 return self.brokers(effect)
+            case Wait(gate):
+                assert gate.is_open, "one operation at a time: nobody else would open it"
+                return None
             case Oneway():
                 return None
 

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from imago_client.blocking.connection import BlockingConnection
-from imago_client.core.effects import Effect, Oneway, Operation, Pause, Request
+from imago_client.core.effects import Effect, Oneway, Operation, Pause, Request, Wait
 from imago_client.errors import ClientClosedError, ClientError
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ class BlockingDriver:
                 self._connection(address).send(code, header, body, oneway=True)
             case Pause(seconds):
                 time.sleep(seconds)
+            case Wait(gate):
+                # One operation at a time: whoever enters a lane is the first in it.
+                assert gate.is_open, "a blocking client was used by two threads at once"
         return None
 
     def _connection(self, address: str) -> BlockingConnection:

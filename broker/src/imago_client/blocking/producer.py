@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_client.core import sending
+from imago_client.core import idempotent, sending
+from imago_client.core.lanes import Lanes
 from imago_client.core.outgoing import prepare, prepare_batch
+from imago_client.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imago_client.blocking.driver import BlockingDriver
     from imago_client.config import ProducerConfig
+    from imago_client.core.effects import Operation
+    from imago_client.core.outgoing import Outgoing
     from imago_client.core.state import ClientState
     from imago_client.messages import Message, MessageQueue, SendResult
 
@@ -21,22 +25,23 @@ class Producer:
 
     Messages without a queue or an ordering key go round the topic's write queues. A send returns
     once a broker acknowledged it; it is tried again on other shards as the original clients do,
-    so a message whose acknowledgement got lost may be stored twice.
+    so a message whose acknowledgement got lost may be stored twice, unless the producer is
+    idempotent: then every try goes to the same queue, which stores the message once.
     """
 
     def __init__(self, state: ClientState, driver: BlockingDriver, config: ProducerConfig) -> None:
         self._state, self._driver, self._config = state, driver, config
         self._rotations = sending.Rotations(state.rng.getrandbits(16))
+        self._lanes = Lanes(config, state.rng)
 
     def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
         """Send one message; `queue` overrides the choice of its queue.
 
-        SendFailedError: not acknowledged in any try. BrokerError: refused, and would be again.
+        SendFailedError: not acknowledged in any try. BrokerError: refused, and would be again;
+        of an idempotent producer also ProducerFencedError and OutOfOrderSequenceError.
         """
         outgoing = prepare(self._state, self._config, message)
-        return self._driver.run(
-            sending.send(self._state, self._config, self._rotations, outgoing, queue)
-        )
+        return self._driver.run(self._sending(outgoing, queue))
 
     def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None
@@ -46,16 +51,22 @@ class Producer:
         `imago_client.batches` cuts any number of messages into such batches.
         """
         outgoing = prepare_batch(self._state, self._config, messages)
-        return self._driver.run(
-            sending.send(self._state, self._config, self._rotations, outgoing, queue)
-        )
+        return self._driver.run(self._sending(outgoing, queue))
 
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> MessageQueue:
         """Send without asking for an acknowledgement: the message may be lost unnoticed.
 
         Return the queue that it was addressed to.
         """
+        if self._config.idempotent:
+            raise UsageError("send_oneway: an idempotent producer needs acknowledgements")
         outgoing = prepare(self._state, self._config, message)
         return self._driver.run(
             sending.send_oneway(self._state, self._config, self._rotations, outgoing, queue)
         )
+
+    def _sending(self, outgoing: Outgoing, queue: MessageQueue | None) -> Operation[SendResult]:
+        parts = (self._state, self._config, self._rotations)
+        if self._config.idempotent:
+            return idempotent.send(*parts, self._lanes, outgoing, queue)
+        return sending.send(*parts, outgoing, queue)

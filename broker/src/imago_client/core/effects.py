@@ -15,6 +15,7 @@ from imago_client.errors import BrokerError
 from imago_wire.remoting.command import RemotingCommand
 
 if TYPE_CHECKING:
+    from imago_client.core.lanes import Gate
     from imago_wire.remoting.fields import Header
 
 
@@ -46,7 +47,14 @@ class Pause:
     seconds: float
 
 
-Effect: TypeAlias = Request | Oneway | Pause
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for another operation of the same client."""
+
+    gate: Gate
+
+
+Effect: TypeAlias = Request | Oneway | Pause | Wait
 T = TypeVar("T")
 Operation: TypeAlias = Generator[Effect, RemotingCommand | None, T]
 

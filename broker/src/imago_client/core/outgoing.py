@@ -26,6 +26,8 @@ _ENTRY_OVERHEAD: Final = 22
 """Bytes around body and properties of one message in a batch."""
 _PROPERTIES_OVERHEAD: Final = 64
 """What this client adds to a message's own properties, roughly: its unique key."""
+_NUMBERS_OVERHEAD: Final = 100
+"""What an idempotent producer adds to that, at most: id, epoch and number."""
 _ZLIB_LEVEL: Final = 5
 
 
@@ -42,6 +44,13 @@ class Outgoing:
     flag: int = 0
     sys_flag: int = 0
     ordering_key: str | None = None
+    entries: tuple[BatchEntry, ...] = ()
+    """The messages of a batch, whose body they are."""
+
+    @property
+    def count(self) -> int:
+        """How many messages it is."""
+        return len(self.entries) or 1
 
     @property
     def is_batch(self) -> bool:
@@ -50,6 +59,7 @@ class Outgoing:
 
 def prepare(state: ClientState, config: ProducerConfig, message: Message) -> Outgoing:
     """Give the message its id and its time, encode its properties, deflate a large body."""
+    _check_idempotent(config, message)
     key = state.unique_keys.next_key()
     properties = _encode_properties(message, key)
     body, sys_flag = _deflate(message.body, config.compress_over_bytes)
@@ -75,6 +85,7 @@ def prepare_batch(
     first = messages[0]
     for message in messages:
         _check_fits(message, first)
+        _check_idempotent(config, message)
     keys = [state.unique_keys.next_key() for _ in messages]
     entries = [
         BatchEntry(
@@ -83,9 +94,10 @@ def prepare_batch(
         for message, key in zip(messages, keys, strict=True)
     ]
     body = encode_batch(entries)
-    if len(body) > config.batch_bytes_max:
+    size = len(body) + len(messages) * (_NUMBERS_OVERHEAD if config.idempotent else 0)
+    if size > config.batch_bytes_max:
         raise UsageError(
-            f"batch: {len(body)} bytes, the limit is {config.batch_bytes_max};"
+            f"batch: {size} bytes, the limit is {config.batch_bytes_max};"
             " cut it with imago_client.batches()"
         )
     return Outgoing(
@@ -96,6 +108,7 @@ def prepare_batch(
         properties="" if first.wait_stored else f"{names.WAIT}\x01false\x02",
         born_ms=state.clock_ms(),
         ordering_key=first.ordering_key,
+        entries=tuple(entries),
     )
 
 
@@ -141,6 +154,14 @@ def _check_fits(message: Message, first: Message) -> None:
         raise UsageError("batch: a delayed message must be sent by itself")
     if message.topic.startswith(RETRY_PREFIX):
         raise UsageError("batch: not possible to a retry topic")
+
+
+def _check_idempotent(config: ProducerConfig, message: Message) -> None:
+    if config.idempotent and (message.delay_level or message.topic.startswith(RETRY_PREFIX)):
+        raise UsageError(
+            "idempotent: a delayed message, or one to a retry topic, reaches its queue later than"
+            " it is sent; use a producer that is not idempotent"
+        )
 
 
 def _encode_properties(message: Message, key: str) -> bytes:

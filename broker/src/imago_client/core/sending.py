@@ -46,8 +46,8 @@ _STATUS: Final = {
     int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
     int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
 }
-_SAME_SHARD_PAUSE_S: Final = 0.1
-"""Before a further try that has nowhere else to go; doubled each time, up to 16 times this."""
+PAUSES: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
+"""Seconds before a further try that has nowhere else to go; the last one from then on."""
 
 
 class Rotations:
@@ -79,7 +79,7 @@ def send(
     failed_shard: str | None = None
     while len(causes) <= config.retries_max:
         try:
-            target, address = yield from _choose(
+            target, address = yield from choose(
                 state, config, rotations, outgoing, queue, failed_shard
             )
             if target.shard == failed_shard:
@@ -88,12 +88,12 @@ def send(
             left_s = deadline - state.clock_s()
             if left_s <= 0:
                 break
-            result = yield from _send_to(config, outgoing, target, address, left_s)
+            result = yield from send_to(config, outgoing, target, address, left_s)
             if result.status is SendStatus.OK or not config.retry_when_not_stored_ok:
                 return result
             causes.append(BrokerError(address, 0, result.status.value))
         except (TryAgainError, BrokerError) as error:
-            _give_up_or_note(state, outgoing.topic, error, causes)
+            give_up_or_note(state, outgoing.topic, error, causes)
             if isinstance(error, NoRouteError):
                 yield _pause(causes)
     if result is not None:
@@ -109,12 +109,12 @@ def send_oneway(
     queue: MessageQueue | None = None,
 ) -> Operation[MessageQueue]:
     """Send once and ask for no answer; return the queue it was addressed to."""
-    target, address = yield from _choose(state, config, rotations, outgoing, queue, None)
+    target, address = yield from choose(state, config, rotations, outgoing, queue, None)
     yield Oneway(address, outgoing.code, _header(config, outgoing, target), outgoing.body)
     return target
 
 
-def _choose(
+def choose(
     state: ClientState,
     config: ProducerConfig,
     rotations: Rotations,
@@ -122,6 +122,7 @@ def _choose(
     queue: MessageQueue | None,
     failed_shard: str | None,
 ) -> Operation[tuple[MessageQueue, str]]:
+    """Return where to send: the queue, and its master's address."""
     topic = outgoing.topic
     route = yield from find_publish_route(state, topic, config.queues_by_default)
     if queue is not None:
@@ -140,9 +141,10 @@ def _writable(route: TopicRoute) -> tuple[MessageQueue, ...]:
     return route.write_queues
 
 
-def _send_to(
+def send_to(
     config: ProducerConfig, outgoing: Outgoing, target: MessageQueue, address: str, left_s: float
 ) -> Operation[SendResult]:
+    """Send once; return what the broker acknowledges. BrokerError: it stored nothing."""
     request = Request(
         address,
         outgoing.code,
@@ -190,10 +192,10 @@ def _result(
 
 
 def _pause(causes: list[Exception]) -> Pause:
-    return Pause(_SAME_SHARD_PAUSE_S * 2.0 ** min(len(causes) - 1, 4))
+    return Pause(PAUSES[min(len(causes), len(PAUSES)) - 1])
 
 
-def _give_up_or_note(
+def give_up_or_note(
     state: ClientState, topic: str, error: TryAgainError | BrokerError, causes: list[Exception]
 ) -> None:
     """Note an error that another try may not meet; raise any other one."""
