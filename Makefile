@@ -89,7 +89,13 @@ bench-spark: setup-dev ## rows per second of the Spark source
 
 # ---- what comes later ------------------------------------------------------------------------
 .PHONY: images cluster-up cluster-down e2e docs clean lock
-images cluster-up cluster-down e2e:
+cluster-up: ## a Kubernetes of three nodes on this machine
+	@PYTHONPATH=e2e/cluster $(PYTHON) -m rig up
+	echo "use it: PYTHONPATH=e2e/cluster $(PYTHON) -m rig run kubectl get nodes"
+cluster-down: ## stop it and forget what was in it
+	@PYTHONPATH=e2e/cluster $(PYTHON) -m rig down --clean
+
+images e2e:
 	@echo "$@: not there yet; see the README of operator/, charts/ and e2e/"; exit 2
 
 docs: setup-dev ## plots from bench/results
