@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_wire.remoting.frame import encode_frame
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
 
 _LENGTH_SIZE = 4
+_SEND, _FRAME = 1, 0
+"""First members of what the scanner of frames returns."""
 
 
 class FrameBorders:
@@ -116,3 +120,12 @@ class Mouth:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         for piece in waiting:
             self._client.write(piece)
+
+
+def frame_of(item: tuple) -> bytes:  # type: ignore[type-arg]
+    """Return a scanned request as the bytes that it came in."""
+    if item[0] == _SEND:
+        raw_header, body = item[14], item[12]
+        return b"%b%b%b" % ((len(raw_header) + len(body)).to_bytes(4, "big"), raw_header, body)
+    # What is no frame ends the connection wherever it is read: so does an empty one.
+    return encode_frame(item[1]) if item[0] == _FRAME else bytes(4)

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import Exchange
 from imago_broker.server.listener import Session
+from imago_broker.server.relay_streams import frame_of
 from imago_broker.server.remoting_calls import ClientCalls
 from imago_broker.server.remoting_peer import peer_bytes, peer_text
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import scan_frames
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand
-from imago_wire.remoting.frame import encode_frame
 from imago_wire.remoting.header import decode_raw_header, encode_header
 
 if TYPE_CHECKING:
@@ -83,8 +83,6 @@ class RemotingSession(Session):
         self._watchers: dict[Callable[[], None], None] = {}
         self._calls = ClientCalls(server.loop, calls_max=server.limits.calls_max)
 
-    # -- what the event loop calls ------------------------------------------------------------
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         host, port = (transport.get_extra_info("peername") or ("0.0.0.0", 0))[:2]  # noqa: S104
@@ -138,8 +136,6 @@ class RemotingSession(Session):
         if self.server.on_close is not None:
             self.server.on_close(self)
 
-    # -- frames in ----------------------------------------------------------------------------
-
     def _keep(self, data: bytes) -> None:
         self._partial_since_ms = self.server.now_ms
         self._buffer += data
@@ -164,7 +160,11 @@ class RemotingSession(Session):
                 log.info("bad_frame peer=%s reason=%s", self.peer, item[1])
                 self.close()
                 return False
-            if self._blocked or self._out_bytes > self._limits.output_bytes_pause:
+            if self._out_bytes > self._limits.output_bytes_pause:
+                # Now, not at the end of the turn: what the socket does not take has to count
+                # before other connections get answers as large.
+                self.flush()
+            if self._blocked or self._write_paused:
                 self._backlog = items[served:]
                 self._block()
                 return False
@@ -223,7 +223,7 @@ class RemotingSession(Session):
 
     def _leave_to(self, relay: Relay) -> None:
         backlog, self._backlog = self._backlog, []
-        unread = b"".join(map(_frame_of, backlog)) + self._buffer
+        unread = b"".join(map(frame_of, backlog)) + self._buffer
         self._buffer.clear()
         self._partial_since_ms = 0
         relay.take(self, unread, slow=self._write_paused)
@@ -252,7 +252,9 @@ class RemotingSession(Session):
         """Close a connection that is silent, or whose peer stopped in the middle."""
         self.server.now_ms = now_ms
         limits = self._limits
-        if self._write_paused and self._unread_ms(now_ms) > limits.output_stall_ms:
+        waiting = self.transport.get_write_buffer_size()
+        self._count_unread(waiting)
+        if self._unread_ms(waiting, now_ms) > limits.output_stall_ms:
             log.info("connection_aborted peer=%s reason=reads_nothing", self.peer)
             self.abort()
         elif self._stalled_input_ms(now_ms) > limits.input_stall_ms:
@@ -262,9 +264,11 @@ class RemotingSession(Session):
             log.info("connection_closed peer=%s reason=idle", self.peer)
             self.close()
 
-    def _unread_ms(self, now_ms: int) -> int:
+    def _unread_ms(self, waiting: int, now_ms: int) -> int:
         """Return how long the peer has taken nothing of what waits for it; slow is not deaf."""
-        waiting = self.transport.get_write_buffer_size()
+        if not waiting:
+            self._unread = None
+            return 0
         if self._unread is None or waiting != self._unread[0]:
             self._unread = (waiting, now_ms)
         return now_ms - self._unread[1]
@@ -402,12 +406,3 @@ class RemotingSession(Session):
         """Close at once and drop what is not sent."""
         self._closing = True
         self.transport.abort()
-
-
-def _frame_of(item: tuple) -> bytes:  # type: ignore[type-arg]
-    """Return a scanned request as the bytes that it came in."""
-    if item[0] == SEND:
-        raw_header, body = item[14], item[12]
-        return b"%b%b%b" % ((len(raw_header) + len(body)).to_bytes(4, "big"), raw_header, body)
-    # What is no frame ends the connection wherever it is read: so does an empty one.
-    return encode_frame(item[1]) if item[0] == FRAME else bytes(4)

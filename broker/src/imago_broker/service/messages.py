@@ -159,6 +159,14 @@ class MessageService:
         else:
             self._wait({wanted: [(done, token, placed)]})
 
+    def when_replicated(self, done: Done, token: object) -> None:
+        """Call `done(token, status, ())` once every in-sync member has all of the log so far."""
+        safe = self._gate is None or self._gate.safe
+        if safe and self._progress(Acknowledgement.REPLICATED) >= self.store.log_end:
+            _tell(done, token, PutStatus.OK, ())
+        else:
+            self._wait({Acknowledgement.REPLICATED: [(done, token, ())]})
+
     def on_arrival(self, listener: Callable[[Iterable[QueueTail]], None]) -> None:
         """Tell the listener, once a turn, the queues that have grown for readers."""
         self._arrivals.listeners.append(listener)

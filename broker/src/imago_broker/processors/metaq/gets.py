@@ -6,9 +6,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.metaq import realtime, texts
+from imago_broker.processors.metaq.asks import ASKS
+from imago_broker.service.standing import UNSETTLED
 from imago_log.errors import DiskFullError, StoreClosedError
 from imago_log.results import FileSlice, MetaqStatus
-from imago_wire.text.commands import OFFSET_END
+from imago_wire.text.commands import OFFSET_END, Get, Offset
 from imago_wire.text.encoder import result, value_head
 from imago_wire.text.status import Status
 
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.services import MetaqServices, Peer
     from imago_log.results import MetaqRead
     from imago_wire._text_py import GetItem
-    from imago_wire.text.commands import Offset
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class GetProcessor:
         self._services = services
         self._patterns = patterns
         self._store = services.store
+        self._standing = services.standing
         self._topics = services.topics
         self._counters = services.counters
 
@@ -43,6 +45,10 @@ class GetProcessor:
         if partition in self._topics.closed_partitions(topic):
             text = texts.get_closed(self._services.identity.broker_id, partition)
             peer.reply(result(Status.FORBIDDEN, text, opaque))
+            return
+        refusal = self._standing.refusal(ASKS[Get])
+        if refusal is not None:
+            self._not_here(peer, item, refusal)
             return
         allowed = self._services.budget.allowance(max_size)
         if allowed == 0 < max_size:
@@ -70,6 +76,11 @@ class GetProcessor:
         self._counters.cmd_offset += 1
         self._count(realtime.OFFSET, command.topic)
         topic, partition = command.topic, command.partition
+        refusal = self._standing.refusal(ASKS[Offset])
+        if refusal is not None:
+            text = texts.put_failed(self._services.identity.url, topic, partition, refusal)
+            peer.reply(result(Status.INTERNAL_SERVER_ERROR, text, command.opaque))
+            return
         try:
             low, end = self._store.position_range(topic, partition)
         except Exception as error:
@@ -84,6 +95,15 @@ class GetProcessor:
             # everything stored is one file.
             code, text = Status.SUCCESS, str(low)
         peer.reply(result(code, text, command.opaque))
+
+    def _not_here(self, peer: Peer, item: GetItem, refusal: str) -> None:
+        _, topic, _, partition, offset, _, opaque = item
+        if refusal == UNSETTLED:
+            # In a moment: a consumer that is told "nothing new" keeps its place and comes again.
+            peer.reply(result(Status.NOT_FOUND, texts.nothing_at(offset), opaque))
+            return
+        text = texts.put_failed(self._services.identity.url, topic, partition, refusal)
+        peer.reply(result(Status.INTERNAL_SERVER_ERROR, text, opaque))
 
     def _read(self, topic: str, partition: int, offset: int, max_size: int) -> MetaqRead:
         """Read at most `max_size` and the transfer limit, but at least one message if asked to.
@@ -133,7 +153,9 @@ class GetProcessor:
             # which no client can read; the next border is where it can go on.
             return read.position
         beyond = read.status is MetaqStatus.BEYOND_END
-        told = self._services.settings.update_consumer_offsets or offset == OFFSET_END
+        # The end of a member that does not lead is no place to send a consumer back to.
+        to_end = self._services.settings.update_consumer_offsets and self._standing.leads
+        told = to_end or offset == OFFSET_END
         return read.max_position if beyond and told else None
 
     def _want_files(self, topic: str) -> None:
@@ -142,7 +164,7 @@ class GetProcessor:
         Who reads what was just written gets it from memory, and files would be written for nobody.
         """
         handle = self._topics.handle(topic)
-        if handle is not None and not handle.config.materialised:
+        if handle is not None and not handle.config.materialised and self._standing.leads:
             try:
                 self._topics.materialise(topic)
             except (DiskFullError, StoreClosedError):

@@ -10,10 +10,12 @@ from imago_broker.errors import BrokerError
 from imago_broker.model import names
 from imago_broker.model.topics import TopicConfig
 from imago_broker.processors.metaq import realtime, texts
+from imago_broker.processors.metaq.asks import ASKS
 from imago_broker.service.messages import PutStatus
 from imago_log.errors import StoreError
 from imago_wire.errors import ChecksumError, ProtocolError
 from imago_wire.hot import encode_put_results, metaq_entry, take_puts
+from imago_wire.text.commands import Put
 from imago_wire.text.encoder import result
 from imago_wire.text.status import Status
 
@@ -31,6 +33,7 @@ logger = logging.getLogger(__name__)
 PUT_LENGTH: Final = 8
 """Only a scanned put has so many parts."""
 ANY_PARTITION = -1
+NOT_TAKEN = "the master of the shard takes no messages at the moment"
 
 
 class RefusedError(Exception):
@@ -204,6 +207,9 @@ class PutProcessor:
         if partition in self._topics.closed_partitions(topic):
             detail = texts.put_closed(self._services.identity.broker_id, partition)
             raise RefusedError(Status.FORBIDDEN, self._text(topic, partition, detail))
+        refusal = self._services.standing.refusal(ASKS[Put])
+        if refusal is not None:
+            raise self._refusal(topic, partition, refusal)
         handle = self._accepted(topic, partition)
         if not 0 <= partition < handle.partitions:
             raise self._refusal(topic, partition, texts.wrong_partition(partition))
@@ -261,7 +267,7 @@ class PutProcessor:
         details = {
             PutStatus.TOO_FEW_IN_SYNC: "Too few members of the shard are in sync",
             PutStatus.DISK_FULL: "The disk is full",
-            PutStatus.NOT_WRITABLE: "The broker is not the master of its shard",
+            PutStatus.NOT_WRITABLE: self._services.standing.refusal(ASKS[Put]) or NOT_TAKEN,
             PutStatus.TOO_LARGE: "The message does not fit into a file of the log",
         }
         text = self._text(topic, partition, details.get(status, ""))

@@ -9,6 +9,7 @@ from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, Reque
 from imago_broker.processors.rocketmq.runtime_info import runtime_table
 from imago_wire.record import decode_record
 from imago_wire.remoting import bodies
+from imago_wire.remoting.bodies_route import MASTER_ID
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers import (
     GetBrokerConfigResponseHeader,
@@ -114,10 +115,12 @@ class BrokerAdmin:
 
     def _config_entries(self) -> dict[str, str]:
         identity, settings = self._services.identity, self._services.settings
+        standing, own = self._services.standing, self._services.coordinator.registered
+        replica_id = own.replica + 1 if own is not None and not standing.leads else MASTER_ID
         return {
             "brokerClusterName": identity.cluster,
             "brokerName": identity.broker_name,
-            "brokerId": str(identity.broker_id),
+            "brokerId": str(replica_id),
             "brokerIP1": identity.host,
             "listenPort": str(identity.port),
             "brokerPermission": "6",
@@ -132,11 +135,11 @@ class BrokerAdmin:
             "enablePropertyFilter": "false",
             "rejectTransactionMessage": "true",
             "timerWheelEnable": "false",
-            "brokerRole": "ASYNC_MASTER",
+            "brokerRole": "ASYNC_MASTER" if standing.leads else "SLAVE",
             "flushDiskType": "ASYNC_FLUSH",
             "fileReservedTime": str(self._services.messages.store.config.retention_ms // 3_600_000),
             "filterServerNums": "0",
-            "slaveReadEnable": "false",
+            "slaveReadEnable": _truth(standing.slave_reads),
             "traceTopicEnable": "false",
             "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
             "useTLS": "false",

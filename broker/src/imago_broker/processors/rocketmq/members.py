@@ -36,13 +36,16 @@ class MemberProcessor:
         services.clients.on_group_change.append(self._tell_members)
 
     def heartbeat(self, exchange: Exchange) -> Reply:
-        """HEART_BEAT: the client lives; its groups, topics for their retries and subscriptions."""
+        """HEART_BEAT: the client lives; its groups, topics for their retries and subscriptions.
+
+        Every member of the shard keeps its clients, as each may be the next master.
+        """
         data = HeartbeatData.decode(exchange.command.body)
         for consumer in data.consumer_data_set:
             if problem := rules.group_problem(consumer.group_name):
                 raise rules.invalid(problem)
             group = rules.group_of(self._services, consumer.group_name)
-            if group.retry_queues > 0:
+            if group.retry_queues > 0 and self._services.standing.leads:
                 rules.own_topic(self._services, names.retry_topic(group.name))
         self._services.clients.heartbeat(
             exchange.channel,

@@ -4,6 +4,10 @@ A pull that finds nothing and may wait is held until an append brings a message 
 time is up, or its connection closes. While it is held, messages that its tags do not match are
 passed over once and never looked at again.
 
+A member of the shard that does not serve pulls sends the consumer to the master: clients follow the
+broker id of an answer, not an error. One that serves them as a slave does so up to where all
+in-sync members are; where it has nothing, the consumer goes to the master too.
+
 RocketMQ limits one answer to 256 KiB. A client that sends the header field `imagoBatch=true` gets
 up to `maxMsgNums` ≤ 10,000 messages and `maxMsgBytes` ≤ 4 MiB (without that field: 4 MiB).
 """
@@ -14,21 +18,30 @@ import logging
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq import rules
+from imago_broker.processors.rocketmq.directions import Directions
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.pull_request import (
     FLAG_SUSPEND,
     PullRequest,
 )
 from imago_broker.processors.rocketmq.subscriptions import wanted_tags
+from imago_broker.service.standing import Asks
 from imago_log.results import ReadStatus
+from imago_wire.remoting.bodies_route import MASTER_ID
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.services import RocketmqServices
     from imago_broker.service.pull_hold import Held
+    from imago_broker.service.role import ShardRole
     from imago_log.results import ReadResult
 
 logger = logging.getLogger(__name__)
+
+REDIRECT_MS = 50
+"""How long a pull that is sent elsewhere waits: its client asks again at once."""
+REDIRECT_FIELD = "imagoNotMaster"
+"""Tells clients of our own to read the route again."""
 
 CODES = {
     ReadStatus.FOUND: ResponseCode.SUCCESS,
@@ -55,21 +68,67 @@ class PullProcessor:
 
     def __init__(self, services: RocketmqServices) -> None:
         self._services = services
+        self._directions = Directions(services)
+        services.standing.role.on_change.append(self._role_changed)
 
     def pull(self, exchange: Exchange) -> Reply | None:
         """Answer with messages, hold the request, or say why neither."""
         request = PullRequest(exchange.ext)
         self._check(exchange, request)
+        self._allow(request)
         tags = wanted_tags(self._services, request)
-        pull = _Pull(self._services, exchange, request, tags)
+        pull = _Pull(self._services, self._directions, exchange, request, tags)
         reply = pull.look()
-        if request.commits and not pull.moved:
+        if request.commits and not pull.moved and self._services.standing.leads:
             self._services.offsets.commit(
                 request.group, request.topic, request.queue_id, request.commit_offset
             )
         if reply.code == ResponseCode.PULL_NOT_FOUND and request.sys_flag & FLAG_SUSPEND:
             return None if pull.wait() else reply
+        if REDIRECT_FIELD in (reply.ext or {}):
+            return self._soon(exchange, request, reply)
         return reply
+
+    def redirect(self, exchange: Exchange) -> Reply | None:
+        """Send the consumer to the master: here no pulls are served now."""
+        request = PullRequest(exchange.ext)
+        return self._soon(exchange, request, redirected(self._directions, request.queue_offset))
+
+    def _soon(self, exchange: Exchange, request: PullRequest, reply: Reply) -> Reply | None:
+        """Give the answer after a moment where the client lets a pull wait."""
+        if not request.sys_flag & FLAG_SUSPEND:
+            return reply
+        channel, hold = exchange.channel, self._services.hold
+
+        def wake(late: bool) -> bool:
+            if late:
+                channel.unwatch(gone)
+                exchange.answer(reply)
+            return late
+
+        held = hold.hold(request.topic.encode(), request.queue_id, hold_ms=REDIRECT_MS, wake=wake)
+        if held is None:
+            return reply
+
+        def gone() -> None:
+            hold.forget(held)
+            exchange.finish()
+
+        channel.watch(gone)
+        return None
+
+    def _role_changed(self, role: ShardRole) -> None:
+        if not role.leads:
+            self._services.hold.release_all()
+
+    def _allow(self, request: PullRequest) -> None:
+        """Take what the memory for unread answers allows; refuse where there is none."""
+        allowed = self._services.budget.allowance(request.bytes_max)
+        if not allowed:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY, "too many answers wait for clients that do not read"
+            )
+        request.bytes_max = allowed
 
     def _check(self, exchange: Exchange, request: PullRequest) -> None:
         group = rules.group_of(self._services, request.group)
@@ -88,6 +147,7 @@ class _Pull:
     """One pull from its first look to its answer."""
 
     __slots__ = (
+        "_directions",
         "_exchange",
         "_held",
         "_offset",
@@ -100,11 +160,13 @@ class _Pull:
     def __init__(
         self,
         services: RocketmqServices,
+        directions: Directions,
         exchange: Exchange,
         request: PullRequest,
         tags: frozenset[int] | None,
     ) -> None:
         self._services = services
+        self._directions = directions
         self._exchange = exchange
         self._request = request
         self._tags = tags
@@ -148,7 +210,9 @@ class _Pull:
         return True
 
     def _look_again(self) -> Reply:
-        # The topic may have been deleted or closed since the request came.
+        # The topic may have been deleted or closed since the request came, or the master changed.
+        if self._services.standing.refusal(Asks.MESSAGES) is not None:
+            return redirected(self._directions, self._offset)
         try:
             topic = rules.readable_topic(self._services, self._request.topic)
         except RequestError as refusal:
@@ -188,21 +252,38 @@ class _Pull:
         )
 
     def _reply(self, found: ReadResult) -> Reply:
+        suggested = MASTER_ID
+        if found.count:
+            suggested = self._directions.after(found.body, self._request.queue_id)
+            self._services.traffic.delivered(self._request.topic, found.count, len(found.body))
+        elif not self._services.standing.leads:
+            # Behind the master's end there may be more, and no place that is really too far.
+            return redirected(self._directions, self._offset)
         ext = _ext(
             next_offset=found.next_offset,
             min_offset=found.min_offset,
             max_offset=found.max_offset,
+            suggested=suggested,
         )
-        if found.count:
-            self._services.traffic.delivered(self._request.topic, found.count, len(found.body))
         code = code_of(found.status, self._request.queue_offset)
         return Reply(code, found.status.value, ext, found.body)
 
 
-def _ext(*, next_offset: int, min_offset: int, max_offset: int) -> dict[str, str]:
+def redirected(directions: Directions, offset: int) -> Reply:
+    """Return the answer that has a consumer ask the master for the same place."""
+    ext = _ext(
+        next_offset=offset, min_offset=0, max_offset=offset, suggested=directions.to_master()
+    )
+    ext[REDIRECT_FIELD] = "true"
+    return Reply(ResponseCode.PULL_RETRY_IMMEDIATELY, "NOT_THE_MASTER", ext)
+
+
+def _ext(
+    *, next_offset: int, min_offset: int, max_offset: int, suggested: int = MASTER_ID
+) -> dict[str, str]:
     """Return the answer's header: clients need the first four on every outcome."""
     return {
-        "suggestWhichBrokerId": "0",
+        "suggestWhichBrokerId": str(suggested),
         "nextBeginOffset": str(next_offset),
         "minOffset": str(min_offset),
         "maxOffset": str(max_offset),

@@ -1,7 +1,9 @@
 """What a server does with a request code, as a table: one row a code, no branches elsewhere.
 
-A row names the handler, the lane (how many such requests may be unfinished at a time), whether the
-fast port serves the code, and the rule that refuses the whole kind at the moment. Everything that
+A row names the handler, the lane (how many such requests may be unfinished at a time), what the
+request asks of the member of the shard that gets it, whether its answer waits for the other
+members, whether the fast port serves the code, and the rule that refuses the whole kind at the
+moment. Everything that
 RocketMQ's remoting layer answers by itself (unknown code, overload, a failed handler) is decided
 here, so that a handler knows its own business only.
 """
@@ -10,11 +12,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from imago_broker.errors import RequestError as ServiceError
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
+from imago_broker.service.messages import PutStatus
+from imago_broker.service.standing import Asks, Standing
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import ResponseCode
 
@@ -25,6 +29,9 @@ Handler = Callable[[Exchange], Reply | None]
 
 RejectRule = Callable[[], bool]
 """Whether every request of this kind has to be refused at the moment."""
+
+Confirm = Callable[[Callable[[Any, PutStatus, Sequence[Any]], None], object], None]
+"""`MessageService.when_replicated`."""
 
 REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
 REMARK_SIZE_MAX = 512
@@ -57,6 +64,13 @@ class Row:
     code: int
     handle: Handler
     lane: Lane
+    asks: Asks = Asks.MEMBER
+    """Which members of the shard serve it."""
+    replicated: bool = False
+    """Whether the answer waits until every in-sync member has what it tells: changes of metadata
+    and what clients are told of them must not be taken back by a failover."""
+    elsewhere: Handler | None = None
+    """Who answers where this member does not serve it; else: it is not available."""
     fast: bool = True
     """Whether the fast port (RocketMQ's port - 2) serves it too."""
     reject: RejectRule | None = None
@@ -79,6 +93,9 @@ class Table:
     rows: Mapping[int, Row]
     hooks: Sequence[Hook] = ()
     lanes: Mapping[str, Lane] = field(default_factory=dict)
+    standing: Standing | None = None
+    """The member's standing in its shard; None: of a server that belongs to none."""
+    confirm: Confirm | None = None
 
     def dispatch(self, exchange: Exchange) -> None:
         """Serve one request: answer it now, or leave it to its handler to answer later."""
@@ -94,13 +111,22 @@ class Table:
             return
         exchange.enter(row.lane, self.hooks)
         reply = self._reply_of(row, exchange)
-        if reply is not None:
+        if reply is None:
+            return
+        promised = row.replicated and reply.code == ResponseCode.SUCCESS
+        if promised and self.confirm is not None and not exchange.command.is_oneway:
+            self.confirm(_confirmed, (exchange, reply))
+        else:
             exchange.answer(reply)
 
     def _reply_of(self, row: Row, exchange: Exchange) -> Reply | None:
         try:
             for hook in self.hooks:
                 hook.before(exchange)
+            if row.asks is not Asks.MEMBER and self.standing is not None:
+                refusal = self.standing.refusal(row.asks)
+                if refusal is not None:
+                    return not_here(refusal) if row.elsewhere is None else row.elsewhere(exchange)
             return row.handle(exchange)
         except RequestError as refusal:
             return refusal.reply
@@ -115,17 +141,39 @@ class Table:
     def for_fast_port(self) -> Table:
         """Return the same table without the rows that the fast port does not serve."""
         rows = {code: row for code, row in self.rows.items() if row.fast}
-        return Table(rows=rows, hooks=self.hooks, lanes=self.lanes)
+        return replace(self, rows=rows)
 
 
-def build_table(rows: Iterable[Row], hooks: Sequence[Hook] = ()) -> Table:
+def build_table(
+    rows: Iterable[Row],
+    hooks: Sequence[Hook] = (),
+    *,
+    standing: Standing | None = None,
+    confirm: Confirm | None = None,
+) -> Table:
     """Check the rows and make the table."""
     by_code: dict[int, Row] = {}
     for row in rows:
         assert row.code not in by_code, f"request code {row.code} has two rows"
         by_code[int(row.code)] = row
     lanes = {row.lane.name: row.lane for row in by_code.values()}
-    return Table(rows=by_code, hooks=tuple(hooks), lanes=lanes)
+    return Table(rows=by_code, hooks=tuple(hooks), lanes=lanes, standing=standing, confirm=confirm)
+
+
+def not_here(reason: str) -> Reply:
+    """Return the answer to a request that another member of the shard serves.
+
+    Producers of 4.9 and 5.x try another broker on this code; whoever reads routes anew on it
+    finds the master.
+    """
+    return Reply(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {reason}")
+
+
+def _confirmed(token: tuple[Exchange, Reply], status: PutStatus, _: Sequence[Any]) -> None:
+    exchange, reply = token
+    if status is not PutStatus.OK:
+        reply = not_here("the other members of the shard did not confirm it in time")
+    exchange.answer(reply)
 
 
 def not_supported(code: int) -> Reply:

@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
+from imago_broker.model.groups import GroupConfig
 from imago_broker.model.topics import PERM_READ, TopicConfig
 from imago_broker.processors.rocketmq.exchange import RequestError
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from imago_broker.model.groups import GroupConfig
     from imago_broker.processors.rocketmq.services import RocketmqServices
 
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -82,10 +82,16 @@ def readable_topic(services: RocketmqServices, topic: str) -> TopicConfig:
 
 
 def group_of(services: RocketmqServices, group: str) -> GroupConfig:
-    """Return a consumer group's settings, made now where that is allowed, or refuse."""
+    """Return a consumer group's settings, made now where that is allowed, or refuse.
+
+    A member that does not lead makes nothing: it takes the group for one with the defaults.
+    """
     config = services.groups.get(group)
     if config is None and group_problem(group) is None:
-        config = services.groups.get_or_create(group)
+        if services.standing.leads:
+            config = services.groups.get_or_create(group)
+        elif services.groups.auto_create_enabled:
+            config = GroupConfig(name=group)
     if config is None:
         raise unknown_group(group)
     return config

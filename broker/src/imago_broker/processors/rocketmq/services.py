@@ -45,7 +45,6 @@ class RocketmqIdentity:
     host: str
     """Advertised to clients."""
     port: int
-    broker_id: int = 0
 
     @property
     def address(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from imago_broker.processors.rocketmq.admin_broker import BrokerAdmin
 from imago_broker.processors.rocketmq.admin_groups import GroupAdmin
@@ -18,6 +18,7 @@ from imago_broker.processors.rocketmq.rows import Lane, Row, Table, build_table
 from imago_broker.processors.rocketmq.send import SendProcessor
 from imago_broker.processors.rocketmq.send_back import SendBackProcessor
 from imago_broker.processors.rocketmq.send_path import SendPath
+from imago_broker.service.standing import Asks
 from imago_wire.remoting.codes import RequestCode as Code
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 
     from imago_broker.processors.rocketmq.rows import Handler, Hook
     from imago_broker.processors.rocketmq.services import RocketmqServices
+
+
+class _PullColumns(TypedDict):
+    elsewhere: Handler
+    fast: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,9 @@ def build_processors(
     """Build the tables of both ports over the same services."""
     lanes = Lanes.made()
     rows = [*_client_rows(services, loop, lanes), *_admin_rows(services, lanes)]
-    main = build_table(rows, hooks)
+    main = build_table(
+        rows, hooks, standing=services.standing, confirm=services.messages.when_replicated
+    )
     services.lanes = main.lanes
     return Processors(
         main=main, fast=main.for_fast_port(), send_path=SendPath(services, lanes.send, main)
@@ -86,27 +94,30 @@ def _client_rows(
     offset = OffsetProcessor(services)
     member = MemberProcessor(services)
     query = QueryProcessor(services)
+    pulls: _PullColumns = {"elsewhere": pull.redirect, "fast": False}
     return [
-        Row(Code.SEND_MESSAGE, send.send, lanes.send),
-        Row(Code.SEND_MESSAGE_V2, send.send, lanes.send),
-        Row(Code.SEND_BATCH_MESSAGE, send.send, lanes.send),
-        Row(Code.CONSUMER_SEND_MSG_BACK, back.send_back, lanes.send),
-        Row(Code.PULL_MESSAGE, pull.pull, lanes.pull, fast=False),
-        Row(Code.LITE_PULL_MESSAGE, pull.pull, lanes.pull, fast=False),
-        Row(Code.QUERY_CONSUMER_OFFSET, offset.query, lanes.client),
-        Row(Code.UPDATE_CONSUMER_OFFSET, offset.update, lanes.client),
-        Row(Code.GET_MAX_OFFSET, offset.end, lanes.client),
-        Row(Code.GET_MIN_OFFSET, offset.smallest, lanes.client),
-        Row(Code.SEARCH_OFFSET_BY_TIMESTAMP, offset.by_time, lanes.client),
-        Row(Code.GET_EARLIEST_MSG_STORETIME, offset.earliest_time, lanes.client),
-        Row(Code.HEART_BEAT, member.heartbeat, lanes.heartbeat),
-        Row(Code.UNREGISTER_CLIENT, member.unregister, lanes.client),
-        Row(Code.GET_CONSUMER_LIST_BY_GROUP, member.consumer_list, lanes.client),
-        Row(Code.CHECK_CLIENT_CONFIG, member.check_config, lanes.client),
-        Row(Code.LOCK_BATCH_MQ, member.lock, lanes.client),
-        Row(Code.UNLOCK_BATCH_MQ, member.unlock, lanes.client),
-        Row(Code.VIEW_MESSAGE_BY_ID, query.view, lanes.query),
-        Row(Code.QUERY_MESSAGE, query.query, lanes.query),
+        Row(Code.SEND_MESSAGE, send.send, lanes.send, Asks.CHANGE),
+        Row(Code.SEND_MESSAGE_V2, send.send, lanes.send, Asks.CHANGE),
+        Row(Code.SEND_BATCH_MESSAGE, send.send, lanes.send, Asks.CHANGE),
+        Row(Code.CONSUMER_SEND_MSG_BACK, back.send_back, lanes.send, Asks.CHANGE),
+        Row(Code.PULL_MESSAGE, pull.pull, lanes.pull, Asks.MESSAGES, **pulls),
+        Row(Code.LITE_PULL_MESSAGE, pull.pull, lanes.pull, Asks.MESSAGES, **pulls),
+        Row(Code.QUERY_CONSUMER_OFFSET, offset.query, lanes.client, Asks.STATE, replicated=True),
+        Row(Code.UPDATE_CONSUMER_OFFSET, offset.update, lanes.client, Asks.CHANGE, replicated=True),
+        Row(Code.GET_MAX_OFFSET, offset.end, lanes.client, Asks.STATE),
+        Row(Code.GET_MIN_OFFSET, offset.smallest, lanes.client, Asks.MESSAGES),
+        Row(Code.SEARCH_OFFSET_BY_TIMESTAMP, offset.by_time, lanes.client, Asks.MESSAGES),
+        Row(Code.GET_EARLIEST_MSG_STORETIME, offset.earliest_time, lanes.client, Asks.MESSAGES),
+        # Clients beat to every member and ask any of them who shares their queues.
+        Row(Code.HEART_BEAT, member.heartbeat, lanes.heartbeat, Asks.MEMBER),
+        Row(Code.UNREGISTER_CLIENT, member.unregister, lanes.client, Asks.MEMBER),
+        Row(Code.GET_CONSUMER_LIST_BY_GROUP, member.consumer_list, lanes.client, Asks.MEMBER),
+        Row(Code.CHECK_CLIENT_CONFIG, member.check_config, lanes.client, Asks.MEMBER),
+        Row(Code.LOCK_BATCH_MQ, member.lock, lanes.client, Asks.CHANGE, replicated=True),
+        Row(Code.UNLOCK_BATCH_MQ, member.unlock, lanes.client, Asks.CHANGE),
+        # A message's id names the member that stored it, whatever that has become since.
+        Row(Code.VIEW_MESSAGE_BY_ID, query.view, lanes.query, Asks.MEMBER),
+        Row(Code.QUERY_MESSAGE, query.query, lanes.query, Asks.MEMBER),
     ]
 
 
@@ -116,19 +127,24 @@ def _admin_rows(services: RocketmqServices, lanes: Lanes) -> list[Row]:
     progress = ProgressAdmin(services)
     broker = BrokerAdmin(services)
     relay = RelayProcessor(services)
-    handlers: dict[Code, Handler] = {
+    changes: dict[Code, Handler] = {
         Code.UPDATE_AND_CREATE_TOPIC: topic.create,
         Code.UPDATE_AND_CREATE_TOPIC_LIST: topic.create_list,
         Code.DELETE_TOPIC_IN_BROKER: topic.delete,
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: group.update,
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: group.update_list,
+        Code.DELETE_SUBSCRIPTIONGROUP: group.delete,
+        Code.CLONE_GROUP_OFFSET: progress.clone,
+        Code.INVOKE_BROKER_TO_RESET_OFFSET: progress.reset,
+    }
+    # Every member shows what it knows: its own settings and clients, its copy of the metadata.
+    shows: dict[Code, Handler] = {
         Code.GET_ALL_TOPIC_CONFIG: topic.all_configs,
         Code.GET_TOPIC_CONFIG: topic.config,
         Code.GET_TOPIC_STATS_INFO: topic.stats,
         Code.QUERY_TOPIC_CONSUME_BY_WHO: topic.who_consumes,
         Code.QUERY_CONSUME_TIME_SPAN: topic.time_span,
         Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topic.system_list,
-        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: group.update,
-        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: group.update_list,
-        Code.DELETE_SUBSCRIPTIONGROUP: group.delete,
         Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: group.all_configs,
         Code.GET_SUBSCRIPTIONGROUP_CONFIG: group.config,
         Code.GET_CONSUMER_CONNECTION_LIST: group.consumers,
@@ -140,9 +156,7 @@ def _admin_rows(services: RocketmqServices, lanes: Lanes) -> list[Row]:
         Code.GET_BROKER_CONSUME_STATS: progress.all_stats,
         Code.GET_ALL_CONSUMER_OFFSET: progress.all_offsets,
         Code.GET_ALL_DELAY_OFFSET: progress.delay_offsets,
-        Code.CLONE_GROUP_OFFSET: progress.clone,
         Code.QUERY_CORRECTION_OFFSET: progress.correction,
-        Code.INVOKE_BROKER_TO_RESET_OFFSET: progress.reset,
         Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: relay.consumer_status,
         Code.GET_CONSUMER_RUNNING_INFO: relay.running_info,
         Code.CONSUME_MESSAGE_DIRECTLY: relay.consume_directly,
@@ -155,4 +169,10 @@ def _admin_rows(services: RocketmqServices, lanes: Lanes) -> list[Row]:
         Code.CLEAN_UNUSED_TOPIC: broker.clean_up,
         Code.DELETE_EXPIRED_COMMITLOG: broker.clean_up,
     }
-    return [Row(code, handler, lanes.admin) for code, handler in handlers.items()]
+    return [
+        *(
+            Row(code, handler, lanes.admin, Asks.CHANGE, replicated=True)
+            for code, handler in changes.items()
+        ),
+        *(Row(code, handler, lanes.admin, Asks.MEMBER) for code, handler in shows.items()),
+    ]
