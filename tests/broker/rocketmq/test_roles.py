@@ -260,3 +260,15 @@ async def test_topic_and_offsets_are_confirmed_once_the_other_members_have_them(
     mark = broker.store.log_end
     broker.messages.progressed()
     assert (await peer.answer(waiting)).code == ResponseCode.SUCCESS
+
+
+async def test_master_without_a_lease_tells_nothing_that_another_may_know_better(
+    broker: Broker, peer: RemotingPeer
+) -> None:
+    await peer.put("T", b"m")
+    broker.standing.lease_holds = lambda: False
+    asked = {"consumerGroup": "g", "topic": "T", "queueId": 0}
+    answer = await peer.call(Code.QUERY_CONSUMER_OFFSET, asked)
+    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert (await peer.pull("T")).code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert (await peer.call(Code.HEART_BEAT, body=heartbeat("g"))).code == ResponseCode.SUCCESS

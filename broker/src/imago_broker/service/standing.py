@@ -13,9 +13,12 @@ from imago_broker.model.cluster import Role
 from imago_broker.service.role import RoleState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imago_log.store import MessageStore
 
 UNSETTLED = "this broker has just become the master and waits for the other members"
+NO_LEASE = "this broker has not heard from the registry for so long that another may lead"
 
 
 class Asks(Enum):
@@ -39,6 +42,8 @@ class Standing:
         self.settled_at = 0
         """Log offset that the high watermark has to reach before a new master answers reads: its
         log's end at the election. Before, it may know less than readers have been told."""
+        self.lease_holds: Callable[[], bool] = _always
+        """Whether nobody else can lead by now; asked of a master only."""
         self._store = store
 
     @property
@@ -56,7 +61,9 @@ class Standing:
         if asks is Asks.MEMBER:
             return None
         if self.role.current.leads:
-            return None if asks is Asks.CHANGE or self.settled else UNSETTLED
+            if asks is not Asks.CHANGE and not self.settled:
+                return UNSETTLED
+            return None if self.lease_holds() else NO_LEASE
         if asks is Asks.MESSAGES and self.slave_reads and self.role.current.role is Role.SLAVE:
             return None
         return self._not_the_master()
@@ -68,3 +75,7 @@ class Standing:
         else:
             where = "the shard has no master at the moment"
         return f"this broker is not the master, {where}"
+
+
+def _always() -> bool:
+    return True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.processors.metaq import realtime, texts
 from imago_broker.processors.metaq.asks import ASKS
-from imago_broker.service.standing import UNSETTLED
+from imago_broker.service.standing import NO_LEASE, UNSETTLED
 from imago_log.errors import DiskFullError, StoreClosedError
 from imago_log.results import FileSlice, MetaqStatus
 from imago_wire.text.commands import OFFSET_END, Get, Offset
@@ -98,7 +98,7 @@ class GetProcessor:
 
     def _not_here(self, peer: Peer, item: GetItem, refusal: str) -> None:
         _, topic, _, partition, offset, _, opaque = item
-        if refusal == UNSETTLED:
+        if refusal in (UNSETTLED, NO_LEASE):
             # In a moment: a consumer that is told "nothing new" keeps its place and comes again.
             peer.reply(result(Status.NOT_FOUND, texts.nothing_at(offset), opaque))
             return
