@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
+PAGE_BYTES = 4096
 FILES_MAX = 1 << 20
 """Files of one log: a name far behind the others is no file of it."""
 
@@ -261,7 +262,30 @@ class CommitLog:
         file = self._files.get(number)
         if file is None:
             return b""
-        return self._vfs.pread(file.fd, size, position)
+        try:
+            return self._vfs.pread(file.fd, size, position)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return self._read_around(file, size, position)
+
+    def _read_around(self, file: OpenFile, size: int, position: int) -> bytes:
+        """Return zeros for pages that the device cannot read: damage like any other."""
+        parts: list[bytes] = []
+        end = position + size
+        while position < end:
+            count = min(PAGE_BYTES - position % PAGE_BYTES, end - position)
+            try:
+                part = self._vfs.pread(file.fd, count, position)
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                part = bytes(count)
+            parts.append(part)
+            if len(part) < count:
+                break
+            position += count
+        return b"".join(parts)
 
     def file_of(self, offset: int) -> OpenFile:
         """Return the open file that holds an offset."""

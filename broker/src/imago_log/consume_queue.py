@@ -236,6 +236,17 @@ class ConsumeQueue:
             tail.positions += POSITION_UNIT.pack(tail.next_position, LOST_SIZE_FIELD) * count
             tail.next_position = position
 
+    def overwrite(self, offset: int, units: bytes, positions: bytes) -> None:
+        """Write units anew that are there already; what is still in memory is as it should be."""
+        for files, data, unit in (
+            (self._units, units, UNIT_SIZE),
+            (self._positions, positions, POSITION_SIZE),
+        ):
+            if files is not None:
+                files.overwrite(offset, data[: max(0, files.end - offset) * unit])
+        self._log_start = self._min = -1
+        self._read_ends.clear()
+
     def begin_at(self, offset: int, position: int) -> None:
         """Let an empty queue begin where its messages, which are gone, have ended.
 

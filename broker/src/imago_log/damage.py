@@ -92,6 +92,10 @@ class Damage:
         self.skipped = 0
         """Messages that readers were led past."""
         self._told: set[int] = set()
+        self.clock: Callable[[], int] = _no_clock
+        """Epoch milliseconds."""
+        self.save_later: Callable[[], None] = self.save
+        """Saves when there is time."""
         self.on_found: Callable[[DamagedRange], None] = _ignore
         """Called in the thread that found a new range."""
 
@@ -125,8 +129,9 @@ class Damage:
 
     # Ranges
 
-    def add(self, start: int, end: int, reason: str, since_ms: int) -> None:
+    def add(self, start: int, end: int, reason: str, since_ms: int | None = None) -> None:
         """Take log offsets out of service; those of each file are a range of their own."""
+        since_ms = self.clock() if since_ms is None else since_ms
         while start < end:
             border = start - start % self._log.segment_size + self._log.segment_size
             self._add(start, min(end, border), reason, since_ms)
@@ -204,6 +209,10 @@ class Damage:
         if start not in self._told:
             self._told.add(start)
             logger.warning("log.skipped log_offset=%d messages=%d range=%s", start, count, found)
+
+
+def _no_clock() -> int:
+    return 0
 
 
 def _ignore(_: DamagedRange) -> None:

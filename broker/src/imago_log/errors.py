@@ -71,6 +71,17 @@ class CorruptLogError(StoreError):
         self.path, self.position, self.reason = path, position, reason
 
 
+class UnreadableError(CorruptLogError):
+    """At `place`, a log offset, is not the whole record that was looked for there.
+
+    `offset` is the queue offset whose unit led there, 0 when it is not known.
+    """
+
+    def __init__(self, path: Path, position: int, place: int, offset: int = 0) -> None:
+        super().__init__(path, position, f"no whole record of the queue at log offset {place}")
+        self.place, self.offset = place, offset
+
+
 class LogIOError(StoreError):
     """The operating system refused a write or a sync: fatal, never retried.
 

@@ -10,8 +10,9 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from imago_log.errors import DiskFullError, LogIOError
+from imago_log.errors import DiskFullError, LogIOError, UnreadableError
 from imago_log.files import fatal, replace_whole
+from imago_log.inspecting import Inspector
 from imago_log.metadata import QUEUE_KIND, queue_key
 from imago_log.results import DiskLevel, StoreHealth
 from imago_log.retention import Limits, LogFile, disk_level, files_to_delete
@@ -74,6 +75,7 @@ class Housekeeper:
         self._next_sync_ms = clock() + config.view_sync_interval_ms
         self._next_checkpoint_ms = 0
         self._syncing: _SyncJob | None = None
+        self._inspector = Inspector(parts)
         self._synced: _SyncJob | None = None
 
     # Every few milliseconds under load, every second otherwise
@@ -150,11 +152,18 @@ class Housekeeper:
         """Return the store time of the first record of the next file."""
         if base not in self._newest_ms:
             log = self._parts.log
-            newest_ms = self._parts.records.first_ms(base + log.segment_size)
+            newest_ms = self._first_ms(base + log.segment_size)
             if newest_ms is None:
                 return self._parts.store_ms
             self._newest_ms[base] = newest_ms
         return self._newest_ms[base]
+
+    def _first_ms(self, border: int) -> int | None:
+        try:
+            return self._parts.records.first_ms(border)
+        except UnreadableError as error:
+            self._inspector.look(error.place)
+            return None  # the next round knows
 
     def _delete_before(self, start: int) -> None:
         parts = self._parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_log.unit_files import LOST_SIZE_FIELD
 from imago_wire.layout import UNIT
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ UNITS_AT_ONCE = 2048
 
 def is_lost(damage: Damage, place: int, size: int) -> bool:
     """Whether the record that a unit points to cannot be read."""
-    return size < 0 or damage.at(place) is not None
+    return size == LOST_SIZE_FIELD or damage.at(place) is not None
 
 
 def first_lost(queue: ConsumeQueue, damage: Damage, start: int, end: int) -> int:

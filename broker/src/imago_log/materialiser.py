@@ -12,13 +12,13 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.consume_queue import UNIT_SIZE
-from imago_log.errors import CorruptLogError
+from imago_log.errors import CorruptLogError, UnreadableError
 from imago_log.files import fatal, write_all
 from imago_log.lost import first_kept, first_lost
 from imago_log.metaq_reading import whole_messages
 from imago_log.metaq_segments import MetaqSegments
-from imago_log.reading import LogRecords
 from imago_log.recent import RecentLog
+from imago_log.records import LogRecords
 from imago_wire.errors import RecordError
 from imago_wire.hot import metaq_block
 
@@ -72,6 +72,8 @@ class _Block(NamedTuple):
     """Messages that are written in one call, and where: decided before they are read."""
 
     partition: Partition
+    offset: int
+    """Queue offset of the first of them."""
     units: bytes
     size: int
     path: Path
@@ -96,7 +98,9 @@ class _Job:
             if self.cancelled:
                 break
             try:
-                data = metaq_block(self._records.each(block.units))
+                data = metaq_block(
+                    self._records.each(block.partition.queue.tail, block.units, block.offset)
+                )
             except (CorruptLogError, RecordError) as error:
                 self.damage = error
                 break
@@ -137,6 +141,8 @@ class Materialiser:
         self.verify = False
         """Files found from now on may be torn: the last stop was not in order."""
         self.submit: Callable[[Callable[[], None]], None] = _at_once
+        self.unreadable: Callable[[ConsumeQueue, UnreadableError], bool] = _not_mended
+        """Looks at what could not be read; true: now it is known what is lost, or it is mended."""
         self.drain: Callable[[], None] = _nothing
         """The worker's, once there is one."""
 
@@ -258,11 +264,16 @@ class Materialiser:
             block.partition.segments.grew(block.size)
             block.partition.next_offset += len(block.units) // UNIT_SIZE
         if job.damage is not None:
-            self._give_up(job.blocks[job.written].partition, job.damage)
+            block = job.blocks[job.written]
+            if isinstance(job.damage, UnreadableError):
+                job.damage.offset = block.offset
+            self._give_up(block.partition, job.damage)
         return True
 
     def _give_up(self, partition: Partition, damage: StoreError | RecordError) -> None:
         """Go on behind records that cannot be read: they are lost to all readers."""
+        if isinstance(damage, UnreadableError) and self.unreadable(partition.queue, damage):
+            return
         tail = partition.queue.tail
         name = f"{tail.topic.decode()}-{tail.queue_id}"
         logger.warning("metaq_files.begin_anew partition=%s damage=%s", name, damage)
@@ -306,10 +317,16 @@ class Materialiser:
 
     def _expired(self, topic: Topic, segments: MetaqSegments, place: int, now_ms: int) -> bool:
         age_max, size_max = topic.retention_ms, topic.retention_bytes
-        if age_max is not None and now_ms - self._records.store_ms(place) > age_max:
+        if age_max is not None and self._is_older(place, now_ms - age_max):
             return True
         first_end = segments.starts()[1]
         return size_max is not None and segments.end - first_end >= size_max
+
+    def _is_older(self, place: int, ms: int) -> bool:
+        try:
+            return self._records.store_ms(place) < ms
+        except UnreadableError:
+            return False  # who reads it will find out why
 
 
 def _blocks(partition: Partition, damage: Damage, bytes_max: int) -> Iterator[_Block]:
@@ -326,7 +343,7 @@ def _blocks(partition: Partition, damage: Damage, bytes_max: int) -> Iterator[_B
         full = end + size - start >= segments.size_max
         following = segments.path(end + size) if full else None
         units = queue.units(offset, count)
-        yield _Block(partition, units, size, segments.path(start), end - start, following)
+        yield _Block(partition, offset, units, size, segments.path(start), end - start, following)
         offset, end, bytes_max = offset + count, end + size, bytes_max - size
         start = end if full else start
 
@@ -334,6 +351,11 @@ def _blocks(partition: Partition, damage: Damage, bytes_max: int) -> Iterator[_B
 def _at_once(job: Callable[[], None]) -> None:
     """Stands where the worker will put its own."""
     job()
+
+
+def _not_mended(_: ConsumeQueue, __: UnreadableError) -> bool:
+    """Stands where the store will put its own."""
+    return False
 
 
 def _nothing() -> None:

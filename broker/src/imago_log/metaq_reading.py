@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from imago_log.consume_queue import POSITION_SIZE, ConsumeQueue
 from imago_log.results import MetaqRead, MetaqStatus
-from imago_wire.hot import metaq_block
+from imago_wire.hot import metaq_block, view_record
 from imago_wire.layout import METAQ_HEADER_SIZE, POSITION_UNIT
 
 if TYPE_CHECKING:
     from imago_log.metaq_segments import MetaqSegments
-    from imago_log.reading import LogRecords
+    from imago_log.records import LogRecords
 
 MESSAGES_MAX = 2048
 """Messages that one read returns, however small they are."""
@@ -46,10 +46,20 @@ def read_positions(
         data = found if found.size >= SLICE_BYTES_MIN else found.read()
         return MetaqRead(MetaqStatus.FOUND, start, position_min, position_max, data)
     units = queue.units(offset, count or 1)
-    block = metaq_block(records.each(units))
+    block = _block(queue, records, units, offset)
+    if len(block) < size or (count and len(block) > size):
+        raise records.unreadable(int.from_bytes(units[:8], "big"))
     data = block if count else block[:size]
     behind = not records.are_recent(units)
     return MetaqRead(MetaqStatus.FOUND, start, position_min, position_max, data, behind)
+
+
+def _block(queue: ConsumeQueue, records: LogRecords, units: bytes, offset: int) -> bytes:
+    """Return messages in MetaQ's form. UnreadableError: they are not whole, or not of there."""
+    found = records.each(queue.tail, units, offset)
+    if view_record(found[0]).metaq_position != queue.position(offset)[0]:
+        raise records.unreadable(int.from_bytes(units[:8], "big"))
+    return metaq_block(found)
 
 
 def whole_messages(

@@ -23,6 +23,7 @@ from imago_wire.hot import view_record
 from imago_wire.layout import UNIT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from imago_log.config import StoreConfig
@@ -35,14 +36,15 @@ logger = logging.getLogger(__name__)
 _LOOK_BEHIND_END = 4096
 
 
-def open_parts(config: StoreConfig, vfs: Vfs, now_ms: int, *, lead: bool) -> Parts:
+def open_parts(config: StoreConfig, vfs: Vfs, clock: Callable[[], int], *, lead: bool) -> Parts:
     """Open the folder and recover it. Errors: see `MessageStore.open`."""
     folder = DataFolder(config.data_dir, vfs)
     folder.take()
     parts: Parts | None = None
     try:
         parts = Parts.make(config, vfs, folder)
-        _Opening(parts, now_ms, lead=lead).run()
+        parts.damage.clock = clock
+        _Opening(parts, lead=lead).run()
     except BaseException:
         if parts is not None:
             parts.release()
@@ -54,8 +56,8 @@ def open_parts(config: StoreConfig, vfs: Vfs, now_ms: int, *, lead: bool) -> Par
 class _Opening:
     """One opening; what is known so far is in its attributes."""
 
-    def __init__(self, parts: Parts, now_ms: int, *, lead: bool) -> None:
-        self.parts, self.now_ms, self.lead = parts, now_ms, lead
+    def __init__(self, parts: Parts, *, lead: bool) -> None:
+        self.parts, self.lead = parts, lead
         self.last_stop = parts.last_stop = parts.folder.last_stop()
         self.known = parts.checkpoint.value is not None
         self.checkpoint = parts.checkpoint.value or Checkpoint()
@@ -108,7 +110,7 @@ class _Opening:
             self._damaged(extent)
 
     def _damaged(self, extent: Extent) -> None:
-        self.parts.damage.add(*extent, self.now_ms)
+        self.parts.damage.add(*extent)
 
     def _snapshot(self) -> Metadata | None:
         path = self.parts.folder.metadata

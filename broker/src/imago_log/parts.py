@@ -15,8 +15,8 @@ from imago_log.key_index import KeyIndex
 from imago_log.materialiser import Materialiser
 from imago_log.metadata import Metadata
 from imago_log.queues import Queues
-from imago_log.reading import LogRecords
 from imago_log.recent import RecentLog
+from imago_log.records import LogRecords
 
 if TYPE_CHECKING:
     from imago_log.config import StoreConfig

@@ -5,9 +5,14 @@ The queues and their tails are opened here when they are first asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from imago_log import reading
+from imago_log.errors import UnreadableError
+from imago_log.files import fatal
+from imago_log.inspecting import Inspector
 from imago_log.lost import first_kept, first_lost, is_lost
 from imago_log.metaq_reading import MESSAGES_MAX, read_positions
 from imago_log.parts import ALL_VISIBLE
@@ -15,11 +20,21 @@ from imago_log.results import MetaqRead, MetaqStatus, ReadResult
 from imago_wire.layout import UNIT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imago_log.consume_queue import ConsumeQueue
     from imago_log.parts import Parts
     from imago_log.producers import Producers
     from imago_wire.hot import QueueTail
     from imago_wire.record import Placed
+
+
+logger = logging.getLogger(__name__)
+
+LOOKS_MAX = 4096
+"""Damaged messages that one read finds: more than it returns."""
+
+_Read = TypeVar("_Read")
 
 
 class QueueReader:
@@ -30,6 +45,8 @@ class QueueReader:
         self._log, self._queues, self._recent = parts.log, parts.queues, parts.recent
         self._metadata = parts.metadata
         self._tails: dict[tuple[str, int], QueueTail] = {}
+        self._inspector = Inspector(parts)
+        parts.materialiser.unreadable = self._look
 
     # Ends
 
@@ -146,7 +163,43 @@ class QueueReader:
         queue = self._queue(topic, queue_id)
         bounds = (0, 0) if queue is None else self._bounds(queue)
         limits = (messages_max, bytes_max)
-        return reading.read_queue(queue, self._parts.records, bounds, offset, limits, tags)
+        records = self._parts.records
+        try:
+            return reading.read_queue(queue, records, bounds, offset, limits, tags)
+        except UnreadableError as error:
+            read = partial(reading.read_queue, queue, records, bounds, offset, limits, tags)
+            return self._read_again(error, queue, max(offset, bounds[0]), read)
+
+    def _read_again(
+        self,
+        error: UnreadableError,
+        queue: ConsumeQueue | None,
+        offset: int,
+        read: Callable[[], _Read],
+    ) -> _Read:
+        """Read again whenever it has become clear what was in the way. CorruptLogError: it has not.
+
+        Each time something is known that was not before, so there are as many as damaged messages.
+        """
+        for _ in range(LOOKS_MAX):
+            if not self._inspector.look(error.place, queue, max(offset, error.offset)):
+                break
+            try:
+                return read()
+            except UnreadableError as further:
+                error = further
+        self._forget_views()
+        raise error
+
+    def _look(self, queue: ConsumeQueue, error: UnreadableError) -> bool:
+        return self._inspector.look(error.place, queue, error.offset)
+
+    def _forget_views(self) -> None:
+        """Have the next start build all views anew."""
+        mark = self._parts.folder.views_mark
+        with fatal("remove", mark):
+            self._parts.vfs.unlink(mark)
+        logger.error("views.wrong mark=%s: the next start builds them anew", mark)
 
     def read_positions(self, topic: str, queue_id: int, position: int, bytes_max: int) -> MetaqRead:
         """Return messages in MetaQ's form from a position on.
@@ -156,8 +209,17 @@ class QueueReader:
         queue = self._queue(topic, queue_id)
         if queue is None or not queue.tail.dual or not queue.end:
             return MetaqRead(MetaqStatus.NO_QUEUE, position, 0, 0)
+        try:
+            return self._read_positions(queue, position, bytes_max)
+        except UnreadableError as error:
+            read = partial(self._read_positions, queue, position, bytes_max)
+            low = queue.min_offset(self._log.start)
+            offset = max(low, queue.offset_of_position(position, low) - 1)
+            return self._read_again(error, queue, offset, read)
+
+    def _read_positions(self, queue: ConsumeQueue, position: int, bytes_max: int) -> MetaqRead:
         materialiser = self._parts.materialiser
-        segments = materialiser.get(topic, queue_id)
+        segments = materialiser.get(queue.tail.topic.decode(), queue.tail.queue_id)
         visible = self._visible(queue)
         if self._parts.damage.ranges:
             kept = self._up_to_damage(queue, visible, position)
@@ -188,7 +250,10 @@ class QueueReader:
 
     def record_at(self, physical_offset: int) -> bytes | None:
         """Return the whole record that starts there, or None."""
-        return self._parts.records.whole(physical_offset)
+        found = self._parts.records.whole(physical_offset)
+        if found is None and self._log.start <= physical_offset < self._log.end:
+            self._inspector.look(physical_offset)
+        return found
 
     def offset_by_time(self, topic: str, queue_id: int, ms: int, *, upper: bool = False) -> int:
         """Return the first offset stored at or after `ms`; `upper`: the last at or before it."""
@@ -196,7 +261,11 @@ class QueueReader:
         if queue is None:
             return 0
         bounds = self._bounds(queue)
-        return reading.offset_by_time(queue, self._parts.records, bounds, ms, upper=upper)
+        read = partial(reading.offset_by_time, queue, self._parts.records, bounds, ms, upper=upper)
+        try:
+            return read()
+        except UnreadableError as error:
+            return self._read_again(error, queue, bounds[0], read)
 
     def position_of(self, topic: str, queue_id: int, offset: int) -> int:
         """Return the MetaQ position of a queue offset, both clamped to what is stored."""
@@ -240,9 +309,16 @@ class QueueReader:
         low, high = self._bounds(queue)
         if not low <= offset < high:
             return None
+        read = partial(self._store_time, queue, offset)
+        try:
+            return read()
+        except UnreadableError as error:
+            return self._read_again(error, queue, offset, read)
+
+    def _store_time(self, queue: ConsumeQueue, offset: int) -> int | None:
         place, size, _ = queue.unit(offset)
         lost = is_lost(self._parts.damage, place, size)
-        return None if lost else self._parts.records.store_ms(place)
+        return None if lost else self._parts.records.store_ms(place, offset)
 
     def find_key(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int

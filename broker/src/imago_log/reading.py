@@ -8,115 +8,26 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from imago_log.borders import is_blank, segment_end
 from imago_log.lost import first_kept
 from imago_log.results import ReadResult, ReadStatus
+from imago_log.unit_files import LOST_SIZE_FIELD
 from imago_wire import properties as names
 from imago_wire.errors import RecordError
 from imago_wire.hot import view_record
-from imago_wire.layout import FIXED_SIZE_V4, HEAD, MAGIC_V1, MAGIC_V2, SYS_BORN_V6, UNIT
+from imago_wire.layout import UNIT
 from imago_wire.record import key_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from imago_log.commit_log import CommitLog
     from imago_log.consume_queue import ConsumeQueue
     from imago_log.damage import Damage
     from imago_log.key_index import KeyIndex
-    from imago_log.recent import RecentLog
+    from imago_log.records import LogRecords, Run
 
 FILTERED_UNITS_MAX = 800
 """Units that one filtered read looks at, as RocketMQ does, unless more messages are wanted."""
 UNITS_AT_ONCE = 2048
 ONE_RUN_UNITS_MAX = 64
 _UNITS = [Struct(">" + "qiq" * count) for count in range(ONE_RUN_UNITS_MAX + 1)]
-WINDOW_BYTES_MAX = 1 << 20
-GAP_BYTES_MAX = 4096
-"""Reading over a gap this small is cheaper than a second read."""
-Run = tuple[int, int, int]
-"""Records of one queue that are neighbours in the log: log offset, size, first queue offset."""
-_STORE_TIME_AT = 56
-_STORE_TIME_AT_V6 = 68
-
-
-class LogRecords:
-    """Records of the log by place, from memory where they are recent."""
-
-    def __init__(self, log: CommitLog, recent: RecentLog, damage: Damage) -> None:
-        self._log, self._recent, self.damage = log, recent, damage
-
-    def are_recent(self, units: bytes) -> bool:
-        """Whether the records of some units of one queue are all in memory."""
-        return self._recent.holds(int.from_bytes(units[:8], "big"))
-
-    def join(self, runs: Iterable[Run]) -> bytes:
-        """Return the bytes of runs, joined; each lies within one file."""
-        recent, log = self._recent, self._log
-        parts = [recent.get(place, size) or log.read(place, size) for place, size, _ in runs]
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def each(self, units: bytes) -> list[memoryview]:
-        """Return the record of each 20-byte unit, neighbours out of one read."""
-        found: list[memoryview] = []
-        rows = list(UNIT.iter_unpack(units))
-        window = memoryview(b"")
-        start = end = 0
-        for index, (place, size, _) in enumerate(rows):
-            if place < start or place + size > end:
-                window, start = self._window(rows, index)
-                end = start + len(window)
-            at = place - start
-            found.append(window[at : at + size])
-        return found
-
-    def _window(self, rows: list[tuple[int, int, int]], index: int) -> tuple[memoryview, int]:
-        """Return bytes that hold the record of a row and as many of the next ones as are near."""
-        start, size, _ = rows[index]
-        block = self._recent.block(start, size)
-        if block is not None:
-            return block
-        end = start + size
-        for place, size, _ in rows[index + 1 :]:
-            if not 0 <= place - end <= GAP_BYTES_MAX or place + size - start > WINDOW_BYTES_MAX:
-                break
-            end = place + size
-        segment_end = start - start % self._log.segment_size + self._log.segment_size
-        return memoryview(self._log.read(start, min(end, segment_end) - start)), start
-
-    def whole(self, place: int) -> bytes | None:
-        """Return the record that starts at a log offset, or None when none does."""
-        if not self._log.start <= place < self._log.end or self.damage.at(place) is not None:
-            return None
-        head = self._log.read(place, HEAD.size)
-        if len(head) < HEAD.size:
-            return None
-        size, magic, _, _, _, _, own_place, _, _ = HEAD.unpack(head)
-        end_of_file = place - place % self._log.segment_size + self._log.segment_size
-        if magic not in (MAGIC_V1, MAGIC_V2) or own_place != place:
-            return None
-        if not FIXED_SIZE_V4 <= size <= end_of_file - place:
-            return None
-        return self._log.read(place, size)
-
-    def store_ms(self, place: int) -> int:
-        """Return the store time of the record at a log offset."""
-        data = self._log.read(place, _STORE_TIME_AT_V6 + 8)
-        sys_flag = int.from_bytes(data[36:40], "big")
-        at = _STORE_TIME_AT_V6 if sys_flag & SYS_BORN_V6 else _STORE_TIME_AT
-        return int.from_bytes(data[at : at + 8], "big")
-
-    def first_ms(self, place: int) -> int | None:
-        """Return the store time of the first record from a border on, None at the log's end."""
-        while place < self._log.end:
-            damaged = self.damage.at(place)
-            if damaged is not None:
-                place = damaged.end
-            elif is_blank(self._log, place):
-                place = segment_end(self._log, place)
-            else:
-                return self.store_ms(place)
-        return None
 
 
 def read_queue(
@@ -146,7 +57,7 @@ def read_queue(
         # RocketMQ's name for a record that cannot be read: its clients go on behind it at once.
         status = ReadStatus.MESSAGE_WAS_REMOVING if lost else ReadStatus.NO_MATCHED_MESSAGE
         return ReadResult(status, end, low, high)
-    return ReadResult(ReadStatus.FOUND, end, low, high, count, records.join(runs))
+    return ReadResult(ReadStatus.FOUND, end, low, high, count, records.join(queue.tail, runs))
 
 
 def _select(
@@ -183,7 +94,7 @@ def _walk(
     while offset < last:
         units = queue.units(offset, min(last - offset, UNITS_AT_ONCE))
         for place, size, tag in UNIT.iter_unpack(units):
-            if size < 0 or (damage.ranges and damage.at(place) is not None):
+            if size == LOST_SIZE_FIELD or (damage.ranges and damage.at(place) is not None):
                 damage.skip(place, 1)
                 last = min(high, last + 1)
             elif tags is None or tag in tags:
@@ -241,8 +152,8 @@ def offset_by_time(
         return high
 
     def before(offset: int) -> bool:
-        place = queue.unit(first_kept(queue, records.damage, offset, high - 1))[0]
-        stored = records.store_ms(place)
+        kept = first_kept(queue, records.damage, offset, high - 1)
+        stored = records.store_ms(queue.unit(kept)[0], kept)
         return stored <= ms if upper else stored < ms
 
     found = queue.search(low, high, before)

@@ -67,6 +67,8 @@ class MessageStore(MetadataStore):
         self.on_metadata: Callable[[Iterable[tuple[str, str]]], None] = _ignore
         """Called in the store's thread with the kinds and keys that changed by something else than
         a call of `put_meta` or of the topics' methods: topics, groups, offsets … of the leader."""
+        self.on_damage: Callable[[DamagedRange], None] = _ignore
+        """Called with each new damaged range, in the thread that found it."""
         worker: Worker = ThreadWorker(self._fail) if threaded else InlineWorker()
         super().__init__(parts, clock, worker)
         self.sequenced = False
@@ -84,6 +86,8 @@ class MessageStore(MetadataStore):
             ThreadFlusher(self._sync, self._fail) if threaded else InlineFlusher(self._sync)
         )
         self._keeper = Housekeeper(parts, self._worker, clock)
+        parts.damage.save_later = lambda: self._worker.submit(parts.damage.save)
+        parts.damage.on_found = self._found_damage
         self._keeper.put_meta = self._put_changes
 
     @classmethod
@@ -105,7 +109,7 @@ class MessageStore(MetadataStore):
         syncs and background work run inside the call that asks for them (tests, tools). Raises
         DataFolderLockedError, CorruptLogError, LogIOError.
         """
-        parts = open_parts(config, vfs or OsVfs(), clock(), lead=lead)
+        parts = open_parts(config, vfs or OsVfs(), clock, lead=lead)
         store = cls(parts, clock, threaded=threaded)
         if lead:
             store._say_revived()
@@ -341,6 +345,9 @@ class MessageStore(MetadataStore):
             self.on_failure(error)
 
     # Damage and housekeeping
+
+    def _found_damage(self, found: DamagedRange) -> None:
+        self.on_damage(found)
 
     def damaged_ranges(self) -> tuple[DamagedRange, ...]:
         """Return the parts of the log that are out of service, in order."""

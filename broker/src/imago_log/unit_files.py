@@ -116,6 +116,17 @@ class UnitFiles:
         write_all(self._pool.vfs, file.fd, data, position, path)
         self.end += len(data) // self._unit
 
+    def overwrite(self, unit: int, data: bytes) -> None:
+        """Write units anew that are in the files already."""
+        while data:
+            start = unit - unit % self._units_per_file
+            part = data[: (start + self._units_per_file - unit) * self._unit]
+            path = self._path(start)
+            with fatal("open", path):
+                file = self._file(start)
+            write_all(self._pool.vfs, file.fd, part, (unit - start) * self._unit, path)
+            unit, data = unit + len(part) // self._unit, data[len(part) :]
+
     def start_at(self, unit: int, blank: bytes) -> None:
         """Begin an empty sequence at a unit above 0: the file's units before it are `blank`."""
         assert not self._starts, "only an empty sequence can begin elsewhere"

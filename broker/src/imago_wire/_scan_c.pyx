@@ -214,6 +214,13 @@ cdef bint checksum_matches(const uint8_t *data, Record *record) noexcept nogil:
     return True
 
 
+cdef bint has_checksum(const uint8_t *data, Record *record) noexcept:
+    cdef Py_ssize_t at = record.size - CRC32_SIZE
+    return is_property(
+        data, record.properties_at, at, record.size, CRC32_PREFIX
+    ) and checksum_matches(data, record)
+
+
 cdef bint read_record(
     const uint8_t *data, Py_ssize_t left, Record *record, bint verify
 ) noexcept:
@@ -329,6 +336,36 @@ def whole_records(data, physical_offset, *, bint verify=True):
     finally:
         PyBuffer_Release(&view)
     return at, stop, reason
+
+
+def queue_records(
+    data, physical_offset, bytes topic not None, queue_id, queue_offset, *, bint verify=True
+):
+    """Return how many bytes are the records of one queue from a queue offset on."""
+    cdef Py_buffer view
+    cdef Record record
+    cdef Py_ssize_t at = 0, topic_size = PyBytes_GET_SIZE(topic)
+    cdef const char *name = PyBytes_AS_STRING(topic)
+    cdef int64_t place = physical_offset, number = queue_id, offset = queue_offset
+    cdef const uint8_t *start
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        start = <const uint8_t *> view.buf
+        # The reserved properties need no look of their own: the checksum covers them.
+        while (
+            read_layout(start + at, view.len - at, &record)
+            and record.physical_offset == place + at
+            and record.queue_offset == offset
+            and record.queue_id == number
+            and record.topic_size == topic_size
+            and not memcmp(start + at + record.topic_at, name, topic_size)
+            and (not verify or has_checksum(start + at, &record))
+        ):
+            at += record.size
+            offset += 1
+    finally:
+        PyBuffer_Release(&view)
+    return at
 
 
 cdef enum:

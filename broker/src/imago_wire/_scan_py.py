@@ -31,7 +31,7 @@ from imago_wire.layout import (
     UNIT,
 )
 from imago_wire.properties import find
-from imago_wire.record_fields import read_layout, read_reserved, verify_record
+from imago_wire.record_fields import has_checksum, read_layout, read_reserved, verify_record
 from imago_wire.tags import cached_tag_code
 
 if TYPE_CHECKING:
@@ -144,6 +144,39 @@ def whole_records(
     """Return how far the records reach that scan_records() would return, why, and the reason."""
     scan = scan_records(data, physical_offset, verify=verify)
     return scan.end, scan.stop, scan.reason
+
+
+def queue_records(
+    data: Buffer,
+    physical_offset: int,
+    topic: bytes,
+    queue_id: int,
+    queue_offset: int,
+    *,
+    verify: bool = True,
+) -> int:
+    """Return how many bytes at the start of data are the records of one queue from an offset on.
+
+    The first one stands at ``physical_offset``, and they follow one another in the log and in the
+    queue. Less than all of the data: there is damage, or it is of something else.
+    """
+    at = 0
+    while at < len(data):
+        try:
+            layout = read_layout(data, at)
+            if verify:
+                verify_record(data, at, at + layout.size)
+        except RecordError:
+            break
+        if verify and not has_checksum(data, layout.properties_at, at + layout.size):
+            break
+        found = bytes(data[layout.topic_at : layout.topic_at + layout.topic_size])
+        own = (layout.physical_offset, found, layout.queue_id, layout.queue_offset)
+        if own != (physical_offset + at, topic, queue_id, queue_offset):
+            break
+        at += layout.size
+        queue_offset += 1
+    return at
 
 
 def _stop_at(data: Buffer, at: int) -> ScanStop | None:

@@ -171,6 +171,11 @@ def _hexadecimal(data: Buffer, end: int, digits: int) -> int:
     return int.from_bytes(value, "big", signed=True)
 
 
+def has_checksum(data: Buffer, properties_at: int, end: int) -> bool:
+    """Whether the record that ends there ends with its checksum, right or wrong."""
+    return _is_property(data, properties_at, end - CRC32_SIZE, end, CRC32_PREFIX)
+
+
 def verify_record(data: Buffer, at: int, end: int) -> None:
     """Compare the record's checksum. RecordError: it does not match."""
     covered = end - CRC32_SIZE

@@ -22,7 +22,9 @@ _process = psutil.Process()
 
 async def healthz(services: AdminServices, _: web.Request) -> web.Response:
     """200 while the process answers; damaged parts of the log, which it goes around, are listed."""
-    return json_response({"healthy": True, "damaged": views.damage(services.health().damaged)})
+    return json_response(
+        {"healthy": True, "damaged": views.damage(services.store.damaged_ranges())}
+    )
 
 
 async def readyz(services: AdminServices, _: web.Request) -> web.Response:
@@ -31,7 +33,7 @@ async def readyz(services: AdminServices, _: web.Request) -> web.Response:
     Damage in the log is a warning only: everything else is served here and nowhere else.
     """
     reasons = services.problems()
-    warnings = [str(damaged) for damaged in services.health().damaged]
+    warnings = [str(damaged) for damaged in services.store.damaged_ranges()]
     body = {"ready": not reasons, "reasons": reasons, "warnings": warnings}
     return json_response(body, status=503 if reasons else 200)
 
@@ -71,7 +73,7 @@ def describe(services: AdminServices) -> dict[str, Any]:
             "level": health.disk_level.value,
             "writable": health.writable,
         },
-        "damaged": views.damage(health.damaged),
+        "damaged": views.damage(store.damaged_ranges()),
         "rssBytes": _process.memory_info().rss,
         "counters": {
             "messagesIn": counted.messages_in,
