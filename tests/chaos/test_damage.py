@@ -202,5 +202,6 @@ async def test_damage_at_rest_costs_one_message_and_is_never_delivered(
             whole_elsewhere = protocol is Protocol.METAQ and Protocol.METAQ in through
             assert found == kept or (whole_elsewhere and found == messages)
         damaged = broker.get("/admin/v1/status")[1]["damaged"]
-        assert [each["from"] for each in damaged] == sorted(victim.id for victim in victims)
+        for victim in victims:
+            assert any(each["from"] <= victim.id < each["to"] for each in damaged)
         await write(broker, MORE_MESSAGES)
