@@ -202,7 +202,7 @@ async def test_busy_broker_says_so_in_the_protocol_s_words(
     ("status", "detail"),
     [
         (PutStatus.DISK_FULL, "The disk is full"),
-        (PutStatus.NOT_WRITABLE, "too few members of the shard are in sync"),
+        (PutStatus.NOT_WRITABLE, "the master of the shard takes no messages at the moment"),
         (PutStatus.FLUSH_TIMEOUT, ""),
     ],
 )

@@ -176,6 +176,8 @@ async def locked(peer: RemotingPeer, client: str, *queue_ids: int) -> set[int]:
 
 
 async def test_queue_lock_belongs_to_one_client(peer: RemotingPeer) -> None:
+    assert await locked(peer, "one", 0) == set(), "there is no such queue"
+    await peer.put("T", b"x")
     assert await locked(peer, "one", 0, 1) == {0, 1}
     assert await locked(peer, "two", 0, 1, 2) == {2}
     assert await locked(peer, "one", 0) == {0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from imago_broker.model.cluster import Role
 from imago_broker.processors.rocketmq.table import build_processors
 from imago_broker.service.standing import Asks
 from imago_testing.remoting_peer import RemotingPeer, heartbeat, pull_ext, send_ext
-from imago_testing.roles import LEADER_PORT, OTHER_ROLES, step_down
+from imago_testing.roles import LEADER_PORT, OTHER_ROLES, lead_again, step_down
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
 
@@ -272,3 +273,25 @@ async def test_master_without_a_lease_tells_nothing_that_another_may_know_better
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert (await peer.pull("T")).code == ResponseCode.PULL_RETRY_IMMEDIATELY
     assert (await peer.call(Code.HEART_BEAT, body=heartbeat("g"))).code == ResponseCode.SUCCESS
+
+
+async def test_locks_are_kept_by_whoever_leads(broker: Broker, peer: RemotingPeer) -> None:
+    await peer.put("T", b"m")
+
+    async def lock(client: str, *queues: int, shard: str = "shard-0") -> set[int]:
+        queue_list = [{"brokerName": shard, "topic": "T", "queueId": queue} for queue in queues]
+        body = {"consumerGroup": "g", "clientId": client, "mqSet": queue_list}
+        answer = await peer.call(Code.LOCK_BATCH_MQ, body=json.dumps(body).encode())
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        return {one["queueId"] for one in json.loads(answer.body)["lockOKMQSet"]}
+
+    assert await lock("one", 0, 1, 99) == {0, 1}, "there is no queue 99"
+    assert await lock("one", 0, shard="shard-7") == set()
+    end = broker.store.log_end
+    assert await lock("one", 0, 1) == {0, 1}
+    assert broker.store.log_end == end, "renewals are not written"
+    step_down(broker)
+    assert broker.rocketmq.locks.lock("g", "two", [("shard-0", "T", 0)], now_ms=0)
+    lead_again(broker)
+    assert await lock("two", 0, 1, 2) == {2}
+    assert await lock("one", 0, 1, 2) == {0, 1}

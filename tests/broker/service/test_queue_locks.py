@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from imago_broker.service.locks import QueueLocks
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_broker.service.locks import KIND, QueueLocks
+from imago_log.errors import StoreClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Q0, Q1 = ("shard-0", "T", 0), ("shard-0", "T", 1)
 
@@ -49,3 +57,77 @@ def test_locks_are_limited() -> None:
     assert locks.lock("H", "one", queues, now_ms=0) == []
     locks.unlock("G", "one", queues)
     assert locks.lock("H", "one", queues, now_ms=0) == queues[:3]
+
+
+class Log:
+    """Metadata as a store keeps it."""
+
+    def __init__(self) -> None:
+        self.saved: dict[str, Any] = {}
+        self.writes = 0
+
+    def put_meta(self, changes: Sequence[tuple[str, str, Any]]) -> int:
+        self.writes += 1
+        for kind, key, value in changes:
+            assert kind == KIND
+            if value is None:
+                self.saved.pop(key, None)
+            else:
+                self.saved[key] = value
+        return self.writes
+
+
+def save(locks: QueueLocks, log: Log) -> None:
+    store: Any = log
+    locks.save(store)
+
+
+def test_next_master_honours_what_the_log_says_for_a_full_life() -> None:
+    log, locks, others = Log(), QueueLocks(life_ms=60), QueueLocks(life_ms=60)
+    strange = ("shard@0", 'T"', 7)
+    locks.lock("G", "one", [Q0, Q1, strange], now_ms=0)
+    locks.lock("H", "two", [Q0], now_ms=0)
+    locks.unlock("G", "one", [Q1])
+    save(locks, log)
+    others.lock("G", "stale", [Q0], now_ms=999)
+    others.load(log.saved, now_ms=1000)
+    assert others.lock("G", "two", [Q0, Q1, strange], now_ms=1060) == [Q1]
+    assert others.lock("G", "one", [Q0, strange], now_ms=1060) == [Q0, strange]
+    assert others.lock("H", "one", [Q0], now_ms=1061) == [Q0]
+
+
+def test_renewals_write_nothing_and_ends_are_written() -> None:
+    log, locks = Log(), QueueLocks(life_ms=60)
+    locks.lock("G", "one", [Q0], now_ms=0)
+    save(locks, log)
+    locks.lock("G", "one", [Q0], now_ms=30)
+    save(locks, log)
+    assert log.writes == 1
+    locks.lock("G", "two", [Q0], now_ms=100)
+    save(locks, log)
+    assert list(log.saved.values()) == ["two"]
+    locks.sweep(now_ms=200)
+    save(locks, log)
+    assert (log.saved, log.writes) == ({}, 3)
+
+
+def test_owners_that_could_not_be_written_are_written_later() -> None:
+    class Full(Log):
+        def put_meta(self, changes: Sequence[tuple[str, str, Any]]) -> int:
+            del changes
+            raise StoreClosedError("closed")
+
+    log, locks = Log(), QueueLocks()
+    locks.lock("G", "one", [Q0], now_ms=0)
+    with pytest.raises(StoreClosedError):
+        save(locks, Full())
+    locks.lock("G", "one", [Q0], now_ms=1)
+    save(locks, log)
+    assert list(log.saved.values()) == ["one"]
+
+
+def test_entries_that_nobody_understands_are_passed_over() -> None:
+    locks = QueueLocks()
+    bad = {"": "a", "[]": "a", "[1,2,3,4,5]": "a", '["G","b","T","x"]': "a", "{}": "a", "7": "a"}
+    locks.load({**bad, '["G","shard-0","T",0]': "one"}, now_ms=0)
+    assert locks.lock("G", "two", [Q0, Q1], now_ms=0) == [Q1]

@@ -8,6 +8,7 @@ from imago_broker.model import names
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.subscriptions import require_tag_type, tag_codes
+from imago_broker.service.locks import KIND as LOCK_KIND
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies import (
     CheckClientRequestBody,
@@ -26,6 +27,8 @@ from imago_wire.remoting.headers import (
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.services import RocketmqServices
     from imago_broker.service.clients import ConsumerGroup
+    from imago_broker.service.locks import QueueKey
+    from imago_broker.service.role import ShardRole
 
 
 class MemberProcessor:
@@ -34,6 +37,8 @@ class MemberProcessor:
     def __init__(self, services: RocketmqServices) -> None:
         self._services = services
         services.clients.on_group_change.append(self._tell_members)
+        services.standing.role.on_change.append(self._role_changed)
+        self._role_changed(services.standing.role.current)
 
     def heartbeat(self, exchange: Exchange) -> Reply:
         """HEART_BEAT: the client lives; its groups, topics for their retries and subscriptions.
@@ -93,9 +98,10 @@ class MemberProcessor:
         taken = self._services.locks.lock(
             body.consumer_group,
             body.client_id,
-            [(q.broker_name, q.topic, q.queue_id) for q in body.mq_set],
+            [key for key in map(_queue_key, body.mq_set) if self._is_ours(key)],
             now_ms=self._services.clock.monotonic_ms(),
         )
+        self._services.locks.save(self._services.messages.store)
         queues = tuple(
             MessageQueue(topic, broker_name, queue_id) for broker_name, topic, queue_id in taken
         )
@@ -107,9 +113,25 @@ class MemberProcessor:
         self._services.locks.unlock(
             body.consumer_group,
             body.client_id,
-            [(q.broker_name, q.topic, q.queue_id) for q in body.mq_set],
+            map(_queue_key, body.mq_set),
         )
+        self._services.locks.save(self._services.messages.store)
         return OK
+
+    def _is_ours(self, key: QueueKey) -> bool:
+        """Whether there is such a queue: locks of others would only fill the log."""
+        broker_name, topic, queue_id = key
+        config = self._services.topics.get(topic)
+        own = broker_name == self._services.identity.broker_name
+        return own and config is not None and 0 <= queue_id < config.queues
+
+    def _role_changed(self, role: ShardRole) -> None:
+        services = self._services
+        if role.leads:
+            saved = services.messages.store.meta(LOCK_KIND)
+            services.locks.load(saved, now_ms=services.clock.monotonic_ms())
+        else:
+            services.locks.clear()
 
     def _tell_members(self, group: ConsumerGroup) -> None:
         settings = self._services.groups.get(group.name)
@@ -117,3 +139,7 @@ class MemberProcessor:
             return
         for channel in group.members:
             channel.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group.name})
+
+
+def _queue_key(queue: MessageQueue) -> QueueKey:
+    return (queue.broker_name, queue.topic, queue.queue_id)

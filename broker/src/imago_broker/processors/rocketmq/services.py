@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from imago_broker.service.resets import PendingResets
 from imago_broker.service.sequencing import SequencedPuts
 from imago_broker.service.traffic import Traffic
 from imago_broker.service.versions import TableVersion
+from imago_log.errors import StoreError
 from imago_wire.remoting.message_ids import UniqueKeys
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from imago_broker.service.offsets import ConsumerOffsets
     from imago_broker.service.standing import Standing
     from imago_broker.service.topics import TopicService
+
+logger = logging.getLogger(__name__)
 
 SWEEP_MS = 5_000
 MEMORY_RATIO = 0.4
@@ -105,6 +109,15 @@ class RocketmqServices:
             self.swept_ms = now_ms
             self.clients.sweep(self.clock.epoch_ms())
             self.locks.sweep(now_ms=now_ms)
+            if self.standing.leads:
+                self._save_locks()
+
+    def _save_locks(self) -> None:
+        try:
+            self.locks.save(self.messages.store)
+        except StoreError as error:
+            # Locks that have ended are no harm in a log that takes nothing: the next sweep tries.
+            logger.warning("locks_not_saved error=%s", error)
 
 
 def build_services(
