@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+_WIPED_AT_ONCE = 1 << 20
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -44,6 +45,8 @@ class CommitLog:
         self._spare_lock = threading.Lock()
         self._rolled: list[OpenFile] = []
         self._sync_lock = threading.Lock()
+        self._cuts = 0
+        """Grows with every cut: a sync that has begun before promises nothing."""
         self.start = self.end = self.durable_end = 0
         self._active: OpenFile | None = None
         self._base = 0
@@ -242,8 +245,8 @@ class CommitLog:
 
     def sync(self) -> int:
         """Make everything written so far durable; return the new durable end."""
-        end = self.end  # before the files are taken: what is written meanwhile is not promised
         with self._sync_lock:
+            cuts, end = self._cuts, self.end  # what is written meanwhile is not promised
             rolled = list(self._rolled)
             files = [*rolled, *([self._active] if self._active else [])]
         for file in files:
@@ -251,8 +254,69 @@ class CommitLog:
                 self._vfs.sync(file.fd)
         with self._sync_lock:
             self._rolled = [file for file in self._rolled if file not in rolled]
-        self.durable_end = max(self.durable_end, end)
-        return self.durable_end
+            if cuts == self._cuts:
+                self.durable_end = max(self.durable_end, end)
+            return self.durable_end
+
+    # Cutting
+
+    def truncate(self, end: int) -> None:
+        """Cut off what stands behind a record border, durably; files made ahead go too.
+
+        A kill on the way leaves whole records up to some border behind `end`: the newest file goes
+        first, and a file is wiped from its end.
+        """
+        old_end, number = self.end, end // self.segment_size
+        with self._sync_lock:
+            self._cuts += 1
+            self.durable_end = min(self.durable_end, end)
+        self._remove_files(number + 1)
+        file = self._files.get(number) or self._create(number)
+        base = number * self.segment_size
+        self._wipe(file, end - base, min(old_end - base, self.segment_size))
+        with self._sync_lock:
+            self._files[number] = self._active = file
+        self._base, self._limit, self.end = base, base + self.segment_size, end
+
+    def _wipe(self, file: OpenFile, start: int, end: int) -> None:
+        """Put zeros over a part of a file, the last bytes first."""
+        with fatal("wipe", file.path):
+            while start < end:
+                size = min(_WIPED_AT_ONCE, end - start)
+                end -= size
+                if any(self._vfs.pread(file.fd, size, end)):
+                    write_all(self._vfs, file.fd, bytes(size), end, file.path)
+            self._vfs.sync(file.fd)
+
+    def remove_all(self) -> None:
+        """Remove every file, durably: the log is empty and begins where it began."""
+        with self._sync_lock:
+            self._cuts += 1
+            self._rolled.clear()
+            self._active = None
+        self._remove_files(0)
+        self.end = self.durable_end = self.start
+
+    def _remove_files(self, first: int) -> None:
+        """Remove the files from a number on and those made ahead, the newest first."""
+        with self._spare_lock:
+            removed = [file.path for _, file in reversed(self._spares)]
+            self._spares.clear()
+        for number in sorted(self._files, reverse=True):
+            if number >= first:
+                removed.append(self._files.pop(number).path)
+        for path in removed:
+            with fatal("remove", path):
+                self._vfs.unlink(path)
+        if removed:
+            with fatal("sync", self.folder):
+                self._vfs.sync_folder(self.folder)
+
+    def begin_at(self, start: int) -> None:
+        """Begin an empty log at an offset."""
+        assert not self._files, "only an empty log can begin elsewhere"
+        self.start = self.durable_end = start
+        self.begin(start, torn=False)
 
     # Reading and deleting
 

@@ -188,6 +188,11 @@ class ConsumeQueue:
             self._units.append(bytes(tail.units))
             tail.units.clear()
 
+    @property
+    def has_files(self) -> bool:
+        """Whether there is any file, of whatever units."""
+        return any(files.exists for files in self.files())
+
     def files(self) -> Iterator[UnitFiles]:
         """The sequences of files behind the queue."""
         yield self._units
@@ -213,7 +218,7 @@ class ConsumeQueue:
         if offset < tail.next_offset:
             return True
         if offset > tail.next_offset:
-            if tail.next_offset or any(files.exists for files in self.files()):
+            if tail.next_offset or self.has_files:
                 return False
             self.begin_at(offset, position[0])
         tail.units += UNIT.pack(place, size, tag)
@@ -262,9 +267,10 @@ class ConsumeQueue:
     def truncate(self, end: int, *, torn: bool = False) -> None:
         """Forget the units from `end` on; with `torn` also what the files hold behind their end."""
         self.write_behind()
+        if torn or end < self._units.end:
+            self.synced = min(self.synced, end - 1)  # that something was cut is to be synced
         for files in self.files():
             files.truncate(max(end, files.first), torn=torn)
-        self.synced = min(self.synced, end)
         self._read_ends.clear()
         self._take_ends()
         self._log_start = self._min = self._below = -1

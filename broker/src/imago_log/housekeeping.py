@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from imago_log.errors import DiskFullError, LogIOError, UnreadableError
 from imago_log.files import fatal, replace_whole
 from imago_log.inspecting import Inspector
-from imago_log.metadata import QUEUE_KIND, queue_key
+from imago_log.metadata import LOG_KIND, LOG_START, QUEUE_KIND, queue_key
+from imago_log.parts import ALL_VISIBLE
 from imago_log.results import DiskLevel, StoreHealth
 from imago_log.retention import Limits, LogFile, disk_level, files_to_delete
 
@@ -74,6 +75,8 @@ class Housekeeper:
         self._relieved_at = parts.log.end
         self._next_sync_ms = clock() + config.view_sync_interval_ms
         self._next_checkpoint_ms = 0
+        self.needed_from = ALL_VISIBLE
+        """Log offset from which on a follower still reads: such files stay while there is room."""
         self._syncing: _SyncJob | None = None
         self._inspector = Inspector(parts)
         self._synced: _SyncJob | None = None
@@ -100,9 +103,10 @@ class Housekeeper:
         self._take_synced()
         self._look_at_disk()
         self._retain(now_ms)
+        self._parts.materialiser.expire(now_ms, self._parts.log.start)
         if self.level is not DiskLevel.FULL:
             self._parts.materialiser.advance()
-        if now_ms >= self._next_sync_ms and self._syncing is None:
+        if now_ms >= self._next_sync_ms and self._syncing is None and self._may_snapshot():
             self._next_sync_ms = now_ms + self._parts.config.view_sync_interval_ms
             self._start_sync()
         elif now_ms >= self._next_checkpoint_ms:
@@ -132,8 +136,11 @@ class Housekeeper:
 
     def _retain(self, now_ms: int) -> None:
         parts, log = self._parts, self._parts.log
-        # A start after power loss reads again from here: those files cannot go yet.
-        safe = min(parts.views_synced, parts.metadata_synced, parts.keys_synced[0])
+        if self._follow_log_start() or not parts.leading:
+            return
+        safe = self._safe()
+        if self.level not in (DiskLevel.FORCE, DiskLevel.FULL):
+            safe = min(safe, self.needed_from)
         bases = [base for base in log.bases()[:-1] if base + log.segment_size <= safe]
         self._newest_ms = {base: ms for base, ms in self._newest_ms.items() if base in bases}
         files = [LogFile(base, self._newest(base)) for base in bases]
@@ -145,8 +152,36 @@ class Housekeeper:
             limits=self._limits,
         )
         if count and parts.queues.open_some(parts.metadata.topics, QUEUES_OPENED_MAX):
-            self._delete_before(bases[count - 1] + log.segment_size)
-        parts.materialiser.expire(now_ms, log.start)
+            self._begin_log_at(bases[count - 1] + log.segment_size)
+
+    def _begin_log_at(self, start: int) -> None:
+        """Delete what is before, at once or when all members know that it goes."""
+        self._restate(start)
+        if self._parts.watermark == ALL_VISIBLE:
+            self._delete_before(start)
+        else:
+            self.put_meta([(LOG_KIND, LOG_START, start)])
+
+    def _follow_log_start(self) -> bool:
+        """Delete what the leader, or this member as one, has said that goes.
+
+        Not before that is below the high watermark: what the deleted files said of topics and
+        queues is said again just before it, and a cut must not take that away. True: it waits.
+        """
+        parts = self._parts
+        start = parts.metadata.kind(LOG_KIND).get(LOG_START, 0)
+        if start <= parts.log.start:
+            return False
+        if parts.metadata.end > min(parts.watermark, parts.log.end) or start > self._safe():
+            return True
+        if parts.queues.open_some(parts.metadata.topics, QUEUES_OPENED_MAX):
+            self._delete_before(start)
+        return True
+
+    def _safe(self) -> int:
+        """Return the log offset from which a start after power loss may read again."""
+        parts = self._parts
+        return min(parts.views_synced, parts.metadata_synced, parts.keys_synced[0])
 
     def _newest(self, base: int) -> int:
         """Return the store time of the first record of the next file."""
@@ -167,7 +202,6 @@ class Housekeeper:
 
     def _delete_before(self, start: int) -> None:
         parts = self._parts
-        self._restate(start)
         paths = parts.log.delete_before(start)
         parts.epochs.forget_before(start)
         parts.damage.forget_before(start)
@@ -221,6 +255,19 @@ class Housekeeper:
             self._syncing = job
             self._worker.submit(lambda: self._run_sync(job))
 
+    def _may_snapshot(self) -> bool:
+        """Whether metadata may go to the device: what is above the high watermark may be cut."""
+        metadata = self._parts.metadata
+        saved = metadata.snapshot_version == self._parts.snapshot_version
+        return saved or metadata.end <= self._parts.watermark
+
+    def settle(self) -> None:
+        """Let the worker end what it was given, and take over what it has done: a cut follows."""
+        self._worker.drain()
+        self._take_synced()
+        self._newest_ms.clear()
+        self._relieved_at = 0
+
     def _plan_sync(self) -> _SyncJob | None:
         parts = self._parts
         end = parts.log.end
@@ -236,13 +283,14 @@ class Housekeeper:
                 files += partition.segments.unsynced()
                 segments.append((partition.segments, partition.segments.end))
         changed = parts.metadata.snapshot_version != parts.snapshot_version
+        metadata_end = max(end, parts.metadata.end)  # later where the leader's was installed
         return _SyncJob(
             files=files,
-            snapshot=parts.metadata.snapshot_at(end) if changed else None,
+            snapshot=parts.metadata.snapshot_at(metadata_end) if changed else None,
             queues=queues,
             segments=segments,
             views_end=views_end,
-            metadata_end=end,
+            metadata_end=metadata_end,
             keys=(parts.keys.written_end, parts.keys.written_count),
             version=parts.metadata.snapshot_version,
         )
@@ -296,8 +344,7 @@ class Housekeeper:
     def sync_all(self) -> Checkpoint:
         """Write and sync everything, now; return the checkpoint that then holds."""
         parts = self._parts
-        self._worker.drain()
-        self._take_synced()
+        self.settle()
         parts.queues.write_all()
         parts.materialiser.write_last()
         parts.keys.write_behind()

@@ -180,6 +180,11 @@ class KeyIndex:
         while self._starts and self._starts[-1] >= count:
             self._unlink(self._starts.pop())
 
+    def count_below(self, log_offset: int) -> int:
+        """Return how many entries there have ever been of records before a log offset."""
+        self.digest()
+        return self._search(log_offset)
+
     def drop_before(self, log_start: int) -> None:
         """Remove the files whose entries all point below the log's start, but never the last."""
         while len(self._starts) > 1 and self._offset(self._starts[1]) < log_start:

@@ -145,6 +145,8 @@ class Materialiser:
         """Looks at what could not be read; true: now it is known what is lost, or it is mended."""
         self.drain: Callable[[], None] = _nothing
         """The worker's, once there is one."""
+        self.visible_end: Callable[[ConsumeQueue], int] = _end
+        """Files are immutable, so they hold only what cannot be cut off any more."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._order)
@@ -231,6 +233,8 @@ class Materialiser:
             partition = order[cursor]
             if partition.next_offset >= partition.queue.end or partition.behind < bytes_min:
                 continue
+            if partition.next_offset >= (visible := self.visible_end(partition.queue)):
+                continue
             if self._damage.ranges and not self._pass_damage(partition):
                 continue
             if not partition.segments.exists:
@@ -238,7 +242,13 @@ class Materialiser:
                     continue
                 created_max -= 1
                 partition.segments.begin(partition.queue.position(partition.next_offset)[0])
-            planned = list(_blocks(partition, self._damage, left))
+            planned = list(
+                _blocks(
+                    partition,
+                    first_lost(partition.queue, self._damage, partition.next_offset, visible),
+                    left,
+                )
+            )
             blocks += planned
             left -= sum(block.size for block in planned)
             if left <= 0:
@@ -329,11 +339,10 @@ class Materialiser:
             return False  # who reads it will find out why
 
 
-def _blocks(partition: Partition, damage: Damage, bytes_max: int) -> Iterator[_Block]:
+def _blocks(partition: Partition, last: int, bytes_max: int) -> Iterator[_Block]:
     """Yield what to write next: each up to the message that makes its file large enough."""
     queue, segments, offset = partition.queue, partition.segments, partition.next_offset
     start, end = segments.file_start, segments.end
-    last = first_lost(queue, damage, offset, queue.end)
     while bytes_max > 0 and offset < last:
         room = start + segments.size_max - end
         _, whole, _ = whole_messages(queue, offset, last, min(room - 1, BLOCK_BYTES_MAX))
@@ -360,3 +369,8 @@ def _not_mended(_: ConsumeQueue, __: UnreadableError) -> bool:
 
 def _nothing() -> None:
     """Stands where the worker will put its own."""
+
+
+def _end(queue: ConsumeQueue) -> int:
+    """Stands where the parts of a store will put their own."""
+    return queue.end

@@ -23,6 +23,10 @@ META_TOPIC = "IMAGO_META"
 TOPIC_KIND = "topic"
 QUEUE_KIND = "queue"
 """Next offset and position of a queue whose records are all gone, by `queue_key`."""
+LOG_KIND = "log"
+"""What the leader says of the log itself: `LOG_START`."""
+LOG_START = "start"
+"""Where the log of every member begins, once they all hold this change."""
 SNAPSHOT_FORMAT = 1
 RECORD_BYTES_MAX = 256 << 10
 """A record holds changes up to about this size; one larger value still is one record."""
@@ -181,6 +185,41 @@ class Metadata:
             else:
                 self.kind(kind)[key] = value
         return ended
+
+    def ends_topic(self, changes: Iterable[Change]) -> bool:
+        """Whether `apply` may make queues of a topic invalid."""
+        for kind, key, value in changes:
+            old = self.topics.get(key) if kind == TOPIC_KIND else None
+            if old is not None and (value is None or int(value["incarnation"]) != old.incarnation):
+                return True
+        return False
+
+    def become(self, other: Metadata) -> tuple[list[Change], list[str]]:
+        """Take over another state, in place: whoever holds a mapping sees it.
+
+        Return the changes, and the topics whose queues are no longer valid.
+        """
+        wanted = {(kind, key): value for kind, key, value in other.whole()}
+        known = {(kind, key): value for kind, key, value in self.whole()}
+        changes = [(*name, wanted.get(name)) for name in known if known[name] != wanted.get(name)]
+        changes += [(*name, wanted[name]) for name in wanted if name not in known]
+        ended = self.apply(changes, 0)
+        self.end, self.restated = other.end, other.restated
+        return changes, ended
+
+    def take_producers(self, other: Metadata) -> None:
+        """Take over what idempotent producers have sent, as another state has it."""
+        self.version += self.producers.version + 1
+        self.producers = other.producers
+
+    def unknown_topics(self, other: Metadata, log_end: int) -> frozenset[str]:
+        """Return the topics of another state whose messages are in no queue of this one."""
+        return frozenset(
+            name
+            for name, topic in other.topics.items()
+            if topic.birth < log_end
+            and (name not in self.topics or self.topics[name].incarnation != topic.incarnation)
+        )
 
     def _apply_topic(self, name: str, value: JSON | None, log_offset: int) -> bool:
         old = self.topics.get(name)

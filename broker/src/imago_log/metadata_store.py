@@ -67,6 +67,9 @@ class MetadataStore(QueueReader, ABC):
         self._put_changes([(TOPIC_KIND, name, None)])
         # The files go only once the deletion cannot be undone by a power loss.
         self._log.sync()
+        self._drop_topic(name)
+
+    def _drop_topic(self, name: str) -> None:
         for key in [key for key in self._tails if key[0] == name]:
             del self._tails[key]
         self._parts.materialiser.drop_topic(name)
@@ -116,6 +119,10 @@ class MetadataStore(QueueReader, ABC):
 
     def _is_open_materialised(self, topic: Topic) -> bool:
         return any(found.topic is topic for found in self._parts.materialiser)
+
+    def _open_materialised_once(self, topic: Topic) -> None:
+        if not self._is_open_materialised(topic):
+            self._open_materialised(topic)
 
     def _open_materialised(self, topic: Topic) -> None:
         for queue in list(self._queues):

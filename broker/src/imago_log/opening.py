@@ -14,10 +14,11 @@ from imago_log.dispatcher import Dispatcher
 from imago_log.errors import CorruptLogError
 from imago_log.files import fatal, read_whole, replace_whole
 from imago_log.folder import DataFolder, LastStop
-from imago_log.metadata import QUEUE_KIND, Metadata
+from imago_log.metadata import Metadata
 from imago_log.parts import Parts
 from imago_log.queues import ViewsInvalidError
 from imago_log.recovery import claimed_records, recover, survey
+from imago_log.reindexing import begin_empty_queues
 from imago_wire.errors import RecordError
 from imago_wire.hot import view_record
 from imago_wire.layout import UNIT
@@ -213,23 +214,21 @@ class _Opening:
         parts.queues.limit = parts.views_synced = parts.metadata_synced = start
         parts.keys_synced = (start, 0)
         parts.materialiser.verify = True
-        self._read_again(start, queues_from=start, only_metadata=True)
-        if parts.damage.ranges and snapshot is not None:
+        end, _ = self._read_again(start, queues_from=start, only_metadata=True)
+        if snapshot is not None and (parts.damage.ranges or snapshot.end > end):
+            # Of changes that are lost in damage, or of the leader's that are still to come.
             parts.metadata = snapshot
             first = max(start, snapshot.end)
-            self._read_again(first, queues_from=first, only_metadata=True)
+            if first < end:
+                self._read_again(first, queues_from=first, only_metadata=True)
         found = self._read_again(start, queues_from=start)
-        self._begin_empty_queues()
+        if parts.metadata.end <= end:
+            self._begin_empty_queues()
         return found
 
     def _begin_empty_queues(self) -> None:
-        """Queues whose records are all gone go on where they were, not at 0."""
         queues, metadata = self.parts.queues, self.parts.metadata
-        for key, (offset, position) in metadata.kind(QUEUE_KIND).items():
-            name, _, queue_id = key.rpartition("/")
-            queue = queues.get(metadata.topic(name), int(queue_id))
-            if not queue.end:
-                queue.begin_at(offset, position)
+        begin_empty_queues(metadata, lambda name, at: queues.get(metadata.topic(name), at))
 
     def _read_again(
         self, start: int, *, queues_from: int, only_metadata: bool = False
@@ -277,7 +276,7 @@ class _Opening:
         parts.log.sync()
         parts.damage.truncate(end)
         parts.damage.save()
-        parts.metadata.end = end
+        parts.metadata.end = end if self.lead else max(end, parts.metadata.end)
         parts.keys.truncate(end)
         parts.queues.write_all()
         if self.last_stop is not LastStop.CLEAN:

@@ -20,6 +20,7 @@ from imago_log.records import LogRecords
 
 if TYPE_CHECKING:
     from imago_log.config import StoreConfig
+    from imago_log.consume_queue import ConsumeQueue
     from imago_log.vfs import Vfs
 
 RECENT_BYTES_MAX = 8 << 20
@@ -72,7 +73,7 @@ class Parts:
         recent = RecentLog(RECENT_BYTES_MAX)
         damage = Damage(vfs, folder.damage, log)
         records = LogRecords(log, recent, damage)
-        return cls(
+        parts = cls(
             config=config,
             vfs=vfs,
             folder=folder,
@@ -87,6 +88,14 @@ class Parts:
             checkpoint=CheckpointFile(vfs, folder.checkpoint),
             epochs=EpochFile(vfs, folder.epochs),
         )
+        parts.materialiser.visible_end = parts.visible_end
+        return parts
+
+    def visible_end(self, queue: ConsumeQueue) -> int:
+        """Return the offset behind a queue's last message below the high watermark."""
+        if self.watermark < self.log.end:
+            return queue.end_below(self.watermark)
+        return queue.end
 
     def checkpoint_now(self) -> Checkpoint:
         """Return the checkpoint of this moment."""

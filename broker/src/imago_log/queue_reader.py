@@ -115,6 +115,13 @@ class QueueReader:
         except KeyError:
             return None
 
+    def _queue_to_fill(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Return a queue, made when it does not exist; KeyError for an unknown topic."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is not None and (topic, queue_id) in self._tails:
+            return queue
+        return self._open_queue(topic, queue_id)
+
     def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the smallest stored and the visible end queue offset; (0, 0) when unknown."""
         queue = self._queue(topic, queue_id)
@@ -249,7 +256,9 @@ class QueueReader:
         return MetaqRead(MetaqStatus.LOST, position, low_position, high_position)
 
     def record_at(self, physical_offset: int) -> bytes | None:
-        """Return the whole record that starts there, or None."""
+        """Return the whole record that starts there, or None: there is none, or not visible."""
+        if physical_offset >= self._parts.watermark:
+            return None
         found = self._parts.records.whole(physical_offset)
         if found is None and self._log.start <= physical_offset < self._log.end:
             self._inspector.look(physical_offset)

@@ -42,6 +42,7 @@ class Queues:
         self._pending_bytes_max = pending_bytes_max
         self._by_key: dict[tuple[str, int], ConsumeQueue] = {}
         self._order: list[ConsumeQueue] = []
+        self._kept_tails: dict[tuple[str, int], QueueTail] = {}
         self._cursor = 0
         self._trashed = 0
         self.limit = 0
@@ -67,7 +68,11 @@ class Queues:
         return self._by_key.get((topic, queue_id))
 
     def _open(self, topic: Topic, queue_id: int) -> ConsumeQueue:
-        tail = QueueTail(topic.name.encode(), queue_id, dual=topic.dual)
+        tail = self._kept_tails.pop((topic.name, queue_id), None)
+        if tail is None or tail.dual != topic.dual:
+            tail = QueueTail(topic.name.encode(), queue_id, dual=topic.dual)
+        tail.units.clear()
+        tail.positions.clear()
         below = f"{topic.name}/{queue_id}"
         units = UnitFiles(self._pool, self._folder.queues / below, UNIT_SIZE)
         positions = None
@@ -83,7 +88,7 @@ class Queues:
         queue.load()
         if self._is_stale(queue, topic):
             for folder in (self._folder.queues, self._folder.positions):
-                self._discard(folder / topic.name / str(queue.tail.queue_id))
+                self.discard(folder / topic.name / str(queue.tail.queue_id))
             queue.load()
         end = queue.offset_of_log(self.limit)
         if self.proven is not None:
@@ -197,9 +202,12 @@ class Queues:
     # Cutting and removing
 
     def truncate(self, end: int) -> None:
-        """Forget every unit whose record is at or after a log offset."""
+        """Forget every unit whose record is at or after a log offset, of unopened queues too."""
+        self.limit = min(self.limit, end)
         for queue in self._order:
-            queue.truncate(queue.offset_of_log(end))
+            kept = queue.end_below(end)
+            if kept < queue.end:
+                queue.truncate(kept)
 
     def drop_topic(self, topic: str) -> None:
         """Forget a topic's queues and move its folders out of the way; `empty_trash` removes."""
@@ -207,17 +215,28 @@ class Queues:
             queue = self._by_key.pop(key)
             self._order.remove(queue)
         for folder in (self._folder.queues / topic, self._folder.positions / topic):
-            self._discard(folder)
+            self.discard(folder)
 
-    def drop_all(self) -> None:
-        """Forget everything: the views are built anew."""
+    def drop_all(self, *, keep_tails: bool = False) -> None:
+        """Forget everything: the views are built anew.
+
+        With `keep_tails` a queue that comes again has the tail that its writers hold.
+        """
+        if keep_tails:
+            self._kept_tails |= {key: queue.tail for key, queue in self._by_key.items()}
         self._by_key.clear()
+        self._unopened = None
         self._order.clear()
         for folder in (self._folder.queues, self._folder.positions):
-            for name in self._pool.vfs.names(folder):
-                self._discard(folder / name)
+            self.discard_below(folder)
 
-    def _discard(self, folder: Path) -> None:
+    def discard_below(self, folder: Path) -> None:
+        """Discard all that a folder holds."""
+        for name in self._pool.vfs.names(folder):
+            self.discard(folder / name)
+
+    def discard(self, folder: Path) -> None:
+        """Move a folder out of the way, on whose files nobody stands any more."""
         vfs = self._pool.vfs
         if not vfs.exists(folder):
             return

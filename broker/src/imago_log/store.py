@@ -12,14 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log import log_bytes
 from imago_log.errors import (
     DiskFullError,
     LogIOError,
-    NotLeadingError,
-    StaleEpochError,
     StoreClosedError,
-    StoreError,
 )
 from imago_log.flusher import (
     Flusher,
@@ -27,12 +23,9 @@ from imago_log.flusher import (
     InlineWorker,
     ThreadFlusher,
     ThreadWorker,
-    Worker,
 )
 from imago_log.folder import LastStop
-from imago_log.housekeeping import Housekeeper
-from imago_log.metadata import TOPIC_KIND
-from imago_log.metadata_store import MetadataStore
+from imago_log.member_store import MemberStore
 from imago_log.opening import open_parts
 from imago_log.results import DiskLevel, StoreHealth
 from imago_log.vfs import OsVfs, Vfs
@@ -41,19 +34,15 @@ from imago_wire.layout import BLANK_SIZE
 from imago_wire.record import record_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from imago_log.config import StoreConfig
     from imago_log.damage import DamagedRange
-    from imago_log.epochs import Epochs
     from imago_log.parts import Parts
-    from imago_log.results import FileSlice
     from imago_wire.record import Entry, Placed
 
-SWEEPS_PER_DELAY = 10
 
-
-class MessageStore(MetadataStore):
+class MessageStore(MemberStore):
     """One shard's messages, topics and offsets in one data folder. Made by `open`."""
 
     def __init__(self, parts: Parts, clock: Callable[[], int], *, threaded: bool) -> None:
@@ -62,33 +51,20 @@ class MessageStore(MetadataStore):
         """The last process left no clean mark and the machine was started anew since."""
         self.on_durable: Callable[[int], None] = _ignore
         """Called in the flusher thread with the new durable end; must not block or raise."""
-        self.on_failure: Callable[[StoreError], None] = _ignore
-        """Called once, in the thread that saw it: the process must stop (exit 4)."""
-        self.on_metadata: Callable[[Iterable[tuple[str, str]]], None] = _ignore
-        """Called in the store's thread with the kinds and keys that changed by something else than
-        a call of `put_meta` or of the topics' methods: topics, groups, offsets … of the leader."""
         self.on_damage: Callable[[DamagedRange], None] = _ignore
         """Called with each new damaged range, in the thread that found it."""
-        worker: Worker = ThreadWorker(self._fail) if threaded else InlineWorker()
-        super().__init__(parts, clock, worker)
         self.sequenced = False
         """Set around an append that may hold messages of idempotent producers: see `producers`."""
         self._builder = RecordBuilder(
             self.config.store_host, self.config.metaq_broker_id, parts.metaq_id
         )
-        self._refusal: DiskFullError | None = None
-        self._failure: StoreError | None = None
-        self._closed = self._released = False
-        self._bar()
-        self._next_sweep_ms = 0
-        self._sweep_interval_ms = max(1, self.config.view_delay_ms // SWEEPS_PER_DELAY)
+        super().__init__(parts, clock, ThreadWorker(self._fail) if threaded else InlineWorker())
+        self._released = False
         self._flusher: Flusher = (
             ThreadFlusher(self._sync, self._fail) if threaded else InlineFlusher(self._sync)
         )
-        self._keeper = Housekeeper(parts, self._worker, clock)
         parts.damage.save_later = lambda: self._worker.submit(parts.damage.save)
         parts.damage.on_found = self._found_damage
-        self._keeper.put_meta = self._put_changes
 
     @classmethod
     def open(
@@ -115,130 +91,9 @@ class MessageStore(MetadataStore):
             store._say_revived()
         return store
 
-    # The shard's members
-
-    @property
-    def leading(self) -> bool:
-        """Whether this store appends."""
-        return self._parts.leading
-
-    @property
-    def epoch(self) -> int:
-        """The same as `epoch_seen`: that of the leader, this store or another."""
-        return self._parts.epochs.promised
-
-    @property
-    def epochs(self) -> Epochs:
-        """(epoch, first log offset) of all that is in the log, the oldest may begin before it."""
-        return self._parts.epochs.epochs
-
-    @property
-    def epoch_seen(self) -> int:
-        """The highest epoch ever led, followed or promised, as it stands on the device."""
-        return self._parts.epochs.promised
-
-    def lead(self, epoch: int) -> None:
-        """Begin to append, in an epoch of its own that starts at the log's end.
-
-        When it returns, the epoch is on the device. StaleEpochError: it is not above every epoch
-        seen; nothing has changed.
-        """
-        parts = self._parts
-        if epoch <= parts.epochs.promised:
-            raise StaleEpochError(epoch, parts.epochs.promised)
-        parts.epochs.begin(epoch, parts.log.end)
-        self._builder.last_metaq_id = parts.metaq_id
-        parts.leading = True
-        self._bar()
-        self._say_revived()
-
-    def _say_revived(self) -> None:
-        """Say in the log again which topics exist whose creation is lost in damage."""
-        topics, revived = self._metadata.topics, self._parts.revived
-        self._put_changes(
-            [(TOPIC_KIND, name, topics[name].to_json()) for name in revived if name in topics]
-        )
-        revived.clear()
-
-    def follow(self, epoch: int) -> None:
-        """Stop to append and take nothing of an epoch below this one any more.
-
-        When it returns, the promise is on the device. StaleEpochError: a higher one was promised.
-        """
-        parts = self._parts
-        if epoch < parts.epochs.promised:
-            raise StaleEpochError(epoch, parts.epochs.promised)
-        parts.leading = False
-        self._bar()
-        parts.epochs.promise(epoch)
-        if parts.watermark > parts.log.end:
-            parts.watermark = parts.log.end
-
-    def _bar(self) -> None:
-        """Let appends pass or not."""
-        self._barred = self._closed or not self._parts.leading
-
-    def append_replica(
-        self, offset: int, data: bytes | memoryview, *, epoch: int, epoch_start: int
-    ) -> int:
-        """Take bytes of the leader's log that continue this one; return the new log end.
-
-        `epoch` is the one in which these bytes were written, `epoch_start` where it starts: the
-        leader sends no two of them together. What is whole is taken: records, and the rest of a
-        file from its blank record on; a cut one at the end is not, so the next call begins at the
-        returned offset. ReplicaGapError: they do not continue this log. CorruptRecordError: they
-        are no records of this place. StaleEpochError: the epoch is below the log's last one, or
-        above the promised one. DiskFullError. In each case nothing was taken, but for whole
-        records before a record that does not fit its queue: `log_end` says.
-        """
-        raise NotImplementedError
-
-    def truncate(self, end: int) -> None:
-        """Cut the log, and everything that came of what is cut: views, metadata, epochs.
-
-        A crash leaves the old end, the new one or a record border between them. ValueError: `end`
-        is no record border, or this store leads; nothing was cut.
-        """
-        raise NotImplementedError
-
-    def reset(self, start: int) -> None:
-        """Let everything go and begin at `start`, empty: see `needs_metadata`."""
-        raise NotImplementedError
-
-    @property
-    def needs_metadata(self) -> bool:
-        """Whether the leader must send `metadata_snapshot` before it sends log bytes.
-
-        After a reset the log lacks what its deleted part said of topics, groups and queues; a
-        snapshot is of the leader's log end, so until the log is there a new leader sends its own.
-        Asked when a connection begins.
-        """
-        raise NotImplementedError
-
-    def metadata_snapshot(self) -> bytes:
-        """Return topics, groups, offsets … as they are at the log's end, which it names."""
-        raise NotImplementedError
-
-    def install_metadata(self, data: bytes) -> None:
-        """Take over the leader's snapshot, durably. ValueError: it is damaged, nothing changed."""
-        raise NotImplementedError
-
-    def read_log(self, offset: int, bytes_max: int) -> bytes | memoryview:
-        """Return log bytes from an offset on, up to the end of its file, its epoch or the log.
-
-        From memory where they are recent. A file's unused rest is part of the log: the next offset
-        is always `offset` + size. ReplicaGapError: the log does not hold this offset (any more).
-        CorruptLogError: its file is out of service.
-        """
-        return log_bytes.read_log(self._parts, offset, bytes_max)
-
-    def log_slice(self, offset: int, bytes_max: int) -> FileSlice:
-        """Return the same bytes as a part of a file, for sendfile."""
-        return log_bytes.log_slice(self._parts, offset, bytes_max)
-
-    def record_border(self, offset: int) -> bool:
-        """Whether a record or a file of the log begins there, or the log ends there."""
-        return log_bytes.is_border(self._parts, offset)
+    def _begin_role(self) -> None:
+        self._builder.last_metaq_id = self._parts.metaq_id
+        super()._begin_role()
 
     # Appending
 
@@ -274,8 +129,7 @@ class MessageStore(MetadataStore):
                 self._append_across(entries, data, placed, store_ms)
             parts.metaq_id = self._builder.last_metaq_id
             if store_ms >= self._next_sweep_ms:
-                self._next_sweep_ms = store_ms + self._sweep_interval_ms
-                self._keeper.sweep()
+                self._sweep(store_ms)
         except LogIOError as error:
             self._fail(error)
             raise
@@ -321,14 +175,6 @@ class MessageStore(MetadataStore):
             for entry in entries
         ]
 
-    def _reason(self) -> StoreError:
-        """Return why nothing is appended."""
-        if not self._closed:
-            return NotLeadingError("this member of the shard does not lead")
-        error = StoreClosedError("the store is closed")
-        error.__cause__ = self._failure
-        return error
-
     def request_sync(self) -> None:
         """Ask that everything appended so far becomes durable; never blocks."""
         self._flusher.request()
@@ -336,13 +182,6 @@ class MessageStore(MetadataStore):
     def _sync(self) -> None:
         end = self._log.sync()
         self.on_durable(end)
-
-    def _fail(self, error: StoreError) -> None:
-        first = self._failure is None
-        self._failure = self._failure or error
-        self._closed = self._barred = True
-        if first:
-            self.on_failure(error)
 
     # Damage and housekeeping
 

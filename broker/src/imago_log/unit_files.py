@@ -166,8 +166,12 @@ class UnitFiles:
         """
         if not self._starts or end > self.end or (end == self.end and not torn):
             return
+        files = len(self._starts)
         while len(self._starts) > 1 and self._starts[-1] >= end:
             self._unlink(self._starts.pop())
+        if len(self._starts) < files:
+            with fatal("sync", self._folder):  # a power loss must not bring them back
+                self._pool.vfs.sync_folder(self._folder)
         start = self._starts[-1]
         with fatal("truncate", self._folder):
             self._allocated = (end - start) * self._unit
