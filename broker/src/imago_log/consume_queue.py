@@ -125,6 +125,10 @@ class ConsumeQueue:
             self._log_start = log_start
         return self._min
 
+    def ends_before(self, log_start: int) -> bool:
+        """Whether all records would be gone from a log that began there."""
+        return self.first == self.end or self._gone(self.end - 1, log_start)
+
     def _gone(self, offset: int, log_start: int) -> bool:
         place, size, _ = self.unit(offset)
         return place < log_start or size == BLANK_SIZE_FIELD

@@ -79,8 +79,8 @@ class EpochFile:
 
     def begin(self, epoch: int, start: int) -> None:
         """Open a new epoch. An epoch in which nothing was written gives way to it."""
-        assert epoch > self.last, "the caller draws a new epoch"
         kept = tuple(pair for pair in self.epochs if pair[1] < start)
+        assert epoch > last_of(kept), "epochs of a log grow"
         self._replace((*kept, (epoch, start)), max(epoch, self.promised))
 
     def promise(self, epoch: int) -> None:

@@ -236,7 +236,7 @@ class Housekeeper:
                 queue.tail.next_position,
             ]
             for queue in parts.queues
-            if queue.end and queue.min_offset(start) == queue.end
+            if queue.end and queue.ends_before(start)
         }
         self.put_meta(
             [(QUEUE_KIND, key, end) for key, end in ends.items() if known.get(key) != end]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from imago_log.epochs import last_of
 from imago_log.errors import CorruptRecordError, ReplicaGapError, StaleEpochError
 from imago_log.metadata import META_TOPIC, TOPIC_KIND, decode_changes
 from imago_log.reindexing import TailFinder, begin_empty_queues
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_log.consume_queue import ConsumeQueue
+    from imago_log.epochs import Epochs
     from imago_log.metadata import Change, Topic
     from imago_log.parts import Parts
 
@@ -61,8 +63,7 @@ class Replica:
         files = sum(piece.closes for piece in pieces)
         while self._log.spares < files:  # before anything is written: the disk may be full
             self._log.add_spare(files)
-        if epoch > self._parts.epochs.last:
-            self._parts.epochs.begin(epoch, epoch_start)
+        self._begin_epoch(epoch, epoch_start)
         for piece in pieces:
             self._take(_owned(data, piece))
             if piece.closes:
@@ -84,7 +85,8 @@ class Replica:
 
     def _check(self, offset: int, epoch: int, epoch_start: int) -> None:
         parts, log = self._parts, self._log
-        last, promised = parts.epochs.last, parts.epochs.promised
+        written, promised = self._written_epochs(), parts.epochs.promised
+        last = last_of(written)
         if parts.leading or not last <= epoch <= promised:
             raise StaleEpochError(epoch, promised)
         if offset != log.end:
@@ -93,13 +95,28 @@ class Replica:
             raise ReplicaGapError("the metadata of the log's deleted part come first")
         starts = {epoch_start}
         if epoch == last:
-            starts = {parts.epochs.epochs[-1][1]}
+            starts = {written[-1][1]}
         elif log.end > log.start:
             starts = {log.end}
         if epoch_start not in starts or epoch_start > offset:
             raise ReplicaGapError(
                 f"epoch {epoch} starts at {epoch_start} there, epoch {last} ends at {offset} here"
             )
+
+    def _written_epochs(self) -> Epochs:
+        """Return the epochs of the log's bytes: one that began at its end wrote none of them."""
+        log = self._log
+        if log.end == log.start:
+            return ()
+        return tuple(pair for pair in self._parts.epochs.epochs if pair[1] < log.end)
+
+    def _begin_epoch(self, epoch: int, start: int) -> None:
+        epochs = self._parts.epochs
+        if epoch == epochs.last and epochs.epochs[-1][1] == start:
+            return
+        epochs.truncate(self._log.end if self._log.end > self._log.start else 0)
+        if epoch != epochs.last:
+            epochs.begin(epoch, start)
 
     def _whole_pieces(self, data: memoryview) -> list[_Piece]:
         """Return what can be taken. CorruptRecordError: something in there never can."""
