@@ -302,9 +302,8 @@ class CommitLog:
         with self._spare_lock:
             removed = [file.path for _, file in reversed(self._spares)]
             self._spares.clear()
-        for number in sorted(self._files, reverse=True):
-            if number >= first:
-                removed.append(self._files.pop(number).path)
+        numbers = [number for number in sorted(self._files, reverse=True) if number >= first]
+        removed += [self._files.pop(number).path for number in numbers]
         for path in removed:
             with fatal("remove", path):
                 self._vfs.unlink(path)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from imago_log.lost import is_lost
 from imago_log.files import fatal, read_whole, replace_whole
+from imago_log.lost import is_lost
 from imago_log.metadata import META_TOPIC, Metadata, decode_changes
 from imago_wire.hot import view_record
 from imago_wire.layout import UNIT

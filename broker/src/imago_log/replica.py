@@ -11,6 +11,7 @@ from imago_log.reindexing import TailFinder, begin_empty_queues
 from imago_wire.hot import index_records, view_record, whole_records
 from imago_wire.layout import BLANK_SIZE
 from imago_wire.record import ScanStop
+from imago_wire.sequences import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,11 +145,16 @@ class Replica:
         """Index the whole records of one file, then write them; metadata in their turn."""
         parts, view = self._parts, memoryview(data)
         at = written = 0
+        numbered = MARK in data
         while at < len(data):
             indexed = index_records(view[at:], self._find_tail, _META)
             parts.store_ms = max(parts.store_ms, indexed.store_ms)
             parts.metaq_id = max(parts.metaq_id, indexed.metaq_id)
-            record_at, at = at + indexed.stopped_at, at + indexed.end
+            record_at, end = at + indexed.stopped_at, at + indexed.end
+            place = self._log.end - written
+            if numbered:
+                parts.metadata.producers.take(data[at:end], place + at)
+            at = end
             reason = indexed.reason
             if not reason and indexed.stopped_at >= 0:
                 changes, reason = _changes_of(data, record_at)
@@ -156,7 +162,7 @@ class Replica:
                     # Files go only once the deletion cannot be undone by a power loss.
                     written = self._write(data, written, at)
                     self._log.sync()
-                self._apply(changes, self._log.end + record_at - written, at - record_at)
+                self._apply(changes, place + record_at, at - record_at)
             if reason:
                 self._write(data, written, at)
                 raise CorruptRecordError(f"log offset {self._log.end}: {reason}")
