@@ -67,8 +67,8 @@ check: setup-dev ## format, lint, types, imports, layout, spelling
 interop: setup-dev system ## the original Java clients only (INTEROP_TARGET=imago|metaq-original|rocketmq-original)
 	@$(PYTEST) -m interop --timeout 300 tests/interop
 
-chaos: setup-dev ## kill brokers under load: make chaos MINUTES=10
-	@PYTHONPATH=tests/support:. $(PY) -m imago_testing.chaos --minutes $(or $(MINUTES),5)
+chaos: setup-dev system ## break a cluster under load (root): make chaos MINUTES=10
+	@PYTHONPATH=tests/support:. $(PY) -m imago_testing.chaos.cluster --minutes $(or $(MINUTES),5) $(ARGS)
 
 simulate: ## seeded simulation of the cluster
 	@echo "the cluster simulation comes with replication; there is nothing to simulate yet"; exit 2
@@ -95,7 +95,16 @@ cluster-up: ## a Kubernetes of three nodes on this machine
 cluster-down: ## stop it and forget what was in it
 	@PYTHONPATH=e2e/cluster $(PYTHON) -m rig down --clean
 
-images e2e:
+IMAGES := $(patsubst %/Dockerfile,%,$(wildcard */Dockerfile))
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+images: ## an image for each Dockerfile, by docker, podman or buildah (IMAGE_FLAGS='--build-arg BASE=…')
+	@builder=$$(command -v docker || command -v podman || command -v buildah) || { echo "no image builder: install docker, podman or buildah"; exit 2; }
+	for part in $(IMAGES); do
+	  echo "building imago/$$part:$(VERSION) by $$builder"
+	  $$builder build $(IMAGE_FLAGS) -f $$part/Dockerfile -t imago/$$part:$(VERSION) .
+	done
+
+e2e:
 	@echo "$@: not there yet; see the README of operator/, charts/ and e2e/"; exit 2
 
 docs: setup-dev ## plots from bench/results

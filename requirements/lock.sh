@@ -3,9 +3,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 compile() {
-  .venv/bin/uv pip compile -q pyproject.toml --universal --python-version 3.11 --generate-hashes \
+  .venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
     --no-emit-index-url --no-header "$@"
 }
-compile --extra spark --extra operator --group build --group dev -o requirements/dev.txt
-compile --extra spark --group build -c requirements/dev.txt -o requirements/run.txt
-compile -c requirements/dev.txt -o requirements/broker.txt
+compile pyproject.toml --extra spark --extra operator --group build --group dev -o requirements/dev.txt
+compile pyproject.toml --extra spark --group build -c requirements/dev.txt -o requirements/run.txt
+compile pyproject.toml -c requirements/dev.txt -o requirements/broker.txt
+compile pyproject.toml --extra operator -c requirements/dev.txt -o requirements/operator.txt
+compile --group build -c requirements/dev.txt -o requirements/build.txt
