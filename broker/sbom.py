@@ -34,7 +34,7 @@ def _debian() -> list[dict[str, Any]]:
     if shutil.which("dpkg-query") is None:
         return []
     shown = ["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${Architecture}\n"]
-    lines = subprocess.run(shown, capture_output=True, text=True, check=True).stdout.splitlines()
+    told = subprocess.run(shown, capture_output=True, text=True, check=True)  # noqa: S603
     return [
         {
             "type": "library",
@@ -42,7 +42,7 @@ def _debian() -> list[dict[str, Any]]:
             "version": version,
             "purl": f"pkg:deb/debian/{name}@{version}?arch={architecture}",
         }
-        for name, version, architecture in (line.split("\t") for line in lines)
+        for name, version, architecture in (line.split("\t") for line in told.stdout.splitlines())
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import subprocess
@@ -204,3 +205,10 @@ def test_a_wrong_server_ini_is_refused_as_the_original_does(tmp_path: Path, imag
     done = imago("config", "convert", str(ini))
     assert done.returncode == 2
     assert "do you mean 'brokerId'" in done.stderr
+
+
+def test_version_is_shown() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "imago_cli", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"imago {importlib.metadata.version('imago')}\n"

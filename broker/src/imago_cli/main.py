@@ -8,10 +8,11 @@ Spark, tables or other commands.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import os
 import shlex
 import sys
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -87,7 +88,20 @@ def build(name: str | None) -> typer.Typer:
     return root
 
 
-def _root() -> None:
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"imago {importlib.metadata.version('imago')}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
     """Imago: a message broker for MetaQ and RocketMQ clients."""
 
 
