@@ -16,6 +16,7 @@ from imago_broker.model.cluster import (
     ShardQueues,
     TopicPlacement,
 )
+from imago_broker.model.shard import Member, ShardState
 from imago_broker.namesrv import routes
 
 
@@ -137,3 +138,40 @@ def test_cluster_info_is_written_with_bare_broker_ids() -> None:
     encoded = routes.cluster_info(VIEW).encode().decode()
     assert '"brokerAddrs":{0:"10.0.0.1:10911",1:"10.0.0.0:10911"}' in encoded
     assert '"clusterAddrTable":{"C":["shard-0","shard-1"],"Other":["broker-a"]}' in encoded
+
+
+def led_by(replica: int, *, incarnation: int = 0) -> ClusterView:
+    """Three members of a shard whose registrations say nothing true of their roles."""
+    leader = Member(f"0-{replica}", incarnation)
+    state = ShardState(leader=leader, epoch=4, in_sync=(leader,))
+    brokers = tuple(broker(0, number) for number in range(3))
+    return replace(VIEW, brokers=brokers, states={0: state}, foreign=())
+
+
+ADDRESSES = {
+    0: {"0": "10.0.0.0:10911", "2": "10.0.0.1:10911", "3": "10.0.0.2:10911"},
+    2: {"0": "10.0.0.2:10911", "1": "10.0.0.0:10911", "2": "10.0.0.1:10911"},
+}
+
+
+@pytest.mark.parametrize("leader", [0, 2])
+def test_the_state_of_the_shard_says_who_is_zero_in_every_body(leader: int) -> None:
+    view = led_by(leader)
+    found = routes.route(view, "both", with_order=False, acting_master=False)
+    members = routes.members(view, "shard-0")
+    assert found
+    assert members
+    info = routes.cluster_info(view)
+    standard = [json.loads(body.encode(standard=True)) for body in (found, info, members)]
+    assert standard[0]["brokerDatas"][0]["brokerAddrs"] == ADDRESSES[leader]
+    assert standard[1]["brokerAddrTable"]["shard-0"]["brokerAddrs"] == ADDRESSES[leader]
+    assert standard[2]["brokerAddrs"] == ADDRESSES[leader]
+    bare = ",".join(f'{number}:"{address}"' for number, address in ADDRESSES[leader].items())
+    for body in (found, info, members):
+        assert f'"brokerAddrs":{{{bare}}}' in body.encode().decode()
+
+
+def test_a_leader_of_a_former_life_is_no_master() -> None:
+    view = led_by(0, incarnation=7)
+    assert view.master(0) is None
+    assert set(routes.cluster_info(view).broker_addr_table["shard-0"].broker_addrs) == {1, 2, 3}
