@@ -315,7 +315,8 @@ def test_topics_of_server_ini_exist_once_it_serves(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--replicas", "2"], "replication is not there yet"),
+        (["--zookeeper", "none", "--replicas", "2"], "runs exactly one broker"),
+        (["--set", "broker.replicas=2"], "--replicas decides this"),
         (["--zookeeper", "none", "--shards", "2"], "runs exactly one broker"),
         (["--shards", "0"], "must be 1 to 64"),
         (["--cluster", ""], "cannot be the name"),

@@ -14,17 +14,37 @@ from imago_broker.config.loading import from_tree
 from imago_cli import toml_text, up_state
 from imago_cli.exits import CommandError, Exit, UsageError
 from imago_cli.up import child_environment
-from imago_cli.up_plan import ClusterPlan, local_base, refuse_owned_keys
+from imago_cli.up_plan import ClusterPlan, Place, Present, local_base, refuse_owned_keys
 
 DATA = Path("/data")
 
 
+FIRST = Place(0, 0)
+
+
 def plan(
-    shards: int = 1, zookeeper: str = "auto", port_base: int | None = None, data: Path = DATA
+    shards: int = 1,
+    zookeeper: str = "auto",
+    port_base: int | None = None,
+    data: Path = DATA,
+    replicas: int = 1,
 ) -> ClusterPlan:
     return ClusterPlan(
-        data=data, cluster="imago", shards=shards, zookeeper=zookeeper, port_base=port_base
+        data=data,
+        cluster="imago",
+        shards=shards,
+        replicas=replicas,
+        zookeeper=zookeeper,
+        port_base=port_base,
     )
+
+
+def running(made: ClusterPlan) -> dict[Place, Present]:
+    """All brokers of a plan, each replica 0 leading."""
+    return {
+        place: Present(4242 + n, place.replica, "slave" if place.replica else "master")
+        for n, place in enumerate(made.places())
+    }
 
 
 def test_without_a_base_the_well_known_ports_are_used() -> None:
@@ -45,18 +65,39 @@ def test_with_a_base_each_broker_has_ten_ports() -> None:
     ]  # fmt: skip
 
 
-@given(shards=st.integers(1, 64), base=st.integers(1, 60_000))
-def test_a_base_keeps_every_port_in_its_block_and_apart(shards: int, base: int) -> None:
-    ports = [port for _, port in plan(shards=shards, port_base=base).ports()]
-    assert len(set(ports)) == len(ports) == 2 + 5 * shards
-    assert all(base <= port < base + 10 + 10 * shards for port in ports)
+@given(shards=st.integers(1, 16), replicas=st.integers(1, 4), base=st.integers(1, 60_000))
+def test_a_base_keeps_every_port_in_its_block_and_apart(
+    shards: int, replicas: int, base: int
+) -> None:
+    made = plan(shards=shards, replicas=replicas, port_base=base)
+    ports, brokers = [port for _, port in made.ports()], shards * replicas
+    assert len(set(ports)) == len(ports) == 2 + 5 * brokers
+    assert all(base <= port < base + 10 + 10 * brokers for port in ports)
+
+
+def test_brokers_are_counted_shard_by_shard() -> None:
+    made = plan(shards=2, replicas=3, port_base=30000)
+    assert [place.name for place in made.places()] == [
+        "shard-0", "shard-0-1", "shard-0-2", "shard-1", "shard-1-1", "shard-1-2"
+    ]  # fmt: skip
+    assert [made.broker_ports(place).metaq for place in made.places()] == [
+        30011, 30021, 30031, 30041, 30051, 30061
+    ]  # fmt: skip
+    assert made.broker_data(Place(1, 2)) == DATA / "shard-1-2"
+
+
+def test_more_brokers_than_a_machine_should_run_are_refused() -> None:
+    with pytest.raises(UsageError, match="66 brokers are more"):
+        plan(shards=22, replicas=3, port_base=30000)
+    with pytest.raises(UsageError, match="--replicas 0: must be"):
+        plan(replicas=0)
 
 
 def test_well_known_ports_stay_apart_or_are_refused() -> None:
     for shards in range(1, 44):
         ports = [port for _, port in plan(shards=shards).ports()]
         assert len(set(ports)) == len(ports)
-    with pytest.raises(UsageError, match="44 shards do not fit"):
+    with pytest.raises(UsageError, match="44 brokers do not fit"):
         plan(shards=44)
 
 
@@ -69,7 +110,9 @@ def test_a_block_that_does_not_fit_is_refused(base: int) -> None:
 def test_without_zookeeper_there_is_one_broker_that_answers_the_name_service() -> None:
     with pytest.raises(UsageError, match="exactly one broker"):
         plan(shards=2, zookeeper="none")
-    tree = plan(zookeeper="none").broker_tree(0, {})
+    with pytest.raises(UsageError, match="exactly one broker, not 3"):
+        plan(replicas=3, zookeeper="none")
+    tree = plan(zookeeper="none").broker_tree(FIRST, {})
     assert tree["namesrv"] == {"enabled": True, "port": 9876}
     assert tree["zookeeper"] == {"connect": "none"}
     assert "ZooKeeper" not in [what for what, _ in plan(zookeeper="none").ports()]
@@ -78,15 +121,15 @@ def test_without_zookeeper_there_is_one_broker_that_answers_the_name_service() -
 def test_an_ensemble_that_is_there_is_used() -> None:
     made = plan(shards=2, zookeeper="zk-0:2181,zk-1:2181/root")
     assert made.zookeeper_connect == "zk-0:2181,zk-1:2181/root"
-    assert made.broker_tree(1, {})["zookeeper"] == {"connect": "zk-0:2181,zk-1:2181/root"}
-    assert made.ready("h", [1, 2])["zookeeper"] == "zk-0:2181,zk-1:2181/root"
+    assert made.broker_tree(Place(1, 0), {})["zookeeper"] == {"connect": "zk-0:2181,zk-1:2181/root"}
+    assert made.ready("h", running(made))["zookeeper"] == "zk-0:2181,zk-1:2181/root"
     assert "ZooKeeper" not in [what for what, _ in made.ports()]
 
 
 def test_what_a_broker_is_told_is_a_configuration_that_it_takes() -> None:
     base = {**local_base(), "metaq": {"port": 1, "default_partitions": 3}}
     for shard in range(2):
-        config = from_tree(plan(shards=2, port_base=30000).broker_tree(shard, base))
+        config = from_tree(plan(shards=2, port_base=30000).broker_tree(Place(shard, 0), base))
         assert config.broker.shard == shard
         assert config.broker.bind == config.broker.host == "127.0.0.1"
         assert config.metaq.port == 30011 + 10 * shard
@@ -94,12 +137,21 @@ def test_what_a_broker_is_told_is_a_configuration_that_it_takes() -> None:
         assert config.rocketmq.fast_port == config.rocketmq.port - 2
         assert Path(config.broker.data_dir) == DATA / f"shard-{shard}"
         assert not config.namesrv.enabled
+    made = plan(shards=2, replicas=3, port_base=30000)
+    member = from_tree(made.broker_tree(Place(1, 2), base))
+    assert (member.broker.shard, member.broker.replica, member.broker.replicas) == (1, 2, 3)
+    assert (member.min_in_sync, member.acknowledgement_level) == (2, "replicated")
     names = from_tree(plan(port_base=30000).namesrv_tree(base))
     assert (names.namesrv.enabled, names.namesrv.port) == (True, 30000)
 
 
 def test_the_ready_line_is_as_documented() -> None:
-    assert plan(shards=1).ready("127.0.0.1", [4242]) == {
+    made = plan(replicas=2, port_base=30000).ready("h", running(plan(replicas=2)))
+    assert [(b["shard"], b["replica"], b["role"], b["replication"]) for b in made["brokers"]] == [
+        ("shard-0", 0, "master", "h:30013"),
+        ("shard-0", 1, "slave", "h:30023"),
+    ]
+    assert plan().ready("127.0.0.1", running(plan())) == {
         "ready": True,
         "namesrv": "127.0.0.1:9876",
         "zookeeper": "127.0.0.1:2181",
@@ -123,31 +175,45 @@ def test_the_ready_line_is_as_documented() -> None:
 
 def test_settings_that_a_flag_decides_are_refused() -> None:
     refuse_owned_keys(["metaq.default_partitions=3", "broker.bind=0.0.0.0"])
+    refuse_owned_keys(["replication.min_in_sync=2", "broker.zone=a"])
     with pytest.raises(UsageError, match=r"rocketmq\.port: --port-base decides"):
         refuse_owned_keys(["rocketmq.port=1"])
+    with pytest.raises(UsageError, match=r"broker\.replicas: --replicas decides"):
+        refuse_owned_keys(["broker.replicas=2"])
 
 
 def again(
     folder: Path,
     *,
     shards: int | None = None,
+    replicas: int | None = None,
     cluster: str | None = None,
     port_base: int | None = None,
 ) -> ClusterPlan:
     """The plan of a folder for a command line that gives only these."""
     return up_state.plan(
-        folder, shards=shards, cluster=cluster, zookeeper=None, port_base=port_base
+        folder,
+        shards=shards,
+        replicas=replicas,
+        cluster=cluster,
+        zookeeper=None,
+        port_base=port_base,
     )
 
 
 def test_a_folder_remembers_its_cluster(tmp_path: Path) -> None:
-    made = ClusterPlan(data=tmp_path, cluster="mine", shards=3, zookeeper="h:1", port_base=30000)
+    made = ClusterPlan(
+        data=tmp_path, cluster="mine", shards=3, replicas=2, zookeeper="h:1", port_base=30000
+    )
     up_state.remember(made)
     assert again(tmp_path) == made
     more = again(tmp_path, shards=4, port_base=31000)
     assert (more.shards, more.port_base, more.cluster) == (4, 31000, "mine")
     with pytest.raises(UsageError, match="holds 3 shards"):
         again(tmp_path, shards=2)
+    assert again(tmp_path, replicas=3).replicas == 3
+    with pytest.raises(UsageError, match="holds 2 members of each shard"):
+        again(tmp_path, replicas=1)
     with pytest.raises(UsageError, match="holds cluster mine"):
         again(tmp_path, cluster="other")
 
@@ -169,6 +235,12 @@ def test_a_damaged_memory_is_refused_with_the_cure(tmp_path: Path, text: str) ->
         again(tmp_path)
     assert refused.value.code == Exit.DATA
     assert refused.value.cure
+
+
+def test_a_memory_of_before_there_were_replicas_is_understood(tmp_path: Path) -> None:
+    text = '{"format": 1, "cluster": "c", "shards": 2, "zookeeper": "auto", "port_base": null}'
+    (tmp_path / "cluster.json").write_text(text)
+    assert (again(tmp_path).shards, again(tmp_path).replicas) == (2, 1)
 
 
 def test_only_one_process_holds_a_folder(tmp_path: Path) -> None:

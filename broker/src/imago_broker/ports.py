@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         TopicPlacement,
     )
     from imago_broker.model.shard import ShardState
+    from imago_broker.model.shard_status import ShardStatus
 
 
 class Clock(Protocol):
@@ -112,7 +113,8 @@ class Coordinator(Protocol):
         """Announce this broker (and MetaQ's public nodes of it), or change what was announced.
 
         Returns the incarnation; `registered` then has the replica number, which belongs to the
-        record's uuid for ever. A change of the record (role, log end) keeps the incarnation.
+        record's uuid for ever: the record's own where that was free, else the next. A change of
+        the record (role, log end) keeps the incarnation.
         Nodes that our own former life left behind are replaced at once, and MetaQ's nodes of a
         former master of the shard when its state says that we lead.
         CoordinatorConflictError, after as long as a dead process may be on record, when a live
@@ -148,6 +150,10 @@ class Coordinator(Protocol):
 
         CoordinatorError for a shard that never had a member.
         """
+        ...
+
+    async def read_operator_epoch(self) -> int:
+        """Return the fence of whoever operates the cluster as nobody can know it newer."""
         ...
 
     async def raise_operator_epoch(self, epoch: int) -> None:
@@ -196,4 +202,33 @@ class Coordinator(Protocol):
 
     async def remove_foreign(self, key: tuple[str, str, int]) -> None:
         """Take a foreign broker that registered through us away; unknown ones are no error."""
+        ...
+
+
+class ShardRefusedError(Exception):
+    """A handover or an election was not done; the text says why."""
+
+
+class ShardControl(Protocol):
+    """What administrators may ask of this broker's place in its shard.
+
+    A request id names one wish: the same wish asked again is carried out once.
+    """
+
+    def shard_status(self) -> ShardStatus:
+        """Return how things stand; cheap."""
+        ...
+
+    async def handover(self, target: str | None, request_id: str) -> None:
+        """Give leadership to the member of this uuid, or to the best; returns when it leads.
+
+        ShardRefusedError when we do not lead, or it cannot; we lead on then.
+        """
+        ...
+
+    async def elect(self, request_id: str, *, allow_data_loss: bool) -> None:
+        """Become the leader of a shard that has none; returns when we lead.
+
+        ShardRefusedError when there is one, or when data might be lost and that is not allowed.
+        """
         ...

@@ -53,7 +53,13 @@ def broker(
                 "fast": running.fast_port,
                 "namesrv": running.namesrv_port,
                 "admin": running.admin_port,
+                "replica": _replica(running),
             },
         )
 
     raise typer.Exit(main(settings, on_ready=ready, reread=reread))
+
+
+def _replica(running: Broker) -> int:
+    registered = running.coordinator.registered
+    return 0 if registered is None else registered.replica

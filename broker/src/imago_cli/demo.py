@@ -56,6 +56,7 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the cluster up afterwards, until Ctrl-C.")
     ] = False,
+    replicas: Annotated[int, typer.Option(help="Members of each shard.", min=1, max=5)] = 1,
     data: Annotated[
         Path, typer.Option(help="Folder for everything; what an earlier run left there goes.")
     ] = DEFAULT_DATA,
@@ -71,7 +72,7 @@ def demo(
     """
     folder = prepare_folder(data.absolute())
     with client_errors():
-        code = asyncio.run(_run(folder, keep=keep, as_json=as_json))
+        code = asyncio.run(_run(folder, replicas=replicas, keep=keep, as_json=as_json))
     raise typer.Exit(code)
 
 
@@ -89,14 +90,15 @@ def prepare_folder(folder: Path) -> Path:
     return folder
 
 
-async def _run(folder: Path, *, keep: bool, as_json: bool) -> int:
-    from imago_cli.demo_processes import start_cluster
+async def _run(folder: Path, *, replicas: int, keep: bool, as_json: bool) -> int:
+    from imago_cli.demo_processes import SHARDS, start_cluster
     from imago_cli.demo_records import collect
 
     began = time.monotonic()
-    say("starting ZooKeeper, a name service and two brokers; reading this machine's records")
+    brokers = SHARDS * replicas
+    say(f"starting ZooKeeper, a name service and {brokers} brokers; reading this machine's records")
     reading = asyncio.create_task(asyncio.to_thread(collect))
-    cluster = await start_cluster(folder / "cluster", folder / "cluster.log")
+    cluster = await start_cluster(folder / "cluster", folder / "cluster.log", replicas=replicas)
     try:
         say(f"dashboard while it runs: {cluster.dashboard}")
         outcome = await _show(cluster, await reading, folder)

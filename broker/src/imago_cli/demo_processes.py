@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHARDS: Final = 2
-_DEFAULT_PORTS: Final = (9876, 2181, 8123, 8124, 10909, 10911, 10912, 10919, 10921, 10922)
-_ADMIN_PORTS: Final = (8080, 8081)
-_BLOCK_SIZE: Final = 10 + 10 * SHARDS
+_FIXED_PORTS: Final = (9876, 2181)
 _ERROR_LINE: Final = re.compile(r"(error: |[\w.: ]*(Error|Exception)\b)")
 _START_SECONDS_MAX: Final = 60.0
 _STOP_SECONDS_MAX: Final = 30.0
@@ -42,7 +40,8 @@ class Cluster:
 
     @property
     def metaq(self) -> str:
-        return ",".join(str(broker["metaq"]) for broker in self.ready["brokers"])
+        masters = [broker for broker in self.ready["brokers"] if broker["role"] == "master"]
+        return ",".join(str(broker["metaq"]) for broker in masters)
 
     @property
     def dashboard(self) -> str:
@@ -53,10 +52,10 @@ class Cluster:
         await _stop(self.process)
 
 
-async def start_cluster(data: Path, log_path: Path) -> Cluster:
+async def start_cluster(data: Path, log_path: Path, *, replicas: int) -> Cluster:
     """Run `imago up` and wait until everything serves. CommandError: it did not, and why."""
     command = [sys.executable, "-m", "imago_cli", "up", "--json", "--shards", str(SHARDS)]
-    command += ["--data", str(data), *_ports()]
+    command += ["--replicas", str(replicas), "--data", str(data), *_ports(SHARDS * replicas)]
     with log_path.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log
@@ -150,16 +149,25 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-def _ports() -> list[str]:
+def _ports(brokers: int) -> list[str]:
     """The usual ports where they are free, else a free block."""
-    if all(_is_free(port) for port in (*_DEFAULT_PORTS, *_ADMIN_PORTS)):
+    if all(_is_free(port) for port in _usual_ports(brokers)):
         return []
-    for base in range(20_000, 30_000, _BLOCK_SIZE):
-        if all(_is_free(base + offset) for offset in range(_BLOCK_SIZE)):
+    size = 10 + 10 * brokers
+    for base in range(20_000, 30_000, size):
+        if all(_is_free(base + offset) for offset in range(size)):
             return ["--port-base", str(base)]
     raise CommandError(
         "no free ports between 20000 and 30000", cure="stop what has them, and try again"
     )
+
+
+def _usual_ports(brokers: int) -> list[int]:
+    ports = list(_FIXED_PORTS)
+    for n in range(brokers):
+        first = 10909 + 10 * n
+        ports += [8080 + n, 8123 + n, first, first + 2, first + 3]
+    return ports
 
 
 def _is_free(port: int) -> bool:

@@ -11,6 +11,7 @@ import typer
 
 from imago_cli import checks, up_state
 from imago_cli.checks import Finding, Level
+from imago_cli.checks_shards import check_shards
 from imago_cli.configuration import listener_ports, read_config
 from imago_cli.exits import Exit
 from imago_cli.output import print_json, print_table
@@ -55,7 +56,7 @@ def diagnose(config_path: Path | None, data: Path | None) -> Iterator[Finding]:
     plan = None
     if data is not None:
         data = data.absolute()
-        plan = up_state.plan(data, shards=None, cluster=None, zookeeper=None, port_base=None)
+        plan = up_state.remembered(data)
         shard_config = data / "config" / "shard-0.toml"
         config_path = config_path or (shard_config if shard_config.exists() else None)
     settings = read_config(config_path)
@@ -73,6 +74,7 @@ def diagnose(config_path: Path | None, data: Path | None) -> Iterator[Finding]:
         checks.check_clock(folder, admin_addresses(plan)),
         checks.check_zookeeper(settings.zookeeper.connect, settings.zookeeper.session_timeout_ms),
         checks.check_listeners(settings),
+        check_shards(admin_addresses(plan)),
     )
 
 
@@ -104,7 +106,7 @@ def admin_addresses(plan: ClusterPlan | None) -> list[tuple[str, int]]:
     """Admin interfaces of the brokers of this machine."""
     if plan is None:
         return []
-    return [(HOST, plan.broker_ports(shard).admin) for shard in range(plan.shards)]
+    return [(HOST, plan.broker_ports(place).admin) for place in plan.places()]
 
 
 def _told(finding: Finding) -> str:

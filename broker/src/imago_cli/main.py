@@ -29,6 +29,8 @@ class Row(NamedTuple):
 COMMANDS: dict[str, Row] = {
     "up": Row("imago_cli.up", "Run a whole cluster of real processes on this machine."),
     "demo": Row("imago_cli.demo", "Show both protocols and Spark agreeing on real records."),
+    "cluster": Row("imago_cli.cluster", "Show who leads what, and why not."),
+    "shard": Row("imago_cli.shard", "Show shards, hand leadership over, elect in need."),
     "topic": Row("imago_cli.topic", "Create, change, list and delete topics."),
     "group": Row("imago_cli.group", "Show consumer groups, their lag; reset offsets."),
     "produce": Row("imago_cli.produce", "Send messages."),

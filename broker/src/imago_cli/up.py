@@ -23,7 +23,16 @@ from imago_cli.java import find_java
 from imago_cli.log_relay import LogRelay
 from imago_cli.output import print_json, print_line, print_table, say
 from imago_cli.supervisor import Child, ProcessSpec
-from imago_cli.up_plan import HOST, NO_ZOOKEEPER, ClusterPlan, local_base, refuse_owned_keys
+from imago_cli.up_plan import (
+    HOST,
+    NO_ZOOKEEPER,
+    ClusterPlan,
+    Place,
+    Present,
+    local_base,
+    refuse_owned_keys,
+)
+from imago_cli.up_roles import Roles
 from imago_cli.zookeeper_server import ZooKeeperServer
 
 if TYPE_CHECKING:
@@ -41,10 +50,11 @@ def attach(root: typer.Typer) -> None:
 
 
 def up(
-    shards: Annotated[
-        int | None, typer.Option(help="Shards, one broker process each.", show_default="1")
+    shards: Annotated[int | None, typer.Option(help="Shards.", show_default="1")] = None,
+    replicas: Annotated[
+        int | None,
+        typer.Option(help="Members of each shard, one broker process each.", show_default="1"),
     ] = None,
-    replicas: Annotated[int, typer.Option(help="Members of a shard.")] = 1,
     zookeeper: Annotated[
         str | None,
         typer.Option(
@@ -77,23 +87,19 @@ def up(
 
     The same --data brings the same cluster back, with what is in it.
     """
-    if replicas != 1:
-        raise UsageError(
-            f"--replicas {replicas}: replication is not there yet",
-            cure="--replicas 1; use --shards for more than one broker",
-        )
     _log_to_stderr()
     with up_state.locked(data.absolute()):
         plan = up_state.plan(
             data.absolute(),
             shards=shards,
+            replicas=replicas,
             cluster=cluster,
             zookeeper=zookeeper,
             port_base=port_base,
         )
         base = base_settings(settings or [], metaq_ini)
         configs = write_configs(plan, base)
-        refuse_busy_ports(plan, configs[0].broker.bind)
+        refuse_busy_ports(plan, next(iter(configs.values())).broker.bind)
         cluster_run = ClusterRun(plan, configs, restart=restart, as_json=as_json)
         code = asyncio.run(cluster_run.run())
     raise typer.Exit(code)
@@ -117,15 +123,15 @@ def base_settings(assignments: Sequence[str], metaq_ini: Path | None) -> dict[st
     return tree
 
 
-def write_configs(plan: ClusterPlan, base: Mapping[str, Any]) -> list[BrokerConfig]:
+def write_configs(plan: ClusterPlan, base: Mapping[str, Any]) -> dict[Place, BrokerConfig]:
     """Write each process's configuration file; return those of the brokers, checked."""
     folder = plan.data / "config"
     folder.mkdir(parents=True, exist_ok=True)
-    configs = []
-    for shard in range(plan.shards):
-        tree = plan.broker_tree(shard, base)
-        configs.append(_checked(tree))
-        (folder / f"shard-{shard}.toml").write_text(toml_text.dump(tree))
+    configs = {}
+    for place in plan.places():
+        tree = plan.broker_tree(place, base)
+        configs[place] = _checked(tree)
+        (folder / f"{place.name}.toml").write_text(toml_text.dump(tree))
     tree = plan.namesrv_tree(base)
     _checked(tree)
     (folder / "namesrv.toml").write_text(toml_text.dump(tree))
@@ -152,7 +158,7 @@ class ClusterRun:
     def __init__(
         self,
         plan: ClusterPlan,
-        configs: Sequence[BrokerConfig],
+        configs: Mapping[Place, BrokerConfig],
         *,
         restart: bool,
         as_json: bool,
@@ -162,7 +168,10 @@ class ClusterRun:
         self._as_json = as_json
         server = list(self._zookeeper())
         self._first = [Child(spec, restart=restart) for spec in server]
-        self._brokers = [Child(self._broker(n), restart=restart) for n in range(plan.shards)]
+        self._brokers = {
+            place: Child(self._broker(place), restart=restart) for place in plan.places()
+        }
+        self._roles = Roles(plan, configs)
         names = [self._namesrv()] if plan.zookeeper != NO_ZOOKEEPER else []
         self._names = [Child(spec, restart=restart) for spec in names]
 
@@ -172,7 +181,7 @@ class ClusterRun:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, stopping)
-        children = [*self._first, *self._names, *self._brokers]
+        children = [*self._first, *self._names, *self._brokers.values()]
         relay = LogRelay([child.spec.log_path for child in children])
         relay.start()
         try:
@@ -204,7 +213,7 @@ class ClusterRun:
         # All at once: brokers wait for ZooKeeper by themselves, and load their code meanwhile.
         try:
             async with asyncio.TaskGroup() as group:
-                for child in [*self._first, *self._names, *self._brokers]:
+                for child in [*self._first, *self._names, *self._brokers.values()]:
                     group.create_task(child.start())
         except ExceptionGroup as failures:
             # The first to fail is the cause; the others were cut off because of it.
@@ -212,8 +221,10 @@ class ClusterRun:
         # Only now: with the client's code loaded meanwhile the brokers would start later.
         from imago_cli.up_names import wait_for_names
 
-        host = local_address(self._configs[0].broker.bind)
-        await wait_for_names(f"{host}:{self._plan.namesrv_port}", self._configs)
+        configs = list(self._configs.values())
+        host = local_address(configs[0].broker.bind)
+        await wait_for_names(f"{host}:{self._plan.namesrv_port}", configs)
+        await self._roles.wait()
 
     async def _keep(self, children: Sequence[Child], stopping: asyncio.Event) -> None:
         keepers = [asyncio.create_task(child.keep()) for child in children]
@@ -225,29 +236,36 @@ class ClusterRun:
             await asyncio.gather(*keepers, return_exceptions=True)
 
     async def _stop(self) -> None:
-        """Brokers while the registry still answers, then the name service, ZooKeeper last."""
-        for group in (self._brokers, self._names, self._first):
+        """Brokers while the registry still answers, then the name service, ZooKeeper last.
+
+        Followers go first: so each shard's master is the last that has everything, and leads at
+        once when the cluster is started again.
+        """
+        masters = await self._roles.masters()
+        last = [child for place, child in self._brokers.items() if place in masters]
+        others = [child for place, child in self._brokers.items() if place not in masters]
+        for group in (others, last, self._names, self._first):
             await asyncio.gather(*(child.stop() for child in group))
 
     def _signalled(self, stopping: asyncio.Event) -> None:
         if stopping.is_set():
-            for child in [*self._brokers, *self._names, *self._first]:
+            for child in [*self._brokers.values(), *self._names, *self._first]:
                 child.kill()
         stopping.set()
 
     def _say_ready(self) -> None:
-        host = self._brokers[0].ready["host"]
-        ready = self._plan.ready(host, [child.pid for child in self._brokers])
+        host = next(iter(self._brokers.values())).ready["host"]
+        present = {
+            place: Present(child.pid, child.ready["replica"], self._roles.of(place))
+            for place, child in self._brokers.items()
+        }
+        ready = self._plan.ready(host, present)
         if self._as_json:
             print_json(ready)
             return
-        rows = [
-            [broker["shard"], broker["metaq"], broker["rocketmq"], broker["admin"], broker["pid"]]
-            for broker in ready["brokers"]
-        ]
-        print_table(
-            f"cluster {self._plan.cluster}", ["shard", "MetaQ", "RocketMQ", "admin", "pid"], rows
-        )
+        names = ["shard", "replica", "role", "MetaQ", "RocketMQ", "admin", "pid"]
+        rows = [[broker[name.lower()] for name in names] for broker in ready["brokers"]]
+        print_table(f"cluster {self._plan.cluster}", names, rows)
         print_line(f"name service {ready['namesrv']}, ZooKeeper {ready['zookeeper']}")
         print_line(f"data and logs in {self._plan.data}; Ctrl-C stops everything")
 
@@ -260,11 +278,10 @@ class ClusterRun:
         server.write_config()
         yield self._spec("zookeeper", command, probe=server.serves)
 
-    def _broker(self, shard: int) -> ProcessSpec:
-        stop_seconds = self._configs[shard].broker.drain_seconds + _STOP_MARGIN_SECONDS
-        return self._spec(
-            f"shard-{shard}", self._imago("broker", f"shard-{shard}"), stop_seconds=stop_seconds
-        )
+    def _broker(self, place: Place) -> ProcessSpec:
+        stop_seconds = self._configs[place].broker.drain_seconds + _STOP_MARGIN_SECONDS
+        command = self._imago("broker", place.name)
+        return self._spec(place.name, command, stop_seconds=stop_seconds)
 
     def _namesrv(self) -> ProcessSpec:
         return self._spec("namesrv", self._imago("namesrv", "namesrv"))

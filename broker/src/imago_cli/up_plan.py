@@ -3,13 +3,14 @@
 Without a port base the well-known ports are used: MetaQ 8123, RocketMQ 10911 (its fast port two
 below, replication one above), admin 8080, name service 9876, ZooKeeper 2181; broker i of the
 machine stands 10 (RocketMQ) or 1 (others) further. With a base N nothing outside the block that
-starts at N is bound: name service N, ZooKeeper N + 1, broker i at N + 10 + 10 i.
+starts at N is bound: name service N, ZooKeeper N + 1, broker i at N + 10 + 10 i. Brokers are
+counted shard by shard: replica r of shard k of M replicas is broker k M + r.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_cli.exits import UsageError
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PORT_MAX = 65535
-SHARDS_MAX = 64
+BROKERS_MAX = 64
 """Processes on one machine; a mistyped number must not start a thousand."""
 
 HOST = "127.0.0.1"
@@ -29,6 +30,8 @@ OWN_ZOOKEEPER = "auto"
 OWNED_KEYS: Mapping[str, str] = {
     "broker.cluster": "--cluster",
     "broker.shard": "--shards",
+    "broker.replicas": "--replicas",
+    "broker.replica": "--replicas",
     "broker.data_dir": "--data",
     "metaq.port": "--port-base",
     "rocketmq.port": "--port-base",
@@ -40,6 +43,18 @@ OWNED_KEYS: Mapping[str, str] = {
     "zookeeper.connect": "--zookeeper",
 }
 """Keys that differ from broker to broker or belong together, and the flag that decides them."""
+
+
+class Place(NamedTuple):
+    """Which broker: its shard, and its number there."""
+
+    shard: int
+    replica: int
+
+    @property
+    def name(self) -> str:
+        """Name of its process, its folder and its files; the first has the shard's name alone."""
+        return f"shard-{self.shard}-{self.replica}" if self.replica else f"shard-{self.shard}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +75,15 @@ class BrokerPorts:
         return self.rocketmq + 1
 
 
+class Present(NamedTuple):
+    """What is only known of a broker while it runs."""
+
+    pid: int
+    replica: int
+    """The number that the registry gave its data folder."""
+    role: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
     """One cluster on this machine."""
@@ -70,13 +94,19 @@ class ClusterPlan:
     zookeeper: str
     """`auto`, `none`, or the addresses of an ensemble that is there already."""
     port_base: int | None
+    replicas: int = 1
+    """Members of each shard."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.shards <= SHARDS_MAX:
-            raise UsageError(f"--shards {self.shards}: must be 1 to {SHARDS_MAX}")
-        if self.zookeeper == NO_ZOOKEEPER and self.shards > 1:
+        for flag, number in (("--shards", self.shards), ("--replicas", self.replicas)):
+            if not 1 <= number <= BROKERS_MAX:
+                raise UsageError(f"{flag} {number}: must be 1 to {BROKERS_MAX}")
+        brokers = self.shards * self.replicas
+        if brokers > BROKERS_MAX:
+            raise UsageError(f"{brokers} brokers are more than this machine is asked to run")
+        if self.zookeeper == NO_ZOOKEEPER and brokers > 1:
             raise UsageError(
-                f"--zookeeper none runs exactly one broker, not {self.shards}",
+                f"--zookeeper none runs exactly one broker, not {brokers}",
                 cure="--zookeeper auto starts a ZooKeeper here; or give the address of yours",
             )
         try:
@@ -86,7 +116,7 @@ class ClusterPlan:
         ports = [port for _, port in self.ports()]
         if len(set(ports)) < len(ports):
             raise UsageError(
-                f"{self.shards} shards do not fit between the well-known ports",
+                f"{brokers} brokers do not fit between the well-known ports",
                 cure="give a --port-base",
             )
         if min(ports) < 1 or max(ports) > PORT_MAX:
@@ -109,37 +139,46 @@ class ClusterPlan:
     def own_zookeeper(self) -> bool:
         return self.zookeeper == OWN_ZOOKEEPER
 
-    def broker_ports(self, shard: int) -> BrokerPorts:
-        """Ports of the broker that serves this shard."""
+    def places(self) -> Iterator[Place]:
+        """All brokers, in the order in which they are counted."""
+        for shard in range(self.shards):
+            for replica in range(self.replicas):
+                yield Place(shard, replica)
+
+    def broker_ports(self, place: Place) -> BrokerPorts:
+        """Ports of one broker."""
+        number = place.shard * self.replicas + place.replica
         if self.port_base is None:
-            return BrokerPorts(8123 + shard, 10911 + 10 * shard, 8080 + shard)
-        first = self.port_base + 10 + 10 * shard
+            return BrokerPorts(8123 + number, 10911 + 10 * number, 8080 + number)
+        first = self.port_base + 10 + 10 * number
         return BrokerPorts(metaq=first + 1, rocketmq=first + 2, admin=first + 4)
 
-    def broker_data(self, shard: int) -> Path:
-        return self.data / f"shard-{shard}"
+    def broker_data(self, place: Place) -> Path:
+        return self.data / place.name
 
     def ports(self) -> Iterator[tuple[str, int]]:
         """Every port that will be bound on this machine, with what it is for."""
         yield "the name service", self.namesrv_port
         if self.own_zookeeper:
             yield "ZooKeeper", self.zookeeper_port
-        for shard in range(self.shards):
-            ports = self.broker_ports(shard)
-            yield f"MetaQ of shard-{shard}", ports.metaq
-            yield f"RocketMQ of shard-{shard}", ports.rocketmq
-            yield f"RocketMQ's fast port of shard-{shard}", ports.fast
-            yield f"replication of shard-{shard}", ports.replication
-            yield f"the admin interface of shard-{shard}", ports.admin
+        for place in self.places():
+            ports = self.broker_ports(place)
+            yield f"MetaQ of {place.name}", ports.metaq
+            yield f"RocketMQ of {place.name}", ports.rocketmq
+            yield f"RocketMQ's fast port of {place.name}", ports.fast
+            yield f"replication of {place.name}", ports.replication
+            yield f"the admin interface of {place.name}", ports.admin
 
-    def broker_tree(self, shard: int, base: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    def broker_tree(self, place: Place, base: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Configuration of one broker: what the base says, and what belongs to the plan."""
-        ports = self.broker_ports(shard)
+        ports = self.broker_ports(place)
         ours = {
             "broker": {
                 "cluster": self.cluster,
-                "shard": shard,
-                "data_dir": str(self.broker_data(shard)),
+                "shard": place.shard,
+                "replica": place.replica,
+                "replicas": self.replicas,
+                "data_dir": str(self.broker_data(place)),
             },
             "metaq": {"port": ports.metaq},
             "rocketmq": {"port": ports.rocketmq, "fast_port": ports.fast},
@@ -162,25 +201,27 @@ class ClusterPlan:
     def _namesrv_section(self, *, enabled: bool) -> dict[str, Any]:
         return {"enabled": enabled, "port": self.namesrv_port}
 
-    def ready_broker(self, shard: int, *, pid: int, host: str) -> dict[str, Any]:
+    def ready_broker(self, place: Place, *, host: str, now: Present) -> dict[str, Any]:
         """The broker's entry of the ready line."""
-        ports = self.broker_ports(shard)
+        ports = self.broker_ports(place)
         return {
-            "shard": f"shard-{shard}",
-            "replica": 0,
-            "pid": pid,
-            "role": "master",
+            "shard": f"shard-{place.shard}",
+            "replica": now.replica,
+            "pid": now.pid,
+            "role": now.role,
             "metaq": f"{host}:{ports.metaq}",
             "rocketmq": f"{host}:{ports.rocketmq}",
             "fast": f"{host}:{ports.fast}",
             "replication": f"{host}:{ports.replication}",
             "admin": f"http://{host}:{ports.admin}",
-            "data": str(self.broker_data(shard)),
+            "data": str(self.broker_data(place)),
         }
 
-    def ready(self, host: str, pids: Sequence[int]) -> dict[str, Any]:
+    def ready(self, host: str, present: Mapping[Place, Present]) -> dict[str, Any]:
         """The ready line."""
-        brokers = [self.ready_broker(n, pid=pid, host=host) for n, pid in enumerate(pids)]
+        brokers = [
+            self.ready_broker(place, host=host, now=present[place]) for place in self.places()
+        ]
         return {
             "ready": True,
             "namesrv": f"{host}:{self.namesrv_port}",

@@ -44,6 +44,7 @@ def plan(
     folder: Path,
     *,
     shards: int | None,
+    replicas: int | None,
     cluster: str | None,
     zookeeper: str | None,
     port_base: int | None,
@@ -54,14 +55,20 @@ def plan(
     """
     before = _read(folder / _FILE)
     if before:
-        _refuse_other_cluster(folder, before, cluster, shards)
+        _refuse_other_cluster(folder, before, cluster, shards=shards, replicas=replicas)
     return ClusterPlan(
         data=folder,
         cluster=_given(cluster, before.get("cluster", "imago")),
         shards=_given(shards, before.get("shards", 1)),
+        replicas=_given(replicas, before.get("replicas", 1)),
         zookeeper=_given(zookeeper, before.get("zookeeper", OWN_ZOOKEEPER)),
         port_base=_given(port_base, before.get("port_base")),
     )
+
+
+def remembered(folder: Path) -> ClusterPlan:
+    """Return the cluster that is in the folder, or the usual one."""
+    return plan(folder, shards=None, replicas=None, cluster=None, zookeeper=None, port_base=None)
 
 
 def remember(plan: ClusterPlan) -> None:
@@ -70,6 +77,7 @@ def remember(plan: ClusterPlan) -> None:
         "format": FORMAT,
         "cluster": plan.cluster,
         "shards": plan.shards,
+        "replicas": plan.replicas,
         "zookeeper": plan.zookeeper,
         "port_base": plan.port_base,
     }
@@ -90,9 +98,11 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     except ValueError as error:
         raise _damaged(path, str(error)) from error
-    kinds = {"cluster": str, "shards": int, "zookeeper": str, "port_base": int | None}
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise _damaged(path, f"not of format {FORMAT}")
+    value.setdefault("replicas", 1)
+    kinds = {"cluster": str, "zookeeper": str, "port_base": int | None}
+    kinds |= {"shards": int, "replicas": int}
     if wrong := [key for key, kind in kinds.items() if not isinstance(value.get(key), kind)]:
         raise _damaged(path, f"{wrong[0]} is missing or of the wrong kind")
     return value
@@ -107,7 +117,12 @@ def _damaged(path: Path, reason: str) -> CommandError:
 
 
 def _refuse_other_cluster(
-    folder: Path, before: dict[str, Any], cluster: str | None, shards: int | None
+    folder: Path,
+    before: dict[str, Any],
+    cluster: str | None,
+    *,
+    shards: int | None,
+    replicas: int | None,
 ) -> None:
     if cluster not in (None, before["cluster"]):
         raise UsageError(
@@ -118,4 +133,10 @@ def _refuse_other_cluster(
         raise UsageError(
             f"{folder} holds {before['shards']} shards: with {shards} their messages would be lost",
             cure=f"--shards {before['shards']}",
+        )
+    if replicas is not None and replicas < before["replicas"]:
+        raise UsageError(
+            f"{folder} holds {before['replicas']} members of each shard: one that is missing may "
+            "be the one with all that was acknowledged",
+            cure=f"--replicas {before['replicas']}",
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from imago_broker.admin import configuration, groups, messages, status, topics
+from imago_broker.admin import configuration, groups, leadership, messages, status, topics
 from imago_broker.admin.guard import authorize, errors_as_json, no_foreign_pages, repeatable
 from imago_broker.admin.shards import to_master
 
@@ -26,6 +26,14 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/metrics", status.metrics),
     ("GET", "/admin/v1/status", status.status),
     ("GET", "/admin/v1/cluster", status.cluster),
+    ("GET", "/admin/v1/shard", leadership.shard),
+    ("GET", "/admin/v1/restart-check", leadership.restart_check),
+    ("GET", "/admin/v1/restart-done", leadership.restart_done),
+    ("POST", "/admin/v1/handover", leadership.handover),
+    ("POST", "/admin/v1/elect", leadership.elect),
+    ("POST", "/admin/v1/cordon", leadership.cordon),
+    ("POST", "/admin/v1/uncordon", leadership.uncordon),
+    ("POST", "/admin/v1/operator-epoch", leadership.operator_epoch),
     ("GET", "/admin/v1/topics", topics.list_all),
     ("GET", "/admin/v1/topics/{topic}", topics.show),
     ("PUT", "/admin/v1/topics/{topic}", topics.put),
@@ -49,6 +57,7 @@ def build_admin(services: AdminServices) -> web.Application:
             no_foreign_pages,
             authorize(services.config.admin.token_file),
             repeatable(),
+            leadership.operator_fence(services),
             to_master(services),
         ],
         client_max_size=BODY_BYTES_MAX,

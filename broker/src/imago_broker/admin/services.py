@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from imago_broker.config import BrokerConfig
-    from imago_broker.model.cluster import Role
-    from imago_broker.ports import Clock, Coordinator
+    from imago_broker.ports import Clock, Coordinator, ShardControl
     from imago_broker.service.groups import GroupService
     from imago_broker.service.offsets import ConsumerOffsets
     from imago_broker.service.topics import TopicService
@@ -56,7 +55,7 @@ class AdminServices:
     coordinator: Coordinator
     clock: Clock
     registry: CollectorRegistry
-    role: Callable[[], Role]
+    control: ShardControl
     uuid: str
     replica: Callable[[], int]
     health: Callable[[], StoreHealth]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 from aiohttp import web
 
+from imago_broker.admin import leadership
 from imago_broker.admin.errors import AdminError
 from imago_broker.admin.guard import CHANGING, admin_token
 from imago_broker.core.placement import Room
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Middleware
 
     from imago_broker.admin.services import AdminServices
+    from imago_broker.admin.views import Lags
     from imago_broker.model.cluster import BrokerRecord, ClusterView
 
 FORWARDED = "Imago-Forwarded"
 OK, ABSENT = "ok", "absent"
 LOGGED = ("/admin/v1/topics", "/admin/v1/groups")
 """Paths of what stands in the shard's log, which only its master writes."""
+LAGS_TIMEOUT = aiohttp.ClientTimeout(total=1)
+"""A snapshot does not wait long for masters that may just have died."""
 TIMEOUT = aiohttp.ClientTimeout(total=10)
 
 
@@ -82,6 +86,33 @@ def rooms(view: ClusterView) -> list[Room]:
             placed = (topic.shards.get(shard) for topic in view.topics.values())
             found.append(Room(shard, sum(queues.write for queues in placed if queues), master.zone))
     return found
+
+
+async def lags_everywhere(services: AdminServices, request: web.Request) -> Lags:
+    """How far members of all shards are behind; those whose master does not answer are left out."""
+    view, own = services.coordinator.view(), services.coordinator.registered
+    found = leadership.lags(services)
+    masters = [m for n in view.shards() if (m := view.master(n)) and m != own]
+    if is_forwarded(request) or not masters:
+        return found
+    headers = forwarded_headers(request, services.config.admin.token_file)
+    async with aiohttp.ClientSession(timeout=LAGS_TIMEOUT) as session:
+        answers = await asyncio.gather(*(_lags_of(session, m, headers) for m in masters))
+    for answer in answers:
+        found |= answer
+    return found
+
+
+async def _lags_of(
+    session: aiohttp.ClientSession, master: BrokerRecord, headers: dict[str, str]
+) -> Lags:
+    url = f"http://{master.host}:{master.admin}/admin/v1/shard"
+    try:
+        async with session.get(url, headers=headers) as answer:
+            body = await answer.json() if answer.status == 200 else {}
+    except (aiohttp.ClientError, TimeoutError, ValueError):
+        return {}
+    return {m["uuid"]: (m["lagBytes"], m["lagMs"]) for m in body.get("members", ())}
 
 
 def to_master(services: AdminServices) -> Middleware:

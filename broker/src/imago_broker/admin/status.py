@@ -12,6 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from imago_broker.admin import views
 from imago_broker.admin.guard import json_response
+from imago_broker.admin.shards import lags_everywhere
 from imago_broker.model.cluster import Connection, shard_name
 
 if TYPE_CHECKING:
@@ -51,18 +52,26 @@ async def status(services: AdminServices, _: web.Request) -> web.Response:
 
 def describe(services: AdminServices) -> dict[str, Any]:
     store, health, counted = services.store, services.health(), services.counters()
+    view, status = services.coordinator.view(), services.control.shard_status()
+    state = view.states.get(services.config.broker.shard)
     return {
         "shard": shard_name(services.config.broker.shard),
         "replica": services.replica(),
         "pid": os.getpid(),
-        "role": str(services.role()),
-        "epoch": store.epoch,
-        "inSync": [services.uuid],
+        "uuid": services.uuid,
+        "role": str(status.role),
+        "settled": status.settled,
+        "waitsFor": status.reason,
+        "epoch": state.epoch if state else store.epoch,
+        "inSync": [member.uuid for member in state.in_sync] if state else [services.uuid],
+        "followers": [views.follower(follower) for follower in status.followers],
         "logStart": store.log_start,
         "logEnd": store.log_end,
         "highWatermark": store.high_watermark,
         "durable": store.durable_end,
-        "clusterId": services.coordinator.view().cluster_id,
+        "clusterId": view.cluster_id,
+        "registry": str(services.coordinator.state),
+        "registryRefused": dict(view.refused),
         "version": services.version,
         "compiled": services.compiled,
         "connections": dict(services.connections()),
@@ -84,14 +93,17 @@ def describe(services: AdminServices) -> dict[str, Any]:
     }
 
 
-async def cluster(services: AdminServices, _: web.Request) -> web.Response:
-    """GET /admin/v1/cluster: one snapshot of all shards, as the registry has it."""
+async def cluster(services: AdminServices, request: web.Request) -> web.Response:
+    """GET /admin/v1/cluster: one snapshot of all shards, as the registry has it.
+
+    How far members are behind is known to their masters, and asked of them.
+    """
+    lags = await lags_everywhere(services, request)
     body = views.cluster(
         services.coordinator.view(),
-        own_shard=services.config.broker.shard,
-        epoch=services.store.epoch,
         connected=services.coordinator.state is Connection.CONNECTED,
-        in_sync=[services.uuid],
+        lags=lags,
+        least=services.config.min_in_sync,
     )
     return json_response(body)
 

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from imago_broker.core.explain import explain
+from imago_broker.model.cluster import Role
 from imago_wire import properties as names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from imago_broker.model.cluster import BrokerRecord, ClusterView
     from imago_broker.model.groups import GroupConfig
+    from imago_broker.model.shard import Election
+    from imago_broker.model.shard_status import FollowerStatus
     from imago_broker.model.topics import TopicConfig
     from imago_log.damage import DamagedRange
     from imago_wire.record import StoredMessage
 
 TEXT_CHARS_MAX = 2000
+
+Lags = dict[str, tuple[int | None, int | None]]
+"""How far members are behind their leader, in log bytes and in ms, by uuid."""
 
 
 def topic(config: TopicConfig, default_level: str) -> dict[str, Any]:
@@ -103,8 +110,13 @@ def member(record: BrokerRecord) -> dict[str, Any]:
     return {
         "uuid": record.uuid,
         "replica": record.replica,
+        "zone": record.zone,
         "role": str(record.role),
         "incarnation": record.incarnation,
+        "address": record.host,
+        "unclean": record.unclean,
+        "logEpoch": record.log_epoch,
+        "logEnd": record.log_end,
         "metaq": f"{record.host}:{record.metaq}",
         "rocketmq": f"{record.host}:{record.rocketmq}",
         "fast": f"{record.host}:{record.fast}",
@@ -113,33 +125,83 @@ def member(record: BrokerRecord) -> dict[str, Any]:
     }
 
 
-def cluster(
-    view: ClusterView, *, own_shard: int, epoch: int, connected: bool, in_sync: Sequence[str]
-) -> dict[str, Any]:
-    """All shards at one glance. The epoch and in-sync set are known for the own shard only."""
-    shards = []
-    for number in view.shards():
-        master = view.master(number)
-        mine = number == own_shard
-        shards.append(
-            {
-                "id": number,
-                "name": f"shard-{number}",
-                "master": master.uuid if master else None,
-                "epoch": epoch if mine else None,
-                "inSync": list(in_sync) if mine else None,
-                "members": [member(record) for record in view.members(number)],
-                "drained": False,
-            }
-        )
+def cluster(view: ClusterView, *, connected: bool, lags: Lags, least: int) -> dict[str, Any]:
+    """All shards at one glance; `lags`: how far members are behind, where that is known."""
     return {
         "cluster": view.cluster,
         "clusterId": view.cluster_id,
         "zooKeeperConnected": connected,
-        "operatorEpoch": 0,
+        "operatorEpoch": view.operator_epoch,
         "refused": dict(view.refused),
-        "shards": shards,
+        "shards": [shard(view, number, lags, least=least) for number in all_shards(view)],
     }
+
+
+def all_shards(view: ClusterView) -> list[int]:
+    """Every shard that ever had a member."""
+    return sorted({*view.shards(), *view.known})
+
+
+def shard(view: ClusterView, number: int, lags: Lags, *, least: int) -> dict[str, Any]:
+    """One shard; epoch and in-sync set are null where it has no state."""
+    master, state = view.master(number), view.states.get(number)
+    in_sync = None if state is None else [member.uuid for member in state.in_sync]
+    shown = []
+    for record in view.members(number):
+        lag_bytes, lag_ms = lags.get(record.uuid, (None, None))
+        shown.append(
+            member(record)
+            | {
+                "role": str(Role.MASTER if view.leads(record) else _other(record)),
+                "inSync": in_sync is not None and record.uuid in in_sync,
+                "lagBytes": lag_bytes,
+                "lagMs": lag_ms,
+            }
+        )
+    return {
+        "id": number,
+        "name": f"shard-{number}",
+        "master": master.uuid if master else None,
+        "epoch": state.epoch if state else None,
+        "inSync": in_sync,
+        "unclean": state.unclean if state else False,
+        "cause": state.cause if state else None,
+        "members": shown,
+        "known": dict(view.members_known(number)),
+        "cordoned": number in view.cordoned,
+        "drained": number in view.drained,
+        "explain": explain(view, number, least=least)._asdict(),
+        "elections": [election(one) for one in reversed(state.history)] if state else [],
+    }
+
+
+def election(one: Election) -> dict[str, Any]:
+    """One change of leadership."""
+    return {
+        "epoch": one.epoch,
+        "leader": one.leader,
+        "at": one.at_ms,
+        "cause": one.cause,
+        "unclean": one.unclean,
+    }
+
+
+def follower(status: FollowerStatus) -> dict[str, Any]:
+    """A member as its leader sees it."""
+    return {
+        "uuid": status.uuid,
+        "incarnation": status.incarnation,
+        "connected": status.connected,
+        "end": status.end,
+        "durable": status.durable,
+        "lagBytes": status.lag_bytes,
+        "lagMs": status.lag_ms,
+    }
+
+
+def _other(record: BrokerRecord) -> Role:
+    """A registration that says master, of a broker that does not lead, is late."""
+    return Role.SLAVE if record.role is Role.MASTER else record.role
 
 
 def group_topics(

@@ -6,8 +6,9 @@ import importlib.metadata
 from typing import TYPE_CHECKING
 
 from imago_broker.admin.services import AdminServices, Counters, Member
+from imago_broker.app.alone import AloneShard
 from imago_broker.metrics import registry
-from imago_broker.model.cluster import Connection, Role
+from imago_broker.model.cluster import Connection
 from imago_broker.processors.rocketmq.resetting import reset_offsets
 from imago_wire.hot import COMPILED
 
@@ -30,7 +31,9 @@ def admin_services(broker: Broker) -> AdminServices:
         coordinator=broker.coordinator,
         clock=broker.clock,
         registry=registry(broker.collector),
-        role=lambda: Role.MASTER,
+        control=AloneShard(
+            lambda: broker.store.epoch, lambda: "" if broker.serving else "the broker to serve"
+        ),
         uuid=broker.uuid,
         replica=lambda: _replica(broker),
         health=lambda: broker.health,

@@ -216,6 +216,8 @@ class Broker:
             admin=self.admin_port,
             broker_name=self.config.broker_name,
             role=Role.MASTER,
+            replica=self.config.broker.replica,
+            zone=self.config.broker.zone,
         )
 
     def _open(self) -> None:

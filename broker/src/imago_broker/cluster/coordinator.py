@@ -173,18 +173,17 @@ class TreeCoordinator:
                 await self._look_again(path)
 
     async def read_shard(self, shard: int) -> ShardState | None:
-        path = self._paths.state(shard)
-        async with self._answered(path):
-            await self._tree.sync()
-            await self._refresh({path})
-        if path in self.view().refused:
-            raise RegistryDamagedError(path, self.view().refused[path])
+        await self._read_now(self._paths.state(shard))
         return self.view().states.get(shard)
 
     async def mark_shard(
         self, shard: int, *, cordoned: bool | None = None, drained: bool | None = None
     ) -> None:
         await self._change(self._paths.shard(shard), marking(self._paths, shard, cordoned, drained))
+
+    async def read_operator_epoch(self) -> int:
+        await self._read_now(self._paths.operator)
+        return self.view().operator_epoch
 
     async def raise_operator_epoch(self, epoch: int) -> None:
         await self._change(self._paths.operator, raising(self._paths, epoch))
@@ -248,6 +247,14 @@ class TreeCoordinator:
         async with self._answered(path):
             await edits.change(self._tree, path, edit)
             await self._refresh({path})
+
+    async def _read_now(self, path: str) -> None:
+        """Bring a node of the snapshot up to what the ensemble's leader has."""
+        async with self._answered(path):
+            await self._tree.sync()
+            await self._refresh({path})
+        if reason := self.view().refused.get(path):
+            raise RegistryDamagedError(path, reason)
 
     @asynccontextmanager
     async def _answered(self, path: str) -> AsyncIterator[None]:

@@ -108,7 +108,7 @@ class Membership:
 
         def edit(data: bytes | None) -> bytes:
             before = decode_shard(path, data) if data is not None else ShardRecord(0, {})
-            after = before.with_member(wish.uuid, wish.metaq_url)
+            after = before.with_member(wish.uuid, wish.metaq_url, wanted=wish.replica)
             joined.append(after)
             return encode_shard(after)
 

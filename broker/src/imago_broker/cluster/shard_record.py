@@ -41,15 +41,23 @@ class ShardRecord:
     drained: bool = False
     """Whether nothing of value is left on it, so that its disks may go."""
 
-    def with_member(self, uuid: str, metaq_url: str) -> ShardRecord:
-        """The record after this data folder has shown up, perhaps for the first time."""
+    def with_member(self, uuid: str, metaq_url: str, *, wanted: int = -1) -> ShardRecord:
+        """The record after this data folder has shown up, perhaps for the first time.
+
+        A new one gets the number it wants if nobody ever had that one.
+        """
         known = self.members.get(uuid)
-        replica = known.replica if known else self.replica_next
+        replica = known.replica if known else self._number(wanted)
         if replica > REPLICA_MAX:
             raise ValueError(f"the shard has had {replica} data folders, that is the limit")
         members = {**self.members, uuid: Member(replica, metaq_url)}
-        replica_next = self.replica_next + (known is None)
+        replica_next = max(self.replica_next, replica + 1)
         return replace(self, replica_next=replica_next, members=members)
+
+    def _number(self, wanted: int) -> int:
+        if 0 <= wanted <= REPLICA_MAX and wanted not in self.replicas().values():
+            return wanted
+        return self.replica_next
 
     def replicas(self) -> Mapping[str, int]:
         """Replica number of each data folder, by uuid."""

@@ -38,6 +38,12 @@ class BrokerSection:
 
     cluster: str = setting("imago", "Name of the cluster; the registry's folder.")
     shard: int = setting(0, "Number of the shard this broker belongs to.", low=0, high=1023)
+    replica: int = setting(
+        -1,
+        "Number wanted in the shard when the data folder is new and nobody has it; -1: the next.",
+        low=-1,
+        high=255,
+    )
     replicas: int = setting(
         1,
         "Members that the shard is meant to have; more than one need ZooKeeper.",

@@ -1,0 +1,118 @@
+"""Why a shard is led by whom it is, or by nobody: what it waits for, and what comes next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from imago_broker.model.cluster import shard_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from imago_broker.model.cluster import BrokerRecord, ClusterView
+    from imago_broker.model.shard import Member, ShardState
+
+
+class Explanation(NamedTuple):
+    """Sentences for people; an empty one says that there is nothing to say."""
+
+    why: str
+    waits_for: str = ""
+    next: str = ""
+
+
+def explain(view: ClusterView, shard: int, *, least: int = 1) -> Explanation:
+    """Explain one shard; `least`: in-sync members that replicated puts need."""
+    state, master = view.states.get(shard), view.master(shard)
+    if master is not None:
+        return _led(view, shard, master, state, least)
+    if not view.members(shard):
+        return Explanation(
+            f"{shard_name(shard)} has no live member",
+            f"one of its members: {_named(view, shard, _needed(view, shard, state))}",
+            "start it; members of the in-sync set lead at once when they are back",
+        )
+    if state is None:
+        return Explanation(
+            f"{shard_name(shard)} has never been led",
+            "the first member to write itself down as leader",
+            "it leads within a second",
+        )
+    return _leaderless(view, shard, state)
+
+
+def _led(
+    view: ClusterView, shard: int, master: BrokerRecord, state: ShardState | None, least: int
+) -> Explanation:
+    if state is None:
+        return Explanation(f"{shard_name(shard)} is led by its only broker, {_place(master)}")
+    why = (
+        f"{shard_name(shard)} is led by {_place(master)} in epoch {state.epoch}"
+        f"{', elected although data may be lost' if state.unclean else ''}: {state.cause}"
+    )
+    behind = [m.uuid for m in view.members(shard) if state.in_sync_member(m.uuid) is None]
+    gone = view.members_known(shard).keys() - {m.uuid for m in view.members(shard)}
+    if len(state.in_sync) < least:
+        waiting = _named(view, shard, behind) or _named(view, shard, gone) or "another member"
+        return Explanation(
+            f"{why}; {len(state.in_sync)} of {least} members are in sync, so replicated puts "
+            "are refused",
+            f"{waiting} to catch up",
+            "it joins the in-sync set by itself once it has the whole log",
+        )
+    if behind:
+        return Explanation(why, f"{_named(view, shard, behind)} to catch up", "nothing to do")
+    return Explanation(why)
+
+
+def _leaderless(view: ClusterView, shard: int, state: ShardState) -> Explanation:
+    live = {member.uuid: member for member in view.members(shard)}
+    back = [live[member.uuid] for member in state.in_sync if member.uuid in live]
+    fit = [record for record in back if _has_all(record, state)]
+    why = f"{shard_name(shard)} has no master: {_end_of(view, shard, state)}"
+    if fit or (back and len(state.in_sync) == len(back)):
+        candidates = ", ".join(_place(record) for record in fit or back)
+        return Explanation(why, "an election", f"one of {candidates} leads within a second")
+    missing = [member.uuid for member in state.in_sync if member.uuid not in live]
+    names = _named(view, shard, missing)
+    lossy = max(live.values(), key=lambda record: (record.log_epoch, record.log_end))
+    loss = (
+        f"start it; if its data is gone for good, `imago shard elect {shard} --allow-data-loss` "
+        f"makes {_place(lossy)} lead, which may lack acknowledged messages"
+    )
+    if back:
+        why += ", and those in sync that are back had their machines stop without a sync"
+        return Explanation(why, f"all of the in-sync set: {names} is missing", loss)
+    return Explanation(
+        f"{why}, and no live member is known to have all acknowledged messages", names, loss
+    )
+
+
+def _has_all(record: BrokerRecord, state: ShardState) -> bool:
+    """Whether a member of the set surely still has what it had."""
+    member = state.in_sync_member(record.uuid)
+    return member is not None and (member.incarnation == record.incarnation or not record.unclean)
+
+
+def _end_of(view: ClusterView, shard: int, state: ShardState) -> str:
+    leader = state.leader
+    if leader is None:
+        return f"its last leader left in order ({state.cause})"
+    name = _named(view, shard, [leader.uuid])
+    if any(member.uuid == leader.uuid for member in view.members(shard)):
+        return f"{name}, leader of epoch {state.epoch}, lost its session and is back as a member"
+    return f"{name}, leader of epoch {state.epoch}, is gone"
+
+
+def _needed(view: ClusterView, shard: int, state: ShardState | None) -> Iterable[str]:
+    members: tuple[Member, ...] = state.in_sync if state else ()
+    return [member.uuid for member in members] or view.members_known(shard)
+
+
+def _named(view: ClusterView, shard: int, uuids: Iterable[str]) -> str:
+    known = view.members_known(shard)
+    return ", ".join(f"replica {known.get(uuid, '?')} ({uuid})" for uuid in sorted(uuids))
+
+
+def _place(record: BrokerRecord) -> str:
+    return f"replica {record.replica} at {record.host}:{record.rocketmq}"

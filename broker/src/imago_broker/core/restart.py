@@ -1,0 +1,48 @@
+"""What a restart of one broker would cost its shard at this moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from imago_broker.model.cluster import BrokerRecord, ClusterView
+    from imago_broker.model.shard_status import ShardStatus
+
+NO_MASTER_AFTER = "noMasterAfter"
+BELOW_MIN_IN_SYNC = "belowMinInSync"
+UNREPLICATED_BYTES = "unreplicatedBytes"
+SINGLE_REPLICA = "singleReplica"
+
+
+class RestartRisks(NamedTuple):
+    """Risks by name, none if the broker may go; and how much of the log no other member has."""
+
+    risks: tuple[str, ...]
+    unreplicated_bytes: int
+
+
+def risks(
+    view: ClusterView, own: BrokerRecord, status: ShardStatus, *, log_end: int, least: int
+) -> RestartRisks:
+    """Return what speaks against a restart now; `least`: in-sync members that puts need."""
+    state = view.states.get(own.shard)
+    others = [member for member in view.members(own.shard) if member.uuid != own.uuid]
+    live = {(member.uuid, member.incarnation) for member in others}
+    in_sync = [member for member in state.in_sync if member in live] if state else []
+    leads = view.leads(own)
+    found = []
+    if leads and not in_sync:
+        found.append(NO_MASTER_AFTER)
+    if len(in_sync) < least:
+        found.append(BELOW_MIN_IN_SYNC)
+    lacking = _unreplicated(status, log_end) if leads else 0
+    if lacking:
+        found.append(UNREPLICATED_BYTES)
+    if not others:
+        found.append(SINGLE_REPLICA)
+    return RestartRisks(tuple(found), lacking)
+
+
+def _unreplicated(status: ShardStatus, log_end: int) -> int:
+    ends = [follower.end for follower in status.followers if follower.connected]
+    return max(0, log_end - max(ends, default=0))

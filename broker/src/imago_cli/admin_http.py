@@ -1,0 +1,89 @@
+"""Asking a broker's admin interface, for commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+
+from imago_cli.exits import CommandError, UsageError
+
+DEFAULT_ADMIN = "http://127.0.0.1:8080"
+TOKEN_VARIABLE = "IMAGO_ADMIN_TOKEN_FILE"  # noqa: S105  the name of a variable
+SECONDS_MAX = 40.0
+"""A handover may have to wait for a member to catch up."""
+_ANSWER_BYTES_MAX = 64 << 20
+
+Admin = Annotated[
+    str,
+    typer.Option(
+        "--admin", envvar="IMAGO_ADMIN", help="Admin interface of any broker, http://HOST:PORT."
+    ),
+]
+
+
+def ask(
+    admin: str, path: str, body: object = None, *, seconds_max: float = SECONDS_MAX
+) -> dict[str, Any]:
+    """Call one path, with POST when there is a body; CommandError in the broker's own words."""
+    address = admin.rstrip("/")
+    if urlsplit(address).scheme not in ("http", "https"):
+        raise UsageError(f"--admin {admin}: must look like http://HOST:PORT")
+    request = urllib.request.Request(  # noqa: S310  http, see above
+        address + path,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Content-Type": "application/json", **_credentials()},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=seconds_max) as answer:  # noqa: S310  http
+            return _object(answer.read(_ANSWER_BYTES_MAX), address)
+    except urllib.error.HTTPError as error:
+        raise _refusal(error, address) from error
+    except (OSError, TimeoutError) as error:
+        reason = getattr(error, "reason", error)
+        raise CommandError(
+            f"no admin interface answers at {address}: {reason}",
+            cure="give --admin; `imago up` prints the addresses",
+        ) from error
+
+
+def cluster_at(host: str, port: int) -> dict[str, Any] | None:
+    """Return the cluster as a broker of this machine shows it; None when it does not answer."""
+    try:
+        return ask(f"http://{host}:{port}", "/admin/v1/cluster", seconds_max=2.0)
+    except CommandError:
+        return None
+
+
+def _credentials() -> dict[str, str]:
+    path = os.environ.get(TOKEN_VARIABLE)
+    if not path:
+        return {}
+    try:
+        return {"Authorization": f"Bearer {Path(path).read_text(encoding='utf-8').strip()}"}
+    except OSError as error:
+        raise UsageError(f"{TOKEN_VARIABLE}={path}: {error.strerror}") from error
+
+
+def _refusal(error: urllib.error.HTTPError, address: str) -> CommandError:
+    try:
+        said = _object(error.read(_ANSWER_BYTES_MAX), address)
+        return CommandError(str(said["message"]), cure=str(said["cure"]))
+    except (CommandError, KeyError, OSError):
+        return CommandError(f"{address} answers {error.code} {error.reason}")
+
+
+def _object(data: bytes, address: str) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise CommandError(f"{address} is no admin interface: it answers no JSON") from error
+    if not isinstance(value, dict):
+        raise CommandError(f"{address} is no admin interface: it answers no JSON object")
+    return value

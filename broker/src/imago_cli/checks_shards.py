@@ -1,0 +1,67 @@
+"""What `imago doctor` finds about the shards of a running cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from imago_cli.admin_http import cluster_at
+from imago_cli.checks import Finding, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+
+def check_shards(addresses: Iterable[tuple[str, int]]) -> Iterator[Finding]:
+    """Each shard has a master, and its members are in sync and apart from each other."""
+    for host, port in addresses:
+        if snapshot := cluster_at(host, port):
+            yield from shard_findings(snapshot)
+            return
+
+
+def shard_findings(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
+    """Findings of one snapshot."""
+    for path, reason in snapshot["refused"].items():
+        yield Finding(
+            "registry",
+            Level.WARNING,
+            f"{path} cannot be understood: {reason}",
+            "write what docs/formats/znodes.md says, or delete the node",
+        )
+    for shard in snapshot["shards"]:
+        yield from _shard(shard)
+
+
+def _shard(shard: Mapping[str, Any]) -> Iterator[Finding]:
+    name, said, state = shard["name"], shard["explain"], shard["inSync"]
+    if shard["master"] is None:
+        message = f"{said['why']}; it waits for {said['waits_for']}"
+        yield Finding(name, Level.ERROR, message, said["next"])
+        return
+    if shard["unclean"]:
+        yield Finding(
+            name,
+            Level.WARNING,
+            f"the election of epoch {shard['epoch']} may have lost acknowledged messages",
+            "compare with what producers have on record",
+        )
+    if said["waits_for"]:
+        yield Finding(name, Level.WARNING, f"{said['why']}; it waits for {said['waits_for']}")
+    else:
+        count = f", {len(state)} members in sync" if state else ""
+        yield Finding(name, Level.OK, f"led by {_master(shard)}{count}")
+    zones = [member["zone"] for member in shard["members"] if member["zone"]]
+    if len(zones) > len(set(zones)):
+        yield Finding(
+            name,
+            Level.WARNING,
+            f"several members stand in one zone: {', '.join(sorted(zones))}",
+            "a zone that fails takes them all: move one, or set broker.zone right",
+        )
+
+
+def _master(shard: Mapping[str, Any]) -> str:
+    for member in shard["members"]:
+        if member["uuid"] == shard["master"]:
+            return f"replica {member['replica']} at {member['rocketmq']}"
+    return str(shard["master"])

@@ -1,0 +1,96 @@
+"""`imago cluster`: who leads what, and why not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
+from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
+from imago_cli.exits import Exit
+from imago_cli.output import print_json, print_line, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+COLUMNS = ("shard", "replica", "role", "in sync", "lag bytes", "lag ms", "RocketMQ", "admin")
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the group of commands."""
+    group = typer.Typer(no_args_is_help=True, help="Show the cluster: who leads what, and why.")
+    group.command("status")(status)
+    group.command("explain")(explain)
+    root.add_typer(group, name="cluster")
+
+
+def status(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
+    """Show all shards with their members, roles and lag. Exit code 1: a shard has no master."""
+    cluster = ask(admin, "/admin/v1/cluster")
+    if as_json:
+        print_json(cluster)
+    else:
+        rows = [row for shard in cluster["shards"] for row in member_rows(shard)]
+        print_table(f"cluster {cluster['cluster']}", COLUMNS, rows)
+        for line in remarks(cluster):
+            print_line(line)
+    led = all(shard["master"] is not None for shard in cluster["shards"])
+    raise typer.Exit(Exit.DONE if led else Exit.FAILED)
+
+
+def explain(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
+    """Say for each shard why it is led by whom it is, what it waits for and what comes next."""
+    cluster = ask(admin, "/admin/v1/cluster")
+    if as_json:
+        print_json({shard["name"]: shard["explain"] for shard in cluster["shards"]})
+        return
+    for shard in cluster["shards"]:
+        said = shard["explain"]
+        print_line(said["why"])
+        if said["waits_for"]:
+            print_line(f"  waits for: {said['waits_for']}")
+        if said["next"]:
+            print_line(f"  next: {said['next']}")
+    for line in remarks(cluster):
+        print_line(line)
+
+
+def member_rows(shard: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
+    """One row a live member, and one for each that is missing."""
+    alive = set()
+    for member in shard["members"]:
+        alive.add(member["uuid"])
+        yield (
+            shard["name"],
+            member["replica"],
+            member["role"],
+            "yes" if member["inSync"] else "no",
+            shown(member["lagBytes"]),
+            shown(member["lagMs"]),
+            member["rocketmq"],
+            member["admin"],
+        )
+    for uuid in shard["inSync"] or ():
+        if uuid not in alive:
+            replica = shard["known"].get(uuid, "?")
+            yield (shard["name"], replica, "gone", "yes", "", "", "", "")
+
+
+def shown(value: object) -> object:
+    """A number, or nothing where nobody knows it."""
+    return "" if value is None else value
+
+
+def remarks(cluster: Mapping[str, Any]) -> Iterator[str]:
+    """What a person should know besides the table."""
+    for shard in cluster["shards"]:
+        if shard["master"] is None:
+            yield f"{shard['name']} has no master: imago cluster explain"
+        marks = [mark for mark in ("cordoned", "drained") if shard[mark]]
+        if marks:
+            yield f"{shard['name']} is {' and '.join(marks)}"
+    if not cluster["zooKeeperConnected"]:
+        yield "this broker does not reach ZooKeeper: what it shows may be old"
+    for path, reason in cluster["refused"].items():
+        yield f"{path} cannot be understood ({reason}); its last good content counts"

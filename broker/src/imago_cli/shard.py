@@ -1,0 +1,180 @@
+"""`imago shard`: look at shards, hand leadership over, elect in need."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+import typer
+
+from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
+from imago_cli.cluster import COLUMNS, member_rows
+from imago_cli.connect import AsJson, Yes, confirm
+from imago_cli.exits import CommandError, UsageError
+from imago_cli.output import print_json, print_line, print_table, say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ShardName = Annotated[str, typer.Argument(metavar="SHARD", help="Like 0 or shard-0.")]
+Member = Annotated[
+    str | None, typer.Option("--to", metavar="MEMBER", help="Replica number or uuid.")
+]
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the group of commands."""
+    group = typer.Typer(
+        no_args_is_help=True, help="Show shards, hand leadership over, elect in need."
+    )
+    group.command("list")(list_shards)
+    group.command("show")(show)
+    group.command("handover")(handover)
+    group.command("elect")(elect)
+    root.add_typer(group, name="shard")
+
+
+def list_shards(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
+    """List the shards: master, epoch, members in sync, last election."""
+    shards = ask(admin, "/admin/v1/cluster")["shards"]
+    if as_json:
+        print_json(shards)
+        return
+    rows = [
+        (
+            shard["name"],
+            _master(shard),
+            _or_none(shard["epoch"]),
+            f"{len(shard['inSync'] or shard['members'])} of {len(shard['known'])}",
+            _last_election(shard),
+        )
+        for shard in shards
+    ]
+    print_table("", ("shard", "master", "epoch", "in sync", "last election"), rows)
+
+
+def show(shard: ShardName, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
+    """Show one shard: members with lag in bytes and time, elections with their causes."""
+    found = _found(ask(admin, "/admin/v1/cluster"), shard)
+    if as_json:
+        print_json(found)
+        return
+    print_table(f"{found['name']}, epoch {_or_none(found['epoch'])}", COLUMNS, member_rows(found))
+    rows = [
+        (one["epoch"], _moment(one["at"]), _name(found, one["leader"]), one["cause"], _lossy(one))
+        for one in found["elections"]
+    ]
+    if rows:
+        print_table("elections", ("epoch", "when", "leader", "cause", ""), rows)
+    print_line(found["explain"]["why"])
+
+
+def handover(
+    shard: ShardName, to: Member = None, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False
+) -> None:
+    """Have the master give leadership to another member, or to the best."""
+    found = _found(ask(admin, "/admin/v1/cluster"), shard)
+    master = next((m for m in found["members"] if m["uuid"] == found["master"]), None)
+    if master is None:
+        raise CommandError(
+            f"{found['name']} has no master to hand over", cure="imago cluster explain"
+        )
+    body = _request(master, found)
+    if to is not None:
+        body["target"] = _member(found, to)["uuid"]
+    _print(ask(master["admin"], "/admin/v1/handover", body), "handed over", as_json=as_json)
+
+
+def elect(
+    shard: ShardName,
+    to: Member = None,
+    allow_data_loss: Annotated[
+        bool,
+        typer.Option("--allow-data-loss", help="Let a member lead that may lack messages."),
+    ] = False,
+    admin: Admin = DEFAULT_ADMIN,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Have a member lead a shard that has no master, by default the one with the longest log.
+
+    Without --allow-data-loss only a member that has every acknowledged message is taken. With it
+    the election is on record as one that may have lost messages.
+    """
+    found = _found(ask(admin, "/admin/v1/cluster"), shard)
+    if found["master"] is not None:
+        raise UsageError(f"{found['name']} is led by {_master(found)}", cure="nothing to do")
+    if not found["members"]:
+        raise CommandError(f"{found['name']} has no live member", cure=found["explain"]["next"])
+    chosen = _member(found, to) if to is not None else max(found["members"], key=_log)
+    if allow_data_loss:
+        name = f"replica {chosen['replica']} ({chosen['uuid']})"
+        confirm(f"{name} may lack acknowledged messages. Let it lead {found['name']}?", yes=yes)
+    body = _request(chosen, found) | {"allowDataLoss": allow_data_loss}
+    _print(ask(chosen["admin"], "/admin/v1/elect", body), "elected", as_json=as_json)
+
+
+def _request(member: Mapping[str, Any], shard: Mapping[str, Any]) -> dict[str, Any]:
+    """What is asked of this broker and of no other, in this epoch and in no later one."""
+    body = {"brokerId": member["uuid"], "requestId": uuid4().hex}
+    return body if shard["epoch"] is None else body | {"epoch": shard["epoch"]}
+
+
+def _print(answer: Mapping[str, Any], what: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(answer)
+    else:
+        say(f"{answer['shard']}: {what}, epoch {answer['epoch']}")
+
+
+def _found(cluster: Mapping[str, Any], name: str) -> dict[str, Any]:
+    wanted = name.removeprefix("shard-")
+    for shard in cluster["shards"]:
+        if str(shard["id"]) == wanted:
+            found: dict[str, Any] = shard
+            return found
+    listed = ", ".join(shard["name"] for shard in cluster["shards"])
+    raise UsageError(f"there is no shard {name}", cure=f"one of {listed}")
+
+
+def _member(shard: Mapping[str, Any], name: str) -> dict[str, Any]:
+    for member in shard["members"]:
+        if name in (member["uuid"], str(member["replica"])):
+            found: dict[str, Any] = member
+            return found
+    listed = ", ".join(str(member["replica"]) for member in shard["members"])
+    raise UsageError(f"{shard['name']} has no live member {name}", cure=f"live replicas: {listed}")
+
+
+def _log(member: Mapping[str, Any]) -> tuple[int, int]:
+    return (member["logEpoch"], member["logEnd"])
+
+
+def _master(shard: Mapping[str, Any]) -> str:
+    return _name(shard, shard["master"]) if shard["master"] else "none"
+
+
+def _name(shard: Mapping[str, Any], uuid: str) -> str:
+    at = next((m["rocketmq"] for m in shard["members"] if m["uuid"] == uuid), "gone")
+    return f"replica {shard['known'].get(uuid, '?')} ({at})"
+
+
+def _last_election(shard: Mapping[str, Any]) -> str:
+    if not shard["elections"]:
+        return ""
+    last = shard["elections"][0]
+    lossy = f", {_lossy(last)}" if last["unclean"] else ""
+    return f"{_moment(last['at'])}: {last['cause']}{lossy}"
+
+
+def _lossy(election: Mapping[str, Any]) -> str:
+    return "may have lost data" if election["unclean"] else ""
+
+
+def _moment(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")[:-6]
+
+
+def _or_none(value: object) -> object:
+    return "none" if value is None else value
