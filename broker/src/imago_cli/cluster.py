@@ -14,7 +14,7 @@ from imago_cli.output import print_json, print_line, print_table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-COLUMNS = ("shard", "replica", "role", "in sync", "lag bytes", "lag ms", "RocketMQ", "admin")
+COLUMNS = ("shard", "replica", "role", "in sync", "lag bytes", "lag ms", "RocketMQ")
 
 
 def attach(root: typer.Typer) -> None:
@@ -33,6 +33,9 @@ def status(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
     else:
         rows = [row for shard in cluster["shards"] for row in member_rows(shard)]
         print_table(f"cluster {cluster['cluster']}", COLUMNS, rows)
+        leaderless = [shard["name"] for shard in cluster["shards"] if shard["master"] is None]
+        for name in leaderless:
+            print_line(f"{name} has no master: imago cluster explain")
         for line in remarks(cluster):
             print_line(line)
     led = all(shard["master"] is not None for shard in cluster["shards"])
@@ -69,12 +72,11 @@ def member_rows(shard: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
             shown(member["lagBytes"]),
             shown(member["lagMs"]),
             member["rocketmq"],
-            member["admin"],
         )
     for uuid in shard["inSync"] or ():
         if uuid not in alive:
             replica = shard["known"].get(uuid, "?")
-            yield (shard["name"], replica, "gone", "yes", "", "", "", "")
+            yield (shard["name"], replica, "gone", "yes", "", "", "")
 
 
 def shown(value: object) -> object:
@@ -85,8 +87,6 @@ def shown(value: object) -> object:
 def remarks(cluster: Mapping[str, Any]) -> Iterator[str]:
     """What a person should know besides the table."""
     for shard in cluster["shards"]:
-        if shard["master"] is None:
-            yield f"{shard['name']} has no master: imago cluster explain"
         marks = [mark for mark in ("cordoned", "drained") if shard[mark]]
         if marks:
             yield f"{shard['name']} is {' and '.join(marks)}"

@@ -221,18 +221,19 @@ class ClusterView:
         return self.known.get(shard, MappingProxyType({}))
 
     def leads(self, broker: BrokerRecord) -> bool:
-        """Whether this life of a broker leads its shard.
+        """Whether this life of a broker leads its shard."""
+        master, own = self.master(broker.shard), (broker.uuid, broker.incarnation)
+        return master is not None and (master.uuid, master.incarnation) == own
+
+    def master(self, shard: int) -> BrokerRecord | None:
+        """The live master of a shard, or None: its leader as stored, while registered.
 
         The shard's state decides; a shard without one has brokers that say it of themselves.
         """
-        state = self.states.get(broker.shard)
+        state, members = self.states.get(shard), self.members(shard)
         if state is None:
-            return broker.role is Role.MASTER
-        return state.leader == (broker.uuid, broker.incarnation)
-
-    def master(self, shard: int) -> BrokerRecord | None:
-        """The live master of a shard, or None: its leader as stored, while registered."""
-        return next((broker for broker in self.members(shard) if self.leads(broker)), None)
+            return next((broker for broker in members if broker.role is Role.MASTER), None)
+        return next((b for b in members if (b.uuid, b.incarnation) == state.leader), None)
 
     def shards(self) -> tuple[int, ...]:
         """Numbers of the shards that have a live broker, ascending."""

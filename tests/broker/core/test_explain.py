@@ -1,0 +1,159 @@
+"""Why a shard has a master or none, in sentences; and what a restart would cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from imago_broker.core import restart
+from imago_broker.core.explain import explain
+from imago_broker.model.cluster import BrokerRecord, ClusterView, Role
+from imago_broker.model.shard import Member, ShardState
+from imago_broker.model.shard_status import FollowerStatus, ShardStatus
+
+A, B, C = Member("a", 11), Member("b", 12), Member("c", 13)
+KNOWN = {"a": 0, "b": 1, "c": 2}
+
+
+def record(member: Member, **changes: object) -> BrokerRecord:
+    number = KNOWN[member.uuid]
+    made = BrokerRecord(
+        shard=0,
+        uuid=member.uuid,
+        host="h",
+        metaq=8123 + number,
+        rocketmq=10911 + 10 * number,
+        fast=10909 + 10 * number,
+        replication=10912 + 10 * number,
+        admin=8080 + number,
+        broker_name="shard-0",
+        role=Role.SLAVE,
+        replica=number,
+        incarnation=member.incarnation,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]  # names of fields
+
+
+def view(
+    *live: BrokerRecord, leader: Member | None = A, in_sync: tuple[Member, ...] = (A, B, C)
+) -> ClusterView:
+    state = ShardState(leader=leader, epoch=4, in_sync=in_sync, cause="the leader died")
+    return ClusterView(cluster="c", brokers=live, states={0: state}, known={0: KNOWN})
+
+
+def test_a_healthy_shard_has_nothing_to_wait_for() -> None:
+    said = explain(view(record(A), record(B), record(C)), 0, least=2)
+    assert said.why == "shard-0 is led by replica 0 at h:10911 in epoch 4: the leader died"
+    assert (said.waits_for, said.next) == ("", "")
+
+
+def test_a_member_that_is_behind_is_waited_for() -> None:
+    said = explain(view(record(A), record(B), record(C), in_sync=(A, B)), 0, least=2)
+    assert said.waits_for == "replica 2 (c) to catch up"
+
+
+def test_too_few_in_sync_is_said_with_what_it_costs() -> None:
+    said = explain(view(record(A), record(B), in_sync=(A,)), 0, least=2)
+    assert "1 of 2 members are in sync, so replicated puts are refused" in said.why
+    assert said.waits_for == "replica 1 (b) to catch up"
+    alone = explain(view(record(A), in_sync=(A,)), 0, least=2)
+    assert alone.waits_for == "replica 1 (b), replica 2 (c) to catch up"
+
+
+def test_an_election_under_way_names_its_candidates() -> None:
+    said = explain(view(record(B), record(C)), 0)
+    assert said.why == "shard-0 has no master: replica 0 (a), leader of epoch 4, is gone"
+    assert said.waits_for == "an election"
+    assert said.next.startswith("one of replica 1 at h:10921, replica 2 at h:10931 leads")
+
+
+def test_a_shard_whose_in_sync_members_are_gone_waits_for_one_of_them() -> None:
+    said = explain(view(record(C), in_sync=(A, B)), 0)
+    assert "no live member is known to have all acknowledged messages" in said.why
+    assert said.waits_for == "replica 0 (a), replica 1 (b)"
+    assert "`imago shard elect 0 --allow-data-loss` makes replica 2 at h:10931 lead" in said.next
+
+
+def test_after_a_power_cut_all_of_the_set_must_be_back() -> None:
+    back = record(Member("b", 99), unclean=True)
+    said = explain(view(back, in_sync=(A, B)), 0)
+    assert said.waits_for == "all of the in-sync set: replica 0 (a) is missing"
+    both = explain(view(record(Member("a", 98), unclean=True), back, in_sync=(A, B)), 0)
+    assert both.waits_for == "an election"
+
+
+def test_a_killed_leader_that_is_back_may_lead_again() -> None:
+    said = explain(view(record(Member("a", 50)), in_sync=(A,)), 0)
+    assert "lost its session and is back as a member" in said.why
+    assert said.waits_for == "an election"
+
+
+def test_a_shard_without_anybody_names_whom_it_needs() -> None:
+    said = explain(view(in_sync=(A, B)), 0)
+    assert said.waits_for == "one of its members: replica 0 (a), replica 1 (b)"
+    fresh = ClusterView(cluster="c", brokers=(record(A),), known={0: KNOWN})
+    assert explain(fresh, 0).why == "shard-0 has never been led"
+
+
+def status(*followers: FollowerStatus, role: Role = Role.MASTER) -> ShardStatus:
+    return ShardStatus(role=role, epoch=4, settled=True, followers=followers)
+
+
+def follower(member: Member, end: int, *, connected: bool = True) -> FollowerStatus:
+    return FollowerStatus(
+        uuid=member.uuid,
+        incarnation=member.incarnation,
+        connected=connected,
+        end=end,
+        durable=end,
+        lag_bytes=100 - end,
+        lag_ms=1,
+    )
+
+
+FULL = (follower(B, 100), follower(C, 90))
+
+
+@pytest.mark.parametrize(
+    ("seen", "followers", "least", "expected"),
+    [
+        (view(record(A), record(B), record(C)), FULL, 2, ((), 0)),
+        (
+            view(record(A), record(B), record(C)), (follower(B, 60),), 2,
+            (("unreplicatedBytes",), 40),
+        ),
+        (view(record(A), record(B), in_sync=(A, B)), FULL[:1], 2, (("belowMinInSync",), 0)),
+        (
+            view(record(A), record(B), in_sync=(A,)), (follower(B, 40, connected=False),), 2,
+            (("noMasterAfter", "belowMinInSync", "unreplicatedBytes"), 100),
+        ),
+        (
+            view(record(A), in_sync=(A,)), (), 1,
+            (("noMasterAfter", "belowMinInSync", "unreplicatedBytes", "singleReplica"), 100),
+        ),
+    ],
+)  # fmt: skip
+def test_what_speaks_against_a_restart_of_the_master(
+    seen: ClusterView,
+    followers: tuple[FollowerStatus, ...],
+    least: int,
+    expected: tuple[tuple[str, ...], int],
+) -> None:
+    found = restart.risks(seen, record(A), status(*followers), log_end=100, least=least)
+    assert found == expected
+
+
+def test_a_follower_may_go_while_enough_stay_in_sync() -> None:
+    seen, as_slave = view(record(A), record(B), record(C)), status(role=Role.SLAVE)
+    assert restart.risks(seen, record(B), as_slave, log_end=100, least=2).risks == ()
+    fewer = view(record(A), record(B), in_sync=(A, B))
+    found = restart.risks(fewer, record(B), as_slave, log_end=100, least=2)
+    assert found.risks == ("belowMinInSync",)
+
+
+def test_a_former_life_in_the_set_does_not_count() -> None:
+    seen = view(record(A), record(Member("b", 99)), in_sync=(A, B))
+    assert restart.risks(seen, record(A), status(*FULL), log_end=100, least=1).risks == (
+        "noMasterAfter", "belowMinInSync",
+    )  # fmt: skip
