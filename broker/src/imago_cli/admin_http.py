@@ -44,7 +44,8 @@ def ask(
         with urllib.request.urlopen(request, timeout=seconds_max) as answer:  # noqa: S310  http
             return _object(answer.read(_ANSWER_BYTES_MAX), address)
     except urllib.error.HTTPError as error:
-        raise _refusal(error, address) from error
+        with error:
+            raise _refusal(error, address) from error
     except (OSError, TimeoutError) as error:
         reason = getattr(error, "reason", error)
         raise CommandError(
