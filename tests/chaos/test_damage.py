@@ -170,6 +170,11 @@ async def test_damage_in_the_middle_of_a_killed_brokers_log_costs_what_is_damage
                 path.read_bytes()[: position + FILLER_BYTES] == damaged[: position + FILLER_BYTES]
             )
             stop()
+        flip_a_bit(broker, victim.id + IN_THE_BODY)
+        broker.start()
+        broker.wait()
+        assert await read(broker) == before
+        assert broker.get("/readyz") == (200, {"ready": True, "reasons": [], "warnings": []})
 
 
 @pytest.mark.parametrize(

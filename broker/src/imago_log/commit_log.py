@@ -350,6 +350,18 @@ class CommitLog:
             position += count
         return b"".join(parts)
 
+    def put_back(self, offset: int, data: bytes) -> None:
+        """Write what was lost within one file, durably; a missing file is made."""
+        number, position = divmod(offset, self.segment_size)
+        file = self._files.get(number)
+        if file is None:
+            file = self._files[number] = self._create(number)
+        with fatal("put back", file.path):
+            if self._vfs.size(file.fd) < self.segment_size:
+                self._allocate(file)
+            write_all(self._vfs, file.fd, data, position, file.path)
+            self._vfs.sync(file.fd)
+
     def file_of(self, offset: int) -> OpenFile:
         """Return the open file that holds an offset."""
         return self._files[offset // self.segment_size]

@@ -86,6 +86,11 @@ class ConsumeQueue:
         return self._units.first
 
     @property
+    def last_place(self) -> int:
+        """Log offset of the newest message, -1 when there is none."""
+        return self.unit(self.end - 1)[0] if self.end > self.first else -1
+
+    @property
     def end(self) -> int:
         """The queue offset that the next record gets."""
         return self.tail.next_offset

@@ -71,6 +71,12 @@ class DataFolder:
             vfs.unlink(self.views_mark)
             vfs.sync_folder(self.config)
 
+    def forget_views(self) -> None:
+        """Have the next start build all views anew from the log."""
+        with fatal("remove", self.views_mark):
+            self._vfs.unlink(self.views_mark)
+            self._vfs.sync_folder(self.config)
+
     def last_stop(self) -> LastStop:
         """Return how the last user of the folder stopped; a new folder counts as clean."""
         with fatal("read", self._running):

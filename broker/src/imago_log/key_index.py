@@ -166,6 +166,25 @@ class KeyIndex:
             parts.append(bytes(self._memory[at : at + count * ENTRY_SIZE]))
         return b"".join(parts)
 
+    # Healing
+
+    def agrees(self, log_offset: int, records: bytes) -> bool:
+        """Whether there are just the entries of these records where theirs belong."""
+        first = self.count_below(log_offset)
+        last = self._search(log_offset + len(records))
+        return self._read(first, last - first) == key_entries(records, log_offset)
+
+    def replace(self, log_offset: int, records: bytes) -> None:
+        """Put the entries of these records where theirs belong; those behind them move."""
+        self.write_behind()
+        first = self._search(log_offset)
+        last = self._search(log_offset + len(records))
+        rest = self._read(last, self.written_count - last)
+        self._truncate_files(first)
+        self.written_count = first
+        self._memory += key_entries(records, log_offset) + rest
+        self.write_behind()
+
     # Cutting
 
     def truncate(self, log_offset: int) -> None:

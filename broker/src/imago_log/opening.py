@@ -14,13 +14,14 @@ from imago_log.dispatcher import Dispatcher
 from imago_log.errors import CorruptLogError
 from imago_log.files import fatal, read_whole, replace_whole
 from imago_log.folder import DataFolder, LastStop
+from imago_log.healing import restore
 from imago_log.metadata import Metadata
 from imago_log.parts import Parts
 from imago_log.queues import ViewsInvalidError
 from imago_log.recovery import claimed_records, recover, survey
 from imago_log.reindexing import begin_empty_queues
 from imago_wire.errors import RecordError
-from imago_wire.hot import view_record
+from imago_wire.hot import scan_records, view_record
 from imago_wire.layout import UNIT
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class _Opening:
         self.known = parts.checkpoint.value is not None
         self.checkpoint = parts.checkpoint.value or Checkpoint()
         self.marker: Path = parts.folder.views_mark
+        self.healed: list[tuple[int, int]] = []
 
     def run(self) -> None:
         parts = self.parts
@@ -103,8 +105,24 @@ class _Opening:
         self.known = self.known and noted is not None
         for start, noted_end, since_ms, reason in noted or ():
             if noted_end > log.start:
-                for found in survey(log, max(start, log.start), noted_end):
-                    parts.damage.add(found[0], found[1], reason, since_ms)
+                self._verify_again(max(start, log.start), noted_end, reason, since_ms)
+
+    def _verify_again(self, start: int, end: int, reason: str, since_ms: int) -> None:
+        """Look at a damaged range: it may have been healed, as a whole or in part."""
+        parts = self.parts
+        for found in survey(parts.log, start, end):
+            parts.damage.add(found[0], found[1], reason, since_ms)
+            self.healed.append((start, found[0]))
+            start = found[1]
+        self.healed.append((start, end))
+
+    def _restore_healed(self) -> None:
+        """Give the views what was lost when they were made and is there again."""
+        parts = self.parts
+        for start, end in self.healed:
+            data = parts.log.read(start, end - start)
+            if data:
+                restore(parts, start, data, scan_records(data, start).views)
 
     def _survey(self, start: int, end: int) -> None:
         for extent in survey(self.parts.log, start, end):
@@ -208,6 +226,8 @@ class _Opening:
         with fatal("remove", self.marker):
             parts.vfs.unlink(self.marker)
         parts.metadata = Metadata()
+        if self.last_stop is not LastStop.POWER_LOST:
+            parts.queues.note_ends()
         parts.queues.drop_all()
         parts.keys.reset(parts.log.start)
         start = parts.log.start
@@ -268,6 +288,27 @@ class _Opening:
     def _take_newest(self, store_ms: int, metaq_id: int) -> None:
         self.parts.store_ms, self.parts.metaq_id = store_ms, metaq_id
 
+    def _keep_ends(self) -> None:
+        """Let queues that end in damage end where their files said, so that no offset comes twice.
+
+        After a power loss it is not known what the files said.
+        """
+        parts, queues = self.parts, self.parts.queues
+        if not parts.damage.ranges or self.last_stop is LastStop.POWER_LOST:
+            return
+        for name, queue_id in queues.on_disk():
+            if name in parts.metadata.topics or name in parts.metadata.builtin:
+                queues.get(parts.metadata.topic(name), queue_id)
+        for (name, queue_id), (end, position, place) in queues.ends_found.items():
+            lost = parts.damage.at(place)
+            queue = queues.find(name, queue_id)
+            if lost is None or queue is None:
+                continue
+            if parts.metadata.topic(name).birth <= place and queue.end < end:
+                grown = position - queue.tail.next_position
+                if not queue.tail.dual or 0 <= grown <= parts.log.end:
+                    queue.lose(end, position, max(lost.start, queue.last_place))
+
     # Afterwards
 
     def _finish(self, end: int, torn: bool) -> None:
@@ -275,6 +316,7 @@ class _Opening:
         parts.log.begin(end, torn=torn)
         parts.log.sync()
         parts.damage.truncate(end)
+        self._keep_ends()
         parts.damage.save()
         parts.metadata.end = end if self.lead else max(end, parts.metadata.end)
         parts.keys.truncate(end)
@@ -283,7 +325,9 @@ class _Opening:
             self._open_materialised()
         self._begin_role(end)
         parts.checkpoint.write(parts.checkpoint_now())
-        if not parts.vfs.exists(self.marker):
+        if parts.vfs.exists(self.marker):
+            self._restore_healed()
+        else:
             replace_whole(parts.vfs, parts.folder.metadata, parts.metadata.snapshot())
             parts.snapshot_version = parts.metadata.snapshot_version
             replace_whole(parts.vfs, self.marker, b"1\n")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from imago_log import reading
 from imago_log.errors import UnreadableError
-from imago_log.files import fatal
 from imago_log.inspecting import Inspector
 from imago_log.lost import first_kept, first_lost, is_lost
 from imago_log.metaq_reading import MESSAGES_MAX, read_positions
@@ -195,18 +194,12 @@ class QueueReader:
                 return read()
             except UnreadableError as further:
                 error = further
-        self._forget_views()
+        self._parts.folder.forget_views()
+        logger.error("views.wrong error=%s: the next start builds them anew", error)
         raise error
 
     def _look(self, queue: ConsumeQueue, error: UnreadableError) -> bool:
         return self._inspector.look(error.place, queue, error.offset)
-
-    def _forget_views(self) -> None:
-        """Have the next start build all views anew."""
-        mark = self._parts.folder.views_mark
-        with fatal("remove", mark):
-            self._parts.vfs.unlink(mark)
-        logger.error("views.wrong mark=%s: the next start builds them anew", mark)
 
     def read_positions(self, topic: str, queue_id: int, position: int, bytes_max: int) -> MetaqRead:
         """Return messages in MetaQ's form from a position on.

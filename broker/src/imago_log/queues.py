@@ -46,6 +46,8 @@ class Queues:
         self._cursor = 0
         self._trashed = 0
         self.limit = 0
+        self.ends_found: dict[tuple[str, int], tuple[int, int, int]] = {}
+        """Of queues whose files had more than counts: end, end position, newest log offset."""
         self._unopened: list[tuple[str, int]] | None = None
         self.proven: Callable[[ConsumeQueue, bytes, int], bool] | None = None
         """After power loss: whether the log has the record that a unit says it has."""
@@ -91,6 +93,8 @@ class Queues:
                 self.discard(folder / topic.name / str(queue.tail.queue_id))
             queue.load()
         end = queue.offset_of_log(self.limit)
+        if end < queue.end:
+            self._note_end(topic.name, queue.tail.queue_id, queue)
         if self.proven is not None:
             end = self._proven_end(queue, end)
         queue.truncate(end, torn=self.proven is not None)
@@ -120,6 +124,23 @@ class Queues:
                 return end
             end -= 1
         return end
+
+    def _note_end(self, topic: str, queue_id: int, queue: ConsumeQueue) -> None:
+        ends = (queue.end, queue.tail.next_position, queue.last_place)
+        self.ends_found[topic, queue_id] = ends
+
+    def note_ends(self) -> None:
+        """Remember where all queues on disk end, before their files are thrown away."""
+        for topic, queue_id in self.on_disk():
+            below = f"{topic}/{queue_id}"
+            units = UnitFiles(self._pool, self._folder.queues / below, UNIT_SIZE)
+            positions = UnitFiles(self._pool, self._folder.positions / below, POSITION_SIZE)
+            for files in (units, positions):
+                files.load()
+            tail = QueueTail(topic.encode(), queue_id, dual=positions.exists)
+            queue = ConsumeQueue(tail, units, positions if positions.exists else None)
+            if queue.end > queue.first:
+                self._note_end(topic, queue_id, queue)
 
     def on_disk(self) -> list[tuple[str, int]]:
         """Return topic and number of every queue that has a folder."""

@@ -25,6 +25,7 @@ from imago_log.flusher import (
     ThreadWorker,
 )
 from imago_log.folder import LastStop
+from imago_log.healing import heal
 from imago_log.member_store import MemberStore
 from imago_log.opening import open_parts
 from imago_log.results import DiskLevel, StoreHealth
@@ -184,6 +185,16 @@ class MessageStore(MemberStore):
         self.on_durable(end)
 
     # Damage and housekeeping
+
+    def heal(self, offset: int, data: bytes) -> bool:
+        """Put a damaged range back into service with what was lost: log bytes of another copy.
+
+        `data` must be whole records of these places that cover one of `damaged_ranges` exactly,
+        with the blank record and the zeros behind it where the range ends with its file. False:
+        they do not, they do not fit the queues, or the device refuses; nothing has changed.
+        DiskFullError: a missing file cannot be made.
+        """
+        return heal(self._parts, offset, data)
 
     def _found_damage(self, found: DamagedRange) -> None:
         self.on_damage(found)
