@@ -10,6 +10,7 @@ from imago_testing.vfs import MemoryVfs
 from imago_wire.record import make_entry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from imago_log import MessageStore
@@ -173,3 +174,52 @@ def test_open_files_stay_few() -> None:
     assert len(vfs._open) <= 8 + 8, "eight view files, the log, lock and checkpoint"
     store.close()
     assert vfs._open == {}
+
+
+def test_first_files_of_queues_are_made_by_the_worker() -> None:
+    vfs, clock = CountingVfs(), FakeClock()
+    store = opened(vfs, clock)
+    store.create_topic("T", {})
+    store._keeper.sweep()
+    jobs: list[Callable[[], None]] = []
+
+    def drain() -> None:
+        while jobs:
+            jobs.pop(0)()
+
+    store._parts.queues.submit, store._parts.queues.drain = jobs.append, drain
+    model = Model()
+    vfs.reset()
+    for _ in range(3):
+        model.send(store, [("T", queue_id, 100) for queue_id in range(8)])
+        clock.now_ms += 50
+    assert vfs.made == {"write": 3}, "nothing but the log is written meanwhile"
+    assert len(jobs) == 1
+    drain()
+    store._keeper.sweep()
+    assert store.read("T", 7, 0, messages_max=9, bytes_max=9999).count == 3
+    assert not store._parts.queues.find("T", 7).tail.units  # type: ignore[union-attr]
+    model.check(store)
+    store.close()
+
+
+def test_a_topic_deleted_while_its_files_are_made_leaves_none() -> None:
+    vfs, clock = MemoryVfs(), FakeClock()
+    store = open_store(vfs, clock, **LARGE)
+    store.create_topic("T", {})
+    jobs: list[Callable[[], None]] = []
+
+    def drain() -> None:
+        while jobs:
+            jobs.pop(0)()
+
+    store._keeper.sweep()
+    store._parts.queues.submit, store._parts.queues.drain = jobs.append, drain
+    Model().send(store, [("T", 0, 100)])
+    clock.now_ms += 500
+    store.tick()
+    assert jobs
+    store.delete_topic("T")
+    drain()
+    assert not [path for path in vfs.files() if "T" in path.parts]
+    store.close()

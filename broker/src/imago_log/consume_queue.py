@@ -62,6 +62,11 @@ class ConsumeQueue:
         return positions is None or (positions.first, positions.end) == (units.first, units.end)
 
     @property
+    def exists(self) -> bool:
+        """Whether it has files."""
+        return self._units.exists
+
+    @property
     def written(self) -> int:
         """Units before it are in the files."""
         return self._units.end

@@ -35,6 +35,8 @@ RELIEF_INTERVAL_BYTES = 32 << 20
 SPARE_AT_RATIO = 0.5
 BLOCK_BYTES_MIN = 64 << 10
 """What a partition's MetaQ files may miss until the next tick."""
+SYNC_REST = 10
+"""Between two rounds of syncing views there is so many times what the last one took."""
 QUEUES_OPENED_MAX = 200
 """Queues opened a round before files are deleted: each must have its end on record."""
 
@@ -45,12 +47,21 @@ class _SyncJob:
 
     files: list[Unsynced]
     snapshot: bytes | None
-    queues: list[tuple[ConsumeQueue, int]]
+    queues: list[tuple[ConsumeQueue, int, int]]
     segments: list[tuple[MetaqSegments, int]]
     views_end: int
     metadata_end: int
     keys: tuple[int, int]
     version: int
+    began_ms: int
+    took_ms: int = 0
+
+    def all_files(self) -> Iterator[Unsynced]:
+        """The files of queues, which may be thousands, are named here: in the worker."""
+        for queue, synced, _ in self.queues:
+            for files in queue.files():
+                yield from files.unsynced(synced)
+        yield from self.files
 
 
 class Housekeeper:
@@ -66,7 +77,8 @@ class Housekeeper:
             force_ratio=config.disk_force_ratio,
             full_ratio=config.disk_full_ratio,
         )
-        parts.materialiser.submit, parts.materialiser.drain = worker.submit, worker.drain
+        for view in (parts.materialiser, parts.queues):
+            view.submit, view.drain = worker.submit, worker.drain
         self.level = DiskLevel.NORMAL
         self.used_ratio = 0.0
         self.put_meta: Callable[[Sequence[Change]], int] = _nothing
@@ -275,8 +287,7 @@ class Housekeeper:
         if self._all_synced(end, views_end):
             return None
         parts.keys.write_behind()
-        files, queues = parts.queues.unsynced()
-        files += parts.keys.unsynced(parts.keys_synced[1])
+        files = parts.keys.unsynced(parts.keys_synced[1])
         segments = []
         for partition in parts.materialiser:
             if partition.segments.synced < partition.segments.end:
@@ -287,12 +298,13 @@ class Housekeeper:
         return _SyncJob(
             files=files,
             snapshot=parts.metadata.snapshot_at(metadata_end) if changed else None,
-            queues=queues,
+            queues=parts.queues.unsynced(),
             segments=segments,
             views_end=views_end,
             metadata_end=metadata_end,
             keys=(parts.keys.written_end, parts.keys.written_count),
             version=parts.metadata.snapshot_version,
+            began_ms=self._clock(),
         )
 
     def _all_synced(self, end: int, views_end: int) -> bool:
@@ -309,7 +321,7 @@ class Housekeeper:
         if job.snapshot is not None:
             replace_whole(parts.vfs, parts.folder.metadata, job.snapshot)
         folders: set[Path] = set()
-        for path, is_new in job.files:
+        for path, is_new in job.all_files():
             self._sync_path(path)
             if is_new:
                 folders.update(path.parents)
@@ -318,6 +330,7 @@ class Housekeeper:
                 parts.vfs.sync_folder(folder)
         for segments, position in job.segments:
             segments.mark_synced(position)
+        job.took_ms = self._clock() - job.began_ms
         self._synced = job
 
     def _sync_path(self, path: Path) -> None:
@@ -338,8 +351,11 @@ class Housekeeper:
         parts.views_synced, parts.metadata_synced = job.views_end, job.metadata_end
         parts.keys_synced = job.keys
         parts.snapshot_version = job.version
-        for queue, end in job.queues:
+        for queue, _, end in job.queues:
             queue.synced = max(queue.synced, min(end, queue.written))
+        # Thousands of files take the device long: it has other things to do.
+        rested_ms = self._clock() + SYNC_REST * job.took_ms
+        self._next_sync_ms = max(self._next_sync_ms, rested_ms)
 
     def sync_all(self) -> Checkpoint:
         """Write and sync everything, now; return the checkpoint that then holds."""

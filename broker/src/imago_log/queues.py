@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from imago_log.consume_queue import POSITION_SIZE, UNIT_SIZE, ConsumeQueue
 from imago_log.errors import StoreError
-from imago_log.files import FilePool, Unsynced, fatal
+from imago_log.files import FilePool, fatal
 from imago_log.unit_files import BLANK_SIZE_FIELD, UnitFiles
 from imago_wire.hot import QueueTail
 
@@ -26,12 +26,28 @@ LOOKED_AT_MAX = 1024
 """Queues that one round looks at."""
 WRITES_MAX = 32
 """Queues that one round writes, while memory is not short."""
-CREATION_COST = 8
-"""A queue without files yet counts as so many: making folders and files is slow."""
+MADE_MAX = 8
+"""Queues that get their first files in one round: making folders and files is slow."""
 
 
 class ViewsInvalidError(StoreError):
     """The queue files do not agree with the log: all views are to be built anew."""
+
+
+class _Making:
+    """The first files of some queues, made by the worker. `done` is set last."""
+
+    def __init__(self, pool: FilePool, queues: list[ConsumeQueue]) -> None:
+        self._vfs, self.queues = pool.vfs, queues
+        self._paths = [files.first_path for queue in queues for files in queue.files()]
+        self.done = False
+
+    def run(self) -> None:
+        for path in self._paths:
+            with fatal("create", path):
+                self._vfs.make_folder(path.parent)
+                self._vfs.close(self._vfs.open(path, create=True))
+        self.done = True
 
 
 class Queues:
@@ -51,6 +67,10 @@ class Queues:
         self._unopened: list[tuple[str, int]] | None = None
         self.proven: Callable[[ConsumeQueue, bytes, int], bool] | None = None
         """After power loss: whether the log has the record that a unit says it has."""
+        self.submit: Callable[[Callable[[], None]], None] = _at_once
+        self.drain: Callable[[], None] = _nothing
+        """The worker's, once there is one."""
+        self._making: _Making | None = None
 
     def __len__(self) -> int:
         return len(self._order)
@@ -172,20 +192,38 @@ class Queues:
 
     def write_some(self) -> None:
         """Write units to files, a bounded number of queues."""
+        self._write_made()
         order = self._order
-        if not order:
-            return
-        left = WRITES_MAX
-        cursor = self._cursor
+        left, cursor = WRITES_MAX, self._cursor
+        fresh: list[ConsumeQueue] = []
         for _ in range(min(LOOKED_AT_MAX, len(order))):
             cursor = cursor + 1 if cursor + 1 < len(order) else 0
             queue = order[cursor]
-            if queue.tail.units:
-                left -= 1 if queue.written else CREATION_COST
-                queue.write_behind()
-                if left <= 0:
+            if not queue.tail.units:
+                continue
+            if not queue.exists:
+                fresh.append(queue)
+                if len(fresh) == MADE_MAX:
                     break
+                continue
+            queue.write_behind()
+            left -= 1
+            if not left:
+                break
         self._cursor = cursor
+        if fresh and self._making is None:
+            self._making = _Making(self._pool, fresh)
+            self.submit(self._making.run)
+            self._write_made()
+
+    def _write_made(self) -> None:
+        """Write the queues whose first files the worker has made meanwhile."""
+        if self._making is not None and self._making.done:
+            queues, self._making = self._making.queues, None
+            for queue in queues:
+                key = (queue.tail.topic.decode(), queue.tail.queue_id)
+                if self._by_key.get(key) is queue and not queue.exists:
+                    queue.write_behind()
 
     def write_all(self) -> None:
         """Write all units to their files."""
@@ -208,17 +246,13 @@ class Queues:
         pending = [queue.first_pending for queue in self._order if queue.tail.units]
         return min((place for place in pending if place is not None), default=log_end)
 
-    def unsynced(self) -> tuple[list[Unsynced], list[tuple[ConsumeQueue, int]]]:
-        """Return the files to sync, and for each queue how far it is synced then."""
-        paths: list[Unsynced] = []
-        ends: list[tuple[ConsumeQueue, int]] = []
-        for queue in self._order:
-            end = queue.written
-            if queue.synced < end:
-                for files in queue.files():
-                    paths += files.unsynced(queue.synced)
-                ends.append((queue, end))
-        return paths, ends
+    def unsynced(self) -> list[tuple[ConsumeQueue, int, int]]:
+        """Return the queues to sync: from which unit, and up to which they are synced then."""
+        return [
+            (queue, queue.synced, queue.written)
+            for queue in self._order
+            if queue.synced < queue.written
+        ]
 
     # Cutting and removing
 
@@ -232,6 +266,8 @@ class Queues:
 
     def drop_topic(self, topic: str) -> None:
         """Forget a topic's queues and move its folders out of the way; `empty_trash` removes."""
+        if self._making is not None:
+            self.drain()  # else it might make files of this topic afterwards
         for key in [key for key in self._by_key if key[0] == topic]:
             queue = self._by_key.pop(key)
             self._order.remove(queue)
@@ -273,3 +309,12 @@ class Queues:
         for name in vfs.names(self._folder.trash):
             with contextlib.suppress(OSError):
                 vfs.remove_folder(self._folder.trash / name)
+
+
+def _at_once(job: Callable[[], None]) -> None:
+    """Stands where the worker will put its own."""
+    job()
+
+
+def _nothing() -> None:
+    """Stands where the worker will put its own."""

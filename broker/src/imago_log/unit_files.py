@@ -60,6 +60,11 @@ class UnitFiles:
         """The first unit that a file holds, blank ones included."""
         return self._starts[0] if self._starts else self.end
 
+    @property
+    def first_path(self) -> Path:
+        """The file that the next unit goes to while there is none."""
+        return self._path(self.end - self.end % self._units_per_file)
+
     def load(self) -> None:
         """Find the files and their end."""
         with fatal("list", self._folder):
@@ -106,14 +111,13 @@ class UnitFiles:
     def _write(self, start: int, data: bytes) -> None:
         position = (self.end - start) * self._unit
         end = position + len(data)
-        path = self._path(start)
-        with fatal("write", path):
+        with fatal("write", self._folder):
             file = self._file(start)
             if end > self._allocated:
                 size_max = self._units_per_file * self._unit
                 self._allocated = min(-(-end // STEP) * STEP, size_max)
                 self._pool.vfs.truncate(file.fd, self._allocated)
-        write_all(self._pool.vfs, file.fd, data, position, path)
+        write_all(self._pool.vfs, file.fd, data, position, file.path)
         self.end += len(data) // self._unit
 
     def overwrite(self, unit: int, data: bytes) -> None:
@@ -184,9 +188,12 @@ class UnitFiles:
             self._unlink(self._starts.pop(0))
 
     def unsynced(self, synced: int) -> list[Unsynced]:
-        """Return the files to sync when the units before `synced` are on the device."""
-        per_file = self._units_per_file
-        return [(self._path(at), at >= synced) for at in self._starts if at + per_file > synced]
+        """Return the files to sync when the units before `synced` are on the device.
+
+        In any thread.
+        """
+        per_file, starts = self._units_per_file, self._starts.copy()
+        return [(self._path(at), at >= synced) for at in starts if at + per_file > synced]
 
     def _file(self, start: int) -> OpenFile:
         return self._pool.get(self._name(start))
