@@ -23,7 +23,7 @@ from imago_wire.remoting.headers_send import SendMessageResponseHeader
 from imago_wire.tags import java_hash
 
 if TYPE_CHECKING:
-    from imago_client.core.effects import Operation
+    from imago_client.core.effects import Operation, Request
     from imago_client.messages import SendResult
     from imago_wire.remoting.command import RemotingCommand
 
@@ -137,11 +137,33 @@ def test_send_gives_up_when_its_time_is_over_however_many_tries_are_left() -> No
         world.run(sending(world, Message("orders", b"x"), ProducerConfig(retries_max=9)))
 
 
-def test_only_shard_is_tried_again_after_a_growing_pause() -> None:
+def test_only_shard_is_tried_again_after_a_growing_pause_for_as_long_as_there_is_time() -> None:
     world = World(shards={"a": "a:1"}, brokers=lambda _: ConnectionLostError("a:1", "reset"))
     with pytest.raises(SendFailedError):
-        world.run(sending(world, Message("orders", b"x"), ProducerConfig(retries_max=3)))
-    assert world.pauses == [0.1, 0.2, 0.4]
+        world.run(sending(world, Message("orders", b"x"), ProducerConfig(retries_max=1)))
+    assert world.pauses == [0.1, 0.2, 0.4, 0.8, 1.6]
+
+
+def test_busy_shard_is_not_pressed_more_often_than_asked() -> None:
+    busy = response(ResponseCode.SYSTEM_BUSY)
+    world = World(shards={"a": "a:1"}, brokers=lambda _: busy)
+    with pytest.raises(SendFailedError, match="in 3 tries"):
+        world.run(sending(world, Message("orders", b"x")))
+
+
+def test_next_master_of_the_only_shard_is_found() -> None:
+    world = World(shards={"a": "a:1"})
+
+    def changing(request: Request) -> RemotingCommand:
+        if world.now_s > 1001:
+            world.shards["a"] = "new:1"
+        if request.address == "new:1":
+            return stored()
+        return response(ResponseCode.SERVICE_NOT_AVAILABLE, remark="not the master")
+
+    world.brokers = changing
+    world.run(sending(world, Message("orders", b"x"), ProducerConfig(retries_max=1)))
+    assert shards_tried(world)[-2:] == ["a:1", "new:1"]
 
 
 def test_ordering_key_picks_the_queue_of_the_java_client_and_keeps_it_on_retry() -> None:

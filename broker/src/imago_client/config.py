@@ -36,6 +36,8 @@ class ClientConfig:
     """Name-service addresses, `host:port` each."""
     connect_timeout_s: float = 3.0
     request_timeout_s: float = 3.0
+    failover_timeout_s: float = 10.0
+    """How long reads, offsets and retries look for the master of a shard that has lost its own."""
     route_age_max_s: float = 30.0
     """A route older than this is read again; after an error it is read again at once."""
     frame_bytes_max: int = 16 << 20
@@ -51,6 +53,7 @@ class ClientConfig:
             self,
             "connect_timeout_s",
             "request_timeout_s",
+            "failover_timeout_s",
             "route_age_max_s",
             "frame_bytes_max",
             "in_flight_max",

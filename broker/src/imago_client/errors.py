@@ -48,6 +48,14 @@ class NoRouteError(TryAgainError):
         self.topic = topic
 
 
+class NoMasterError(NoRouteError):
+    """A shard of the topic has no master at the moment, or none that this client knows of."""
+
+    def __init__(self, topic: str, shard: str) -> None:
+        super().__init__(topic, f"shard {shard} has no live master")
+        self.shard = shard
+
+
 class BrokerError(ClientError):
     """The server answered with an error code; its own words are in `remark`."""
 

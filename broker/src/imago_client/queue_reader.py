@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from imago_client.core import membership, pulling
 from imago_client.core.process_queue import ProcessQueue
+from imago_client.core.routing import MASTER_ID
 from imago_client.errors import ClientError
 from imago_client.messages import PullStatus
 from imago_wire.errors import ProtocolError
@@ -61,6 +62,7 @@ class QueueReader:
         self._shared = shared
         self._subscription = subscription
         self._offset = start_offset
+        self._read_from = MASTER_ID
         self._changed = asyncio.Event()
         self._is_handling = False
         self._pulling = shared.tasks.create_task(self._pull_loop(), name=f"pull {queue}")
@@ -79,6 +81,7 @@ class QueueReader:
                 pulled = await self._pull()
             except (ClientError, ProtocolError) as error:
                 log.warning("pull_failed queue=%s error=%s", self.queue, error)
+                self._read_from = MASTER_ID
                 await asyncio.sleep(config.error_pause_s)
                 continue
             self._take_in(pulled)
@@ -106,6 +109,7 @@ class QueueReader:
             messages_max=config.pull_messages_max,
             poll_s=config.poll_s,
             commit_offset=self.process.commit_offset,
+            read_from=self._read_from,
         )
         return await self._shared.driver.run(pulling.pull(self._shared.state, request))
 
@@ -121,6 +125,7 @@ class QueueReader:
         wanted = [one for one in pulled.messages() if self._subscription.accepts(one.tags)]
         self.process.add(wanted, pulled.next_offset)
         self._offset = pulled.next_offset
+        self._read_from = pulled.read_from
 
     # Concurrent: as many handlers at once as the whole consumer may run.
 

@@ -30,11 +30,25 @@ def response(
     return RemotingCommand(code=code, flag=FLAG_RESPONSE, ext=ext, body=body, remark=remark)
 
 
-def route_body(shards: Mapping[str, str], *, queues: int = 2, perm: int = 6) -> bytes:
-    """Return a route whose shards (name -> address of the master) have `queues` queues each."""
+def route_body(
+    shards: Mapping[str, str],
+    slaves: Mapping[str, Mapping[int, str]] | None = None,
+    *,
+    queues: int = 2,
+    perm: int = 6,
+) -> bytes:
+    """Return a route whose shards (name -> address of the master) have `queues` queues each.
+
+    `slaves`: shard -> broker id -> address.
+    """
+    others = slaves or {}
     return TopicRouteData(
         broker_datas=tuple(
-            BrokerData(broker_name=shard, broker_addrs={0: address}, cluster="test")
+            BrokerData(
+                broker_name=shard,
+                broker_addrs={0: address, **others.get(shard, {})},
+                cluster="test",
+            )
             for shard, address in shards.items()
         ),
         queue_datas=tuple(
@@ -49,6 +63,7 @@ class World:
     """A name service and brokers, as far as one test needs them."""
 
     shards: dict[str, str] = field(default_factory=lambda: {"a": "a:1", "b": "b:1"})
+    slaves: dict[str, dict[int, str]] = field(default_factory=dict)
     topics: set[str] = field(default_factory=lambda: {"orders"})
     brokers: Callable[[Request], Answer] = lambda _: response()
     seen: list[Effect] = field(default_factory=list)
@@ -108,7 +123,7 @@ class World:
     def _route(self, topic: str) -> RemotingCommand:
         if topic not in self.topics:
             return response(ResponseCode.TOPIC_NOT_EXIST, remark="No topic route info")
-        return response(body=route_body(self.shards))
+        return response(body=route_body(self.shards, self.slaves))
 
 
 def in_turn(answers: Sequence[Answer]) -> Callable[[Request], Answer]:

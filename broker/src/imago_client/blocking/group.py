@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from imago_client.core import membership, pulling
 from imago_client.core.process_queue import ProcessQueue
+from imago_client.core.routing import MASTER_ID
 from imago_client.core.subscriptions import ALL, subscribe
 from imago_client.errors import ClientError, UsageError
 from imago_client.messages import RETRY_PREFIX, PullStatus
@@ -57,6 +58,7 @@ class GroupConsumer:
         }
         self._readers: dict[MessageQueue, ProcessQueue] = {}
         self._offsets: dict[MessageQueue, int] = {}
+        self._read_from: dict[MessageQueue, int] = {}
         self._handed: dict[MessageQueue, list[ReceivedMessage]] = {}
         self._beat_at = self._balance_at = float("-inf")
         self._commit_at = state.clock_s() + config.commit_s
@@ -175,6 +177,7 @@ class GroupConsumer:
                 found += self._pull(queue)
             except ClientError as error:
                 log.warning("pull_failed queue=%s error=%s", queue, error)
+                self._read_from.pop(queue, None)
         return found
 
     def _pull(self, queue: MessageQueue) -> list[ReceivedMessage]:
@@ -188,6 +191,7 @@ class GroupConsumer:
                     offset=self._offsets[queue],
                     subscription=subscription,
                     messages_max=self.config.pull_messages_max,
+                    read_from=self._read_from.get(queue, MASTER_ID),
                 ),
             )
         )
@@ -198,6 +202,7 @@ class GroupConsumer:
         process = self._readers[queue]
         process.add(wanted, pulled.next_offset)
         self._offsets[queue] = pulled.next_offset
+        self._read_from[queue] = pulled.read_from
         taken = process.take(len(wanted))
         if taken:
             self._handed[queue] = taken

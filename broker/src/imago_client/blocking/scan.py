@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from imago_client.core import pulling
+from imago_client.core.routing import MASTER_ID
 from imago_client.core.subscriptions import ALL, subscribe
 from imago_client.errors import BrokerError, ClientError, TryAgainError
 from imago_client.messages import PullStatus
@@ -34,7 +35,8 @@ class ScanLimits:
     """How large the pieces are, and how often a failed one is asked for again."""
 
     piece_bytes: int = 4 << 20
-    retries: int = 5
+    retries: int = 7
+    """Pauses between them grow: together they outlast a change of master."""
 
 
 class QueueScan:
@@ -58,13 +60,14 @@ class QueueScan:
         self._state, self._driver, self._group = state, driver, group
         self._queue, self._offset, self._end, self._limits = queue, start, end, limits
         self._subscription = subscribe(queue.topic, ALL, state.clock_ms())
+        self._read_from = MASTER_ID
         self._ahead: tuple[Request, Ahead] | None = None
 
     def __iter__(self) -> Iterator[Pulled]:
         try:
             while self._offset < self._end:
                 piece = self._piece()
-                self._offset = piece.next_offset
+                self._offset, self._read_from = piece.next_offset, piece.read_from
                 if piece.status in (PullStatus.OFFSET_ILLEGAL, PullStatus.NO_NEW_MESSAGE):
                     yield piece
                     return
@@ -85,6 +88,7 @@ class QueueScan:
                 return self._receive()
             except (TryAgainError, BrokerError) as error:
                 tries += 1
+                self._read_from = MASTER_ID
                 if tries > self._limits.retries or not _may_pass(error):
                     raise
                 time.sleep(min(_PAUSE_S_MAX, _PAUSE_S * 2.0**tries))
@@ -103,6 +107,7 @@ class QueueScan:
             subscription=self._subscription,
             messages_max=min(MESSAGES_MAX, self._end - self._offset),
             bulk_bytes=self._limits.piece_bytes,
+            read_from=self._read_from,
         )
         request = self._driver.run(pulling.pull_request(self._state, asked))
         self._ahead = request, self._driver.send_ahead(request)

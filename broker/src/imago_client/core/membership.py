@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from imago_client.config import ConsumerConfig, StartFrom
 from imago_client.core.allocation import allocate_averagely
 from imago_client.core.effects import Oneway, Operation, Request, ask_ok
+from imago_client.core.failover import through_failover
 from imago_client.core.lookup import find_route
 from imago_client.core.pulling import committed_offset, max_offset, min_offset, offset_at
 from imago_client.errors import BrokerError, ClientError, NoRouteError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from imago_client.core.state import ClientState
     from imago_client.core.subscriptions import Subscription
     from imago_client.received import ReceivedMessage
+    from imago_wire.remoting.command import RemotingCommand
 
 SEND_BACK_TIMEOUT_S: Final = 5.0
 RECONSUME_TIMES_MAX: Final = 16
@@ -160,7 +162,6 @@ def send_back(
 ) -> Operation[None]:
     """Have the broker deliver a message again, later (a level below 0: to the dead letters)."""
     times_max = config.reconsume_times_max
-    route = yield from find_route(state, message.queue.topic)
     header = ConsumerSendMsgBackRequestHeader(
         offset=message.stored.physical_offset,
         group=config.group,
@@ -169,14 +170,14 @@ def send_back(
         origin_topic=message.topic,
         max_reconsume_times=RECONSUME_TIMES_MAX if times_max is None else times_max,
     )
-    yield from ask_ok(
-        Request(
-            route.master(message.queue.shard),
-            RequestCode.CONSUMER_SEND_MSG_BACK,
-            header,
-            timeout_s=SEND_BACK_TIMEOUT_S,
-        )
-    )
+
+    def attempt() -> Operation[RemotingCommand]:
+        route = yield from find_route(state, message.queue.topic)
+        address = route.master(message.queue.shard)
+        code = RequestCode.CONSUMER_SEND_MSG_BACK
+        return (yield from ask_ok(Request(address, code, header, timeout_s=SEND_BACK_TIMEOUT_S)))
+
+    yield from through_failover(state, message.queue.topic, attempt)
 
 
 def _heartbeat_body(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from imago_client.core.effects import Oneway, Operation, Request, ask, ask_ok
+from imago_client.core.failover import through_failover
 from imago_client.core.lookup import find_route
 from imago_client.core.routing import MASTER_ID
-from imago_client.errors import AnswerError, BrokerError, TryAgainError
+from imago_client.errors import AnswerError, BrokerError, NoMasterError, TryAgainError
 from imago_client.messages import PullStatus
 from imago_client.received import Pulled
 from imago_wire.errors import ProtocolError
@@ -51,6 +52,8 @@ class BulkPullRequestHeader(PullMessageRequestHeader):
 
 _ANSWER_MARGIN_S: Final = 15.0
 """A held pull is answered when its hold ends; this much later the answer counts as lost."""
+_REDIRECT_FIELD: Final = "imagoNotMaster"
+"""In the answer of an Imago broker that serves no pulls now: another is the master."""
 _STATUS_CODES: Final = frozenset(int(status) for status in PullStatus)
 
 
@@ -70,10 +73,24 @@ class PullRequest:
     commit_offset: int | None = None
     """Commit this offset for the group on the way."""
     read_from: int = MASTER_ID
+    """Broker id of the member to ask: what the answer before suggested."""
 
 
 def pull(state: ClientState, asked: PullRequest) -> Operation[Pulled]:
-    """Pull once. Any error drops the route, so that the next pull finds a new master."""
+    """Pull once, from whoever serves the queue by now.
+
+    Any error drops the route, so that the next pull finds a new master.
+    """
+    members = [asked]
+
+    def attempt() -> Operation[Pulled]:
+        member = members.pop() if members else replace(asked, read_from=MASTER_ID)
+        return _pull_once(state, member)
+
+    return (yield from through_failover(state, asked.queue.topic, attempt))
+
+
+def _pull_once(state: ClientState, asked: PullRequest) -> Operation[Pulled]:
     request = yield from pull_request(state, asked)
     try:
         answer = yield from ask(request)
@@ -97,7 +114,10 @@ def pull_request(state: ClientState, asked: PullRequest) -> Operation[Request]:
 def read_pulled(
     state: ClientState, queue: MessageQueue, address: str, answer: RemotingCommand
 ) -> Pulled:
-    """Read the answer to a pull. BrokerError: it is a refusal."""
+    """Read the answer to a pull. BrokerError: it is a refusal. NoMasterError: ask another."""
+    if _REDIRECT_FIELD in answer.ext:
+        state.drop_route(queue.topic)
+        raise NoMasterError(queue.topic, queue.shard)
     if answer.code not in _STATUS_CODES:
         state.drop_route(queue.topic)
         raise BrokerError(address, answer.code, answer.remark or "")
@@ -208,18 +228,19 @@ def commit(
 def ask_master(
     state: ClientState, queue: MessageQueue, code: int, wanted: Header, *accepted: int
 ) -> Operation[tuple[str, RemotingCommand]]:
-    """Ask the master of a queue's shard; after an error once more by a route read anew."""
-    for last_try in (False, True):
+    """Ask the master of a queue's shard, and the next one where that has changed."""
+
+    def attempt() -> Operation[tuple[str, RemotingCommand]]:
         route = yield from find_route(state, queue.topic)
         address = route.master(queue.shard)
         request = Request(address, code, wanted, timeout_s=state.config.request_timeout_s)
-        try:
-            return address, (yield from ask_ok(request, *accepted))
-        except TryAgainError:
-            state.drop_route(queue.topic)
-            if last_try:
-                raise
-    raise AssertionError("the last try returns or raises")
+        return address, (yield from ask_ok(request, *accepted))
+
+    try:
+        return (yield from through_failover(state, queue.topic, attempt))
+    except TryAgainError:
+        state.drop_route(queue.topic)
+        raise
 
 
 def read_header(kind: type[H], address: str, answer: RemotingCommand) -> H:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from imago_client.errors import NoRouteError
+from imago_client.errors import NoMasterError, NoRouteError
 from imago_client.messages import MessageQueue
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class TopicRoute:
         """Return the address of a shard's master."""
         address = self.addresses.get(shard, {}).get(MASTER_ID)
         if address is None:
-            raise NoRouteError(self.topic, f"shard {shard} has no live master")
+            raise NoMasterError(self.topic, shard)
         return address
 
     def reader(self, shard: str, preferred: int = MASTER_ID) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imago_client.core.effects import Oneway, Operation, Pause, Request, ask
+from imago_client.core.failover import is_failover
 from imago_client.core.lookup import TEMPLATE_TOPIC, find_publish_route
 from imago_client.core.selection import RoundRobin, queue_for_key
 from imago_client.errors import (
@@ -71,18 +72,22 @@ def send(
     """Send until a broker acknowledges, within the time-out and the number of tries.
 
     A message with a queue or an ordering key is tried again on its own queue only. The route is
-    read again after every failure.
+    read again after every failure. Tries that have no other shard to go to are not counted: while
+    its master changes, only the time-out bounds them.
     """
     deadline = state.clock_s() + config.send_timeout_s
     causes: list[Exception] = []
     result: SendResult | None = None
     failed_shard: str | None = None
-    while len(causes) <= config.retries_max:
+    counted = 0
+    while counted <= config.retries_max and state.clock_s() < deadline:
+        again = False
         try:
             target, address = yield from choose(
                 state, config, rotations, outgoing, queue, failed_shard
             )
-            if target.shard == failed_shard:
+            again = target.shard == failed_shard
+            if again:
                 yield _pause(causes)
             failed_shard = target.shard
             left_s = deadline - state.clock_s()
@@ -92,8 +97,10 @@ def send(
             if result.status is SendStatus.OK or not config.retry_when_not_stored_ok:
                 return result
             causes.append(BrokerError(address, 0, result.status.value))
+            counted += 1
         except (TryAgainError, BrokerError) as error:
             give_up_or_note(state, outgoing.topic, error, causes)
+            counted += not (again and is_failover(error))
             if isinstance(error, NoRouteError):
                 yield _pause(causes)
     if result is not None:
