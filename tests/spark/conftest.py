@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    made = session("imago-tests", cores=2, memory="1g", is_short=True)
+    made = session("imago-tests", cores=2, memory="1g", is_short=True, tries=3)
     made.sparkContext.setLogLevel("ERROR")
     yield made
     made.stop()

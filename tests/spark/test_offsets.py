@@ -15,7 +15,10 @@ from imago_spark.offsets import (
     admit,
     from_engine,
     from_option,
+    incarnations_of,
+    made_anew,
     ranges,
+    split,
     to_engine,
 )
 
@@ -97,3 +100,47 @@ def test_batch_never_goes_back_never_takes_too_much_and_always_gets_on(
     assert all(0 <= taken[queue] <= backlog[queue] for queue in start)
     total = sum(backlog.values())
     assert sum(taken.values()) == (total if rows_max is None else min(total, rows_max))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5000), st.floats(0, 1000)), max_size=6),
+    st.integers(1000, 100_000),
+    st.integers(1, 30),
+)
+def test_split_parts_cover_their_ranges_and_are_small_enough(
+    given_ranges: list[tuple[int, int, float]], split_bytes: int, partitions_min: int
+) -> None:
+    wanted, sizes = [], {}
+    for number, (start, count, row_bytes) in enumerate(given_ranges):
+        queue = MessageQueue("orders", "a", number)
+        sizes[queue] = row_bytes
+        if count:
+            wanted.append(QueueRange(queue, start, start + count, 7))
+    parts = split(wanted, sizes, split_bytes=split_bytes, partitions_min=partitions_min)
+    for whole in wanted:
+        own = [part for part in parts if part.queue == whole.queue]
+        assert [part.start for part in own] == [whole.start, *[part.end for part in own[:-1]]]
+        assert own[-1].end == whole.end
+        assert all(part.start < part.end and part.incarnation == 7 for part in own)
+        for part in own:
+            rows = part.end - part.start
+            assert rows == 1 or (rows - 1) * sizes[whole.queue] <= 1.1 * split_bytes + 1
+
+
+def test_incarnations_travel_with_the_offsets() -> None:
+    queue = MessageQueue("orders", "a", 0)
+    value = to_engine({queue: 3}, {("orders", "b"): 9, ("orders", "a"): 7})
+    assert value == {
+        "incarnations": {"orders": {"a": 7, "b": 9}},
+        "topics": {"orders": {"a": {"0": 3}}},
+        "v": 1,
+    }
+    assert list(value) == sorted(value)
+    assert (from_engine(value), incarnations_of(value)) == (
+        {queue: 3},
+        {("orders", "a"): 7, ("orders", "b"): 9},
+    )
+    assert made_anew({("t", "a"): 1, ("t", "b"): 1}, {("t", "a"): 2, ("u", "b"): 1}) == [("t", "a")]
+    for damaged in ({"incarnations": 3}, {"incarnations": {"t": {"a": "x"}}}):
+        with pytest.raises(OffsetError, match="incarnations"):
+            incarnations_of(damaged)

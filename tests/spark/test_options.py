@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from imago_client.messages import MessageQueue
 from imago_spark.errors import OptionError
 from imago_spark.options import Columns, OnDataLoss, parse_options
 
@@ -34,6 +35,16 @@ def test_names_may_be_in_any_case_as_spark_hands_them_over() -> None:
     assert options.fetch_bytes == 65536
 
 
+def test_queues_can_be_assigned_and_topics_matched() -> None:
+    assigned = parse_options({"bootstrap": "a:1", "assign": '{"t": {"s": [1, 0]}}'})
+    assert assigned.assigned == (MessageQueue("t", "s", 0), MessageQueue("t", "s", 1))
+    matched = parse_options(
+        {"bootstrap": "a:1", "subscribePattern": "t.*", "includeSystem": "TRUE"}
+    )
+    assert (matched.pattern, matched.include_system) == ("t.*", True)
+    assert (matched.split_bytes, matched.partitions_min) == (64 << 20, 1)
+
+
 @pytest.mark.parametrize(
     ("text", "policy"), [("false", OnDataLoss.SKIP), ("true", OnDataLoss.FAIL)]
 )
@@ -58,6 +69,13 @@ def test_kafkas_name_for_data_loss_is_understood(text: str, policy: OnDataLoss) 
         ({**GIVEN, "onDataLoss": "hope"}, "must be fail or skip"),
         ({**GIVEN, "timeout": "never"}, "timeout"),
         ({**GIVEN, "timeout": "0"}, "seconds up to 3600"),
+        ({**GIVEN, "subscribePattern": "x"}, "subscribe and subscribePattern: only one"),
+        ({"bootstrap": "a:1", "assign": "[]"}, "must look like"),
+        ({"bootstrap": "a:1", "assign": "{}"}, "names no queue"),
+        ({"bootstrap": "a:1", "subscribePattern": "("}, "no regular expression"),
+        ({**GIVEN, "includeSystem": "maybe"}, "must be true or false"),
+        ({**GIVEN, "splitBytes": "1"}, "must be 65536 or more"),
+        ({**GIVEN, "minPartitions": "0"}, "not a number above 0"),
     ],
 )
 def test_wrong_options_are_named_with_what_would_be_right(given: dict[str, str], why: str) -> None:

@@ -228,6 +228,113 @@ async def test_history_that_was_cut_is_never_passed_over(bootstrap: str) -> None
     await in_thread(bootstrap, work)
 
 
+def made_again(client: Client, reader: StreamReader | None = None) -> None:
+    """Delete the topic and make it again, with more messages than there were."""
+    client.admin.delete_topic("orders")
+    client.admin.create_topic("orders", queues=2)
+    if reader is not None:
+        reader.stop()  # a new client has the new route at once
+    send(client, 6, 0, start=100)
+
+
+async def test_topic_made_again_is_not_the_one_that_was_read(bootstrap: str) -> None:
+    """Its queue is longer than the old one: only the incarnation tells."""
+
+    def work(client: Client) -> None:
+        send(client, 3, 0)
+        reader = StreamReader(options(client, startingOffsets="earliest"))
+        begin = reader.initialOffset()
+        end = reader.latestOffset(begin, ReadAllAvailable())
+        planned = reader.partitions(begin, end)
+        made_again(client, reader)
+        for step in (
+            lambda: reader.latestOffset(end, ReadAllAvailable()),
+            lambda: StreamReader(options(client)).latestOffset(end, ReadAllAvailable()),
+            lambda: values(reader, planned),
+        ):
+            with pytest.raises(DataLossError, match="deleted and created again"):
+                step()
+
+    await in_thread(bootstrap, work)
+
+
+async def test_new_topic_is_read_from_its_beginning_where_loss_is_passed_over(
+    bootstrap: str,
+) -> None:
+    def work(client: Client) -> None:
+        send(client, 3, 0)
+        reader = StreamReader(options(client, startingOffsets="earliest", onDataLoss="skip"))
+        begin = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        made_again(client, reader)
+        end = reader.latestOffset(begin, ReadAllAvailable())
+        assert ends(end) == {"0": 6, "1": 0}
+        assert values(reader, reader.partitions(begin, end)) == list(range(100, 106))
+        assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+    await in_thread(bootstrap, work)
+
+
+async def test_checkpoint_without_incarnations_goes_on(bootstrap: str) -> None:
+    def work(client: Client) -> None:
+        send(client, 3, 0)
+        reader = StreamReader(options(client))
+        older = {"topics": {"orders": {"shard-0": {"0": 1, "1": 0}}}, "v": 1}
+        end = reader.latestOffset(older, ReadAllAvailable())
+        assert values(reader, reader.partitions(older, end)) == [1, 2]
+        assert list(end) == sorted(end)
+        assert end["incarnations"]["orders"]["shard-0"] > 0
+
+    await in_thread(bootstrap, work)
+
+
+async def test_assigned_queues_alone_are_read(bootstrap: str) -> None:
+    def work(client: Client) -> None:
+        send(client, 3, 0)
+        send(client, 2, 1, start=3)
+        given = {"bootstrap": ",".join(client.config.bootstrap)}
+        chosen = parse_options({**given, "assign": '{"orders": {"shard-0": [1]}}'})
+        reader = BatchReader(chosen)
+        assert values(reader, reader.partitions()) == [3, 4]
+        missing = parse_options({**given, "assign": '{"orders": {"shard-0": [1, 7]}}'})
+        with pytest.raises(SourceError, match="orders/shard-0/7 is not a queue"):
+            BatchReader(missing).partitions()
+
+    await in_thread(bootstrap, work)
+
+
+async def test_pattern_matches_whole_names_and_no_system_topics(bootstrap: str) -> None:
+    def work(client: Client) -> None:
+        for topic in ("orders-2", "my-orders"):
+            client.admin.create_topic(topic, queues=1)
+        given = {"bootstrap": ",".join(client.config.bootstrap), "subscribePattern": "orders.*|.*X"}
+        brokers = source_broker.TopicBrokers(parse_options(given))
+        assert {queue.topic for queue in brokers.queues()} == {"orders", "orders-2"}
+        every = source_broker.TopicBrokers(
+            parse_options({**given, "subscribePattern": "SCHEDULE.*", "includeSystem": "true"})
+        )
+        assert all(queue.topic.startswith("SCHEDULE") for queue in every.queues())
+
+    await in_thread(bootstrap, work)
+
+
+async def test_large_ranges_are_cut_into_parts(bootstrap: str) -> None:
+    def work(client: Client) -> None:
+        for start in range(0, 900, 300):
+            messages = [Message("orders", b"%0900d" % n) for n in range(start, start + 300)]
+            client.producer().send_batch(messages, queue=QUEUE)
+        send(client, 5, 1, start=900)
+        reader = BatchReader(options(client, splitBytes="131072"))
+        parts = [partition.value for partition in reader.partitions()]
+        assert [part.queue.queue_id for part in parts].count(0) in (7, 8, 9)
+        assert [part.queue.queue_id for part in parts].count(1) == 1
+        assert values(reader, reader.partitions()) == list(range(905))
+        more = BatchReader(options(client, minPartitions="20"))
+        assert 20 <= len(more.partitions()) <= 22
+        assert values(more, more.partitions()) == list(range(905))
+
+    await in_thread(bootstrap, work)
+
+
 def test_expired_messages_fail_the_query_or_are_passed_over() -> None:
     moved = Pulled(PullStatus.OFFSET_ILLEGAL, QUEUE, 70, 70, 100)
     wanted = QueueRange(QUEUE, 50, 90)

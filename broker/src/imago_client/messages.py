@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from imago_client.errors import UsageError
 from imago_wire import properties as names
@@ -110,6 +110,15 @@ class SendResult:
     """The unique key this client gave the message (of a batch: of its first message)."""
     stored_id: str
     """The broker's id: address and log offset in hexadecimal (of a batch: joined with commas)."""
+
+
+class QueueEnd(NamedTuple):
+    """Where a queue ends, in one moment."""
+
+    offset: int
+    """That the next message will get."""
+    incarnation: int | None
+    """Another number after the topic was deleted and made again; None: not an Imago broker."""
 
 
 class PullStatus(IntEnum):

@@ -34,6 +34,14 @@ class Producer:
         self._rotations = sending.Rotations(state.rng.getrandbits(16))
         self._lanes = Lanes(config, state.rng)
 
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues of a topic that take messages now, sorted.
+
+        NoRouteError: there is none.
+        """
+        operation = sending.write_queues(self._state, self._config, topic)
+        return await self._driver.run(operation)
+
     async def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
         """Send one message; `queue` overrides the choice of its queue.
 

@@ -11,7 +11,7 @@ from imago_client.core.subscriptions import ALL, subscribe
 if TYPE_CHECKING:
     from imago_client.core.state import ClientState
     from imago_client.driver import Driver
-    from imago_client.messages import MessageQueue
+    from imago_client.messages import MessageQueue, QueueEnd
     from imago_client.received import Pulled
 
 
@@ -69,6 +69,10 @@ class PullConsumer:
     async def max_offset(self, queue: MessageQueue) -> int:
         """Return the offset that the queue's next message will get."""
         return await self._driver.run(pulling.max_offset(self._state, queue))
+
+    async def end(self, queue: MessageQueue) -> QueueEnd:
+        """Return the same, and which topic of the name it is."""
+        return await self._driver.run(pulling.queue_end(self._state, queue))
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Return the offset of the first message stored at that time (ms since 1970) or later."""

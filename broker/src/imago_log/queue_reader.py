@@ -121,6 +121,11 @@ class QueueReader:
             return queue
         return self._open_queue(topic, queue_id)
 
+    def incarnation(self, topic: str) -> int | None:
+        """Return what tells a topic from earlier ones of its name, on all members of the shard."""
+        found = self._metadata.topics.get(topic)
+        return None if found is None else found.incarnation
+
     def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the smallest stored and the visible end queue offset; (0, 0) when unknown."""
         queue = self._queue(topic, queue_id)

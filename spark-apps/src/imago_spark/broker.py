@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING, Final
 
 from imago_client.blocking import Client
@@ -11,36 +12,47 @@ from imago_client.config import ClientConfig
 from imago_client.errors import ClientError
 from imago_client.messages import PullStatus
 from imago_spark.errors import DataLossError, SourceError
-from imago_spark.offsets import EARLIEST, LATEST
+from imago_spark.offsets import EARLIEST, LATEST, split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from imago_client.blocking.consumers import PullConsumer
     from imago_client.messages import MessageQueue
     from imago_client.received import Pulled
-    from imago_spark.offsets import Offsets, QueueRange
+    from imago_spark.offsets import Incarnations, Offsets, QueueRange
     from imago_spark.options import SourceOptions
 
 GROUP: Final = "IMAGO_SPARK"
 """The name under which queries pull. They commit nothing for it."""
 
+_SAMPLES: Final = 3
+_SAMPLE_ROWS: Final = 8
+_SAMPLED_FROM: Final = 10_000
+"""Longer ranges are sampled anew; of shorter ones what was seen last is good enough."""
+_SYSTEM_PREFIXES: Final = ("%", "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_")
+_SYSTEM_TOPICS: Final = frozenset(
+    {"TBW102", "SELF_TEST_TOPIC", "BenchmarkTest", "OFFSET_MOVED_EVENT", "IMAGO_META"}
+)
+
 _clients: dict[tuple[tuple[str, ...], float], Client] = {}
 """Spark reuses worker processes over batches, and their connections with them."""
 
 
-def consumer_of(options: SourceOptions) -> PullConsumer:
-    """Return this process's consumer for a cluster."""
-    key = (options.bootstrap, options.timeout_s)
-    client = _clients.get(key)
+def client_of(bootstrap: tuple[str, ...], timeout_s: float) -> Client:
+    """Return this process's client for a cluster."""
+    client = _clients.get((bootstrap, timeout_s))
     if client is None:
         config = ClientConfig(
-            bootstrap=options.bootstrap,
-            request_timeout_s=options.timeout_s,
-            connect_timeout_s=options.timeout_s,
+            bootstrap=bootstrap, request_timeout_s=timeout_s, connect_timeout_s=timeout_s
         )
-        client = _clients[key] = Client(config)
-    return client.pull_consumer(GROUP)
+        client = _clients[bootstrap, timeout_s] = Client(config)
+    return client
+
+
+def consumer_of(options: SourceOptions) -> PullConsumer:
+    """Return this process's consumer for a cluster."""
+    return client_of(options.bootstrap, options.timeout_s).pull_consumer(GROUP)
 
 
 def close_clients() -> None:
@@ -55,14 +67,30 @@ class TopicBrokers:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._row_bytes: dict[MessageQueue, float] = {}
 
     def queues(self) -> list[MessageQueue]:
-        """Return all queues that can be read, sorted."""
+        """Return all queues that are to be read and can be, sorted. SourceError: one is missing."""
         with _as_source_error():
             consumer = consumer_of(self._options)
-            return sorted(
-                queue for topic in self._options.topics for queue in consumer.queues(topic)
-            )
+            found = sorted(queue for topic in self._topics() for queue in consumer.queues(topic))
+        if not self._options.assigned:
+            return found
+        if missing := sorted(set(self._options.assigned) - set(found)):
+            raise SourceError(f"option 'assign': {missing[0]} is not a queue that can be read")
+        return list(self._options.assigned)
+
+    def _topics(self) -> Iterable[str]:
+        options = self._options
+        if options.pattern is None:
+            return options.topics or sorted({queue.topic for queue in options.assigned})
+        whole = re.compile(options.pattern).fullmatch
+        names = client_of(options.bootstrap, options.timeout_s).admin.topics()
+        return [
+            name
+            for name in names
+            if whole(name) and (options.include_system or not _is_system(name))
+        ]
 
     def earliest(self, queues: Iterable[MessageQueue]) -> Offsets:
         """Return the first offset of each queue that still exists."""
@@ -72,9 +100,44 @@ class TopicBrokers:
 
     def latest(self, queues: Iterable[MessageQueue]) -> Offsets:
         """Return the end of each queue: what every in-sync member holds."""
+        return self.ends(queues)[0]
+
+    def ends(self, queues: Iterable[MessageQueue]) -> tuple[Offsets, Incarnations]:
+        """Return the end of each queue, and which topics of their names they belong to."""
+        offsets: Offsets = {}
+        incarnations: Incarnations = {}
         with _as_source_error():
             consumer = consumer_of(self._options)
-            return {queue: consumer.max_offset(queue) for queue in queues}
+            for queue in queues:
+                offsets[queue], incarnation = consumer.end(queue)
+                if incarnation is not None:
+                    incarnations[queue.topic, queue.shard] = incarnation
+        return offsets, incarnations
+
+    def split(self, wanted: Sequence[QueueRange]) -> list[QueueRange]:
+        """Cut ranges into parts of about `splitBytes`."""
+        for one in wanted:
+            if one.end - one.start > _SAMPLED_FROM or one.queue not in self._row_bytes:
+                self._row_bytes[one.queue] = self._mean_row_bytes(one)
+        return split(
+            wanted,
+            self._row_bytes,
+            split_bytes=self._options.split_bytes,
+            partitions_min=self._options.partitions_min,
+        )
+
+    def _mean_row_bytes(self, wanted: QueueRange) -> float:
+        """Return about how large the records of a range are, out of a few of them."""
+        rows = size = 0
+        with _as_source_error():
+            consumer = consumer_of(self._options)
+            for part in range(_SAMPLES):
+                at = wanted.start + (wanted.end - wanted.start) * part // _SAMPLES
+                found = consumer.pull(wanted.queue, at, messages_max=_SAMPLE_ROWS)
+                if found.status is PullStatus.FOUND:
+                    rows += found.next_offset - at
+                    size += len(found.body)
+        return size / rows if rows else 0.0
 
     def resolve(
         self, wanted: str | Mapping[MessageQueue, int], queues: Iterable[MessageQueue]
@@ -119,6 +182,25 @@ def pieces(options: SourceOptions, wanted: QueueRange) -> Iterator[Pulled]:
             start = resumed
 
 
+def check_incarnation(options: SourceOptions, wanted: QueueRange) -> None:
+    """Refuse what was read from a topic that was made anew since the range was planned."""
+    if wanted.incarnation is None:
+        return
+    with _as_source_error():
+        found = consumer_of(options).end(wanted.queue).incarnation
+    if found != wanted.incarnation:
+        raise DataLossError(made_anew_text(wanted.queue.topic, wanted.queue.shard))
+
+
+def made_anew_text(topic: str, shard: str) -> str:
+    """Return what to say of a topic whose messages the query has read are gone for good."""
+    return (
+        f"topic {topic!r} on {shard} was deleted and created again since the query read it: its"
+        " offsets mean other messages now; start with a new checkpointLocation, or set"
+        ' .option("onDataLoss", "skip") to read the new topic from its beginning'
+    )
+
+
 def after_loss(options: SourceOptions, wanted: QueueRange, at: int, piece: Pulled) -> int:
     """Return where to go on when a queue has no message at an offset that the range contains."""
     from imago_spark.options import OnDataLoss
@@ -136,6 +218,10 @@ def after_loss(options: SourceOptions, wanted: QueueRange, at: int, piece: Pulle
             ' .option("onDataLoss", "skip")'
         )
     return max(at + 1, piece.min_offset)
+
+
+def _is_system(topic: str) -> bool:
+    return topic.startswith(_SYSTEM_PREFIXES) or topic in _SYSTEM_TOPICS
 
 
 @contextlib.contextmanager

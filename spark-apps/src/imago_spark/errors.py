@@ -15,5 +15,9 @@ class OffsetError(SourceError, ValueError):
     """Offsets that cannot be read, or belong to something else."""
 
 
+class SinkError(SourceError):
+    """Rows that cannot be written, or that brokers did not take."""
+
+
 class DataLossError(SourceError):
     """Messages that the query should have read are gone, or were never there."""

@@ -1,25 +1,30 @@
 """Offsets per queue: their JSON, the ranges between them, and the share of a batch.
 
 Two JSON forms. Options: `{"orders": {"shard-0": {"0": 23, "1": -1}}}`, where -2 is the earliest
-and -1 the latest offset. The engine's own: `{"v": 1, "topics": {…the same…}}`, keys sorted, since
-Spark compares offsets as text.
+and -1 the latest offset. The engine's own: `{"incarnations": {"orders": {"shard-0": 7}}, "topics":
+{…the same…}, "v": 1}`, keys sorted, since Spark compares offsets as text. An incarnation tells a
+topic from an earlier one of its name on that shard.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_client.messages import MessageQueue
 from imago_spark.errors import OffsetError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 EARLIEST: Final = -2
 LATEST: Final = -1
 _VERSION: Final = 1
+_SPLIT_SLACK: Final = 0.1
+"""A part may be larger than asked for by this share: no tiny one is cut off at a queue's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +34,29 @@ class QueueRange:
     queue: MessageQueue
     start: int
     end: int
+    incarnation: int | None = None
+    """Of the topic that the offsets are of, where it is known."""
 
 
 Offsets = dict[MessageQueue, int]
+Incarnations = dict[tuple[str, str], int]
+"""By topic and shard."""
 
 
-def to_engine(offsets: Mapping[MessageQueue, int]) -> dict[str, Any]:
+def to_engine(
+    offsets: Mapping[MessageQueue, int], incarnations: Mapping[tuple[str, str], int] | None = None
+) -> dict[str, Any]:
     """Return the engine offset of these queue offsets."""
     topics: dict[str, dict[str, dict[str, int]]] = {}
     for queue, offset in sorted(offsets.items()):
         shards = topics.setdefault(queue.topic, {})
         shards.setdefault(queue.shard, {})[str(queue.queue_id)] = offset
-    return {"topics": topics, "v": _VERSION}
+    if not incarnations:
+        return {"topics": topics, "v": _VERSION}
+    made: dict[str, dict[str, int]] = {}
+    for (topic, shard), number in sorted(incarnations.items()):
+        made.setdefault(topic, {})[shard] = number
+    return {"incarnations": made, "topics": topics, "v": _VERSION}
 
 
 def from_engine(value: Mapping[str, Any]) -> Offsets:
@@ -52,6 +68,25 @@ def from_engine(value: Mapping[str, Any]) -> Offsets:
             " start the query with a new checkpointLocation"
         )
     return _queues(value.get("topics"), "checkpoint")
+
+
+def incarnations_of(value: Mapping[str, Any]) -> Incarnations:
+    """Return the incarnations in an engine offset; checkpoints of older versions have none."""
+    try:
+        return {
+            (topic, shard): _whole(number)
+            for topic, shards in value.get("incarnations", {}).items()
+            for shard, number in shards.items()
+        }
+    except (AttributeError, TypeError):
+        raise OffsetError(
+            "checkpoint: its incarnations are no numbers by topic and shard"
+        ) from None
+
+
+def made_anew(before: Incarnations, after: Incarnations) -> list[tuple[str, str]]:
+    """Return topic and shard of the topics that were deleted and made again in between."""
+    return sorted(key for key in before.keys() & after.keys() if before[key] != after[key])
 
 
 def from_option(text: str, name: str) -> Offsets:
@@ -89,17 +124,45 @@ def _whole(value: Any) -> int:
     return value
 
 
-def ranges(start: Mapping[MessageQueue, int], end: Mapping[MessageQueue, int]) -> list[QueueRange]:
+def ranges(
+    start: Mapping[MessageQueue, int],
+    end: Mapping[MessageQueue, int],
+    incarnations: Mapping[tuple[str, str], int] | None = None,
+) -> list[QueueRange]:
     """Return what lies between two sets of offsets, sorted, empty ranges left out.
 
     A queue that only `end` has is read from its beginning: the caller has put its first offset
     into `start` if that is not 0. One that only `start` has is gone and yields nothing.
     """
+    known = incarnations or {}
     return [
-        QueueRange(queue, start.get(queue, 0), offset)
+        QueueRange(queue, start.get(queue, 0), offset, known.get((queue.topic, queue.shard)))
         for queue, offset in sorted(end.items())
         if offset > start.get(queue, 0)
     ]
+
+
+def split(
+    wanted: Iterable[QueueRange],
+    row_bytes: Mapping[MessageQueue, float],
+    *,
+    split_bytes: int,
+    partitions_min: int = 1,
+) -> list[QueueRange]:
+    """Cut ranges into parts of about `split_bytes`, or smaller ones to get `partitions_min`.
+
+    `row_bytes` is about what a row of a queue takes; the parts of a queue are equally long.
+    """
+    whole = list(wanted)
+    sizes = {one: (one.end - one.start) * row_bytes.get(one.queue, 0.0) for one in whole}
+    target = max(1.0, min(split_bytes, sum(sizes.values()) / max(1, partitions_min)))
+    parts: list[QueueRange] = []
+    for one in whole:
+        rows = one.end - one.start
+        count = min(rows, max(1, math.ceil(sizes[one] / target - _SPLIT_SLACK)))
+        borders = [one.start + rows * index // count for index in range(count + 1)]
+        parts += [replace(one, start=start, end=end) for start, end in itertools.pairwise(borders)]
+    return parts
 
 
 def admit(

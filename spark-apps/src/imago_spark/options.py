@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import json
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from imago_client.config import parse_addresses
 from imago_client.errors import UsageError
-from imago_client.messages import check_name
+from imago_client.messages import MessageQueue, check_name
 from imago_spark.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
@@ -21,6 +23,7 @@ E = TypeVar("E", bound=Enum)
 FETCH_MESSAGES_MAX: Final = 10_000
 FETCH_BYTES_MAX: Final = 4 << 20
 _FETCH_BYTES_MIN: Final = 64 << 10
+_SPLIT_BYTES_MIN: Final = 64 << 10
 
 
 class OnDataLoss(Enum):
@@ -42,11 +45,20 @@ class SourceOptions:
     """One query's options."""
 
     bootstrap: tuple[str, ...]
-    topics: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    """Given by name; or else one of the next two."""
+    assigned: tuple[MessageQueue, ...] = ()
+    """Some queues alone."""
+    pattern: str | None = None
+    """A regular expression for the whole names of topics."""
+    include_system: bool = False
+    """Whether the pattern may match topics of brokers and groups."""
     starting_offsets: str | None = None
     """`earliest`, `latest` or JSON; None: earliest in a batch, latest in a stream."""
     ending_offsets: str = "latest"
     max_offsets_per_trigger: int | None = None
+    split_bytes: int = 64 << 20
+    partitions_min: int = 1
     fetch_bytes: int = FETCH_BYTES_MAX
     columns: Columns = Columns.CORE
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
@@ -57,34 +69,49 @@ class SourceOptions:
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Return the options of a map whose keys may be in any case. OptionError says what is wrong."""
     given = {name.lower(): value for name, value in options.items()}
-    for name in given:
-        if name not in _BY_LOWER and name not in _SPARKS_OWN:
-            raise OptionError(_unknown(name))
-    for needed in ("bootstrap", "subscribe"):
-        if not given.get(needed):
-            raise OptionError(f'option {needed!r} is missing: add .option("{needed}", …)')
+    refuse_unknown(given, _NAMES)
+    if not given.get("bootstrap"):
+        raise OptionError("option 'bootstrap' is missing: add .option(\"bootstrap\", …)")
+    chosen = [name for name in _TOPIC_CHOICES if given.get(name.lower())]
+    if not chosen:
+        raise OptionError(
+            "option 'subscribe' is missing: add .option(\"subscribe\", …), or assign or"
+            " subscribePattern"
+        )
+    if len(chosen) > 1:
+        raise OptionError(f"options {' and '.join(chosen)}: only one can say what to read")
     if "failondataloss" in given and "ondataloss" not in given:
         given["ondataloss"] = "skip" if given["failondataloss"].lower() == "false" else "fail"
     return SourceOptions(
-        bootstrap=_read(given, "bootstrap", parse_addresses, ()),
-        topics=_read(given, "subscribe", _topics, ()),
-        starting_offsets=_read(given, "startingOffsets", str.strip, None),
-        ending_offsets=_read(given, "endingOffsets", str.strip, "latest"),
-        max_offsets_per_trigger=_read(given, "maxOffsetsPerTrigger", _count, None),
-        fetch_bytes=_read(given, "fetchBytes", _fetch_bytes, FETCH_BYTES_MAX),
-        columns=_read(given, "columns", _columns, Columns.CORE),
-        on_data_loss=_read(given, "onDataLoss", _on_data_loss, OnDataLoss.FAIL),
-        timeout_s=_read(given, "timeout", _seconds, 10.0),
-        retries=_read(given, "retries", _count, 5),
+        bootstrap=read_option(given, "bootstrap", parse_addresses, ()),
+        topics=read_option(given, "subscribe", _topics, ()),
+        assigned=read_option(given, "assign", _assigned, ()),
+        pattern=read_option(given, "subscribePattern", _pattern, None),
+        include_system=read_option(given, "includeSystem", _yes_or_no, False),
+        starting_offsets=read_option(given, "startingOffsets", str.strip, None),
+        ending_offsets=read_option(given, "endingOffsets", str.strip, "latest"),
+        max_offsets_per_trigger=read_option(given, "maxOffsetsPerTrigger", count_of, None),
+        split_bytes=read_option(given, "splitBytes", _split_bytes, 64 << 20),
+        partitions_min=read_option(given, "minPartitions", count_of, 1),
+        fetch_bytes=read_option(given, "fetchBytes", _fetch_bytes, FETCH_BYTES_MAX),
+        columns=read_option(given, "columns", _columns, Columns.CORE),
+        on_data_loss=read_option(given, "onDataLoss", _on_data_loss, OnDataLoss.FAIL),
+        timeout_s=read_option(given, "timeout", seconds_of, 10.0),
+        retries=read_option(given, "retries", count_of, 5),
     )
 
 
 _NAMES: Final = (
     "bootstrap",
     "subscribe",
+    "assign",
+    "subscribePattern",
+    "includeSystem",
     "startingOffsets",
     "endingOffsets",
     "maxOffsetsPerTrigger",
+    "splitBytes",
+    "minPartitions",
     "fetchBytes",
     "columns",
     "onDataLoss",
@@ -92,18 +119,24 @@ _NAMES: Final = (
     "timeout",
     "retries",
 )
-_BY_LOWER: Final = {name.lower(): name for name in _NAMES}
+_TOPIC_CHOICES: Final = ("subscribe", "assign", "subscribePattern")
 _SPARKS_OWN: Final = frozenset({"path", "paths"})
 """Spark adds these itself."""
 
 
-def _unknown(name: str) -> str:
-    close = difflib.get_close_matches(name, list(_BY_LOWER), n=1)
-    hint = f"did you mean {_BY_LOWER[close[0]]!r}?" if close else f"known are {', '.join(_NAMES)}"
-    return f"option {name!r} is unknown; {hint}"
+def refuse_unknown(given: Iterable[str], names: Sequence[str]) -> None:
+    """Raise OptionError for the first lower-case name that is not one of `names`."""
+    by_lower = {name.lower(): name for name in names}
+    for name in given:
+        if name in by_lower or name in _SPARKS_OWN:
+            continue
+        close = difflib.get_close_matches(name, list(by_lower), n=1)
+        hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"known are {', '.join(names)}"
+        raise OptionError(f"option {name!r} is unknown; {hint}")
 
 
-def _read(given: Mapping[str, str], name: str, parse: Callable[[str], T], default: T) -> T:
+def read_option(given: Mapping[str, str], name: str, parse: Callable[[str], T], default: T) -> T:
+    """Return one option's value. OptionError: it is wrong."""
     text = given.get(name.lower())
     if text is None:
         return default
@@ -122,36 +155,77 @@ def _topics(text: str) -> tuple[str, ...]:
     return topics
 
 
-def _count(text: str) -> int:
+def count_of(text: str) -> int:
+    """Return a number above 0. ValueError: it is none."""
     if not text.strip().isdecimal() or int(text) < 1:
         raise ValueError(f"{text!r} is not a number above 0")
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
+    """Return seconds above 0. ValueError: they are none."""
     seconds = float(text)
     if not 0 < seconds <= 3600:
         raise ValueError(f"{text!r} is not a number of seconds up to 3600")
     return seconds
 
 
+def _assigned(text: str) -> tuple[MessageQueue, ...]:
+    try:
+        queues = {
+            MessageQueue(topic, shard, int(queue_id))
+            for topic, shards in json.loads(text).items()
+            for shard, numbers in shards.items()
+            for queue_id in numbers
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError('must look like {"orders": {"shard-0": [0, 1]}}') from None
+    for queue in queues:
+        check_name("topic", queue.topic, characters_max=255)
+    if not queues:
+        raise ValueError("names no queue")
+    return tuple(sorted(queues))
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+    return text
+
+
+def _yes_or_no(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError(f"{text!r}, must be true or false")
+    return text.strip().lower() == "true"
+
+
+def _split_bytes(text: str) -> int:
+    size = count_of(text)
+    if size < _SPLIT_BYTES_MIN:
+        raise ValueError(f"{size}, must be {_SPLIT_BYTES_MIN} or more")
+    return size
+
+
 def _fetch_bytes(text: str) -> int:
-    size = _count(text)
+    size = count_of(text)
     if not _FETCH_BYTES_MIN <= size <= FETCH_BYTES_MAX:
         raise ValueError(f"{size}, must be {_FETCH_BYTES_MIN} to {FETCH_BYTES_MAX}")
     return size
 
 
 def _columns(text: str) -> Columns:
-    return _choice(Columns, text)
+    return choice(Columns, text)
 
 
 def _on_data_loss(text: str) -> OnDataLoss:
-    return _choice(OnDataLoss, text)
+    return choice(OnDataLoss, text)
 
 
-def _choice(kind: type[E], text: str) -> E:
+def choice(kind: type[E], text: str) -> E:
+    """Return the member of an enumeration that a text names, in any case. ValueError: none."""
     for member in kind:
-        if member.value == text.strip().lower():
+        if str(member.value).lower() == text.strip().lower():
             return member
     raise ValueError(f"{text!r}, must be {' or '.join(str(one.value) for one in kind)}")

@@ -19,9 +19,12 @@ from imago_spark.offsets import (
     admit,
     from_engine,
     from_option,
+    incarnations_of,
+    made_anew,
     ranges,
     to_engine,
 )
+from imago_spark.options import OnDataLoss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from imago_client.messages import MessageQueue
-    from imago_spark.offsets import Offsets
+    from imago_spark.offsets import Incarnations, Offsets
     from imago_spark.options import SourceOptions
 
 
@@ -50,6 +53,7 @@ def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[pa
         batch = decode_batch(piece.body, wanted.queue, options.columns, end_offset=wanted.end)
         if batch is not None:
             yield batch
+    broker.check_incarnation(options, wanted)
 
 
 def _partitions(planned: Sequence[QueueRange]) -> list[InputPartition]:
@@ -57,7 +61,7 @@ def _partitions(planned: Sequence[QueueRange]) -> list[InputPartition]:
 
 
 class BatchReader(DataSourceReader):
-    """Reads from the starting to the ending offsets, one Spark partition a queue.
+    """Reads from the starting to the ending offsets, a queue in parts of about `splitBytes`.
 
     The ending offsets are fixed when Spark plans the query: load again to see what came since.
     """
@@ -74,8 +78,10 @@ class BatchReader(DataSourceReader):
             raise OptionError("option 'endingOffsets': earliest would read nothing")
         if not isinstance(end, str):
             end = dict.fromkeys(queues, -1) | dict(end)
+        _, incarnations = brokers.ends(queues)
         resolved_end = brokers.resolve(end, queues)
-        return _partitions(ranges(brokers.resolve(start, queues), resolved_end))
+        wanted = ranges(brokers.resolve(start, queues), resolved_end, incarnations)
+        return _partitions(brokers.split(wanted))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, partition)
@@ -87,12 +93,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._brokers = broker.TopicBrokers(options)
-        self._target: Offsets | None = None
+        self._target: tuple[Offsets, Incarnations] | None = None
         self._seen: Offsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         wanted = wanted_offsets(self._options.starting_offsets or "latest", "startingOffsets")
-        return to_engine(self._brokers.resolve(wanted, self._brokers.queues()))
+        queues = self._brokers.queues()
+        _, incarnations = self._brokers.ends(queues)
+        return to_engine(self._brokers.resolve(wanted, queues), incarnations)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         rows_max = self._options.max_offsets_per_trigger
@@ -101,12 +109,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
-        begun = from_engine(start)
-        latest = self._target if self._target is not None else self._latest()
+        latest, incarnations = self._target if self._target is not None else self._latest()
         self._seen = latest
+        known = incarnations_of(start)
+        begun = self._without_gone(from_engine(start), known, incarnations)
         self._refuse_cut_history(begun, latest)
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return to_engine(admit(begun | self._first_of_new(begun, latest), latest, rows_max))
+        end = admit(begun | self._first_of_new(begun, latest), latest, rows_max)
+        return to_engine(end, known | incarnations)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         return None if self._seen is None else to_engine(self._seen)
@@ -115,8 +125,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._latest()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        begun, ended = from_engine(start), from_engine(end)
-        return _partitions(ranges(begun | self._first_of_new(begun, ended), ended))
+        ended, incarnations = from_engine(end), incarnations_of(end)
+        begun = self._without_gone(from_engine(start), incarnations_of(start), incarnations)
+        wanted = ranges(begun | self._first_of_new(begun, ended), ended, incarnations)
+        return _partitions(self._brokers.split(wanted))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, partition)
@@ -124,8 +136,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         broker.close_clients()
 
-    def _latest(self) -> Offsets:
-        return self._brokers.latest(self._brokers.queues())
+    def _latest(self) -> tuple[Offsets, Incarnations]:
+        return self._brokers.ends(self._brokers.queues())
+
+    def _without_gone(self, begun: Offsets, known: Incarnations, now: Incarnations) -> Offsets:
+        """Forget what was read of topics that are other ones now, where that is allowed."""
+        changed = made_anew(known, now)
+        if changed and self._options.on_data_loss is OnDataLoss.FAIL:
+            raise DataLossError(broker.made_anew_text(*changed[0]))
+        gone = set(changed)
+        return {
+            queue: offset
+            for queue, offset in begun.items()
+            if (queue.topic, queue.shard) not in gone
+        }
 
     def _first_of_new(self, begun: Offsets, known: Offsets) -> Offsets:
         """A queue that appeared after the query began is read from its beginning."""

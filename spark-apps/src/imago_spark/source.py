@@ -1,7 +1,8 @@
-"""`spark.read.format("imago")` and `spark.readStream.format("imago")`."""
+"""`format("imago")`: `spark.read`, `spark.readStream`, `frame.write` and `frame.writeStream`."""
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -10,11 +11,14 @@ from imago_spark.errors import OptionError
 from imago_spark.options import parse_options
 from imago_spark.reader import BatchReader, StreamReader
 from imago_spark.schema import columns_of, spark_schema
+from imago_spark.sink_options import check_columns, parse_sink_options
+from imago_spark.writer import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from imago_spark.options import SourceOptions
+    from imago_spark.sink_options import SinkOptions
 
 _SIMPLE_NAMES = {"long": "bigint"}
 
@@ -34,6 +38,21 @@ class ImagoDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         return StreamReader(self._fitting(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        options = self._sink(schema, overwrite=overwrite)
+        return BatchWriter(options, options.sink_id or uuid.uuid4().hex)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+        return StreamWriter(self._sink(schema, overwrite=overwrite))
+
+    def _sink(self, schema: StructType, *, overwrite: bool) -> SinkOptions:
+        if overwrite:
+            raise OptionError('a topic is only appended to: write with .mode("append")')
+        options = parse_sink_options(self.options)
+        columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        check_columns(options, columns)
+        return options
 
     def _checked(self) -> SourceOptions:
         return parse_options(self.options)

@@ -10,12 +10,12 @@ from imago_client.core.failover import through_failover
 from imago_client.core.lookup import find_route
 from imago_client.core.routing import MASTER_ID
 from imago_client.errors import AnswerError, BrokerError, NoMasterError, TryAgainError
-from imago_client.messages import PullStatus
+from imago_client.messages import PullStatus, QueueEnd
 from imago_client.received import Pulled
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies_config import SubscriptionGroupConfig
 from imago_wire.remoting.codes import RequestCode, ResponseCode
-from imago_wire.remoting.fields import Header, header
+from imago_wire.remoting.fields import Header, Long, header
 from imago_wire.remoting.headers_pull import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
@@ -48,6 +48,21 @@ class BulkPullRequestHeader(PullMessageRequestHeader):
     """
 
     imago_batch: bool = True
+
+
+@header
+class EndRequestHeader(GetMaxOffsetRequestHeader):
+    """A question for a queue's end that an Imago broker answers with the topic's incarnation too.
+
+    RocketMQ's own brokers pass over the field.
+    """
+
+    imago_incarnation: bool = True
+
+
+@header
+class EndResponseHeader(GetMaxOffsetResponseHeader):
+    imago_incarnation: Long | None = None
 
 
 _ANSWER_MARGIN_S: Final = 15.0
@@ -172,6 +187,14 @@ def max_offset(state: ClientState, queue: MessageQueue) -> Operation[int]:
     wanted = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
     address, answer = yield from ask_master(state, queue, RequestCode.GET_MAX_OFFSET, wanted)
     return read_header(GetMaxOffsetResponseHeader, address, answer).offset
+
+
+def queue_end(state: ClientState, queue: MessageQueue) -> Operation[QueueEnd]:
+    """Return the same, and which topic of the name it is."""
+    wanted = EndRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    address, answer = yield from ask_master(state, queue, RequestCode.GET_MAX_OFFSET, wanted)
+    told = read_header(EndResponseHeader, address, answer)
+    return QueueEnd(told.offset, told.imago_incarnation)
 
 
 def offset_at(state: ClientState, queue: MessageQueue, timestamp_ms: int) -> Operation[int]:

@@ -121,6 +121,13 @@ def send_oneway(
     return target
 
 
+def write_queues(
+    state: ClientState, config: ProducerConfig, topic: str
+) -> Operation[tuple[MessageQueue, ...]]:
+    """Return where a topic can be sent to now; of an unknown one, where its first send makes it."""
+    return _writable((yield from find_publish_route(state, topic, config.queues_by_default)))
+
+
 def choose(
     state: ClientState,
     config: ProducerConfig,

@@ -50,16 +50,19 @@ def land(frame: DataFrame, path: str) -> dict[str, int]:
     return {name: int(value) for name, value in seen.get.items()}
 
 
-def session(name: str, *, cores: int, memory: str, is_short: bool = False) -> SparkSession:
+def session(
+    name: str, *, cores: int, memory: str, is_short: bool = False, tries: int = 1
+) -> SparkSession:
     """Return a local session whose workers run this very Python.
 
-    `is_short`: for seconds of work, which end before a better compiled JVM would pay.
+    `is_short`: for seconds of work, which end before a better compiled JVM would pay. `tries`: how
+    often a task may be run before the job fails.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     java_options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if is_short else ""
     return (
         SparkSession.builder.appName(name)
-        .master(f"local[{cores}]")
+        .master(f"local[{cores},{tries}]")
         .config("spark.driver.memory", memory)
         .config("spark.driver.extraJavaOptions", java_options)
         .config("spark.driver.host", "127.0.0.1")

@@ -24,6 +24,10 @@ NOT_FOUND = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 NOT_FOUND_NOT_ZERO = "Not found, do not set to zero, maybe this group boot first"
 
 
+INCARNATION_FIELD = "imagoIncarnation"
+"""Asks for, and brings, the number of the topic among those of its name: our own clients use it."""
+
+
 class OffsetProcessor:
     """The request codes that ask for or set an offset."""
 
@@ -79,7 +83,12 @@ class OffsetProcessor:
     def end(self, exchange: Exchange) -> Reply:
         """GET_MAX_OFFSET: the offset that the next message gets."""
         header = GetMaxOffsetRequestHeader.from_ext(exchange.ext)
-        return _offset(self._store.queue_range(header.topic, header.queue_id)[1])
+        ext = {"offset": str(self._store.queue_range(header.topic, header.queue_id)[1])}
+        if exchange.ext.get(INCARNATION_FIELD) == "true":
+            incarnation = self._store.incarnation(header.topic)
+            if incarnation is not None:
+                ext[INCARNATION_FIELD] = str(incarnation)
+        return Reply(ext=ext)
 
     def smallest(self, exchange: Exchange) -> Reply:
         """GET_MIN_OFFSET: the first message that is still stored."""

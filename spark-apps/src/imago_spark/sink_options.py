@@ -1,0 +1,139 @@
+"""The options of a sink, and the columns that it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from imago_client.config import parse_addresses
+from imago_client.messages import check_name
+from imago_spark.errors import OptionError
+from imago_spark.options import Columns, choice, count_of, read_option, refuse_unknown, seconds_of
+from imago_spark.schema import columns_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SEND_BYTES_MAX: Final = 2 << 20
+_SEND_BYTES_MIN: Final = 4 << 10
+
+
+class Delivery(Enum):
+    """What a task that is run again does to the rows that it has sent before."""
+
+    IDEMPOTENT = "idempotent"
+    AT_LEAST_ONCE = "atLeastOnce"
+
+
+class QueueBy(Enum):
+    """What decides on a row's queue."""
+
+    KEY = "key"
+    ROUND_ROBIN = "roundRobin"
+    COLUMN = "column"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """One sink's options."""
+
+    bootstrap: tuple[str, ...]
+    topic: str | None = None
+    sink_id: str | None = None
+    delivery: Delivery = Delivery.IDEMPOTENT
+    send_bytes: int = 1 << 20
+    queue_by: QueueBy = QueueBy.KEY
+    timeout_s: float = 10.0
+    delivery_timeout_s: float = 120.0
+
+
+_NAMES: Final = (
+    "bootstrap",
+    "topic",
+    "sinkId",
+    "delivery",
+    "sendBytes",
+    "queueBy",
+    "timeout",
+    "deliveryTimeout",
+)
+_STREAMS_OWN: Final = frozenset({"checkpointlocation"})
+"""Spark passes its own option on."""
+
+_TAKEN: Final = {
+    "topic": ("string",),
+    "key": ("string",),
+    "tags": ("string",),
+    "value": ("binary", "string"),
+    "flag": ("int",),
+    "shard": ("string",),
+    "queue": ("int",),
+    "properties": ("map<string,string>",),
+}
+_PASSED_OVER: Final = frozenset(name for name, _ in columns_of(Columns.PROPERTIES)) - _TAKEN.keys()
+"""What brokers give a message anew: a source's rows can be written as they are."""
+
+
+def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Return the options of a map whose keys may be in any case. OptionError says what is wrong."""
+    given = {name.lower(): value for name, value in options.items()}
+    refuse_unknown({name for name in given if name not in _STREAMS_OWN}, _NAMES)
+    if not given.get("bootstrap"):
+        raise OptionError("option 'bootstrap' is missing: add .option(\"bootstrap\", …)")
+    return SinkOptions(
+        bootstrap=read_option(given, "bootstrap", parse_addresses, ()),
+        topic=read_option(given, "topic", _topic, None),
+        sink_id=read_option(given, "sinkId", _sink_id, None),
+        delivery=read_option(given, "delivery", _delivery, Delivery.IDEMPOTENT),
+        send_bytes=read_option(given, "sendBytes", _send_bytes, 1 << 20),
+        queue_by=read_option(given, "queueBy", lambda text: choice(QueueBy, text), QueueBy.KEY),
+        timeout_s=read_option(given, "timeout", seconds_of, 10.0),
+        delivery_timeout_s=read_option(given, "deliveryTimeout", seconds_of, 120.0),
+    )
+
+
+def check_columns(options: SinkOptions, columns: Sequence[tuple[str, str]]) -> None:
+    """Refuse rows that cannot become messages; each column is its name and Spark type."""
+    kinds = dict(columns)
+    for name, kind in kinds.items():
+        if name in _PASSED_OVER:
+            continue
+        if name not in _TAKEN:
+            raise OptionError(
+                f"column {name!r} has no place in a message: drop it, or put it into value or"
+                f" properties; known are {', '.join(_TAKEN)}"
+            )
+        if kind not in _TAKEN[name]:
+            wanted = " or ".join(_TAKEN[name])
+            raise OptionError(f"column {name!r} is {kind}, must be {wanted}: cast it")
+    if "value" not in kinds:
+        raise OptionError("column 'value' is missing: it becomes the message's body")
+    if "topic" not in kinds and options.topic is None:
+        raise OptionError("no topic: set .option(\"topic\", …) or add a column 'topic'")
+    if options.queue_by is QueueBy.COLUMN and not {"shard", "queue"} <= kinds.keys():
+        raise OptionError("option 'queueBy': column needs the columns 'shard' and 'queue'")
+
+
+def _topic(text: str) -> str:
+    check_name("topic", text.strip())
+    return text.strip()
+
+
+def _sink_id(text: str) -> str:
+    if not 0 < len(text) <= 255:
+        raise ValueError("must have 1 to 255 characters")
+    return text
+
+
+def _delivery(text: str) -> Delivery:
+    if text.strip().lower() == "transaction":
+        raise ValueError("transactions are not supported; idempotent stores each row once")
+    return choice(Delivery, text)
+
+
+def _send_bytes(text: str) -> int:
+    size = count_of(text)
+    if not _SEND_BYTES_MIN <= size <= SEND_BYTES_MAX:
+        raise ValueError(f"{size}, must be {_SEND_BYTES_MIN} to {SEND_BYTES_MAX}")
+    return size

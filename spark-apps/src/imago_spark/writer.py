@@ -1,0 +1,160 @@
+"""The batch and the stream writer: each row a message, stored once however often a task is run.
+
+Each partition of a sink is an idempotent producer: its id comes from the sink's id and the number
+of the partition, its epoch is the number of the micro-batch. An attempt that is run again, or a
+micro-batch that is replayed after a restart, says the same messages under the same numbers, and
+brokers store what they do not have yet. A later micro-batch shuts out what is left of earlier ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from imago_client.config import ProducerConfig
+from imago_client.errors import ClientError, ProducerFencedError
+from imago_spark.broker import GROUP, client_of
+from imago_spark.errors import SinkError
+from imago_spark.outbox import Outbox, producer_id
+from imago_spark.sink_options import Delivery
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from imago_client.blocking.producer import Producer
+    from imago_client.messages import Message, MessageQueue
+    from imago_spark.sink_options import SinkOptions
+
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+Queues = tuple["MessageQueue", ...]
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task has sent."""
+
+    rows: int
+    bytes: int
+
+
+def planned_queues(options: SinkOptions) -> Mapping[str, Queues]:
+    """Return the queues of the sink's one topic, so that all attempts choose among the same."""
+    return {} if options.topic is None else {options.topic: _queues(options, options.topic)}
+
+
+def _queues(options: SinkOptions, topic: str) -> Queues:
+    try:
+        return client_of(options.bootstrap, options.timeout_s).producer().queues(topic)
+    except ClientError as error:
+        raise SinkError(str(error)) from error
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a table. Made when the write is planned, then sent to the workers."""
+
+    def __init__(self, options: SinkOptions, sink_id: str) -> None:
+        self._options, self._sink_id = options, sink_id
+        self._planned = planned_queues(options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return _send(self._options, self._sink_id, 0, self._planned, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing is left to do: a row is visible once its task has sent it."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing can be taken back; run again, the write says the same and adds what is missing
+        only if it has a `sinkId` of its own."""
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._planned = planned_queues(options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        context = TaskContext.get()
+        query = context.getLocalProperty(_QUERY_ID) if context else None
+        batch = context.getLocalProperty(_BATCH_ID) if context else None
+        if query is None or batch is None:
+            raise SinkError("a stream's task does not say of which query and micro-batch it is")
+        sink_id = self._options.sink_id or query
+        return _send(self._options, sink_id, int(batch), self._planned, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Nothing is left to do: a row is visible once its task has sent it."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Nothing can be taken back; the replay of the micro-batch adds what is missing."""
+
+
+def _send(
+    options: SinkOptions,
+    sink_id: str,
+    epoch: int,
+    planned: Mapping[str, Queues],
+    batches: Iterator[pa.RecordBatch],
+) -> Written:
+    context = TaskContext.get()
+    partition = context.partitionId() if context else 0
+    known = dict(planned)
+
+    def queues_of(topic: str) -> Queues:
+        if topic not in known:
+            known[topic] = _queues(options, topic)
+        return known[topic]
+
+    outbox = Outbox(
+        queues_of,
+        topic=options.topic,
+        queue_by=options.queue_by,
+        send_bytes=options.send_bytes,
+        partition=partition,
+    )
+    producer = _producer(options, sink_id, partition, epoch)
+    try:
+        for batch in batches:
+            for queue, messages in outbox.add(batch):
+                _send_all(producer, queue, messages)
+        for queue, messages in outbox.rest():
+            _send_all(producer, queue, messages)
+    except ProducerFencedError as error:
+        raise SinkError(
+            f"sink {sink_id!r}: {error.remark}; a later micro-batch of this sink was written"
+            " already: an old task, or a sinkId that was used with another checkpoint"
+        ) from error
+    except ClientError as error:
+        raise SinkError(str(error)) from error
+    return Written(outbox.rows, outbox.bytes)
+
+
+def _send_all(producer: Producer, queue: MessageQueue, messages: list[Message]) -> None:
+    if len(messages) == 1:
+        producer.send(messages[0], queue=queue)
+    else:
+        producer.send_batch(messages, queue=queue)
+
+
+def _producer(options: SinkOptions, sink_id: str, partition: int, epoch: int) -> Producer:
+    idempotent = options.delivery is Delivery.IDEMPOTENT
+    config = ProducerConfig(
+        group=GROUP,
+        send_timeout_s=options.timeout_s,
+        delivery_timeout_s=options.delivery_timeout_s,
+        idempotent=idempotent,
+        producer_id=producer_id(sink_id, partition) if idempotent else None,
+        producer_epoch=epoch if idempotent else 0,
+    )
+    return client_of(options.bootstrap, options.timeout_s).producer(config)
