@@ -155,7 +155,7 @@ def test_next_master_of_the_only_shard_is_found() -> None:
     world = World(shards={"a": "a:1"})
 
     def changing(request: Request) -> RemotingCommand:
-        if world.now_s > 1001:
+        if world.now_s > 1000.5:
             world.shards["a"] = "new:1"
         if request.address == "new:1":
             return stored()

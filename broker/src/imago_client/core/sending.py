@@ -79,6 +79,7 @@ def send(
     causes: list[Exception] = []
     result: SendResult | None = None
     failed_shard: str | None = None
+    failed_address = ""
     counted = 0
     while counted <= config.retries_max and state.clock_s() < deadline:
         again = False
@@ -87,9 +88,9 @@ def send(
                 state, config, rotations, outgoing, queue, failed_shard
             )
             again = target.shard == failed_shard
-            if again:
+            if again and address == failed_address:
                 yield _pause(causes)
-            failed_shard = target.shard
+            failed_shard, failed_address = target.shard, address
             left_s = deadline - state.clock_s()
             if left_s <= 0:
                 break
