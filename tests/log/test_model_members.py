@@ -38,6 +38,9 @@ class ShardMachine(RuleBasedStateMachine):
         self.epoch = 0
         self.leads = 0
         self.joined: set[int] = set()
+        self.in_sync = {0}
+        self.committed = 0
+        """Log offset below which every member of the in-sync set has everything."""
 
     @property
     def leader(self) -> Any:
@@ -110,10 +113,15 @@ class ShardMachine(RuleBasedStateMachine):
 
     @rule(in_sync=st.sets(members, max_size=2))
     def raise_high_watermark(self, in_sync: set[int]) -> None:
-        stores = [self.members[who].store for who in in_sync & self.joined]
-        end = min([self.leader.log_end, *(store.log_end for store in stores)])
-        for store in (self.leader, *stores):
-            store.set_high_watermark(end)
+        """Let some be the in-sync set: those of them that have all that was committed."""
+        caught_up = {who for who in in_sync & self.joined if self.end_of(who) >= self.committed}
+        self.in_sync = caught_up | {self.leads}
+        self.committed = max(self.committed, min(self.end_of(who) for who in self.in_sync))
+        for who in self.in_sync:
+            self.members[who].store.set_high_watermark(self.committed)
+
+    def end_of(self, who: int) -> int:
+        return self.members[who].store.log_end
 
     @rule(away=members, rounds=st.integers(1, 3))
     def go_on_without_one(self, away: int, rounds: int) -> None:
@@ -122,13 +130,12 @@ class ShardMachine(RuleBasedStateMachine):
             topic = DUAL if DUAL in self.leader.topics() else "IMAGO_META"
             if topic == DUAL:
                 self.model.send(self.leader, [(DUAL, 1, 400)] * 14)
-            in_sync = set(range(3)) - {away} | {self.leads}
-            for who in in_sync - {self.leads}:
+            others = set(range(3)) - {away, self.leads}
+            for who in others:
                 self.catch_up(who)
-            for who in in_sync:
-                self.members[who].store.set_high_watermark(self.leader.log_end)
+            self.raise_high_watermark(others)
             self.clock.now_ms += 4000
-            for who in in_sync:
+            for who in self.in_sync:
                 self.members[who].store.tick()
 
     @rule(who=members, passed_ms=st.sampled_from([0, 5, 300, 4000]))
@@ -144,17 +151,17 @@ class ShardMachine(RuleBasedStateMachine):
 
     @rule(who=members)
     def lead(self, who: int) -> None:
-        """Whoever is elected, even by mistake: the others follow."""
-        if not self.members[who].store.needs_metadata:
-            old = self.leads
-            if old != who:
-                self.members[old].store.follow(self.epoch)
+        """A member of the in-sync set is elected, with all that the others may not have yet."""
+        if who in self.in_sync:
+            self.members[self.leads].store.follow(self.epoch)
             self.elect(who)
 
     @rule(who=members, how=st.sampled_from(["clean", "killed", "power lost"]))
     def restart(self, who: int, how: str) -> None:
         member = self.members[who]
         left = member.vfs
+        if who in self.in_sync:
+            member.store.request_sync()  # else nobody may be left who has what was committed
         if how == "killed":
             left = left.crashed(power_loss=False)
         elif how == "power lost":
@@ -167,13 +174,7 @@ class ShardMachine(RuleBasedStateMachine):
         assert not member.store.leading
         self.joined.discard(who)
         if who == self.leads:
-            best = max(range(3), key=self.rank)
-            self.elect(best)
-
-    def rank(self, who: int) -> tuple[bool, int, int]:
-        store = self.members[who].store
-        last = store.epochs[-1][0] if store.epochs else 0
-        return not store.needs_metadata, last, store.log_end
+            self.elect(max(self.in_sync, key=self.end_of))
 
     # What must hold
 
@@ -204,12 +205,15 @@ class ShardMachine(RuleBasedStateMachine):
     def nothing_is_seen_above_the_high_watermark(self) -> None:
         for member in self.members:
             assert member.store.high_watermark <= member.store.log_end
+        for who in self.in_sync:
+            assert self.end_of(who) >= self.committed
+            assert not self.members[who].store.needs_metadata
 
     @precondition(lambda self: self.model.sent)
     @rule()
     def the_newest_records_are_there(self) -> None:
         sent = self.model.sent[-1]
-        self.leader.set_high_watermark(self.leader.log_end)
+        self.raise_high_watermark(set())
         record = self.leader.record_at(sent.place)
         assert record is not None
         assert sent.body in record

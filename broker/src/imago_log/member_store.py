@@ -17,7 +17,7 @@ from imago_log.errors import (
 from imago_log.housekeeping import Housekeeper
 from imago_log.metadata import TOPIC_KIND, Metadata
 from imago_log.metadata_store import MetadataStore
-from imago_log.reindexing import reindex
+from imago_log.reindexing import begin_empty_queues, reindex
 from imago_log.replica import Replica
 
 if TYPE_CHECKING:
@@ -183,6 +183,8 @@ class MemberStore(MetadataStore):
         if back:
             parts.views_synced = parts.log.start
             reindex(parts, back)
+            if parts.metadata.end <= parts.log.end:
+                begin_empty_queues(parts.metadata, self._queue_to_fill)
         for name in back:
             if parts.metadata.topics[name].materialised:
                 self._open_materialised(parts.metadata.topics[name])

@@ -127,7 +127,8 @@ class Replica:
             chunk = data[at : at + room]
             size, stop, reason = whole_records(chunk, offset)
             left = room - size
-            said = int.from_bytes(chunk[size : size + 4], "big")
+            head = chunk[size : size + BLANK_SIZE]
+            said = int.from_bytes(head[:4], "big") if len(head) == BLANK_SIZE else 0
             if not _may_follow(stop, said, left):
                 reason = reason or f"{stop.value} of {said} bytes where {left} are left"
                 raise CorruptRecordError(f"log offset {offset + size}: {reason}")
@@ -205,7 +206,7 @@ def _may_follow(stop: ScanStop, said: int, left: int) -> bool:
     if stop is ScanStop.BLANK:
         return said == left
     if stop is ScanStop.SHORT:
-        return said + BLANK_SIZE <= left  # of less than 4 bytes, it says less than it will
+        return said + BLANK_SIZE <= left
     return stop is ScanStop.END and left >= BLANK_SIZE
 
 

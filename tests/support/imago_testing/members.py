@@ -45,7 +45,7 @@ class Member:
         store.follow(leader.epoch_seen)
         self.unread = b""
         end = common_end(store, leader)
-        if store.log_end < leader.log_start or end is None or end < leader.log_start:
+        if end is None or end < max(store.log_start, leader.log_start):
             if not store.log_start == store.log_end == leader.log_start:
                 store.reset(leader.log_start)
         else:
