@@ -47,10 +47,17 @@ class StoreConfig:
     """View files are synced this often: bounds what a start after power loss reads again."""
     checkpoint_interval_ms: int = 1000
 
+    scrub_interval_ms: int = 24 * 3600 * 1000
+    """The whole log is verified once in this time; 0: only what is read is."""
+    scrub_step_bytes_max: int = 16 << 20
+    """What is verified between two ticks at most, so that others get at the disk."""
+
     def __post_init__(self) -> None:
         _at_least("segment_bytes_max", self.segment_bytes_max, SEGMENT_BYTES_MIN)
         _at_least("metaq_segment_bytes_max", self.metaq_segment_bytes_max, 1)
         _at_least("files_open_max", self.files_open_max, 8)
+        _at_least("scrub_step_bytes_max", self.scrub_step_bytes_max, 4096)
+        _at_least("scrub_interval_ms", self.scrub_interval_ms, 0)
         for name in ("retention_ms", "retention_bytes", "view_delay_ms", "checkpoint_interval_ms"):
             _at_least(name, getattr(self, name), 0)
         if not 0 <= self.metaq_broker_id <= 1023:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from imago_log.borders import border_behind, first_record, segment_end
 from imago_log.recovery import LogReader
 from imago_log.unit_files import LOST_SIZE_FIELD
-from imago_wire.hot import queue_records, scan_records, whole_records
+from imago_wire.hot import queue_records, view_record, whole_records
 from imago_wire.layout import POSITION_UNIT, UNIT
 from imago_wire.record import ScanStop
 
@@ -103,6 +103,13 @@ class Inspector:
                 self._mend(queue, at)
         return self.mended > mended
 
+    def mend(self, queue: ConsumeQueue, offset: int) -> bool:
+        """Put a unit right if it is wrong; true when that was done."""
+        mended = self.mended
+        if not self._is_right(queue, offset):
+            self._mend(queue, offset)
+        return self.mended > mended
+
     def _is_right(self, queue: ConsumeQueue, offset: int) -> bool:
         place, size, _ = queue.unit(offset)
         if size == LOST_SIZE_FIELD or self._damage.at(place) is not None:
@@ -112,13 +119,7 @@ class Inspector:
         data = self._log.read(place, size)
         tail = queue.tail
         good = queue_records(data, place, tail.topic, tail.queue_id, offset)
-        return good == size == len(data) and self._has_right_position(queue, offset, data)
-
-    def _has_right_position(self, queue: ConsumeQueue, offset: int, record: bytes) -> bool:
-        if not queue.tail.dual:
-            return True
-        (view,) = _views(record, queue.unit(offset)[0])
-        return (view.metaq_position, view.metaq_size) == queue.position(offset)
+        return good == size == len(data) and _is_of(queue, offset, data)
 
     def _mend(self, queue: ConsumeQueue, offset: int) -> None:
         """Write a unit anew, from the record that lies between those of its neighbours."""
@@ -158,8 +159,13 @@ class Inspector:
         return low, min(high, low + MEND_BYTES_MAX)
 
 
-def _views(data: bytes, place: int) -> list[RecordView]:
-    return scan_records(data, place, verify=False).views
+def _is_of(queue: ConsumeQueue, offset: int, record: bytes) -> bool:
+    """Whether tag and MetaQ position in a message's units are those of its record."""
+    view = view_record(record)
+    if view.tag_code != queue.unit(offset)[2]:
+        return False
+    position = (view.metaq_position, view.metaq_size)
+    return not queue.tail.dual or position == queue.position(offset)
 
 
 def rewrite(queue: ConsumeQueue, view: RecordView) -> None:

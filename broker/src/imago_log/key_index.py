@@ -174,6 +174,27 @@ class KeyIndex:
         last = self._search(log_offset + len(records))
         return self._read(first, last - first) == key_entries(records, log_offset)
 
+    def holds(self, log_offset: int, size: int, entries: bytes) -> bool:
+        """Whether there are just these entries for a part of the log."""
+        first, last = self.count_below(log_offset), self._search(log_offset + size)
+        return self._read(first, last - first) == entries
+
+    def overwrite(self, log_offset: int, size: int, entries: bytes) -> bool:
+        """Write the entries of a part of the log anew; false: there are more or fewer of them."""
+        first, last = self.count_below(log_offset), self._search(log_offset + size)
+        if (last - first) * ENTRY_SIZE != len(entries) or last > self.written_count:
+            return False
+        while first < last:
+            start = first - first % self._entries_per_file
+            count = min(last, start + self._entries_per_file) - first
+            path = self._path(start)
+            with fatal("open", path):
+                file = self._pool.get(str(path))
+            part, entries = entries[: count * ENTRY_SIZE], entries[count * ENTRY_SIZE :]
+            write_all(self._pool.vfs, file.fd, part, (first - start) * ENTRY_SIZE, path)
+            first += count
+        return True
+
     def replace(self, log_offset: int, records: bytes) -> None:
         """Put the entries of these records where theirs belong; those behind them move."""
         self.write_behind()

@@ -292,6 +292,17 @@ class Materialiser:
 
     # Cutting and removing
 
+    def rebuild(self, topic: str, queue_id: int, log_start: int) -> bool:
+        """Throw the files of a partition away, which are wrong, and make them anew."""
+        partition = self._by_key.get((topic, queue_id))
+        if partition is None:
+            return False
+        self._settle()
+        logger.warning("metaq_files.rebuild partition=%s-%d", topic, queue_id)
+        partition.segments.discard()
+        self._find_next(partition, log_start)
+        return True
+
     def drop_topic(self, topic: str) -> None:
         """Remove the files of a topic."""
         self._settle()

@@ -29,6 +29,7 @@ from imago_log.healing import heal
 from imago_log.member_store import MemberStore
 from imago_log.opening import open_parts
 from imago_log.results import DiskLevel, StoreHealth
+from imago_log.scrubbing import Scrubber, ScrubCounts
 from imago_log.vfs import OsVfs, Vfs
 from imago_wire.hot import RecordBuilder, entries_size_max
 from imago_wire.layout import BLANK_SIZE
@@ -64,6 +65,7 @@ class MessageStore(MemberStore):
         self._flusher: Flusher = (
             ThreadFlusher(self._sync, self._fail) if threaded else InlineFlusher(self._sync)
         )
+        self._scrubber = Scrubber(parts, self._worker, self._inspector)
         parts.damage.save_later = lambda: self._worker.submit(parts.damage.save)
         parts.damage.on_found = self._found_damage
 
@@ -199,6 +201,16 @@ class MessageStore(MemberStore):
     def _found_damage(self, found: DamagedRange) -> None:
         self.on_damage(found)
 
+    @property
+    def scrubbed(self) -> ScrubCounts:
+        """What the verification in the background has done."""
+        return self._scrubber.counts
+
+    @property
+    def skipped(self) -> int:
+        """How many messages readers were led past because they are lost in damage."""
+        return self._parts.damage.skipped
+
     def damaged_ranges(self) -> tuple[DamagedRange, ...]:
         """Return the parts of the log that are out of service, in order."""
         return self._parts.damage.ranges
@@ -209,6 +221,7 @@ class MessageStore(MemberStore):
             raise StoreClosedError("the store is closed") from self._failure
         try:
             health = self._keeper.tick()
+            self._scrubber.tick(self._clock())
         except LogIOError as error:
             self._fail(error)
             raise

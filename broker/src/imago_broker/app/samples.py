@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from imago_broker.app.broker import Broker
     from imago_broker.server.listener import Listener
+    from imago_log.scrubbing import ScrubCounts
 
 
 def broker_samples(broker: Broker) -> list[Sample]:
@@ -38,12 +39,29 @@ def _counter(name: str, text: str, read: Callable[[], float], port: str = "") ->
 
 def _log(broker: Broker) -> list[Sample]:
     store = broker.store
+    damaged = store.damaged_ranges
+
+    def scrubbed() -> ScrubCounts:
+        return store.scrubbed
+
     return [
         _gauge("log_start_offset", "First byte of the log.", lambda: store.log_start),
         _gauge("log_end_offset", "End of the log.", lambda: store.log_end),
         _gauge("log_durable_offset", "End of what is on disk.", lambda: store.durable_end),
         _gauge("log_visible_offset", "End of what is read.", lambda: store.high_watermark),
         _gauge("log_epoch", "Epoch of the master.", lambda: store.epoch),
+        _gauge("log_damaged_ranges", "Parts of the log out of service.", lambda: len(damaged())),
+        _gauge(
+            "log_damaged_bytes",
+            "Bytes of the log out of service.",
+            lambda: sum(each.size for each in damaged()),
+        ),
+        _counter("log_skipped", "Messages lost in damage, passed over.", lambda: store.skipped),
+        _counter(
+            "log_scrubbed_bytes", "Verified in the background.", lambda: scrubbed().bytes_verified
+        ),
+        _counter("log_scrubs", "Times the whole log was verified.", lambda: scrubbed().passes),
+        _counter("views_mended", "Wrong units, keys and files.", lambda: scrubbed().views_mended),
         _gauge("disk_used_ratio", "Used part of the disk.", lambda: broker.health.disk_used_ratio),
         _gauge("writable", "1 while puts are accepted.", lambda: broker.health.writable),
     ]

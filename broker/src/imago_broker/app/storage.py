@@ -49,6 +49,7 @@ def store_config(config: BrokerConfig, folder: Path, store_host: bytes) -> Store
         metaq_segment_bytes_max=store.metaq_segment_bytes_max,
         retention_ms=store.retention_ms,
         retention_bytes=store.retention_bytes_max,
+        scrub_interval_ms=store.scrub_interval_ms,
         disk_clean_ratio=store.disk_clean_ratio,
         disk_force_ratio=store.disk_force_ratio,
         disk_full_ratio=store.disk_full_ratio,

@@ -207,6 +207,11 @@ class StoreSection:
     metaq_segment_bytes_max: int = setting(
         1 << 30, "Size at which a file in MetaQ's own format is closed.", low=4096
     )
+    scrub_interval_ms: int = setting(
+        24 * 3_600_000,
+        "Time in which the whole log and its views are verified once; 0: only what is read is.",
+        low=0,
+    )
     disk_full_ratio: float = setting(
         0.90, "Used part of the disk at which puts are refused.", low=0.05, high=1
     )
