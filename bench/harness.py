@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -75,15 +76,12 @@ def load(work: str, port: int, *, pids: list[int], **keys: int | str) -> dict[st
     words = [f"{key}={value}" for key, value in keys.items()]
     command = [str(BUILD / "load"), work, f"port={port}", f"pid={','.join(map(str, pids))}", *words]
     before = cpu_ticks()
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        check=False,
-        preexec_fn=lambda: os.sched_setaffinity(0, {LOAD_CORE % (os.cpu_count() or 1)}),
-    )
-    if not done.stdout:
-        raise BenchError(f"{' '.join(command)}: {done.stderr.decode()[-300:]}")
-    figures: dict[str, Any] = orjson.loads(done.stdout)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pin(process.pid, LOAD_CORE)
+    out, error = process.communicate()
+    if not out:
+        raise BenchError(f"{' '.join(command)}: {error.decode()[-300:]}")
+    figures: dict[str, Any] = orjson.loads(out)
     if figures["errors"]:
         raise BenchError(f"{work}: {figures['errors']} errors, the first: {figures['first_error']}")
     return figures | {"steal": round(steal_share(before, cpu_ticks()), 3)}
@@ -97,6 +95,7 @@ class Server:
     metaq: int
     rocketmq: int
     admin: str = ""
+    names: int = 0
     first_ack_seconds: float = 0.0
 
     def create_topic(self, name: str, queues: int) -> None:
@@ -108,6 +107,21 @@ class Server:
             headers={"Content-Type": "application/json"},
         )
         urllib.request.urlopen(request, timeout=10).close()
+
+    def wait_until_ready(self) -> None:
+        """Wait until the broker says that everything of it serves, routes included."""
+        deadline = time.monotonic() + 60
+        while not self._is_ready():
+            if time.monotonic() > deadline:
+                raise BenchError(f"{self.admin}/readyz: not ready for a minute")
+            time.sleep(0.1)
+
+    def _is_ready(self) -> bool:
+        try:
+            urllib.request.urlopen(f"{self.admin}/readyz", timeout=10).close()
+        except OSError:
+            return False
+        return True
 
     def rss_bytes(self) -> int:
         return int(psutil.Process(self.pid).memory_info().rss)
@@ -152,11 +166,51 @@ def broker(port_base: int, *settings: str) -> Iterator[Server]:
                 int(found["metaq"].rsplit(":", 1)[1]),
                 int(found["rocketmq"].rsplit(":", 1)[1]),
                 found["admin"],
-                time.monotonic() - began,
+                first_ack_seconds=time.monotonic() - began,
             )
         finally:
             process.terminate()
             process.communicate(timeout=60)
+
+
+@contextlib.contextmanager
+def lone_broker(folder: Path, port_base: int) -> Iterator[Server]:
+    """One broker process over a data folder that stays; ready once it answers MetaQ clients.
+
+    Without a supervisor, so that `first_ack_seconds` is what the broker itself takes.
+    """
+    config = folder.with_suffix(".toml")
+    offsets = {"metaq": 0, "rocketmq": 10, "namesrv": 20, "admin": 5}
+    ports = {section: port_base + offset for section, offset in offsets.items()}
+    lines = [f"[{section}]\nport = {port}" for section, port in ports.items()]
+    own = f'[broker]\ndata_dir = "{folder}"\nhost = "127.0.0.1"\nbind = "127.0.0.1"'
+    config.write_text("\n".join([own, '[zookeeper]\nconnect = "none"', *lines]) + "\n")
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [IMAGO, "broker", "--config", str(config)], stderr=subprocess.DEVNULL
+    )
+    try:
+        while not answers(port_base):
+            if process.poll() is not None:
+                raise BenchError(f"`imago broker --config {config}` ended ({process.returncode})")
+            time.sleep(0.01)
+        took = time.monotonic() - began
+        admin = f"http://127.0.0.1:{ports['admin']}"
+        names = ports["namesrv"]
+        yield Server(process.pid, port_base, ports["rocketmq"], admin, names, took)
+    finally:
+        process.terminate()
+        process.communicate(timeout=120)
+
+
+def answers(port: int) -> bool:
+    """Whether a MetaQ client gets an answer."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            connection.sendall(b"version 1\r\n")
+            return bool(connection.recv(64))
+    except OSError:
+        return False
 
 
 def machine() -> dict[str, Any]:

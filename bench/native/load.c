@@ -1,15 +1,18 @@
 /* The load generator: one thread, epoll, both protocols, closed or open loop; prints one JSON line.
  *
- * usage: load put|send|batch|get|pull port=N [key=value …]
+ * usage: load put|send|batch|get|pull|route|storm port=N [key=value …]
  *   put    MetaQ put              send   RocketMQ SEND_MESSAGE_V2      batch  SEND_BATCH_MESSAGE
+ *   route  GET_ROUTEINFO_BY_TOPIC, one topic after another (port: the name service's)
+ *   storm  open `conns` connections at once and have each one answered (MetaQ version), once
  *   get    MetaQ get, catching up and starting again at the end        pull   RocketMQ PULL_MESSAGE, likewise
  * keys: conns=64 depth=1 size=1024 seconds=5 warmup=1 rate=0 (open loop, messages/s) topic=bench topics=1 queues=4
- *       batch=16 fetch=1048576 (get) messages=32 (pull) imago=0 (1: ask for the big pulls) pid=N[,N…] (server: CPU time)
+ *       batch=16 fetch=1048576 (get) messages=32 (pull) imago=0 (1: ask for the big pulls) idle=0 (connections that do nothing) pid=N[,N…] (server: CPU time)
  * Latency is taken from the intended send time. */
 #include "frames.h"
+#include <sys/resource.h>
 
 enum { IN_MAX = 9 << 20, OUT_MAX = 4 << 20, BUCKETS = 64 * 40, WINDOWS_MAX = 1 << 16 };
-enum work { PUT, SEND, BATCH, GET, PULL };
+enum work { PUT, SEND, BATCH, GET, PULL, ROUTE, STORM };
 
 struct conn {
     int fd, queue, in_flight;
@@ -22,7 +25,7 @@ struct conn {
 
 static struct {
     enum work work;
-    int port, conns, depth, size, seconds, warmup, topics, queues, batch, messages, imago;
+    int port, conns, depth, size, seconds, warmup, topics, queues, batch, messages, imago, idle;
     long rate, fetch;
     char topic[128], pid[256];
 } o = {.conns = 64, .depth = 1, .size = 1024, .seconds = 5, .warmup = 1, .topics = 1, .queues = 4,
@@ -102,6 +105,11 @@ static void request(struct conn *c, int64_t intended) {
             "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
             o.work == SEND ? 310 : 320, topic, queue, k, o.work == SEND ? "false" : "true", opaque);
         break;
+    case ROUTE:
+        n = sprintf(header,
+            "{\"code\":105,\"extFields\":{\"topic\":\"%s\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%d,"
+            "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}", topic, opaque);
+        break;
     default:
         n = sprintf(header,
             "{\"code\":11,\"extFields\":{\"queueId\":\"%d\",\"maxMsgBytes\":\"%ld\",\"maxMsgNums\":\"%d\",\"sysFlag\":\"4\","
@@ -110,7 +118,7 @@ static void request(struct conn *c, int64_t intended) {
             "\"opaque\":%d,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
             c->queue, o.fetch, o.messages, topic, c->offset, o.imago ? ",\"imagoBulk\":\"true\"" : "", opaque);
     }
-    c->out_have += o.work == PULL ? frame(p, header, n, "", 0) : frame(p, header, n, body, body_size);
+    c->out_have += o.work >= PULL ? frame(p, header, n, "", 0) : frame(p, header, n, body, body_size);
 }
 
 static void send_out(struct conn *c) {
@@ -239,6 +247,39 @@ static struct conn *open_conn(int index) {
     return c;
 }
 
+static int open_socket(int flags) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(o.port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | flags, 0);
+    if (fd < 0) die("socket");
+    if (connect(fd, (void *)&address, sizeof address) && errno != EINPROGRESS) die("connect");
+    return fd;
+}
+
+/* Open all connections at once; each asks for the version when it is open; until all are answered. */
+static void storm(int poll, int64_t start) {
+    struct epoll_event e = {.events = EPOLLOUT}, ready[256];
+    for (int i = 0; i < o.conns; i++) {
+        e.data.fd = open_socket(SOCK_NONBLOCK);
+        epoll_ctl(poll, EPOLL_CTL_ADD, e.data.fd, &e);
+    }
+    while (done < o.conns) {
+        int n = epoll_wait(poll, ready, 256, 10000);
+        if (n <= 0) { fprintf(stderr, "storm: nothing happens\n"); exit(2); }
+        for (int i = 0; i < n; i++) {
+            char answer[256];
+            e.data.fd = ready[i].data.fd, e.events = EPOLLIN;
+            if (ready[i].events & EPOLLOUT) {
+                if (write(e.data.fd, "version 7\r\n", 11) != 11) die("write");
+                epoll_ctl(poll, EPOLL_CTL_MOD, e.data.fd, &e);
+            } else if (read(e.data.fd, answer, sizeof answer) > 0) {
+                count(start, now_ns(), 1, 0);
+                epoll_ctl(poll, EPOLL_CTL_DEL, e.data.fd, NULL);
+            } else die("read");
+        }
+    }
+}
+
 static void option(const char *text) {
     char key[32];
     const char *value = strchr(text, '=');
@@ -247,7 +288,7 @@ static void option(const char *text) {
     struct { const char *name; int *to; } ints[] = {
         {"port", &o.port}, {"conns", &o.conns}, {"depth", &o.depth}, {"size", &o.size}, {"seconds", &o.seconds},
         {"warmup", &o.warmup}, {"topics", &o.topics}, {"queues", &o.queues}, {"batch", &o.batch},
-        {"messages", &o.messages}, {"imago", &o.imago}};
+        {"messages", &o.messages}, {"imago", &o.imago}, {"idle", &o.idle}};
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
         if (!strcmp(key, ints[i].name)) { *ints[i].to = atoi(value); return; }
     if (!strcmp(key, "rate")) o.rate = atol(value);
@@ -276,15 +317,25 @@ static void report(double seconds, double cpu, double own) {
 }
 
 int main(int argc, char **argv) {
-    static const char *names[] = {"put", "send", "batch", "get", "pull"};
+    static const char *names[] = {"put", "send", "batch", "get", "pull", "route", "storm"};
     int work = 0;
-    if (argc < 3) return fprintf(stderr, "usage: load put|send|batch|get|pull port=N [key=value …]\n"), 2;
-    while (work < 5 && strcmp(argv[1], names[work])) work++;
-    if (work == 5) return fprintf(stderr, "unknown workload: %s\n", argv[1]), 2;
+    if (argc < 3) return fprintf(stderr, "usage: load put|send|batch|get|pull|route|storm port=N [key=value …]\n"), 2;
+    while (work < 7 && strcmp(argv[1], names[work])) work++;
+    if (work == 7) return fprintf(stderr, "unknown workload: %s\n", argv[1]), 2;
     o.work = work;
     for (int i = 2; i < argc; i++) option(argv[i]);
     make_body();
     int poll = epoll_create1(0);
+    struct rlimit files = {1 << 16, 1 << 16};
+    setrlimit(RLIMIT_NOFILE, &files);
+    for (int i = 0; i < o.idle; i++) open_socket(0);
+    if (o.work == STORM) {
+        measure_from = now_ns(), measure_to = measure_from + 60000000000ll;
+        double cpu = server_cpu(), own = (double)clock() / CLOCKS_PER_SEC;
+        storm(poll, measure_from);
+        report((now_ns() - measure_from) / 1e9, server_cpu() - cpu, (double)clock() / CLOCKS_PER_SEC - own);
+        return 0;
+    }
     struct conn **all = calloc(o.conns, sizeof *all);
     for (int i = 0; i < o.conns; i++) {
         all[i] = open_conn(i);
