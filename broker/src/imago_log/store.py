@@ -55,6 +55,8 @@ class MessageStore(MemberStore):
         """Called in the flusher thread with the new durable end; must not block or raise."""
         self.on_damage: Callable[[DamagedRange], None] = _ignore
         """Called with each new damaged range, in the thread that found it."""
+        self.on_append: Callable[[], None] = _nothing
+        """Called in the store's thread behind each append, of messages or metadata."""
         self.sequenced = False
         """Set around an append that may hold messages of idempotent producers: see `producers`."""
         self._builder = RecordBuilder(
@@ -136,6 +138,7 @@ class MessageStore(MemberStore):
         except LogIOError as error:
             self._fail(error)
             raise
+        self.on_append()
         return placed
 
     def _written(self, start: int, data: bytes) -> None:
@@ -246,6 +249,10 @@ class MessageStore(MemberStore):
             self._parts.folder.mark_clean()
         self._released = True
         self._parts.release()
+
+
+def _nothing() -> None:
+    """Stands where the owner of the store will put its own."""
 
 
 def _ignore(_: object) -> None:

@@ -31,7 +31,8 @@ def admin_services(broker: Broker) -> AdminServices:
         coordinator=broker.coordinator,
         clock=broker.clock,
         registry=registry(broker.collector),
-        control=AloneShard(
+        control=broker.member
+        or AloneShard(
             lambda: broker.store.epoch, lambda: "" if broker.serving else "the broker to serve"
         ),
         uuid=broker.uuid,

@@ -16,15 +16,16 @@ from imago_broker.app.core_services import CoreServices
 from imago_broker.app.identity import advertised_host, data_folder_uuid, numeric_address
 from imago_broker.app.listeners import Ports
 from imago_broker.app.metaq_port import serve_metaq
-from imago_broker.app.registration import Registration
+from imago_broker.app.registration import Registration, broker_record
 from imago_broker.app.rocketmq_ports import serve_names, serve_rocketmq
 from imago_broker.app.samples import broker_samples
+from imago_broker.app.shard_member import ShardMember, is_member
 from imago_broker.app.storage import open_store
 from imago_broker.config.changes import Changes, compare
 from imago_broker.config.metaq_render import render
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.metrics import BrokerCollector, MetaqCounters
-from imago_broker.model.cluster import BrokerRecord, Connection, Role
+from imago_broker.model.cluster import Connection
 from imago_broker.model.declared import declared_topic
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError
 from imago_broker.processors.rocketmq.services import (
@@ -33,13 +34,14 @@ from imago_broker.processors.rocketmq.services import (
     build_services,
 )
 from imago_broker.service.messages import PutStatus
-from imago_broker.service.role import RoleState
+from imago_broker.service.role import ALONE, UNSETTLED, RoleState
 from imago_broker.service.standing import Standing
 from imago_log.errors import LogIOError, StoreError
 
 if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
     from imago_broker.config.settings import RocketmqSection
+    from imago_broker.model.cluster import BrokerRecord
     from imago_broker.namesrv.server import NameService
     from imago_broker.ports import Clock, Coordinator
     from imago_broker.processors.metaq.services import MetaqServices
@@ -74,6 +76,9 @@ class Broker:
     health: StoreHealth
     failed: asyncio.Future[FatalError]
     uuid: str
+    core: CoreServices
+    member: ShardMember | None
+    """Our part in a shard that is led through the registry; None: there is nobody else."""
     standing: Standing
     """Who may be served what; follows `role`."""
     client_ports: ClientPorts
@@ -99,7 +104,7 @@ class Broker:
         self.coordinator = coordinator or make_coordinator(config, self.config_file)
         self.serving = False
         self.ports = Ports(config)
-        self.role = RoleState()
+        self.role = RoleState(UNSETTLED if is_member(config) else ALONE)
         self._clean = True
         self._undo = AsyncExitStack()
         self._ticker: asyncio.TimerHandle | None = None
@@ -174,7 +179,7 @@ class Broker:
     def apply(self, config: BrokerConfig) -> None:
         """Put changed settings in force; those that need a restart wait for it."""
         self.config = config
-        self._core.apply(config)
+        self.core.apply(config)
         self.rocketmq.settings = config.rocketmq
         if self.metaq is not None:
             self.metaq.settings = config.metaq
@@ -202,41 +207,33 @@ class Broker:
 
     def record(self) -> BrokerRecord:
         """Return how this broker announces itself."""
-        replication = self.config.replication.port
-        if replication < 0:
-            replication = self.rocketmq_port + 1 if self.rocketmq_port else 0
-        return BrokerRecord(
-            shard=self.config.broker.shard,
-            uuid=self.uuid,
-            host=self.host,
-            metaq=self.metaq_port,
-            rocketmq=self.rocketmq_port,
-            fast=self.fast_port,
-            replication=replication,
-            admin=self.admin_port,
-            broker_name=self.config.broker_name,
-            role=Role.MASTER,
-            replica=self.config.broker.replica,
-            zone=self.config.broker.zone,
-        )
+        return broker_record(self)
 
     def _open(self) -> None:
         config, loop = self.config, asyncio.get_running_loop()
         address = numeric_address(self.host)
         self.store = open_store(
-            config, clock=self.clock, address=address, rocketmq_port=self.rocketmq_port
+            config,
+            clock=self.clock,
+            address=address,
+            rocketmq_port=self.rocketmq_port,
+            lead=not is_member(config),
         )
         self._undo.callback(self._close_store)
         self.store.on_failure = self._store_failed_in_other_thread
         self.first_log_end = self.store.log_end
         self.standing = Standing(self.store, self.role, slave_reads=config.replication.slave_reads)
         self.uuid = data_folder_uuid(Path(config.broker.data_dir))
-        services = CoreServices(self.store, config, clock=self.clock, loop=loop)
-        self._core = services
+        self.member = ShardMember(self) if is_member(config) else None
+        gate = self.member.gate if self.member is not None else None
+        services = self.core = CoreServices(
+            self.store, config, clock=self.clock, loop=loop, gate=gate
+        )
         self.messages, self.topics = services.messages, services.topics
         self.groups, self.offsets = services.groups, services.offsets
         self._undo.callback(self._close_services)
-        services.make_declared_topics(config)
+        if self.member is None:
+            services.lead(config)
         self.health = self.store.tick()
 
     async def _join(self) -> None:
@@ -288,6 +285,8 @@ class Broker:
     async def _announce(self) -> None:
         config = self.config
         registration = Registration(self.coordinator, self.topics, shard=config.broker.shard)
+        if self.member is not None:
+            self._undo.push_async_callback(self.member.linger)
         self._undo.push_async_callback(registration.withdraw, UNREGISTER_SECONDS_MAX)
         try:
             await registration.announce(self.record())
@@ -296,7 +295,11 @@ class Broker:
         except CoordinatorError as error:
             raise FatalError(str(error), exit_code=ExitCode.UNEXPECTED) from error
         self._undo.callback(self.rocketmq.delay.stop)
-        self.rocketmq.delay.start()
+        if self.member is None:
+            self.rocketmq.delay.start()
+        else:
+            self._undo.push_async_callback(self._leave_shard)
+            await self.member.start()
         if config.admin.enabled:
             await self.ports.admin.start(admin_services(self))
         self._undo.callback(self._stop_ticking)
@@ -366,12 +369,16 @@ class Broker:
         if self._ticker is not None:
             self._ticker.cancel()
 
+    async def _leave_shard(self) -> None:
+        assert self.member is not None, "it was started"
+        await self.member.leave(orderly=self._clean)
+
     async def _close_ports(self) -> None:
         seconds = self.config.broker.drain_seconds if self._clean else 0.0
         await self.ports.stop(drain_seconds=seconds)
 
     def _close_services(self) -> None:
-        self._core.close(clean=self._clean)
+        self.core.close(clean=self._clean)
 
     def _close_store(self) -> None:
         try:

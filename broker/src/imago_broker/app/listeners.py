@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from imago_broker.app.admin_port import AdminPort
 from imago_broker.core.budget import OutputBudget
 from imago_broker.errors import ExitCode, FatalError
+from imago_broker.replication.port import ReplicationPort
 from imago_broker.server.client_ports import ClientPorts, Door
 from imago_broker.server.listener import Listener, ListenerLimits, Session
 
@@ -34,6 +35,8 @@ class Ports:
         self.rocketmq = Listener(bind, rocketmq.port, Session, limits)
         self.fast = Listener(bind, config.fast_port, Session, limits)
         self.names = Listener(bind, config.namesrv.port, Session, limits)
+        self.replication = ReplicationPort(bind, config.replication_port)
+        """Of the other members; unbound where none are meant to be."""
         self.admin = AdminPort(
             config.admin.bind or bind,
             config.admin.port,
@@ -72,6 +75,8 @@ class Ports:
                 listener.bind()
             if self._config.admin.enabled:
                 self.admin.bind()
+            if self._config.broker.replicas > 1:
+                self.replication.bind()
         except OSError as error:
             raise FatalError(
                 f"{error.strerror}; stop what uses it, or set another port",
@@ -80,6 +85,7 @@ class Ports:
 
     async def stop(self, *, drain_seconds: float) -> None:
         """Accept no more, answer what is in flight, close. May be called again."""
+        self.replication.stop()
         await asyncio.gather(
             self.admin.stop(),
             *(listener.stop(drain_seconds=drain_seconds) for listener in self.wanted),

@@ -6,11 +6,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from imago_broker.model.cluster import ShardQueues, TopicPlacement
+from imago_broker.model.cluster import BrokerRecord, Role, ShardQueues, TopicPlacement
 from imago_broker.ports import CoordinatorError
+from imago_broker.replication.outlook import log_position
 
 if TYPE_CHECKING:
-    from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.app.broker import Broker
     from imago_broker.model.topics import TopicConfig
     from imago_broker.ports import Coordinator
     from imago_broker.service.topics import TopicService
@@ -28,6 +29,31 @@ def placement(config: TopicConfig, shard: int) -> TopicPlacement:
         order=config.order,
         dual=config.dual,
         attributes=dict(config.attributes),
+    )
+
+
+def broker_record(broker: Broker) -> BrokerRecord:
+    """Return how a broker announces itself."""
+    config, ports = broker.config, broker.ports
+    replication = ports.replication.port or config.replication_port
+    member = broker.member
+    epoch, end = (0, 0) if member is None else log_position(broker.store)
+    return BrokerRecord(
+        shard=config.broker.shard,
+        uuid=broker.uuid,
+        host=broker.host,
+        metaq=broker.metaq_port,
+        rocketmq=broker.rocketmq_port,
+        fast=broker.fast_port,
+        replication=replication,
+        admin=broker.admin_port,
+        broker_name=config.broker_name,
+        role=Role.MASTER if member is None else Role.ELECTING,
+        replica=config.broker.replica,
+        unclean=member is not None and member.mark.standing,
+        log_epoch=epoch,
+        log_end=end,
+        zone=config.broker.zone,
     )
 
 

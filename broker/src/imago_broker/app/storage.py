@@ -17,13 +17,18 @@ if TYPE_CHECKING:
 
 
 def open_store(
-    config: BrokerConfig, *, clock: Clock, address: str, rocketmq_port: int
+    config: BrokerConfig, *, clock: Clock, address: str, rocketmq_port: int, lead: bool
 ) -> MessageStore:
-    """Open or make the data folder; `FatalError` says why it cannot be used."""
+    """Open or make the data folder; `FatalError` says why it cannot be used.
+
+    `lead`: the shard has no other members, so the store may write at once.
+    """
     folder = Path(config.broker.data_dir)
     try:
         return MessageStore.open(
-            store_config(config, folder, host_bytes(address, rocketmq_port)), clock=clock.epoch_ms
+            store_config(config, folder, host_bytes(address, rocketmq_port)),
+            clock=clock.epoch_ms,
+            lead=lead,
         )
     except DataFolderLockedError as error:
         raise FatalError(

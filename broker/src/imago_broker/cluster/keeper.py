@@ -242,6 +242,9 @@ class Keeper:
 
     async def _take_back(self, written: set[str]) -> None:
         if self._publication is not None:
+            if self._publication.held and self._registration is not None:
+                # What stands for the master may be another's by now: first become a slave.
+                await self._announce(self._registration)
             await self._publication.withdraw()
         written |= await self._membership.unregister()
         self._registration = None

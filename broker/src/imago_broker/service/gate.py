@@ -38,6 +38,11 @@ class ShardGate:
         return self.open and self._clock.monotonic_ms() < self.lease_end_ms
 
     @property
+    def short(self) -> bool:
+        """Whether this member takes puts, but none that waits for members: too few are in sync."""
+        return self.open and not self.replicated
+
+    @property
     def replicated_end(self) -> int:
         """Log offset below which puts at `replicated` are done.
 

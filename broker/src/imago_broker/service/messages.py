@@ -100,6 +100,8 @@ class MessageService:
         """Number of the turn that is being gathered."""
         self.appends = 0
         """Calls of the store, each for all messages of a turn."""
+        self.held = False
+        """Whether puts are asked to come again soon: leadership is being handed over."""
         self.sequenced = False
         """Whether this turn has messages of idempotent producers."""
         self._loop = loop
@@ -203,7 +205,7 @@ class MessageService:
             return
         jobs, self._jobs = self._jobs, []
         self.turn += 1
-        if self._gate is not None and not self._gate.replicated:
+        if self._gate is not None and self._gate.short:
             jobs = self._without_replicated(jobs)
         self.store.sequenced, self.sequenced = self.sequenced, False
         status = self._admission() or (self._append(jobs) if jobs else None)
@@ -246,7 +248,7 @@ class MessageService:
             return self._refusal
         if self._gate is not None and not self._gate.safe:
             return PutStatus.NOT_WRITABLE
-        if self._waiting.bytes_waiting > self._waiting_bytes_max:
+        if self.held or self._waiting.bytes_waiting > self._waiting_bytes_max:
             return PutStatus.BUSY
         return None
 

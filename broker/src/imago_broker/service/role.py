@@ -43,6 +43,10 @@ ALONE = ShardRole(role=Role.MASTER, epoch=0)
 """The only member of a shard that keeps no state in the registry."""
 
 
+UNSETTLED = ShardRole(role=Role.ELECTING, epoch=0, reason="the shard has no master")
+"""A member of a shard that has just started."""
+
+
 class RoleState:
     """The role as it stands, and who wants to hear of the next one."""
 

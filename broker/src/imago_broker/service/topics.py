@@ -301,6 +301,7 @@ class TopicService:
             if known is None or (known.name == template.name and known != template):
                 self._store.create_topic(config.name, config.to_json())
                 self._configs[config.name] = replace(config)
+                self._changed(config.name, config)
 
 
 def _stored(store: MessageStore) -> dict[str, TopicConfig]:

@@ -1,0 +1,219 @@
+"""The broker as a member of its shard: what each change of role means for its services."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imago_broker.core.shard.values import Limits
+from imago_broker.errors import ExitCode, FatalError
+from imago_broker.model.cluster import Role
+from imago_broker.model.shard_status import ShardStatus
+from imago_broker.ports import ShardRefusedError
+from imago_broker.replication.mark import UncleanMark
+from imago_broker.replication.member import Identity
+from imago_broker.replication.parts import ShardParts
+from imago_broker.replication.repair import Repairs
+from imago_broker.replication.shell import ShardShell
+from imago_broker.replication.status import followers
+from imago_broker.service.gate import ShardGate
+from imago_log.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from imago_broker.app.broker import Broker
+    from imago_broker.config import BrokerConfig
+    from imago_broker.model.cluster import BrokerRecord
+
+logger = logging.getLogger(__name__)
+
+LINGER_LOOK_SECONDS = 0.1
+SETTLE_SECONDS_MAX = 10.0
+"""How long a start waits for a role; without one the broker is up and says so."""
+
+
+def is_member(config: BrokerConfig) -> bool:
+    """Whether the shard keeps its leadership in a registry, and may have other members."""
+    return config.zookeeper.connect != "none"
+
+
+class ShardMember:
+    """Made when the store is open; `replication.parts.Host` for the shell."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.gate = ShardGate(broker.store, broker.clock)
+        self.shell: ShardShell | None = None
+        self.mark = UncleanMark(Path(broker.config.broker.data_dir))
+        if broker.store.unclean:
+            self.mark.set(unclean=True)
+        self.repairs = Repairs(
+            broker.store.damaged_ranges, self._heal, lambda: broker.store.high_watermark
+        )
+        self._broker = broker
+        self._handing_over = False
+        self._settled = asyncio.Event()
+
+    async def start(self) -> None:
+        """Take part in the shard; our registration stands."""
+        broker, config = self._broker, self._broker.config
+        replication = config.replication
+        if config.broker.replicas > 1:
+            broker.ports.replication.start()
+        self.shell = ShardShell(
+            ShardParts(
+                identity=Identity(
+                    shard=config.broker.shard,
+                    uuid=broker.uuid,
+                    view=broker.coordinator.view,
+                    incarnation=self._incarnation,
+                ),
+                coordinator=broker.coordinator,
+                store=broker.store,
+                messages=broker.messages,
+                gate=self.gate,
+                role=broker.role,
+                port=broker.ports.replication,
+                refused=broker.ports.replication.refused,
+                mark=self.mark,
+                repairs=self.repairs,
+                clock=broker.clock,
+                rng=random.Random(),  # noqa: S311  spreads the members' attempts
+                catch_up_bytes_per_second=replication.catch_up_bytes_per_second_max,
+            ),
+            Limits(
+                min_in_sync=config.min_in_sync,
+                lag_ms_max=replication.lag_ms_max,
+                lost_ms_max=replication.lost_ms_max,
+            ),
+            self,
+        )
+        broker.role.on_change.append(lambda _: self._settled.set())
+        self.shell.start()
+        try:
+            async with asyncio.timeout(SETTLE_SECONDS_MAX):
+                await self._settled.wait()
+        except TimeoutError:
+            logger.warning("role_unsettled seconds=%g", SETTLE_SECONDS_MAX)
+
+    async def leave(self, *, orderly: bool) -> None:
+        """Hand over or leave the in-sync set.
+
+        Not orderly: the disk is not to be trusted, and the others find out by themselves.
+        """
+        if self.shell is None:
+            return
+        if orderly:
+            await self.shell.stop()
+        else:
+            await self.shell.close()
+
+    async def linger(self) -> None:
+        """Relay clients to the next master until they have left, or for the time that is set."""
+        ports = self._broker.client_ports
+        while ports.relaying and ports.relays:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LINGER_LOOK_SECONDS):
+                    await ports.until_relayed()
+
+    def shard_status(self) -> ShardStatus:
+        """Return how things stand in the shard."""
+        problems = self.problems()
+        if self.shell is None:
+            return ShardStatus(role=Role.ELECTING, epoch=0, settled=False, reason="it is starting")
+        role = self._broker.role.current
+        return ShardStatus(
+            role=role.role,
+            epoch=role.epoch,
+            settled=not problems,
+            reason="; ".join(problems),
+            leader_end=self.shell.leader_end,
+            followers=followers(self.shell, self._broker.clock.monotonic_ms()),
+        )
+
+    async def handover(self, target: str | None, request_id: str) -> None:
+        """Give leadership away; ShardRefusedError when that cannot be, and we lead on."""
+        await self._wish(self._shell().hand_over(target, request_id))
+
+    async def elect(self, request_id: str, *, allow_data_loss: bool) -> None:
+        """Lead a shard without leader; ShardRefusedError when that may not be."""
+        await self._wish(self._shell().elect(request_id, allow_data_loss=allow_data_loss))
+
+    async def _wish(self, asked: Coroutine[Any, Any, tuple[bool, str]]) -> None:
+        done, text = await asked
+        if not done:
+            raise ShardRefusedError(text)
+
+    def _shell(self) -> ShardShell:
+        if self.shell is None:
+            raise ShardRefusedError("this broker is starting")
+        return self.shell
+
+    def problems(self) -> list[str]:
+        """Return why the member is not ready for its part."""
+        role = self._broker.role.current
+        if role.role is Role.ELECTING:
+            return ["the shard has no master that this broker knows of"]
+        if role.role is Role.SLAVE and self.shell is not None and not self.shell.in_sync:
+            return ["this broker's copy of the log is not in sync yet"]
+        return []
+
+    def _heal(self, offset: int, data: bytes) -> bool:
+        try:
+            return self._broker.store.heal(offset, data)
+        except StoreError as error:
+            logger.warning("heal_failed offset=%d reason=%s", offset, error)
+            return False
+
+    def _incarnation(self) -> int:
+        registered = self._broker.coordinator.registered
+        return 0 if registered is None else registered.incarnation
+
+    # What the shell asks for
+
+    def lead(self, epoch: int) -> None:
+        """Begin to serve as master."""
+        broker = self._broker
+        self._handing_over = False
+        broker.standing.settled_at = broker.store.log_end
+        broker.core.lead(broker.config)
+        broker.rocketmq.delay.start()
+        broker.client_ports.release()
+        logger.info("mastership_begins shard=%d epoch=%d", broker.config.broker.shard, epoch)
+
+    def hold(self) -> None:
+        """Let new requests wait while leadership is handed over."""
+        self._handing_over = True
+        self._broker.client_ports.hold_puts()
+
+    def release(self) -> None:
+        """Serve what waits: the handover has not come about."""
+        if self._handing_over:
+            self._handing_over = False
+            self._broker.client_ports.release()
+
+    def step_down(self, why: str) -> None:
+        """Serve as master no more."""
+        broker = self._broker
+        broker.rocketmq.delay.stop()
+        broker.offsets.lost_leadership()
+        broker.rocketmq.hold.release_all()
+        if not self._handing_over:
+            broker.client_ports.release()
+        logger.warning("mastership_ends shard=%d reason=%s", broker.config.broker.shard, why)
+
+    def follow(self, leader: BrokerRecord) -> None:
+        """Pass clients on to the master that has taken over from us as planned."""
+        broker = self._broker
+        if self._handing_over:
+            self._handing_over = False
+            broker.client_ports.relay_to(leader, broker.config.replication.handover_linger_ms)
+
+    def fail(self, reason: str) -> None:
+        """End the process: the disk does not do what it is told."""
+        self._broker.fail(FatalError(reason, exit_code=ExitCode.IO))

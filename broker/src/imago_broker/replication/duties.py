@@ -1,0 +1,276 @@
+"""What a member does: the effects of the state machine, carried out one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from imago_broker.core.shard import effects as do
+from imago_broker.core.shard import events
+from imago_broker.model.cluster import Role
+from imago_broker.replication.desks import FollowerDesk, LeaderDesk
+from imago_broker.replication.following import Following
+from imago_broker.replication.leading import Leading
+from imago_broker.replication.outlook import log_of
+from imago_broker.service.messages import PutStatus
+from imago_broker.service.role import ShardRole
+from imago_log.errors import StaleEpochError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from imago_broker.core.shard.member import ShardMachine
+    from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.replication.parts import Host, ShardParts
+    from imago_broker.replication.registry_line import RegistryLine
+
+logger = logging.getLogger(__name__)
+
+NOTES_MAX = 50
+
+
+class Duties:
+    """Carries out effects; knows what this member leads or follows at the moment."""
+
+    def __init__(
+        self,
+        parts: ShardParts,
+        host: Host,
+        machine: ShardMachine,
+        line: RegistryLine,
+        *,
+        dispatch: Callable[[events.Event], None],
+        watermark_moved: Callable[[], None],
+    ) -> None:
+        self.leading: Leading | None = None
+        self.following: Following | None = None
+        self.followers = FollowerDesk(parts, machine, dispatch, watermark_moved)
+        self.leader = LeaderDesk(parts, machine, dispatch, self._connection_ended)
+        self.left = False
+        """Whether an orderly stop is done as far as the shard goes."""
+        self.on_left: Callable[[], None] = _nothing
+        self.on_answer: Callable[[do.Answer], None] = _ignore
+        self.notes: deque[tuple[int, str]] = deque(maxlen=NOTES_MAX)
+        """(epoch ms, sentence): what happened to this member lately."""
+        self._parts = parts
+        self._host = host
+        self._machine = machine
+        self._line = line
+        self._dispatch = dispatch
+        self._served_epoch = 0
+        """The epoch in which the host was last told to lead."""
+        self._record: BrokerRecord | None = None
+        self._table: dict[type, Callable[[Any], None]] = {
+            do.Propose: line.propose,
+            do.ReadView: lambda effect: line.read_view(effect.ticket),
+            do.Promise: lambda effect: parts.store.follow(effect.epoch),
+            do.Lead: self._lead,
+            do.StepDown: self._step_down,
+            do.Follow: self._follow,
+            do.Unfollow: self._unfollow,
+            do.Truncate: self._truncate,
+            do.Reset: self._reset,
+            do.FetchFrom: self._fetch,
+            do.Hangup: self._hang_up,
+            do.AcceptPuts: self._accept_puts,
+            do.HoldPuts: self._hold_puts,
+            do.Mark: lambda effect: parts.mark.set(effect.unclean),
+            do.Describe: self._describe,
+            do.Leave: self._leave,
+            do.Answer: self._answer,
+            do.Note: lambda effect: self.note(effect.text),
+        }
+
+    def carry_out(self, effect: do.Effect) -> None:
+        """Carry out one effect. What the disk refuses ends the process."""
+        try:
+            self._table[type(effect)](effect)
+        except StaleEpochError as error:
+            # A promise that the machine did not know of: it hears of it and looks again.
+            self.note(f"{type(effect).__name__}: {error}")
+            self._dispatch(events.EpochHeard(error.promised))
+        except (StoreError, OSError, ValueError) as error:
+            logger.exception("duty_failed effect=%s", effect)
+            self._host.fail(f"{type(effect).__name__}: {error}")
+
+    def note(self, text: str) -> None:
+        """Keep a sentence for people."""
+        logger.info("shard_note shard=%d %s", self._parts.identity.shard, text)
+        self.notes.append((self._parts.clock.epoch_ms(), text))
+
+    def close(self) -> None:
+        """Lead and follow nobody any more."""
+        if self.leading is not None:
+            self._step_down(do.StepDown("the broker stops"))
+        self._unfollow()
+
+    def show_role(self) -> None:
+        """Have everybody know what this member is now."""
+        parts, state = self._parts, self._machine.state
+        role = parts.role.current
+        if self._served_epoch:
+            shown = ShardRole(role=Role.MASTER, epoch=self._served_epoch)
+        elif self.following is not None:
+            leader = parts.identity.live(self.following.leader.uuid)
+            shown = ShardRole(
+                role=Role.SLAVE, epoch=state.epoch, leader=leader, reason="a slave takes no puts"
+            )
+        else:
+            shown = ShardRole(
+                role=Role.ELECTING, epoch=state.shard.epoch, reason="the shard has no master"
+            )
+        if shown == role:
+            return
+        parts.role.change(shown)
+        if shown.role is Role.SLAVE and shown.leader is not None:
+            self._host.follow(shown.leader)
+        if shown.role is not role.role:
+            self._announce()
+
+    # Leading
+
+    def _lead(self, effect: do.Lead) -> None:
+        parts = self._parts
+        store = parts.store
+        high_watermark = store.high_watermark
+        store.lead(effect.epoch)
+        self.leading = Leading(
+            effect.epoch,
+            store,
+            parts.identity,
+            self.followers,
+            parts.refused,
+            loop=asyncio.get_running_loop(),
+            clock=parts.clock,
+            catch_up_bytes_per_second=parts.catch_up_bytes_per_second,
+            link_ended=parts.port.gone,
+        )
+        self.followers.leading = self.leading
+        self.note(f"leads epoch {effect.epoch} from log offset {store.log_end}")
+        self._dispatch(events.Led(effect.epoch, log_of(store), store.durable_end, high_watermark))
+
+    def _accept_puts(self, effect: do.AcceptPuts) -> None:
+        if self.leading is None:
+            return
+        self._parts.gate.accept(replicated=effect.replicated)
+        self._parts.messages.held = False
+        if self._served_epoch != self.leading.epoch:
+            self._served_epoch = self.leading.epoch
+            self._host.lead(self.leading.epoch)
+            self.show_role()
+        else:
+            self._host.release()
+
+    def _hold_puts(self, _: do.HoldPuts) -> None:
+        self._host.hold()
+        self._parts.messages.held = True
+
+    def _step_down(self, effect: do.StepDown) -> None:
+        parts = self._parts
+        parts.gate.close()
+        parts.messages.held = False
+        parts.store.follow(parts.store.epoch_seen)
+        if self.leading is not None:
+            self.leading.close()
+            self.leading = self.followers.leading = None
+        served, self._served_epoch = self._served_epoch, 0
+        self.note(f"steps down: {effect.why}")
+        # Whatever was appended and not confirmed may be cut: its producers try again.
+        parts.messages.release_all(PutStatus.NOT_WRITABLE)
+        if served:
+            self._host.step_down(effect.why)
+        self.show_role()
+
+    # Following
+
+    def _follow(self, effect: do.Follow) -> None:
+        parts = self._parts
+        self._unfollow()
+        parts.store.follow(effect.epoch)
+        self.following = Following(
+            effect.leader,
+            effect.epoch,
+            parts.store,
+            parts.identity,
+            self.leader,
+            clock=parts.clock,
+            rng=parts.rng,
+        )
+        self.leader.following = self.following
+        self.note(f"follows {effect.leader.uuid} in epoch {effect.epoch}")
+        self.show_role()
+
+    def _unfollow(self, _: do.Unfollow | None = None) -> None:
+        if self.following is not None:
+            self.following.close()
+            self.following = self.leader.following = None
+
+    def _truncate(self, effect: do.Truncate) -> None:
+        store = self._parts.store
+        self.note(f"cuts the log from {store.log_end} to {effect.end}")
+        store.truncate(effect.end)
+
+    def _reset(self, effect: do.Reset) -> None:
+        store = self._parts.store
+        self.note(f"begins an empty log at {effect.start}; it had {store.log_start} to "
+                  f"{store.log_end}")  # fmt: skip
+        store.reset(effect.start)
+
+    def _fetch(self, effect: do.FetchFrom) -> None:
+        if self.following is not None:
+            self.following.fetch(effect.offset, effect.epoch)
+
+    def _hang_up(self, effect: do.Hangup) -> None:
+        if self.following is not None:
+            self.following.hang_up(effect.why)
+
+    def _connection_ended(self, reason: str) -> None:
+        if self.following is not None:
+            self.following.connection_ended(reason)
+
+    # The rest
+
+    def _describe(self, effect: do.Describe) -> None:
+        record = self._registration()
+        if record is not None:
+            self._publish(
+                replace(
+                    record,
+                    unclean=effect.unclean,
+                    log_epoch=effect.log_epoch,
+                    log_end=effect.log_end,
+                )
+            )
+
+    def _announce(self) -> None:
+        """Have our registration name the role, for people; nobody decides by it."""
+        record, role = self._registration(), self._parts.role.current.role
+        if record is not None and record.role is not role and not self.left:
+            self._publish(replace(record, role=role))
+
+    def _registration(self) -> BrokerRecord | None:
+        return self._record or self._parts.coordinator.registered
+
+    def _publish(self, record: BrokerRecord) -> None:
+        self._record = record
+        self._line.describe(record)
+
+    def _answer(self, effect: do.Answer) -> None:
+        self.on_answer(effect)
+
+    def _leave(self, _: do.Leave) -> None:
+        self.left = True
+        self.note("has left the shard in order")
+        self.on_left()
+
+
+def _nothing() -> None:
+    """Stand where the owner will put its own."""
+
+
+def _ignore(_: object) -> None:
+    """Stand where the owner will put its own."""

@@ -1,0 +1,147 @@
+"""Following one leader in one epoch: connects again and again until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+from imago_broker.replication.follower import FollowerSession
+from imago_broker.replication.link import Link, prepared
+
+if TYPE_CHECKING:
+    import random
+
+    from imago_broker.model.shard import Member
+    from imago_broker.ports import Clock
+    from imago_broker.replication.follower import Owner
+    from imago_broker.replication.member import Identity
+    from imago_log.store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 2.0
+PAUSE_SECONDS_MIN = 0.05
+PAUSE_SECONDS_MAX = 1.0
+
+
+class Following:
+    """One leader of one epoch that we have promised ourselves to."""
+
+    def __init__(
+        self,
+        leader: Member,
+        epoch: int,
+        store: MessageStore,
+        identity: Identity,
+        owner: Owner,
+        *,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self.leader = leader
+        self.epoch = epoch
+        self.session: FollowerSession | None = None
+        """The connection as it stands; None between two."""
+        self._store = store
+        self._identity = identity
+        self._owner = owner
+        self._clock = clock
+        self._rng = rng
+        self._pause_seconds = PAUSE_SECONDS_MIN
+        self._ended = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+        self._task.add_done_callback(_report)
+
+    def fetch(self, offset: int, last_epoch: int) -> None:
+        """Continue our log from here, where the leader was compared with."""
+        if self.session is not None:
+            self.session.fetch(offset, last_epoch)
+
+    def hang_up(self, why: str) -> None:
+        """Close this connection and make another."""
+        if self.session is not None:
+            self.session.end(why)
+
+    def tick(self) -> None:
+        """Give up a silent leader; a few times a second."""
+        if self.session is not None:
+            self.session.tick(self._clock.monotonic_ms())
+
+    def durable_moved(self) -> None:
+        """Tell the leader that more is on disk."""
+        if self.session is not None:
+            self.session.durable_moved()
+
+    def connection_ended(self, reason: str) -> None:
+        """Note that the session is over; the owner passes this on from the session."""
+        session, self.session = self.session, None
+        if session is None:
+            return
+        logger.info("replication_disconnected leader=%s reason=%s", self.leader.uuid, reason)
+        if session.copying:
+            self._pause_seconds = PAUSE_SECONDS_MIN
+        self._ended.set()
+
+    def close(self) -> None:
+        """Stop following."""
+        self._task.cancel()
+        if self.session is not None:
+            self.session.close()
+            self.session = None
+
+    async def _run(self) -> None:
+        while True:
+            self._ended.clear()
+            if await self._connect():
+                await self._ended.wait()
+            # With jitter: all followers of a leader lose it at the same moment.
+            await asyncio.sleep(self._pause_seconds * self._rng.uniform(0.5, 1.0))
+            self._pause_seconds = min(self._pause_seconds * 2, PAUSE_SECONDS_MAX)
+
+    async def _connect(self) -> bool:
+        record = self._identity.live(self.leader.uuid)
+        if record is None or record.incarnation != self.leader.incarnation:
+            return False
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                sock = await _connected(record.host, record.replication)
+        except (OSError, TimeoutError) as error:
+            logger.info(
+                "replication_unreachable leader=%s address=%s reason=%s",
+                self.leader.uuid,
+                record.replication_address,
+                str(error) or "no answer",
+            )
+            return False
+        self.session = FollowerSession(
+            Link(sock, asyncio.get_running_loop()),
+            self._store,
+            self._identity,
+            self._owner,
+            leader=self.leader,
+            epoch=self.epoch,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        self.session.greet()
+        return self.session is not None
+
+
+async def _connected(host: str, port: int) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, address = found[0]
+    sock = prepared(socket.socket(family, kind, protocol))
+    try:
+        await loop.sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """Log what nobody would hear of otherwise: the task ends by being cancelled only."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("replication_task_failed", exc_info=error)

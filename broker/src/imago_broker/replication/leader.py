@@ -1,0 +1,232 @@
+"""The leader's side of one connection: who calls, whether its log continues ours, and the push.
+
+greeting → (HELLO) → comparing → (FETCH) → copying. Whoever stays in one of the first two for
+HANDSHAKE_MS, or says what may not be said there, is refused and closed.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from imago_broker.model.shard import Member
+from imago_log.errors import StoreError
+from imago_wire.errors import ProtocolError
+from imago_wire.replication.decoder import FrameDecoder
+from imago_wire.replication.encoder import encode, repair_header
+from imago_wire.replication.frames import (
+    Ack,
+    Fetch,
+    Flags,
+    FrameType,
+    Hello,
+    Metadata,
+    Refusal,
+    Refuse,
+    Repair,
+    RepairAsk,
+    Welcome,
+)
+
+if TYPE_CHECKING:
+    from imago_broker.replication.link import Link
+    from imago_broker.replication.sending import Cursor
+    from imago_wire.replication.frames import Frame
+
+HANDSHAKE_MS = 5000
+METADATA_FRAME_BYTES = 1 << 20
+FROM_FOLLOWER = frozenset(
+    {
+        FrameType.HELLO,
+        FrameType.FETCH,
+        FrameType.ACK,
+        FrameType.REPAIR_ASK,
+        FrameType.REPAIR,
+        FrameType.REFUSE,
+    }
+)
+
+
+class RefusedError(Exception):
+    """The other side is not served."""
+
+    def __init__(self, code: Refusal, reason: str) -> None:
+        super().__init__(reason)
+        self.code, self.reason = code, reason
+
+
+class Stage(Enum):
+    """Where the conversation stands."""
+
+    GREETING = "greeting"
+    COMPARING = "comparing"
+    COPYING = "copying"
+    ENDED = "ended"
+
+
+class Leadership(Protocol):
+    """What a session asks of the side that leads. RefusedError where the answer is no."""
+
+    epoch: int
+
+    def welcome(self, session: LeaderSession, hello: Hello) -> Welcome:
+        """Look the caller up; say who we are and which epochs wrote our log."""
+        ...
+
+    def begin(self, session: LeaderSession, fetch: Fetch) -> Cursor:
+        """Check that the caller's log continues ours at this place."""
+        ...
+
+    def acked(self, session: LeaderSession) -> None:
+        """Count what the follower has now, as its cursor says."""
+        ...
+
+    def metadata_snapshot(self) -> bytes:
+        """Return topics, groups, offsets … for a log that begins behind them."""
+        ...
+
+    def repair_bytes(self, ask: RepairAsk) -> bytes | memoryview:
+        """Return the bytes that are damaged at the caller, or none."""
+        ...
+
+    def repaired(self, session: LeaderSession, repair: Repair) -> None:
+        """Take bytes that we had asked for."""
+        ...
+
+    def ended(self, session: LeaderSession, refusal: RefusedError | None) -> None:
+        """Forget the session."""
+        ...
+
+
+class LeaderSession:
+    """One follower's connection."""
+
+    def __init__(self, link: Link, leadership: Leadership, *, now_ms: int) -> None:
+        self.link = link
+        self.member = Member("", 0)
+        """The follower, once it has said who it is and is known."""
+        self.stage = Stage.GREETING
+        self.cursor: Cursor | None = None
+        """Its copy, from FETCH on."""
+        self._leadership = leadership
+        self._deadline_ms = now_ms + HANDSHAKE_MS
+        self._decoder = FrameDecoder(FROM_FOLLOWER)
+        link.on_bytes = self._received
+        link.on_closed = self._closed
+        link.start()
+
+    def check_time(self, now_ms: int) -> None:
+        """Refuse a caller that does not come to the point."""
+        if self.stage in (Stage.GREETING, Stage.COMPARING) and now_ms >= self._deadline_ms:
+            self.refuse(RefusedError(Refusal.PROTOCOL, f"no answer while {self.stage.value}"))
+
+    def refuse(self, refusal: RefusedError) -> None:
+        """Say why, and close."""
+        if self.stage is Stage.ENDED:
+            return
+        self.stage = Stage.ENDED
+        self.link.send(encode(Refuse(self._leadership.epoch, refusal.code, refusal.reason[:120])))
+        self.link.close()
+        self._leadership.ended(self, refusal)
+
+    def close(self) -> None:
+        """Close without a word; the leadership is not told."""
+        self.stage = Stage.ENDED
+        self.link.close()
+
+    def ask_repair(self, offset: int, size: int) -> None:
+        """Ask the follower for bytes that are damaged here."""
+        self.link.send(encode(RepairAsk(self._leadership.epoch, offset, size)))
+        self.link.flush()
+
+    def _closed(self, _reason: str) -> None:
+        self.stage = Stage.ENDED
+        self._leadership.ended(self, None)
+
+    def _received(self, data: bytes) -> None:
+        try:
+            acked = False
+            for frame in self._decoder.feed(data):
+                acked |= self._handle(frame)
+                if self.stage is Stage.ENDED:
+                    return
+            if acked:
+                self._leadership.acked(self)
+        except RefusedError as refusal:
+            self.refuse(refusal)
+        except ProtocolError as error:
+            self.refuse(RefusedError(Refusal.PROTOCOL, str(error)))
+        except (StoreError, LookupError) as error:
+            # What it wants of our log is not there any more: it compares again.
+            self.refuse(RefusedError(Refusal.DIVERGED, str(error)))
+
+    def _handle(self, frame: Frame) -> bool:
+        """Serve one frame; return whether it says that the copy has grown."""
+        if isinstance(frame, Ack):
+            self._ack(frame)
+            return True
+        if isinstance(frame, Hello):
+            self._greet(frame)
+        elif isinstance(frame, Fetch):
+            self._begin(frame)
+        elif isinstance(frame, RepairAsk):
+            self._check_copying(frame.epoch)
+            data = self._leadership.repair_bytes(frame)
+            head = repair_header(epoch=frame.epoch, offset=frame.offset, size=len(data))
+            self.link.send(head, data)
+            self.link.flush()
+        elif isinstance(frame, Repair):
+            self._check_copying(frame.epoch)
+            self._leadership.repaired(self, frame)
+        else:
+            raise RefusedError(Refusal.PROTOCOL, f"unexpected {type(frame).__name__}")
+        return False
+
+    def _greet(self, hello: Hello) -> None:
+        if self.stage is not Stage.GREETING:
+            raise RefusedError(Refusal.PROTOCOL, "HELLO twice")
+        welcome = self._leadership.welcome(self, hello)
+        self.member = Member(hello.uuid, hello.incarnation)
+        self.stage = Stage.COMPARING
+        self.link.send(encode(welcome))
+        self.link.flush()
+
+    def _begin(self, fetch: Fetch) -> None:
+        if self.stage is not Stage.COMPARING:
+            raise RefusedError(Refusal.PROTOCOL, f"FETCH while {self.stage.value}")
+        self._check_epoch(fetch.epoch)
+        self.cursor = self._leadership.begin(self, fetch)
+        self.stage = Stage.COPYING
+        if fetch.wants_metadata:
+            # DATA waits until the kernel has taken all of it: see Cursor.push.
+            self._send_metadata(self._leadership.metadata_snapshot())
+
+    def _send_metadata(self, snapshot: bytes) -> None:
+        view = memoryview(snapshot)
+        for at in range(0, len(view) or 1, METADATA_FRAME_BYTES):
+            flags = Flags.LAST if at + METADATA_FRAME_BYTES >= len(view) else Flags.NONE
+            part = view[at : at + METADATA_FRAME_BYTES]
+            self.link.send(encode(Metadata(self._leadership.epoch, flags, part)))
+        self.link.flush()
+
+    def _ack(self, ack: Ack) -> None:
+        self._check_copying(ack.epoch)
+        cursor = self.cursor
+        assert cursor is not None, "copying"
+        if not cursor.acked <= ack.end <= cursor.next:
+            raise RefusedError(
+                Refusal.PROTOCOL, f"ACK of {ack.end} behind {cursor.acked} or above {cursor.next}"
+            )
+        cursor.acked = ack.end
+        cursor.durable = min(ack.durable_end, ack.end)
+
+    def _check_copying(self, epoch: int) -> None:
+        if self.stage is not Stage.COPYING:
+            raise RefusedError(Refusal.PROTOCOL, f"too early while {self.stage.value}")
+        self._check_epoch(epoch)
+
+    def _check_epoch(self, epoch: int) -> None:
+        if epoch != self._leadership.epoch:
+            raise RefusedError(
+                Refusal.STALE_EPOCH, f"epoch {epoch}, this is {self._leadership.epoch}"
+            )

@@ -1,0 +1,41 @@
+"""The registry's view of a shard in the terms of the state machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.core.shard.events import ViewSeen
+from imago_broker.core.shard.reconcile import last_epoch
+from imago_broker.core.shard.values import Log, MemberInfo
+from imago_broker.model.shard import ShardState
+
+if TYPE_CHECKING:
+    from imago_broker.model.cluster import ClusterView
+    from imago_log.store import MessageStore
+
+
+def log_of(store: MessageStore) -> Log:
+    """Return the extent of a store's log."""
+    return Log(store.log_start, store.log_end, store.epochs)
+
+
+def log_position(store: MessageStore) -> tuple[int, int]:
+    """Return the epoch of the log's last byte, 0 for an empty log, and the log's end."""
+    log = log_of(store)
+    return last_epoch(log), log.end
+
+
+def view_seen(view: ClusterView, shard: int, log: Log, ticket: int) -> ViewSeen:
+    """Return what a view says of a shard; see `ViewSeen` for the order of its parts."""
+    live = {
+        record.uuid: MemberInfo(
+            incarnation=record.incarnation,
+            replica=record.replica,
+            unclean=record.unclean,
+            log_epoch=record.log_epoch,
+            log_end=record.log_end,
+        )
+        for record in view.members(shard)
+    }
+    known = frozenset(view.members_known(shard))
+    return ViewSeen(view.states.get(shard) or ShardState(), live, known, log, ticket)

@@ -1,0 +1,67 @@
+"""What the replication shell stands on, and what it asks of the broker around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import random
+
+    from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.ports import Clock, Coordinator
+    from imago_broker.replication.mark import UncleanMark
+    from imago_broker.replication.member import Identity
+    from imago_broker.replication.port import RefusedPeers, ReplicationPort
+    from imago_broker.replication.repair import Repairs
+    from imago_broker.service.gate import ShardGate
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.role import RoleState
+    from imago_log.store import MessageStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardParts:
+    """The parts of one broker that take part in replication."""
+
+    identity: Identity
+    coordinator: Coordinator
+    store: MessageStore
+    messages: MessageService
+    gate: ShardGate
+    role: RoleState
+    port: ReplicationPort
+    refused: RefusedPeers
+    mark: UncleanMark
+    repairs: Repairs
+    clock: Clock
+    rng: random.Random
+    catch_up_bytes_per_second: int = 0
+
+
+class Host(Protocol):
+    """The broker, as far as its role concerns it."""
+
+    def lead(self, epoch: int) -> None:
+        """Begin to serve as master: puts are taken from now on."""
+        ...
+
+    def hold(self) -> None:
+        """Let new requests wait: leadership may be with another member soon."""
+        ...
+
+    def release(self) -> None:
+        """Serve again what waits: the handover has not come about."""
+        ...
+
+    def step_down(self, why: str) -> None:
+        """Serve as master no more."""
+        ...
+
+    def follow(self, leader: BrokerRecord) -> None:
+        """Another member leads, and this is where it is reached."""
+        ...
+
+    def fail(self, reason: str) -> None:
+        """End the process: the disk does not do what it is told."""
+        ...

@@ -1,0 +1,128 @@
+"""The replication port: takes connections within limits, and remembers who was refused."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from imago_broker.replication.link import Link, prepared
+from imago_wire.replication.encoder import encode
+from imago_wire.replication.frames import Refusal, Refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+CONNECTIONS_MAX = 64
+"""Connections of one port: a shard has some members, and each may come back before it is missed."""
+BACKLOG = 64
+NAMED_MAX = 256
+"""Peers whose refusal is written down; above it they are only counted."""
+PAUSE_SECONDS = 1.0
+"""How long nothing is taken when the process has no more file descriptors."""
+
+
+class RefusedPeers:
+    """Who was refused and why: one line a peer and reason, all of them counted."""
+
+    def __init__(self) -> None:
+        self.count: Counter[str] = Counter()
+        """Refusals by reason."""
+        self._named: set[tuple[str, str]] = set()
+
+    def note(self, peer: str, reason: str, detail: str = "") -> None:
+        """Count a refusal; log the first of its kind from this peer."""
+        self.count[reason] += 1
+        if (peer, reason) in self._named or len(self._named) >= NAMED_MAX:
+            return
+        self._named.add((peer, reason))
+        logger.warning("replication_refused peer=%s reason=%s detail=%s", peer, reason, detail)
+
+
+class ReplicationPort:
+    """A listening socket whose connections are handed to `on_link`."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        """The bound port, once bound; 0 before then means any free one."""
+        self.on_link: Callable[[Link], None] = Link.close
+        """Takes over a connection; it calls `gone` at its end."""
+        self.refused = RefusedPeers()
+        self._sock: socket.socket | None = None
+        self._links: set[Link] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._resume: asyncio.TimerHandle | None = None
+
+    def bind(self) -> None:
+        """Take the port without accepting yet; OSError when it cannot be had."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setblocking(False)
+            sock.bind((self.host, self.port))
+        except OSError as error:
+            sock.close()
+            reason = f"cannot listen on {self.host}:{self.port}: {error.strerror}"
+            raise OSError(error.errno, reason) from error
+        self.port = sock.getsockname()[1]
+        self._sock = sock
+
+    def start(self) -> None:
+        """Accept from now on."""
+        assert self._sock is not None, "bound before"
+        self._loop = asyncio.get_running_loop()
+        self._sock.listen(BACKLOG)
+        self._loop.add_reader(self._sock.fileno(), self._acceptable)
+
+    def refuse(self, link: Link, epoch: int) -> None:
+        """Tell a caller that this member does not lead; it looks into the registry then."""
+        link.send(encode(Refuse(epoch, Refusal.NOT_LEADER, "this member does not lead")))
+        link.close()
+        self.gone(link)
+
+    def gone(self, link: Link) -> None:
+        """Forget a connection that has ended."""
+        self._links.discard(link)
+
+    def stop(self) -> None:
+        """Accept no more and close all connections. May be called again."""
+        if self._resume is not None:
+            self._resume.cancel()
+        if self._sock is not None:
+            if self._loop is not None:
+                self._loop.remove_reader(self._sock.fileno())
+            self._sock.close()
+            self._sock = None
+        for link in tuple(self._links):
+            link.close()
+        self._links.clear()
+
+    def _acceptable(self) -> None:
+        assert self._sock is not None
+        assert self._loop is not None
+        try:
+            sock, _ = self._sock.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                raise
+            # Readable until somebody closes something: wait instead of spinning.
+            self.refused.note("", "descriptors", str(error))
+            self._loop.remove_reader(self._sock.fileno())
+            self._resume = self._loop.call_later(PAUSE_SECONDS, self.start)
+            return
+        link = Link(prepared(sock), self._loop)
+        if len(self._links) >= CONNECTIONS_MAX:
+            self.refused.note(link.peer, "busy", f"{len(self._links)} connections")
+            link.close()
+            return
+        self._links.add(link)
+        self.on_link(link)

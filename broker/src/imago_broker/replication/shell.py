@@ -1,0 +1,287 @@
+"""One member of a shard, with sockets and disk around the decisions of `core.shard`.
+
+What happens outside (the registry, connections, the log, time) becomes an event or a call of the
+state machine; the effects that it returns are carried out in their order, each finished before the
+next. Everything belongs to the event loop's thread, so the machine sees one thing at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from imago_broker.core.shard import events
+from imago_broker.core.shard.member import ShardMachine
+from imago_broker.model.cluster import Connection
+from imago_broker.model.shard import Member
+from imago_broker.replication.duties import Duties
+from imago_broker.replication.outlook import log_of, view_seen
+from imago_broker.replication.registry_line import RegistryLine
+
+if TYPE_CHECKING:
+    from imago_broker.core.shard import effects as do
+    from imago_broker.core.shard.values import Limits
+    from imago_broker.model.cluster import ClusterView
+    from imago_broker.replication.link import Link
+    from imago_broker.replication.parts import Host, ShardParts
+    from imago_broker.replication.repair import Asker
+
+logger = logging.getLogger(__name__)
+
+TICK_MS = 100
+"""Connections are looked after this often, whatever the machine asks for."""
+STOP_SECONDS_MAX = 4.0
+REQUESTS_MAX = 100
+"""Wishes of administrators that are remembered."""
+
+
+class ShardShell:
+    """Takes part in a shard from `start`, with our registration standing, to `stop`."""
+
+    def __init__(self, parts: ShardParts, limits: Limits, host: Host) -> None:
+        self.machine = ShardMachine(
+            parts.identity.uuid,
+            limits,
+            epoch_seen=parts.store.epoch_seen,
+            unclean=parts.mark.standing,
+        )
+        self._parts = parts
+        self._store = parts.store
+        self._loop = asyncio.get_running_loop()
+        self._line = RegistryLine(parts.coordinator, parts.identity.shard, self, parts.clock)
+        self.duties = Duties(
+            parts,
+            host,
+            self.machine,
+            self._line,
+            dispatch=self.dispatch,
+            watermark_moved=self._watermark_moved,
+        )
+        self._events: deque[events.Event] = deque()
+        self._busy = self._started = self._closed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._left = asyncio.Event()
+        self._answers: dict[str, asyncio.Future[do.Answer]] = {}
+        """By request, the latest of them; those that are done are kept for who asks again."""
+
+    @property
+    def in_sync(self) -> bool:
+        """Whether this life of the member is in the in-sync set."""
+        state = self.machine.state
+        return state.member in state.shard.in_sync
+
+    @property
+    def leader_end(self) -> int | None:
+        """End of the leader's log as told last; our own while we lead."""
+        if self.duties.leading is not None:
+            return self._store.log_end
+        return self.duties.leader.leader_end
+
+    # Beginning and end
+
+    def start(self) -> None:
+        """Take part from now on."""
+        parts = self._parts
+        self._started = True
+        self.duties.on_left = self._left.set
+        self.duties.on_answer = self._answered
+        parts.coordinator.on_change(self._view_changed)
+        parts.coordinator.on_state(self._session_changed)
+        parts.messages.on_durable(self._durable_moved)
+        parts.port.on_link = self._take_link
+        self._store.on_append = self._appended
+        self._look()
+        self._set_timer()
+
+    async def stop(self) -> None:
+        """Hand over, or leave the in-sync set, as far as that can be had in time."""
+        if not self._started or self._closed:
+            return
+        self.dispatch(events.StopAsked())
+        try:
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                await self._left.wait()
+        except TimeoutError:
+            logger.warning("shard_not_left seconds=%g", STOP_SECONDS_MAX)
+        await self.close()
+
+    async def close(self) -> None:
+        """Take part no more, whatever the others think. May be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.duties.close()
+        self._store.on_append = _nothing
+        for answer in self._answers.values():
+            answer.cancel()
+        await self._line.close()
+
+    async def hand_over(self, target: str | None, request: str) -> tuple[bool, str]:
+        """Give leadership to the member of this uuid, or to the best; tell how that went.
+
+        The same request again is the same handover.
+        """
+        return await self._ask(events.HandoverAsked(request, target), request)
+
+    async def elect(self, request: str, *, allow_data_loss: bool) -> tuple[bool, str]:
+        """Lead a shard that has no leader, as a person asks; tell how that went."""
+        return await self._ask(events.ElectAsked(request, allow_data_loss), request)
+
+    async def _ask(self, event: events.Event, request: str) -> tuple[bool, str]:
+        answer = self._answers.get(request)
+        if answer is None:
+            if len(self._answers) >= REQUESTS_MAX:
+                del self._answers[next(iter(self._answers))]
+            answer = self._answers[request] = self._loop.create_future()
+            self.dispatch(event)
+        found = await asyncio.shield(answer)
+        return found.done, found.text
+
+    def _answered(self, answer: do.Answer) -> None:
+        waiting = self._answers.get(answer.request)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer)
+
+    # Events
+
+    def dispatch(self, event: events.Event) -> None:
+        """Take an event; one that an effect brings about waits until its effects are done."""
+        self._events.append(event)
+        if self._busy or self._closed:
+            return
+        self._busy = True
+        try:
+            while self._events and not self._closed:
+                effects = self.machine.handle(self._events.popleft(), self._now_ms())
+                for effect in effects:
+                    self.duties.carry_out(effect)
+        finally:
+            self._busy = False
+        self.duties.show_role()
+        self._watermark_moved()
+        self._set_timer()
+
+    def view_read(self, ticket: int) -> None:
+        """Tell the machine a view as fresh as it asked for."""
+        self._tell_view(self._parts.coordinator.view(), ticket)
+
+    def _view_changed(self, view: ClusterView) -> None:
+        if not self._closed:
+            self._look()
+            self._tell_view(view, 0)
+
+    def _tell_view(self, view: ClusterView, ticket: int) -> None:
+        log = log_of(self._store)
+        self.dispatch(view_seen(view, self._parts.identity.shard, log, ticket))
+
+    def _session_changed(self, state: Connection) -> None:
+        if self._closed:
+            return
+        if state is Connection.SUSPENDED:
+            self.dispatch(events.SessionSuspended())
+        elif state is Connection.CONNECTED:
+            self.dispatch(events.SessionResumed())
+        else:
+            self.dispatch(events.SessionLost())
+        self._look()
+
+    def _look(self) -> None:
+        """See whether our registration is another one, and how long the lease lasts."""
+        coordinator, gate = self._parts.coordinator, self._parts.gate
+        registered, known = coordinator.registered, self.machine.state.member
+        if coordinator.state is Connection.CONNECTED and registered is not None:
+            member = Member(registered.uuid, registered.incarnation)
+            if member != known:
+                if known is not None:
+                    self.dispatch(events.SessionLost())
+                self.dispatch(events.Registered(member))
+        until_ms = coordinator.lease_end_ms
+        if until_ms != gate.lease_end_ms:
+            gate.lease_end_ms = until_ms
+            self.dispatch(events.LeaseRenewed(until_ms))
+            self._parts.messages.progressed()
+
+    def _take_link(self, link: Link) -> None:
+        """Serve a connection: as the leader, or by telling that we are none."""
+        leading = self.duties.leading
+        if leading is None or self._closed:
+            self._parts.port.refuse(link, self.machine.state.epoch_seen)
+        else:
+            leading.take(link)
+
+    # Time
+
+    def _set_timer(self) -> None:
+        if self._closed or not self._started:
+            return
+        due = self._loop.time() + min(self.machine.tick_after_ms(), TICK_MS) / 1000
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._look()
+        self.dispatch(events.Tick(self.machine.watermark.progress()))
+        now_ms, duties = self._now_ms(), self.duties
+        askers: list[Asker] = []
+        if duties.leading is not None:
+            duties.leading.tick()
+            askers += duties.leading.copying()
+        if duties.following is not None:
+            duties.following.tick()
+            self._sync_to_join()
+            if duties.following.session is not None and duties.following.session.copying:
+                askers.append(duties.following.session)
+        self._parts.repairs.tick(now_ms, askers)
+        self._set_timer()
+
+    def _sync_to_join(self) -> None:
+        """Sync what was copied: the in-sync set takes members whose copy is on disk only."""
+        if not self.in_sync and self._store.durable_end < self._store.log_end:
+            self._store.request_sync()
+
+    def _now_ms(self) -> int:
+        return self._parts.clock.monotonic_ms()
+
+    # What moves every turn
+
+    def _appended(self) -> None:
+        """Follow an append; the message service looks by itself at what is visible then."""
+        store = self._store
+        high_watermark = self.machine.appended(store.log_end)
+        if high_watermark > store.high_watermark:
+            store.set_high_watermark(high_watermark)
+        if self.duties.leading is not None:
+            self.duties.leading.appended()
+
+    def _durable_moved(self) -> None:
+        if self.duties.leading is not None:
+            self.machine.watermark.synced(self._store.durable_end)
+            self._watermark_moved()
+        elif self.duties.following is not None:
+            self.duties.following.durable_moved()
+
+    def _watermark_moved(self) -> None:
+        """Let readers and producers have what the in-sync members have."""
+        leading, gate, store = self.duties.leading, self._parts.gate, self._store
+        if leading is None or self._busy:
+            return  # while effects are carried out: afterwards
+        watermark = self.machine.watermark
+        risen = watermark.value > store.high_watermark
+        if risen:
+            store.set_high_watermark(watermark.value)
+            leading.watermark_rose()
+        if risen or watermark.durable != gate.durable_end:
+            gate.durable_end = watermark.durable
+            self._parts.messages.progressed()
+
+
+def _nothing() -> None:
+    """Stand where the owner will put its own."""
