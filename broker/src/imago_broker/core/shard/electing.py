@@ -96,17 +96,23 @@ def _live_with_own_log(turn: Turn) -> Live:
 
 def elect_asked(turn: Turn, event: ElectAsked, *, vacant: bool) -> None:
     """A person asks for an election, and perhaps allows the loss of records."""
+    refusal = _refusal(turn, event) if vacant else "the shard has a leader"
+    if refusal is None:
+        turn.set(forced=Forced(event.request))
+    else:
+        turn.do(Answer(event.request, done=False, text=refusal))
+
+
+def _refusal(turn: Turn, event: ElectAsked) -> str | None:
+    """Return why the shard needs no forced election, or not of this member; or None."""
     state = turn.state
     live = _live_with_own_log(turn)
+    choice = turn.rules.choose(state.shard, live, state.known, turn.rules.electable)
     best = highest_live(live)
-    if not vacant:
-        refusal = "the shard has a leader"
-    elif not event.allow_data_loss:
-        choice = turn.rules.choose(state.shard, live, state.known, turn.rules.electable)
-        refusal = f"no election without loss: {choice.cause}"
-    elif best != state.uuid:
-        refusal = f"member {best} holds more: ask it"
-    else:
-        turn.set(forced=Forced(event.request))
-        return
-    turn.do(Answer(event.request, done=False, text=refusal))
+    if choice.candidates:
+        return f"{choice.candidates[0]} can be elected without loss"
+    if not event.allow_data_loss:
+        return f"nobody can be elected without loss: {choice.cause}"
+    if best != state.uuid:
+        return f"member {best} holds more: ask it"
+    return None

@@ -81,7 +81,7 @@ def _highest(needed: Iterable[str], live: Live, why: str, also: Iterable[str] = 
     """The member with the highest log, as soon as all that are needed are there."""
     missing = sorted(uuid for uuid in needed if uuid not in live)
     if missing:
-        return Choice((), f"{why}: waiting for {', '.join(missing)}")
+        return Choice((), f"waiting for {', '.join(missing)}")
     there = {*needed, *(uuid for uuid in also if uuid in live)}
     best = max(there, key=lambda uuid: (live[uuid].log_epoch, live[uuid].log_end, uuid))
     return Choice((best,), why)

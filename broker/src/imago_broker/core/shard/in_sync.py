@@ -85,23 +85,20 @@ def joinable(follower: FollowerProgress, progress: Progress, epoch_start: int) -
 
     Everything below the high watermark, everything of earlier epochs (what was acknowledged in
     them is below our start, wherever the high watermark was), and both on disk as far as
-    acknowledgements have promised that.
+    acknowledgements may have promised that.
     """
-    written = follower.end >= max(progress.high_watermark, epoch_start)
-    return written and _synced(follower, progress, epoch_start)
+    return follower.end >= max(progress.high_watermark, epoch_start) and (
+        follower.durable >= max(progress.durable_watermark, epoch_start)
+    )
 
 
 def admissible(
-    follower: FollowerProgress, progress: Progress, epoch_start: int, now_ms: int, limits: Limits
+    follower: FollowerProgress, epoch_start: int, now_ms: int, limits: Limits
 ) -> bool:
     """Whether a follower keeps up so well that waiting for it is all it needs to be joinable.
 
-    Under load the high watermark runs ahead of what any follower has acknowledged. Waiting for
-    the follower stops it until the follower is there.
+    Under load the watermarks run ahead of what any follower has acknowledged. Waiting for the
+    follower stops them until it is there.
     """
     keeps_up = follower.caught_up_ms >= max(0, now_ms - limits.lost_ms_max)
-    return keeps_up and follower.end >= epoch_start and _synced(follower, progress, epoch_start)
-
-
-def _synced(follower: FollowerProgress, progress: Progress, epoch_start: int) -> bool:
-    return follower.durable >= max(progress.durable_watermark, epoch_start)
+    return keeps_up and follower.left_ms is None and follower.end >= epoch_start

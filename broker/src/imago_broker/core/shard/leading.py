@@ -41,6 +41,7 @@ def lead(turn: Turn) -> None:
         waits=None,
         puts="",
         admitted=None,
+        admitted_ms=0,
         handover=None,
     )
     turn.do(Lead(epoch))
@@ -122,18 +123,21 @@ def _joining(turn: Turn, progress: Progress) -> list[Member]:
 
 
 def _admit(turn: Turn, progress: Progress) -> None:
-    """Wait for one follower that keeps up, so that it can join; for a short while only."""
+    """Wait for one follower that keeps up, so that it can join; for a while only."""
     state, limits = turn.state, turn.limits
+    waited_ms = turn.now_ms - state.admitted_ms
     if state.admitted is not None:
-        if turn.now_ms - state.admitted_ms >= limits.lost_ms_max:
-            turn.set(admitted=None)
+        follower = progress.followers.get(state.admitted)
+        fit = follower and admissible(follower, state.epoch_start, turn.now_ms, limits)
+        if not fit or waited_ms >= limits.lag_ms_max:
+            turn.set(admitted=None, admitted_ms=turn.now_ms)
         return
-    if turn.now_ms - state.admitted_ms < limits.lag_ms_max:
+    if state.admitted_ms and waited_ms < limits.lag_ms_max:
         return
     for member, follower in progress.followers.items():
         named = turn.rules.joiner(member, follower, state.live)
         if named is None or named in state.shard.in_sync:
             continue
-        if admissible(follower, progress, state.epoch_start, turn.now_ms, limits):
+        if admissible(follower, state.epoch_start, turn.now_ms, limits):
             turn.set(admitted=member, admitted_ms=turn.now_ms)
             return

@@ -105,14 +105,21 @@ def _view_seen(turn: Turn, event: events.ViewSeen) -> None:
     state = turn.state
     if state.member is None:
         return
-    if event.ticket and event.ticket == state.question:
-        turn.set(question=0, fresh_version=event.shard.version)
+    fresh = event.ticket != 0 and event.ticket == state.question
+    if fresh:
+        turn.set(question=0)
         if state.in_doubt:
             turn.set(proposal=None, in_doubt=False)
-    elif event.shard.version < state.shard.version or not state.viewed:
-        return  # older than what we know
-    turn.set(live=event.live, known=event.known, log=event.log, viewed=True)
-    _take(turn, event.shard)
+    # A lower version is older than what we know, unless we knew it when we asked: then the
+    # coordinator itself has lost its memory.
+    older = event.shard.version < state.shard.version
+    if older and not (fresh and event.shard.version < state.question_version):
+        return
+    if fresh:
+        turn.set(fresh_version=event.shard.version, viewed=True)
+    if turn.state.viewed:
+        turn.set(live=event.live, known=event.known, log=event.log)
+        _take(turn, event.shard)
 
 
 def _take(turn: Turn, shard: ShardState) -> None:

@@ -58,15 +58,18 @@ def reconcile(own: Log, theirs: Log) -> Cut:
     """Compare a follower's log with its leader's.
 
     The largest epoch that both hold, at the same start, ends where the logs may part; the
-    shorter end of it is the last offset at which they are surely equal. Where the leader no
-    longer has that offset, or nothing is common, the follower begins anew.
+    shorter end of it is the last offset at which they are surely equal. If that is the epoch
+    which the leader is filling, nothing is cut: what the follower has of it came from this
+    leader, whose log has grown since it told us its end. Where the leader no longer has that
+    offset, or nothing is common, the follower begins anew.
     """
-    anew = Cut(theirs.start, 0, reset=own.start != theirs.start or own.end != own.start)
+    anew = Cut(theirs.start, 0, reset=own.start != theirs.start)
     common = set(written_epochs(own)) & set(written_epochs(theirs))
     if not common:
         return anew
     epoch, _ = max(common)
-    end = min(epoch_end(own, epoch), epoch_end(theirs, epoch))
+    filling = epoch == theirs.epochs[-1][0]
+    end = own.end if filling else min(epoch_end(own, epoch), epoch_end(theirs, epoch))
     if end < max(own.start, theirs.start):
         return anew
     return Cut(end, epoch)

@@ -78,6 +78,8 @@ class State:
     """Number of the last question to the coordinator. Answers to earlier ones are old."""
     question: int = 0
     """Ticket of the fresh view that is on its way; 0: none is."""
+    question_version: int = 0
+    """Version of the state that we knew when we asked."""
     epoch_heard: int = 0
     """Highest epoch that a peer has spoken of."""
 
@@ -163,7 +165,9 @@ class Turn:
         """Have a fresh view read, unless one is on its way."""
         if not self.state.question:
             ticket = self.state.ticket + 1
-            self.set(ticket=ticket, question=ticket)
+            self.set(
+                ticket=ticket, question=ticket, question_version=self.state.shard.version
+            )
             self.do(ReadView(ticket))
 
     def ask_again(self) -> None:

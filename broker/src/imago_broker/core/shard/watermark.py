@@ -43,7 +43,12 @@ class Watermark:
         self.durable = 0
         """The durable watermark: below it every in-sync member has synced."""
         self._followers: dict[Member, _Follower] = {}
-        self._waiting: tuple[Member, ...] | None = None
+        self._waiting: frozenset[Member] | None = None
+
+    @property
+    def waiting(self) -> frozenset[Member] | None:
+        """Whom the watermarks wait for besides ourselves; None: they stand still."""
+        return self._waiting
 
     def lead(self, *, end: int, durable_end: int, high_watermark: int) -> None:
         """Begin an epoch: nothing is known of any follower, and the watermark stands still."""
@@ -60,7 +65,7 @@ class Watermark:
 
     def wait_for(self, members: frozenset[Member]) -> int:
         """Wait for these besides ourselves; return the high watermark."""
-        self._waiting = tuple(members)
+        self._waiting = members
         return self._raise()
 
     def appended(self, end: int) -> int:

@@ -1,0 +1,389 @@
+"""The invariants, looked at after every event: those of docs/invariants.md, by their numbers.
+
+The reference is the line of committed records: what a leader has raised its high watermark over.
+It is shortened only where a promise allows that: a person allowed it, or more members lost power
+than the level of a record survives.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.core.shard.in_sync import waited_for
+from imago_testing.simulation.client import Level
+from imago_testing.simulation.disk import Disk, Record
+
+if TYPE_CHECKING:
+    from imago_broker.model.shard import Member, ShardState
+    from imago_testing.simulation.client import Put
+    from imago_testing.simulation.frames import Fetch
+    from imago_testing.simulation.member import Process
+    from imago_testing.simulation.world import World
+
+
+class InvariantBroken(AssertionError):
+    """A promise of the protocol was not kept."""
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(f"I{number}: {text}")
+        self.number = number
+
+
+class Checker:
+    """Knows everything about everybody, and says when it may not be so."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.line = Disk("committed")
+        """The committed records, as if a member held exactly them."""
+        self.acks: dict[int, tuple[Put, int]] = {}
+        """Acknowledged puts that must stay, by ident, with their end."""
+        self.acker: dict[int, str] = {}
+        self.leaders: dict[int, str] = {}
+        self.losses: dict[int, int] = {}
+        """How many members have lost a record with their power, by ident."""
+        self.delivered: dict[int, int] = {}
+        """Which record consumers saw, by its end."""
+        self.faults = 0
+        self.elections = 0
+        self.excused = 0
+        self.dirty: list[Process] = []
+        self.state_dirty = False
+
+    # ---- what happens ------------------------------------------------------------------------
+
+    def promised(self, process: Process, epoch: int) -> None:
+        if epoch <= process.disk.epoch_seen:
+            raise InvariantBroken(
+                5, f"{process.uuid} promised {process.disk.epoch_seen}, then {epoch}"
+            )
+
+    def leads(self, process: Process, epoch: int) -> None:
+        """A process begins an epoch: from now on it is the one that is compared with."""
+        other = self.leaders.setdefault(epoch, process.uuid)
+        if other != process.uuid:
+            raise InvariantBroken(4, f"{other} and {process.uuid} lead in epoch {epoch}")
+        state = self.world.coordinator.state
+        if state.epoch == epoch:
+            self.new_leader(process.disk)
+        self.state_dirty = True
+
+    def new_leader(self, disk: Disk) -> None:
+        """Compare the log of a new leader with the line; shorten the line where that is excused."""
+        shared = self.shared_end(disk)
+        if shared < self.line.end:
+            self.excuse(disk, shared)
+        # What only its former leader acknowledged is gone now, as that level allows.
+        for ident, (put, end) in list(self.acks.items()):
+            if not put.level.replicated and not holds(disk, ident, end):
+                del self.acks[ident]
+
+    def shared_end(self, disk: Disk) -> int:
+        """Up to where a log and the line are the same."""
+        line = self.line
+        end = min(disk.end, line.end)
+        if end < disk.start or (disk.chain_at(end) is not None and disk.chain_at(end) == line.chain_at(end)):
+            return end
+        shared = max(disk.start, line.start)
+        for record, chain in zip(disk.records, disk.chain, strict=True):
+            if record.end <= shared:
+                continue
+            if line.chain_at(record.end) != chain:
+                break
+            shared = record.end
+        return shared
+
+    def excuse(self, disk: Disk, shared: int) -> None:
+        """A leader lacks committed records: each must be one that may be lost."""
+        world, line = self.world, self.line
+        forced = world.coordinator.state.unclean
+        first = line.index_after(shared)
+        for record in line.records[first:]:
+            entry = self.acks.get(record.ident)
+            strong = entry is not None and entry[0].level.replicated
+            needed = world.limits.min_in_sync if strong else 1
+            if strong and entry is not None and entry[0].level.synced:
+                needed = 1 << 30
+            if not forced and self.losses.get(record.ident, 0) < needed:
+                raise InvariantBroken(
+                    1, f"{disk.uuid} leads without record {record}, which is committed"
+                )
+        self.excused += 1
+        for record in line.records[first:]:
+            self.acks.pop(record.ident, None)
+            self.delivered.pop(record.end, None)
+        if forced:
+            for ident, (_, end) in list(self.acks.items()):
+                if not holds(disk, ident, end):
+                    del self.acks[ident]
+        line.synced = line.end
+        line.truncate(shared)
+        for other in world.disks:
+            other.high_watermark = min(other.high_watermark, shared)
+        self.delivered = {end: i for end, i in self.delivered.items() if end <= shared}
+
+    def committed(self, process: Process, end: int) -> None:
+        """A leader has raised its high watermark."""
+        line, disk = self.line, process.disk
+        state = process.machine.state
+        stored = self.world.coordinator.state
+        if self.overruled(process, alone=not state.waits):
+            return
+        if end > line.end:
+            self.extend(process, end)
+        elif disk.chain_at(end) is not None and disk.chain_at(end) != line.chain_at(end):
+            raise InvariantBroken(3, f"{process.uuid} commits another log below {end}")
+        if stored.leads(state.member) and stored.epoch == state.epoch:
+            for entry in stored.in_sync:
+                other = self.sound(entry)
+                if other is None:
+                    continue
+                if other.end < end or other.epoch_seen < state.epoch:
+                    raise InvariantBroken(
+                        8, f"{process.uuid} raised to {end}: {other.uuid} is at {other.end}"
+                        f" of epoch {other.epoch_seen}",
+                    )
+        self.state_dirty = True
+
+    def extend(self, process: Process, end: int) -> None:
+        line, disk = self.line, process.disk
+        if not line.ends and line.end < disk.start:
+            line.start, line.base_chain = disk.start, disk.base_chain
+        if disk.start <= line.end and disk.chain_at(line.end) != (line.chain_at(line.end)):
+            raise InvariantBroken(3, f"{process.uuid} commits on another log than {line.end}")
+        for record in disk.records[disk.index_after(line.end) :]:
+            if record.end > end:
+                break
+            line.append(record)
+
+    def appended(self, process: Process, put: Put) -> None:
+        self.dirty.append(process)
+
+    def changed(self, process: Process, epoch: int | None = None) -> None:
+        """The log or the high watermark of a member changed; `epoch`: by data of that epoch."""
+        if epoch is not None and epoch < process.disk.epoch_seen:
+            raise InvariantBroken(
+                5, f"{process.uuid} took data of epoch {epoch} after {process.disk.epoch_seen}"
+            )
+        self.dirty.append(process)
+
+    def acked(self, process: Process, put: Put, end: int) -> None:
+        """A put was acknowledged: the leader that the coordinator knows holds it."""
+        epoch = process.machine.state.epoch
+        other = self.acker.setdefault(epoch, process.uuid)
+        if other != process.uuid:
+            raise InvariantBroken(4, f"{other} and {process.uuid} acknowledged in epoch {epoch}")
+        leader = self.world.coordinator.state.leader
+        if self.overruled(process, alone=not put.level.replicated):
+            return
+        if leader is not None:
+            disk = self.world.disks[self.world.index_of(leader.uuid)]
+            if not holds(disk, put.ident, end):
+                raise InvariantBroken(
+                    1, f"{process.uuid} acknowledged {end}, which the leader {leader.uuid} lacks"
+                )
+        if put.level.replicated:
+            copies = sum(holds(disk, put.ident, end) for disk in self.world.disks)
+            copies += self.losses.get(put.ident, 0)
+            if copies < self.world.limits.min_in_sync:
+                raise InvariantBroken(13, f"acknowledged with {copies} copies: {put.value}")
+        self.acks[put.ident] = (put, end)
+
+    def lost_power(self, disk: Disk, lost: list[Record]) -> None:
+        for record in lost:
+            self.losses[record.ident] = self.losses.get(record.ident, 0) + 1
+        for record in lost:
+            entry = self.acks.get(record.ident)
+            if entry is not None and entry[0].level is Level.LEADER:
+                del self.acks[record.ident]
+        self.state_dirty = True
+
+    def fetched(self, process: Process, frame: Fetch) -> None:
+        """A leader sends its log from here on: what is before must be the same."""
+        own = process.disk.chain_at(frame.offset)
+        if frame.offset > process.disk.start and frame.offset_epoch and own != frame.chain:
+            raise InvariantBroken(10, f"{frame.member.uuid} fetches {frame.offset} after another log")
+
+    def fetch_refused(self, process: Process, frame: Fetch, problem: str) -> None:
+        """A follower that has reconciled in this epoch is refused only by retention."""
+        state = process.machine.state
+        if state.led and frame.epoch == state.epoch and frame.offset >= process.disk.start:
+            raise InvariantBroken(10, f"{frame.member.uuid} reconciled in vain: {problem}")
+
+    def read(self, process: Process, where: float) -> None:
+        """A consumer reads a record below the high watermark."""
+        if self.overruled(process, alone=not process.machine.state.waits):
+            return
+        disk = process.disk
+        count = disk.index_after(process.machine.watermark.value)
+        if not count:
+            return
+        record = disk.records[int(where * count)]
+        if record.end > self.line.end or self.line.chain_at(record.end) is None and record.end > self.line.start:
+            raise InvariantBroken(8, f"{process.uuid} delivered {record} above what is committed")
+        seen = self.delivered.setdefault(record.end, record.ident)
+        if seen != record.ident:
+            raise InvariantBroken(12, f"{process.uuid} delivered {record}, it was {seen} before")
+
+    def state_changed(self, before: ShardState, after: ShardState) -> None:
+        if after.epoch < before.epoch or (after.leader != before.leader and after.leader and after.epoch == before.epoch):
+            raise InvariantBroken(5, f"epoch {before.epoch} became {after.epoch}")
+        if after.epoch != before.epoch:
+            self.elections += 1
+            if self.elections > 3 * (self.faults + 1):
+                raise InvariantBroken(
+                    18, f"{self.elections} elections after {self.faults} faults"
+                )
+            self.elected(after)
+        else:
+            self.joined(before, after)
+        self.state_dirty = True
+
+    def elected(self, after: ShardState) -> None:
+        """The winner may not be one that lost its memory while another did not."""
+        leader = after.leader
+        assert leader is not None
+        shared = self.shared_end(self.world.disks[self.world.index_of(leader.uuid)])
+        disk = self.world.disks[self.world.index_of(leader.uuid)]
+        if shared < self.line.end:
+            self.excuse(disk, shared)
+
+    def joined(self, before: ShardState, after: ShardState) -> None:
+        for entry in after.in_sync:
+            if entry in before.in_sync:
+                continue
+            disk = self.sound(entry)
+            if disk is not None and self.shared_end(disk) < self.line.end:
+                raise InvariantBroken(9, f"{entry} joined at {disk.end}, committed is {self.line.end}")
+            registered = self.world.coordinator.registered.get(entry.uuid)
+            truth = self.world.disks[self.world.index_of(entry.uuid)]
+            if registered is not None and registered[0].incarnation == entry.incarnation:
+                if truth.lost_incarnation >= entry.incarnation:
+                    continue
+                if self.shared_end(truth) < self.line.end:
+                    raise InvariantBroken(11, f"{entry} lost power and is in sync")
+
+    # ---- after every event -------------------------------------------------------------------
+
+    def after_event(self) -> None:
+        if self.dirty:
+            for process in self.dirty:
+                self.check_log(process.disk)
+            self.dirty.clear()
+            self.state_dirty = True
+        if self.state_dirty:
+            self.state_dirty = False
+            self.check_state()
+
+    def check_log(self, disk: Disk) -> None:
+        """Below its high watermark every log is the committed one."""
+        line = self.line
+        end = min(disk.high_watermark, disk.end, line.end)
+        own = disk.chain_at(end)
+        if own is None:
+            if end > disk.start:
+                raise InvariantBroken(3, f"{disk.uuid}: {end} is no record border there")
+        elif end > max(line.start, disk.start) and own != line.chain_at(end):
+            raise InvariantBroken(3, f"{disk.uuid} differs from the committed log below {end}")
+
+    def check_state(self) -> None:
+        """Every member that could be elected holds all that is committed."""
+        world = self.world
+        stored = world.coordinator.state
+        for entry in stored.in_sync:
+            disk = self.sound(entry)
+            if disk is not None and not self.complete(disk):
+                raise InvariantBroken(
+                    6, f"{disk.uuid} is in sync and holds {disk.end} of {self.line.end}"
+                )
+        leader = stored.leader
+        if leader is None:
+            return
+        process = world.processes[world.index_of(leader.uuid)]
+        if process is None or not process.machine.state.led:
+            return
+        state = process.machine.state
+        if state.member == leader and state.epoch == stored.epoch:
+            if not self.complete(process.disk):
+                raise InvariantBroken(1, f"{leader.uuid} leads without {self.line.end}")
+            self.check_waiting(process, stored, leader)
+
+    def check_waiting(self, process: Process, stored: ShardState, leader: Member) -> None:
+        waits = process.machine.watermark.waiting
+        if waits is not None and not waited_for(stored, None, None, leader) <= waits:
+            raise InvariantBroken(7, f"{leader.uuid} waits for {sorted(waits)} of {stored.in_sync}")
+
+    def overruled(self, process: Process, *, alone: bool) -> bool:
+        """Whether somebody else leads by an act that no lease and no in-sync set holds against:
+        its session was ended before its time (and it acts alone), or a person forced an
+        election."""
+        stored = self.world.coordinator.state
+        state = process.machine.state
+        if stored.leads(state.member) and stored.epoch == state.epoch:
+            return False
+        session = process.session.session
+        by_force = alone and session is not None and session.closed
+        return by_force or any(
+            entry.unclean and entry.epoch > state.epoch for entry in stored.history
+        )
+
+    def complete(self, disk: Disk) -> bool:
+        """Whether a log holds everything that is committed."""
+        line = self.line
+        if disk.end < line.end:
+            return False
+        if line.end <= disk.start:
+            return True
+        return disk.chain_at(line.end) == line.chain_at(line.end)
+
+    def sound(self, entry: Member) -> Disk | None:
+        """The disk of an in-sync member, if it still is what it was when the entry was made."""
+        disk = self.world.disks[self.world.index_of(entry.uuid)]
+        return disk if entry.incarnation > disk.lost_incarnation else None
+
+    # ---- at the end --------------------------------------------------------------------------
+
+    def finish(self, leader: Process) -> None:
+        """Everything promised is readable, once, in order."""
+        disk = leader.disk
+        place: dict[int, int] = {}
+        for record in disk.records:
+            if record.ident in place:
+                raise InvariantBroken(15, f"put {record.ident} is there twice")
+            place[record.ident] = record.end
+        for put, end in self.acks.values():
+            if end > disk.start and place.get(put.ident) != end:
+                raise InvariantBroken(13, f"{put.level.value} {put.value} at {end} is gone")
+        last: dict[tuple[int, int], tuple[int, int]] = {}
+        for record in disk.records:
+            put = self.world.client.puts[record.ident]
+            key = (put.producer, put.connection)
+            if last.get(key, (0, 0)) >= (put.value, put.ident):
+                raise InvariantBroken(14, f"{put.value} of producer {key} came after {last[key]}")
+            last[key] = (put.value, put.ident)
+        for end, ident in self.delivered.items():
+            if end > disk.start and place.get(ident) != end:
+                raise InvariantBroken(12, f"record {ident} was delivered at {end} and is not there")
+        self.check_offsets(disk)
+
+    def check_offsets(self, disk: Disk) -> None:
+        """Committed consumer offsets did not go back."""
+        if disk.start:
+            return
+        for producer in self.world.client.producers:
+            acked = [p.offset for p, _ in self.acks.values() if p.producer == producer.number]
+            there = [
+                put.offset
+                for record in disk.records
+                if (put := self.world.client.puts[record.ident]).producer == producer.number
+            ]
+            if max(acked, default=0) > max(there, default=0):
+                raise InvariantBroken(16, f"offset {max(acked)} went back to {max(there, default=0)}")
+
+
+def holds(disk: Disk, ident: int, end: int) -> bool:
+    """Whether a log holds this record at this place, or has let it expire."""
+    if end <= disk.start:
+        return True
+    index = disk.index_after(end) - 1
+    return index >= 0 and disk.records[index].end == end and disk.records[index].ident == ident
