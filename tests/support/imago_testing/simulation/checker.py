@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imago_testing.simulation.world import World
 
 
-class InvariantBroken(AssertionError):
+class InvariantBrokenError(AssertionError):
     """A promise of the protocol was not kept."""
 
     def __init__(self, number: int, text: str) -> None:
@@ -54,7 +54,7 @@ class Checker:
 
     def promised(self, process: Process, epoch: int) -> None:
         if epoch <= process.disk.epoch_seen:
-            raise InvariantBroken(
+            raise InvariantBrokenError(
                 5, f"{process.uuid} promised {process.disk.epoch_seen}, then {epoch}"
             )
 
@@ -62,7 +62,7 @@ class Checker:
         """A process begins an epoch: from now on it is the one that is compared with."""
         other = self.leaders.setdefault(epoch, process.uuid)
         if other != process.uuid:
-            raise InvariantBroken(4, f"{other} and {process.uuid} lead in epoch {epoch}")
+            raise InvariantBrokenError(4, f"{other} and {process.uuid} lead in epoch {epoch}")
         state = self.world.coordinator.state
         if state.epoch == epoch:
             self.new_leader(process.disk)
@@ -82,7 +82,9 @@ class Checker:
         """Up to where a log and the line are the same."""
         line = self.line
         end = min(disk.end, line.end)
-        if end < disk.start or (disk.chain_at(end) is not None and disk.chain_at(end) == line.chain_at(end)):
+        if end < disk.start or (
+            disk.chain_at(end) is not None and disk.chain_at(end) == line.chain_at(end)
+        ):
             return end
         shared = max(disk.start, line.start)
         for record, chain in zip(disk.records, disk.chain, strict=True):
@@ -95,32 +97,33 @@ class Checker:
 
     def excuse(self, disk: Disk, shared: int) -> None:
         """A leader lacks committed records: each must be one that may be lost."""
-        world, line = self.world, self.line
-        forced = world.coordinator.state.unclean
-        first = line.index_after(shared)
-        for record in line.records[first:]:
-            entry = self.acks.get(record.ident)
-            strong = entry is not None and entry[0].level.replicated
-            needed = world.limits.min_in_sync if strong else 1
-            if strong and entry is not None and entry[0].level.synced:
-                needed = 1 << 30
-            if not forced and self.losses.get(record.ident, 0) < needed:
-                raise InvariantBroken(
+        line = self.line
+        forced = self.world.coordinator.state.unclean
+        gone = line.records[line.index_after(shared) :]
+        for record in gone:
+            if not forced and self.losses.get(record.ident, 0) < self.losses_needed(record):
+                raise InvariantBrokenError(
                     1, f"{disk.uuid} leads without record {record}, which is committed"
                 )
         self.excused += 1
-        for record in line.records[first:]:
-            self.acks.pop(record.ident, None)
-            self.delivered.pop(record.end, None)
-        if forced:
-            for ident, (_, end) in list(self.acks.items()):
-                if not holds(disk, ident, end):
-                    del self.acks[ident]
+        lost = {record.ident for record in gone}
+        self.acks = {
+            ident: (put, end)
+            for ident, (put, end) in self.acks.items()
+            if ident not in lost and (not forced or holds(disk, ident, end))
+        }
         line.synced = line.end
         line.truncate(shared)
-        for other in world.disks:
+        for other in self.world.disks:
             other.high_watermark = min(other.high_watermark, shared)
         self.delivered = {end: i for end, i in self.delivered.items() if end <= shared}
+
+    def losses_needed(self, record: Record) -> int:
+        """How many members must have lost a committed record before the shard may lose it."""
+        entry = self.acks.get(record.ident)
+        if entry is None or not entry[0].level.replicated:
+            return 1
+        return 1 << 30 if entry[0].level.synced else self.world.limits.min_in_sync
 
     def committed(self, process: Process, end: int) -> None:
         """A leader has raised its high watermark."""
@@ -132,15 +135,16 @@ class Checker:
         if end > line.end:
             self.extend(process, end)
         elif disk.chain_at(end) is not None and disk.chain_at(end) != line.chain_at(end):
-            raise InvariantBroken(3, f"{process.uuid} commits another log below {end}")
+            raise InvariantBrokenError(3, f"{process.uuid} commits another log below {end}")
         if stored.leads(state.member) and stored.epoch == state.epoch:
             for entry in stored.in_sync:
                 other = self.sound(entry)
                 if other is None:
                     continue
                 if other.end < end or other.epoch_seen < state.epoch:
-                    raise InvariantBroken(
-                        8, f"{process.uuid} raised to {end}: {other.uuid} is at {other.end}"
+                    raise InvariantBrokenError(
+                        8,
+                        f"{process.uuid} raised to {end}: {other.uuid} is at {other.end}"
                         f" of epoch {other.epoch_seen}",
                     )
         self.state_dirty = True
@@ -150,19 +154,20 @@ class Checker:
         if not line.ends and line.end < disk.start:
             line.start, line.base_chain = disk.start, disk.base_chain
         if disk.start <= line.end and disk.chain_at(line.end) != (line.chain_at(line.end)):
-            raise InvariantBroken(3, f"{process.uuid} commits on another log than {line.end}")
+            raise InvariantBrokenError(3, f"{process.uuid} commits on another log than {line.end}")
         for record in disk.records[disk.index_after(line.end) :]:
             if record.end > end:
                 break
             line.append(record)
 
-    def appended(self, process: Process, put: Put) -> None:
+    def appended(self, process: Process) -> None:
+        """A leader has written."""
         self.dirty.append(process)
 
     def changed(self, process: Process, epoch: int | None = None) -> None:
         """The log or the high watermark of a member changed; `epoch`: by data of that epoch."""
         if epoch is not None and epoch < process.disk.epoch_seen:
-            raise InvariantBroken(
+            raise InvariantBrokenError(
                 5, f"{process.uuid} took data of epoch {epoch} after {process.disk.epoch_seen}"
             )
         self.dirty.append(process)
@@ -172,24 +177,27 @@ class Checker:
         epoch = process.machine.state.epoch
         other = self.acker.setdefault(epoch, process.uuid)
         if other != process.uuid:
-            raise InvariantBroken(4, f"{other} and {process.uuid} acknowledged in epoch {epoch}")
+            raise InvariantBrokenError(
+                4, f"{other} and {process.uuid} acknowledged in epoch {epoch}"
+            )
         leader = self.world.coordinator.state.leader
         if self.overruled(process, alone=not put.level.replicated):
             return
         if leader is not None:
             disk = self.world.disks[self.world.index_of(leader.uuid)]
             if not holds(disk, put.ident, end):
-                raise InvariantBroken(
+                raise InvariantBrokenError(
                     1, f"{process.uuid} acknowledged {end}, which the leader {leader.uuid} lacks"
                 )
         if put.level.replicated:
             copies = sum(holds(disk, put.ident, end) for disk in self.world.disks)
             copies += self.losses.get(put.ident, 0)
             if copies < self.world.limits.min_in_sync:
-                raise InvariantBroken(13, f"acknowledged with {copies} copies: {put.value}")
+                raise InvariantBrokenError(13, f"acknowledged with {copies} copies: {put.value}")
         self.acks[put.ident] = (put, end)
 
-    def lost_power(self, disk: Disk, lost: list[Record]) -> None:
+    def lost_power(self, lost: list[Record]) -> None:
+        """A member lost these records with its power."""
         for record in lost:
             self.losses[record.ident] = self.losses.get(record.ident, 0) + 1
         for record in lost:
@@ -202,13 +210,15 @@ class Checker:
         """A leader sends its log from here on: what is before must be the same."""
         own = process.disk.chain_at(frame.offset)
         if frame.offset > process.disk.start and frame.offset_epoch and own != frame.chain:
-            raise InvariantBroken(10, f"{frame.member.uuid} fetches {frame.offset} after another log")
+            raise InvariantBrokenError(
+                10, f"{frame.member.uuid} fetches {frame.offset} after another log"
+            )
 
     def fetch_refused(self, process: Process, frame: Fetch, problem: str) -> None:
         """A follower that has reconciled in this epoch is refused only by retention."""
         state = process.machine.state
         if state.led and frame.epoch == state.epoch and frame.offset >= process.disk.start:
-            raise InvariantBroken(10, f"{frame.member.uuid} reconciled in vain: {problem}")
+            raise InvariantBrokenError(10, f"{frame.member.uuid} reconciled in vain: {problem}")
 
     def read(self, process: Process, where: float) -> None:
         """A consumer reads a record below the high watermark."""
@@ -219,19 +229,27 @@ class Checker:
         if not count:
             return
         record = disk.records[int(where * count)]
-        if record.end > self.line.end or self.line.chain_at(record.end) is None and record.end > self.line.start:
-            raise InvariantBroken(8, f"{process.uuid} delivered {record} above what is committed")
+        if record.end > self.line.end or (
+            self.line.chain_at(record.end) is None and record.end > self.line.start
+        ):
+            raise InvariantBrokenError(
+                8, f"{process.uuid} delivered {record} above what is committed"
+            )
         seen = self.delivered.setdefault(record.end, record.ident)
         if seen != record.ident:
-            raise InvariantBroken(12, f"{process.uuid} delivered {record}, it was {seen} before")
+            raise InvariantBrokenError(
+                12, f"{process.uuid} delivered {record}, it was {seen} before"
+            )
 
     def state_changed(self, before: ShardState, after: ShardState) -> None:
-        if after.epoch < before.epoch or (after.leader != before.leader and after.leader and after.epoch == before.epoch):
-            raise InvariantBroken(5, f"epoch {before.epoch} became {after.epoch}")
+        if after.epoch < before.epoch or (
+            after.leader != before.leader and after.leader and after.epoch == before.epoch
+        ):
+            raise InvariantBrokenError(5, f"epoch {before.epoch} became {after.epoch}")
         if after.epoch != before.epoch:
             self.elections += 1
             if self.elections > 3 * (self.faults + 1):
-                raise InvariantBroken(
+                raise InvariantBrokenError(
                     18, f"{self.elections} elections after {self.faults} faults"
                 )
             self.elected(after)
@@ -254,14 +272,16 @@ class Checker:
                 continue
             disk = self.sound(entry)
             if disk is not None and self.shared_end(disk) < self.line.end:
-                raise InvariantBroken(9, f"{entry} joined at {disk.end}, committed is {self.line.end}")
+                raise InvariantBrokenError(
+                    9, f"{entry} joined at {disk.end}, committed is {self.line.end}"
+                )
             registered = self.world.coordinator.registered.get(entry.uuid)
             truth = self.world.disks[self.world.index_of(entry.uuid)]
             if registered is not None and registered[0].incarnation == entry.incarnation:
                 if truth.lost_incarnation >= entry.incarnation:
                     continue
                 if self.shared_end(truth) < self.line.end:
-                    raise InvariantBroken(11, f"{entry} lost power and is in sync")
+                    raise InvariantBrokenError(11, f"{entry} lost power and is in sync")
 
     # ---- after every event -------------------------------------------------------------------
 
@@ -282,9 +302,9 @@ class Checker:
         own = disk.chain_at(end)
         if own is None:
             if end > disk.start:
-                raise InvariantBroken(3, f"{disk.uuid}: {end} is no record border there")
+                raise InvariantBrokenError(3, f"{disk.uuid}: {end} is no record border there")
         elif end > max(line.start, disk.start) and own != line.chain_at(end):
-            raise InvariantBroken(3, f"{disk.uuid} differs from the committed log below {end}")
+            raise InvariantBrokenError(3, f"{disk.uuid} differs from the committed log below {end}")
 
     def check_state(self) -> None:
         """Every member that could be elected holds all that is committed."""
@@ -293,7 +313,7 @@ class Checker:
         for entry in stored.in_sync:
             disk = self.sound(entry)
             if disk is not None and not self.complete(disk):
-                raise InvariantBroken(
+                raise InvariantBrokenError(
                     6, f"{disk.uuid} is in sync and holds {disk.end} of {self.line.end}"
                 )
         leader = stored.leader
@@ -305,13 +325,15 @@ class Checker:
         state = process.machine.state
         if state.member == leader and state.epoch == stored.epoch:
             if not self.complete(process.disk):
-                raise InvariantBroken(1, f"{leader.uuid} leads without {self.line.end}")
+                raise InvariantBrokenError(1, f"{leader.uuid} leads without {self.line.end}")
             self.check_waiting(process, stored, leader)
 
     def check_waiting(self, process: Process, stored: ShardState, leader: Member) -> None:
         waits = process.machine.watermark.waiting
         if waits is not None and not waited_for(stored, None, None, leader) <= waits:
-            raise InvariantBroken(7, f"{leader.uuid} waits for {sorted(waits)} of {stored.in_sync}")
+            raise InvariantBrokenError(
+                7, f"{leader.uuid} waits for {sorted(waits)} of {stored.in_sync}"
+            )
 
     def overruled(self, process: Process, *, alone: bool) -> bool:
         """Whether somebody else leads by an act that no lease and no in-sync set holds against:
@@ -340,45 +362,6 @@ class Checker:
         """The disk of an in-sync member, if it still is what it was when the entry was made."""
         disk = self.world.disks[self.world.index_of(entry.uuid)]
         return disk if entry.incarnation > disk.lost_incarnation else None
-
-    # ---- at the end --------------------------------------------------------------------------
-
-    def finish(self, leader: Process) -> None:
-        """Everything promised is readable, once, in order."""
-        disk = leader.disk
-        place: dict[int, int] = {}
-        for record in disk.records:
-            if record.ident in place:
-                raise InvariantBroken(15, f"put {record.ident} is there twice")
-            place[record.ident] = record.end
-        for put, end in self.acks.values():
-            if end > disk.start and place.get(put.ident) != end:
-                raise InvariantBroken(13, f"{put.level.value} {put.value} at {end} is gone")
-        last: dict[tuple[int, int], tuple[int, int]] = {}
-        for record in disk.records:
-            put = self.world.client.puts[record.ident]
-            key = (put.producer, put.connection)
-            if last.get(key, (0, 0)) >= (put.value, put.ident):
-                raise InvariantBroken(14, f"{put.value} of producer {key} came after {last[key]}")
-            last[key] = (put.value, put.ident)
-        for end, ident in self.delivered.items():
-            if end > disk.start and place.get(ident) != end:
-                raise InvariantBroken(12, f"record {ident} was delivered at {end} and is not there")
-        self.check_offsets(disk)
-
-    def check_offsets(self, disk: Disk) -> None:
-        """Committed consumer offsets did not go back."""
-        if disk.start:
-            return
-        for producer in self.world.client.producers:
-            acked = [p.offset for p, _ in self.acks.values() if p.producer == producer.number]
-            there = [
-                put.offset
-                for record in disk.records
-                if (put := self.world.client.puts[record.ident]).producer == producer.number
-            ]
-            if max(acked, default=0) > max(there, default=0):
-                raise InvariantBroken(16, f"offset {max(acked)} went back to {max(there, default=0)}")
 
 
 def holds(disk: Disk, ident: int, end: int) -> bool:

@@ -29,7 +29,16 @@ class Level(Enum):
 class Put:
     """One request: the value that a producer wants stored, tried once."""
 
-    __slots__ = ("connection", "deadline_ms", "ident", "level", "offset", "producer", "size", "value")
+    __slots__ = (
+        "connection",
+        "deadline_ms",
+        "ident",
+        "level",
+        "offset",
+        "producer",
+        "size",
+        "value",
+    )
 
     def __init__(self, ident: int, producer: int, value: int, level: Level, size: int) -> None:
         self.ident, self.producer, self.value = ident, producer, value
@@ -43,7 +52,16 @@ class Put:
 class Producer:
     """Sends one value after the other; repeats a value after an error."""
 
-    __slots__ = ("again", "committed", "connection", "level", "number", "target", "value", "waiting")
+    __slots__ = (
+        "again",
+        "committed",
+        "connection",
+        "level",
+        "number",
+        "target",
+        "value",
+        "waiting",
+    )
 
     def __init__(self, number: int, level: Level) -> None:
         self.number, self.level = number, level

@@ -53,7 +53,7 @@ class Disk:
         return self.ends[-1] if self.ends else self.start
 
     def log(self) -> Log:
-        return Log(self.start, self.end, self.epochs)
+        return Log(self.start, self.end, self.epochs, self.high_watermark)
 
     def chain_at(self, offset: int) -> int | None:
         """Hash of everything below a record border; None where there is none."""

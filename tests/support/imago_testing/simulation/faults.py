@@ -8,7 +8,7 @@ from imago_broker.core.shard import events as ev
 from imago_broker.core.shard.values import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from imago_testing.simulation.world import World
 
@@ -18,7 +18,7 @@ COORDINATOR = -1
 class Faults:
     """Breaks a world and heals it again."""
 
-    def __init__(self, world: World, weights: dict[str, int] | None = None) -> None:
+    def __init__(self, world: World, weights: Mapping[str, int] | None = None) -> None:
         self.world = world
         weights = weights or WEIGHTS
         self.names = list(weights)
@@ -183,6 +183,11 @@ class Faults:
         disk = self.world.disks[index]
         disk.expire(self.world.rng.randint(1, 10))
 
+    def clock(self) -> None:
+        """The wall clock of a machine jumps."""
+        index = self.someone()
+        self.world.wall_ms[index] += self.world.rng.choice((-3_600_000, 3_600_000))
+
     def force(self) -> None:
         """A person gives up waiting and allows loss."""
         self.requests += 1
@@ -210,6 +215,7 @@ FAULTS: dict[str, Callable[[Faults], None]] = {
     "stop": Faults.stop,
     "handover": Faults.handover,
     "expire_records": Faults.expire_records,
+    "clock": Faults.clock,
     "force": Faults.force,
 }
 WEIGHTS = {
@@ -230,5 +236,6 @@ WEIGHTS = {
     "stop": 3,
     "handover": 3,
     "expire_records": 1,
+    "clock": 1,
     "force": 1,
 }

@@ -9,33 +9,23 @@ from imago_broker.core.shard import events as ev
 from imago_broker.core.shard.member import ShardMachine
 from imago_broker.core.shard.reconcile import last_epoch
 from imago_broker.core.shard.values import MemberInfo, Role
+from imago_broker.model.shard import stamped
 from imago_testing.simulation.client import Level, Put
 from imago_testing.simulation.disk import Record
-from imago_testing.simulation.frames import Ack, Data, Fetch, Frame, Hello, Refuse, Welcome
+from imago_testing.simulation.replication import FollowerEnd, LeaderEnd, take_frame
 from imago_testing.simulation.session import SessionClient
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imago_broker.core.shard.effects import Effect
     from imago_broker.core.shard.events import Event
-    from imago_broker.model.shard import Member
     from imago_testing.simulation.disk import Disk
+    from imago_testing.simulation.frames import Frame
     from imago_testing.simulation.world import World
 
-FRAME_RECORDS_MAX = 8
 TICK_MS_MIN = 40
-HEARTBEAT_MS = 400
-SILENCE_MS_MAX = 1200
 PUT_TIMEOUT_MS = 2500
-
-
-class Peer:
-    """A follower's connection, at the leader."""
-
-    __slots__ = ("connection", "heard_ms", "member", "sent")
-
-    def __init__(self, member: Member, connection: int, sent: int, now_ms: int) -> None:
-        self.member, self.connection, self.sent = member, connection, sent
-        self.heard_ms = now_ms
 
 
 class Process:
@@ -48,7 +38,7 @@ class Process:
         """Speed of our monotonic clock."""
         self.alive = True
         self.paused = False
-        self.inbox: list[tuple[object, tuple[object, ...]]] = []
+        self.inbox: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         disk.boot_up()
         self.machine = ShardMachine(
             disk.uuid,
@@ -58,17 +48,12 @@ class Process:
             rules=world.rules,
         )
         self.session = SessionClient(world, self)
-        self.connection = 0
-        """Of us as a follower, to the leader; 0: none."""
-        self.leader_index = -1
-        self.welcomed = False
-        self.leader_heard_ms = 0
-        self.heartbeat_ms = 0
-        self.peers: dict[str, Peer] = {}
+        self.leader_end = LeaderEnd(self)
+        self.follower_end = FollowerEnd(self)
         self.pending: list[tuple[int, Put]] = []
         self.accepting = ""
-        self.sync_running = False
-        self.told_end = 0
+        self.syncing_end: int | None = None
+        """Up to where the running sync will have synced; None: none is running."""
         self.session.open()
         self.tick_due()
 
@@ -92,9 +77,10 @@ class Process:
         self.run(self.machine.tick(self.now()))
         role = self.machine.state.role
         if role is Role.LEADING:
-            self.lead_on()
+            self.leader_end.go_on()
+            self.expire_pending()
         elif role is Role.FOLLOWING:
-            self.follow_on()
+            self.follower_end.go_on()
         self.tick_due()
 
     def tick_due(self) -> None:
@@ -122,7 +108,8 @@ class Process:
     # ---- effects -------------------------------------------------------------------------
 
     def propose(self, effect: fx.Propose) -> None:
-        self.session.propose(effect.shard, effect.expected_version, effect.ticket)
+        shard = stamped(effect.shard, self.world.wall_ms[self.index] + self.world.now)
+        self.session.propose(shard, effect.expected_version, effect.ticket)
 
     def read_view(self, effect: fx.ReadView) -> None:
         self.session.read(effect.ticket)
@@ -136,61 +123,41 @@ class Process:
         self.world.checker.promised(self, effect.epoch)
         disk.epoch_seen = effect.epoch
         disk.begin_epoch(effect.epoch, disk.end)
-        self.peers = {}
+        self.leader_end.peers = {}
         self.world.checker.leads(self, effect.epoch)
-        self.told_end = disk.end
         self.tell(ev.Led(effect.epoch, disk.log(), disk.synced, disk.high_watermark))
 
     def step_down(self, _: fx.StepDown) -> None:
         self.accepting = ""
-        self.peers = {}
+        self.leader_end.peers = {}
         failed, self.pending = self.pending, []
-        for _, put in failed:
+        for _end, put in failed:
             self.world.client.failed(put)
 
     def follow(self, effect: fx.Follow) -> None:
-        self.leader_index = self.world.index_of(effect.leader.uuid)
-        self.connect()
-
-    def connect(self) -> None:
-        member = self.machine.state.member
-        if member is None:
-            return
-        self.connection = self.world.new_connection()
-        self.welcomed = False
-        self.leader_heard_ms = self.now()
-        self.send(self.leader_index, Hello(member, self.connection, self.disk.epoch_seen))
+        self.follower_end.leader = self.world.index_of(effect.leader.uuid)
+        self.follower_end.connect()
 
     def unfollow(self, _: fx.Unfollow) -> None:
-        self.connection = 0
+        self.follower_end.connection = 0
 
     def hangup(self, _: fx.Hangup) -> None:
-        self.connection = -1
-        self.leader_heard_ms = self.now()
+        self.follower_end.broken()
 
     def truncate(self, effect: fx.Truncate) -> None:
         self.disk.truncate(effect.end)
+        if self.syncing_end is not None:
+            self.syncing_end = min(self.syncing_end, effect.end)
         self.world.checker.changed(self)
 
     def reset(self, effect: fx.Reset) -> None:
         self.disk.lost_incarnation = max(self.disk.lost_incarnation, self.disk.incarnation - 1)
         self.disk.reset(effect.start)
+        self.syncing_end = None if self.syncing_end is None else effect.start
         self.world.checker.changed(self)
 
     def fetch_from(self, effect: fx.FetchFrom) -> None:
-        member = self.machine.state.member
-        if member is not None:
-            self.send(
-                self.leader_index,
-                Fetch(
-                    member,
-                    self.connection,
-                    self.machine.state.epoch,
-                    effect.offset,
-                    effect.epoch,
-                    self.disk.chain_at(effect.offset) or 0,
-                ),
-            )
+        self.follower_end.fetch(effect)
 
     def accept_puts(self, effect: fx.AcceptPuts) -> None:
         self.accepting = "replicated" if effect.replicated else "leader"
@@ -213,7 +180,7 @@ class Process:
     def nothing(self, _: Effect) -> None:
         """Notes are for the story."""
 
-    # ---- replication: leader -------------------------------------------------------------
+    # ---- network and disk ------------------------------------------------------------------
 
     def send(self, to: int, frame: Frame) -> None:
         self.world.send(self.index, to, frame)
@@ -222,166 +189,31 @@ class Process:
         """A frame of another member has arrived."""
         if self.world.story is not None:
             self.world.note(self.uuid, f"frame of {sender}", frame)
-        _FRAMES[type(frame)](self, sender, frame)
-
-    def on_hello(self, sender: int, frame: Hello) -> None:
-        problem = self.machine.greeting_problem(frame.epoch_seen)
-        if problem is None:
-            epoch = self.machine.state.epoch
-            self.send(sender, Welcome(frame.connection, epoch, self.disk.log()))
-            return
-        self.send(sender, Refuse(frame.connection, self.disk.epoch_seen, problem))
-        if frame.epoch_seen > self.disk.epoch_seen:
-            self.tell(ev.EpochHeard(frame.epoch_seen))
-
-    def on_fetch(self, sender: int, frame: Fetch) -> None:
-        disk = self.disk
-        problem = self.machine.fetch_problem(
-            frame.member, frame.epoch, frame.offset, frame.offset_epoch, disk.log(), self.now()
-        )
-        if problem is not None:
-            self.world.checker.fetch_refused(self, frame, problem)
-            self.send(sender, Refuse(frame.connection, disk.epoch_seen, problem))
-            return
-        self.world.checker.fetched(self, frame)
-        peer = Peer(frame.member, frame.connection, frame.offset, self.now())
-        self.peers[frame.member.uuid] = peer
-        self.push(sender, peer, beat=True)
-        self.moved()
-
-    def push(self, to: int, peer: Peer, *, beat: bool = False) -> None:
-        """Send what the follower lacks, a frame of it; or where we are."""
-        disk = self.disk
-        if peer.sent < disk.start:
-            return  # retention was faster: the follower will greet again
-        first = disk.index_after(peer.sent)
-        records = tuple(disk.records[first : first + FRAME_RECORDS_MAX])
-        if not records and not beat:
-            return
-        waits = any(put.level is Level.REPLICATED_FSYNC for _, put in self.pending)
-        self.send(
-            to,
-            Data(
-                peer.connection,
-                self.machine.state.epoch,
-                peer.sent,
-                records,
-                disk.epochs,
-                self.machine.watermark.value,
-                disk.chain_at(peer.sent) or 0,
-                waits,
-            ),
-        )
-        if records:
-            peer.sent = records[-1].end
-
-    def push_all(self, *, beat: bool = False) -> None:
-        for uuid, peer in self.peers.items():
-            self.push(self.world.index_of(uuid), peer, beat=beat)
-
-    def on_ack(self, sender: int, frame: Ack) -> None:
-        self.machine.acked(frame.member, frame.epoch, frame.end, frame.durable, self.now())
-        peer = self.peers.get(frame.member.uuid)
-        if peer is not None and peer.connection == frame.connection:
-            peer.heard_ms = self.now()
-            if self.machine.state.led and peer.sent < self.disk.end:
-                self.push(sender, peer)
-        self.moved()
-
-    def lead_on(self) -> None:
-        """What a leader does from time to time."""
-        now = self.now()
-        if now - self.heartbeat_ms >= HEARTBEAT_MS:
-            self.heartbeat_ms = now
-            self.push_all(beat=True)
-            self.sync_soon()
-        for peer in list(self.peers.values()):
-            if now - peer.heard_ms > SILENCE_MS_MAX:
-                self.drop_peer(peer)
-        self.expire_pending()
-
-    def drop_peer(self, peer: Peer) -> None:
-        self.machine.left(peer.member, self.now())
-        del self.peers[peer.member.uuid]
+        take_frame(self, sender, frame)
 
     def connection_lost(self, other: int) -> None:
-        """The network says that a connection with this member is gone."""
-        peer = self.peers.get(self.world.uuid_of(other))
-        if peer is not None:
-            self.drop_peer(peer)
-        if other == self.leader_index and self.connection > 0:
-            self.connection = -1
-            self.leader_heard_ms = self.now()
-
-    # ---- replication: follower -----------------------------------------------------------
-
-    def on_refuse(self, _: int, frame: Refuse) -> None:
-        if frame.connection == self.connection:
-            self.connection = -1
-            self.leader_heard_ms = self.now()
-
-    def on_welcome(self, _: int, frame: Welcome) -> None:
-        if frame.connection != self.connection or self.welcomed:
-            return
-        self.welcomed = True
-        self.leader_heard_ms = self.now()
-        self.tell(ev.Welcomed(frame.epoch, frame.log, self.disk.log()))
-
-    def on_data(self, sender: int, frame: Data) -> None:
-        """Take what continues our log. Frames of former connections have to be told by their
-        epoch: the world delivers them late."""
-        disk = self.disk
-        if not self.machine.takes_data(frame.epoch):
-            return
-        self.leader_heard_ms = self.now()
-        if frame.offset > disk.end:
-            self.hangup(fx.Hangup("gap"))
-            return
-        member = self.machine.state.member
-        if frame.records and frame.offset == disk.end:
-            if not disk.ends:
-                disk.base_chain = frame.chain
-            starts = dict(frame.epochs)
-            for record in frame.records:
-                disk.begin_epoch(record.epoch, starts[record.epoch])
-                disk.append(record)
-            self.world.checker.changed(self, frame.epoch)
-        # Only what the leader sent, or what was compared before, is known to be the leader's.
-        high_watermark = min(frame.high_watermark, disk.end)
-        if high_watermark > disk.high_watermark:
-            disk.high_watermark = high_watermark
-            self.world.checker.changed(self)
-        if member is not None:
-            end = disk.end
-            self.send(sender, Ack(member, frame.connection, frame.epoch, end, disk.synced))
-        if frame.sync or not frame.records:
-            self.sync_soon()
-
-    def follow_on(self) -> None:
-        """What a follower does from time to time: connect again when nothing is heard."""
-        silent = self.now() - self.leader_heard_ms
-        if silent > SILENCE_MS_MAX or (self.connection < 0 and silent > 100):
-            self.connect()
-
-    # ---- disk ----------------------------------------------------------------------------
+        """The network says that connections with this member are gone."""
+        self.leader_end.lost(self.world.uuid_of(other))
+        if other == self.follower_end.leader and self.follower_end.connection > 0:
+            self.follower_end.broken()
 
     def sync_soon(self) -> None:
-        if not self.sync_running and self.disk.synced < self.disk.end:
-            self.sync_running = True
-            self.world.later(self, self.world.rng.randint(1, 15), self.synced, self.disk.end)
+        if self.syncing_end is None and self.disk.synced < self.disk.end:
+            self.syncing_end = self.disk.end
+            self.world.later(self, self.world.rng.randint(1, 15), self.synced)
 
-    def synced(self, end: int) -> None:
-        """A sync that began at this end is done, if the log was not cut below since."""
-        disk = self.disk
-        self.sync_running = False
-        disk.synced = max(disk.synced, min(end, disk.end))
-        state = self.machine.state
-        if state.led:
-            self.machine.watermark.synced(disk.synced)
+    def synced(self) -> None:
+        """A sync is done, of what was there when it began and is there still."""
+        disk, end = self.disk, self.syncing_end
+        self.syncing_end = None
+        if end is None or end <= disk.synced:
+            return
+        disk.synced = end
+        if self.machine.state.led:
+            self.machine.watermark.synced(end)
             self.moved()
-        elif state.reconciled and state.member is not None and self.connection > 0:
-            ack = Ack(state.member, self.connection, state.epoch, disk.end, disk.synced)
-            self.send(self.leader_index, ack)
+        else:
+            self.follower_end.synced()
 
     # ---- clients -------------------------------------------------------------------------
 
@@ -402,10 +234,10 @@ class Process:
         self.pending.append((end, put))
         put.deadline_ms = self.now() + PUT_TIMEOUT_MS
         self.machine.appended(end)
-        self.world.checker.appended(self, put)
+        self.world.checker.appended(self)
         if put.level.synced:
             self.sync_soon()
-        self.push_all()
+        self.leader_end.push_all()
         self.moved()
 
     def answer(self) -> None:
@@ -437,7 +269,7 @@ class Process:
             self.world.client.failed(self.pending.pop(0)[1])
 
 
-_EFFECTS = {
+_EFFECTS: dict[type, Callable[..., None]] = {
     fx.Propose: Process.propose,
     fx.ReadView: Process.read_view,
     fx.Promise: Process.promise,
@@ -456,12 +288,4 @@ _EFFECTS = {
     fx.Leave: Process.leave,
     fx.Answer: Process.answer_request,
     fx.Note: Process.nothing,
-}
-_FRAMES = {
-    Hello: Process.on_hello,
-    Fetch: Process.on_fetch,
-    Ack: Process.on_ack,
-    Refuse: Process.on_refuse,
-    Welcome: Process.on_welcome,
-    Data: Process.on_data,
 }

@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from imago_broker.core.shard import election, in_sync, lease, reconcile
+from imago_broker.core.shard import election, in_sync, reconcile
 from imago_broker.core.shard.state import RULES, Rules
 from imago_broker.model.shard import Member
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from imago_broker.core.shard.election import Choice, Electable
     from imago_broker.core.shard.values import (
         FollowerProgress,
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from imago_broker.model.shard import ShardState
 
 
+POWER = {"power": 6, "kill": 3, "reset_connection": 3, "one_way": 2, "pause": 2, "power_all": 1}
+"""Faults for bugs that show when memory is lost at a bad moment."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
     """A planted bug."""
@@ -33,6 +39,8 @@ class Mutation:
     rules: Rules
     seeds_max: int = 300
     """Within so many seeds it must be found."""
+    weights: Mapping[str, int] | None = None
+    """Kinds of faults that bring it to light; None: all."""
 
 
 def _end_only(own: Log, theirs: Log) -> reconcile.Cut:
@@ -54,8 +62,11 @@ def _one_step(own: Log, theirs: Log) -> reconcile.Cut:
     return reconcile.Cut(end, reconcile.epoch_before(theirs, end))
 
 
-def _below_watermark(_: Log, __: Log) -> reconcile.Cut:
-    raise NotImplementedError
+def _below_watermark(own: Log, theirs: Log) -> reconcile.Cut:
+    """The follower trusts nothing above its own high watermark, which may be old."""
+    right = reconcile.reconcile(own, theirs)
+    end = max(own.start, min(right.end, own.high_watermark))
+    return right if right.reset else reconcile.Cut(end, reconcile.epoch_before(own, end))
 
 
 def _takes_all(_: int, __: int) -> bool:
@@ -117,6 +128,11 @@ MUTATIONS = (
         rules=replace(RULES, reconcile=_end_only),
     ),
     Mutation(
+        name="truncate-by-high-watermark",
+        what="a follower cuts its log to its own high watermark",
+        rules=replace(RULES, reconcile=_below_watermark),
+    ),
+    Mutation(
         name="kip-279",
         what="one question about the last epoch, no walk back",
         rules=replace(RULES, reconcile=_one_step, valid_fetch=lambda *_: True),
@@ -130,11 +146,14 @@ MUTATIONS = (
         name="kip-903",
         what="a later life is in sync for what an earlier one held",
         rules=replace(RULES, joiner=_latest_life),
+        seeds_max=1500,
+        weights=POWER,
     ),
     Mutation(
         name="kip-966",
         what="an in-sync member that lost power may lead",
         rules=replace(RULES, electable=_always),
+        weights=POWER,
     ),
     Mutation(
         name="acknowledge-while-suspended",
@@ -155,10 +174,14 @@ MUTATIONS = (
         name="without-former",
         what="members that left a set that became too small are forgotten",
         rules=replace(RULES, choose=_without_former),
+        seeds_max=1000,
+        weights=POWER,
     ),
     Mutation(
         name="first-come",
         what="after a loss of power nobody is waited for",
         rules=replace(RULES, choose=_first_come),
+        seeds_max=1500,
+        weights=POWER,
     ),
 )

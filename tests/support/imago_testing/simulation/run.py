@@ -6,12 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from imago_broker.core.shard.values import Role
-from imago_testing.simulation.checker import InvariantBroken
+from imago_testing.simulation.checker import InvariantBrokenError
 from imago_testing.simulation.faults import Faults
 from imago_testing.simulation.telling import told as tell
+from imago_testing.simulation.verdict import judge
 from imago_testing.simulation.world import Setup, World
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from imago_testing.simulation.member import Process
 
 EVENTS_BROKEN = 600
@@ -37,7 +40,7 @@ class Result:
 class Run:
     """A world, its faults and its clients."""
 
-    def __init__(self, setup: Setup, weights: dict[str, int] | None = None) -> None:
+    def __init__(self, setup: Setup, weights: Mapping[str, int] | None = None) -> None:
         self.world = World(setup)
         self.faults = Faults(self.world, weights)
         self.acks_before = 0
@@ -59,12 +62,14 @@ class Run:
         self.acks_before = world.client.acks
         writes_ms = 2 * world.session_ms + world.limits.lag_ms_max
         if not world.run(healed_ms + writes_ms, 100_000, self.writes):
-            raise InvariantBroken(17, f"no put was acknowledged {writes_ms} ms after all healed")
+            raise InvariantBrokenError(
+                17, f"no put was acknowledged {writes_ms} ms after all healed"
+            )
         if not world.run(healed_ms + REJOIN_MS_MAX, 100_000, self.all_well):
-            raise InvariantBroken(17, f"not all in sync: {world.coordinator.state}")
+            raise InvariantBrokenError(17, f"not all in sync: {world.coordinator.state}")
         leader = self.leader()
         assert leader is not None
-        world.checker.finish(leader)
+        judge(world, leader.disk)
         checker = world.checker
         return Result(
             world.setup.seed,
@@ -101,9 +106,9 @@ class Run:
 
 
 def simulate(
-    setup: Setup, *, events: int = EVENTS_BROKEN, weights: dict[str, int] | None = None
+    setup: Setup, *, events: int = EVENTS_BROKEN, weights: Mapping[str, int] | None = None
 ) -> Result:
-    """Run one seed. `InvariantBroken` names the seed and tells the story."""
+    """Run one seed. `InvariantBrokenError` names the seed and tells the story."""
     run = Run(setup, weights)
     try:
         return run.play(events)
@@ -115,7 +120,7 @@ def simulate(
 
 
 def story(
-    setup: Setup, *, events: int = EVENTS_BROKEN, weights: dict[str, int] | None = None
+    setup: Setup, *, events: int = EVENTS_BROKEN, weights: Mapping[str, int] | None = None
 ) -> str:
     """Play a seed again and return what happened, a line an event."""
     run = Run(replace(setup, story=True), weights)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from imago_broker.core.shard import events as ev
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 RESEND_MS = 50
 Act = Callable[[], object]
 Done = Callable[[object], None]
+
+
+class View(NamedTuple):
+    """What a reading found."""
+
+    shard: ShardState
+    live: Live
+    known: frozenset[str]
 
 
 class Call(NamedTuple):
@@ -213,38 +222,30 @@ class SessionClient:
 
     def read(self, ticket: int) -> None:
         """Read the state, then the registrations: with a ticket until it succeeds."""
-        process, world = self.process, self.world
         if ticket:
             self.unread = ticket
-        first: list[ShardState] = []
+        coordinator = self.world.coordinator
+        early: list[ShardState] = []
+        if self.world.rng.random() < 0.1:  # time passes between the two
+            self.call(lambda: early.append(coordinator.state), lambda _: None, lambda: None)
 
-        def read_state() -> object:
-            first.append(world.coordinator.state)
-            return None
+        def look() -> View:
+            state = early[0] if early else coordinator.state
+            return View(state, coordinator.live(), coordinator.known)
 
-        def read_live() -> object:
-            if not first:
-                first.append(world.coordinator.state)
-            return (first[0], world.coordinator.live(), world.coordinator.known)
+        self.call(look, partial(self.seen, ticket), partial(self.read_later, ticket))
 
-        def done(result: object) -> None:
-            shard, live, known = result  # type: ignore[misc]  # what read_live returns
-            self.seen(shard, live, known, ticket)
+    def read_later(self, ticket: int) -> None:
+        if ticket and self.unread == ticket:
+            self.world.later(self.process, 50, self.read_again, ticket)
 
-        def lost() -> None:
-            if ticket and self.unread == ticket:
-                world.later(process, 50, again)
+    def read_again(self, ticket: int) -> None:
+        if self.unread == ticket:
+            self.read(ticket)
 
-        def again() -> None:
-            if self.unread == ticket:
-                self.read(ticket)
-
-        if world.rng.random() < 0.1:
-            self.call(read_state, lambda _: None, lambda: None)
-        self.call(read_live, done, lost)
-
-    def seen(self, shard: ShardState, live: Live, known: frozenset[str], ticket: int) -> None:
+    def seen(self, ticket: int, view: object) -> None:
+        assert isinstance(view, View)
         if ticket and ticket == self.unread:
             self.unread = 0
-        process = self.process
-        process.tell(ev.ViewSeen(shard, live, known, process.disk.log(), ticket))
+        log = self.process.disk.log()
+        self.process.tell(ev.ViewSeen(view.shard, view.live, view.known, log, ticket))

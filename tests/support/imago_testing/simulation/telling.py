@@ -35,7 +35,8 @@ def told(value: object) -> str:
             return f"done #{value.ticket} {told(value.shard)}"
         case fx.Propose():
             return f"proposes #{value.ticket} after v{value.expected_version} {told(value.shard)}"
-    return str(value)
+        case _:
+            return str(value)
 
 
 def _members(members: Iterable[Member]) -> str:

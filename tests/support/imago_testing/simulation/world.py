@@ -73,6 +73,8 @@ class World:
         self._index = {disk.uuid: disk_index for disk_index, disk in enumerate(self.disks)}
         self.processes: list[Process | None] = [None] * count
         self.rates = [rng.choice((1.0, 1.0, 0.9, 1.1)) for _ in range(count)]
+        self.wall_ms = [1_700_000_000_000] * count
+        """Wall clock of each machine at the beginning of the run."""
         self.cut: set[tuple[int, int]] = set()
         """Ways that no frame passes: (from, to); the coordinator is -1."""
         self.slow: set[int] = set()
@@ -154,7 +156,9 @@ class World:
             self.note(self.uuid_of(index), "fault", "is killed")
             for other in self.processes:
                 if other is not None:
-                    self.at(self.now + self.delay(), self.deliver, other, other.connection_lost, index)
+                    self.at(
+                        self.now + self.delay(), self.deliver, other, other.connection_lost, index
+                    )
 
     def power_off(self, index: int) -> None:
         """The machine dies silently, and what was not synced may be gone."""
@@ -162,16 +166,16 @@ class World:
         disk = self.disks[index]
         lost = disk.lose_power(self.rng)
         self.note(disk.uuid, "fault", f"loses power and {len(lost)} records, back to {disk.end}")
-        self.checker.lost_power(disk, lost)
+        self.checker.lost_power(lost)
 
     def stopped(self, process: Process) -> None:
         """An orderly stop is done: what is written is synced, the registration is taken back."""
         disk = process.disk
         disk.synced, disk.clean_stop = disk.end, True
         session = process.session.session
-        if session is not None and self.reaches_coordinator(process.index):
-            if self.coordinator.expire(session):
-                self.wake_watchers()
+        reached = session is not None and self.reaches_coordinator(process.index)
+        if session is not None and reached and self.coordinator.expire(session):
+            self.wake_watchers()
         self.stop(process.index)
         self.at(self.now + self.rng.randint(50, 800), self.start, process.index)
 
@@ -187,7 +191,7 @@ class World:
         process.paused = False
         waiting, process.inbox = process.inbox, []
         for act, args in waiting:
-            self.deliver(process, act, *args)  # type: ignore[arg-type]  # as it was put in
+            self.deliver(process, act, *args)
 
     # ---- network -----------------------------------------------------------------------------
 
@@ -212,7 +216,9 @@ class World:
         for at, peer in ((one, other), (other, one)):
             process = self.processes[at]
             if process is not None:
-                self.at(self.now + self.delay(), self.deliver, process, process.connection_lost, peer)
+                self.at(
+                    self.now + self.delay(), self.deliver, process, process.connection_lost, peer
+                )
 
     # ---- coordinator -------------------------------------------------------------------------
 

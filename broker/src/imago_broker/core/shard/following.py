@@ -11,6 +11,7 @@ from imago_broker.core.shard.effects import (
     Hangup,
     Leave,
     Mark,
+    Note,
     Promise,
     Reset,
     Truncate,
@@ -71,6 +72,9 @@ def welcomed(turn: Turn, event: Welcomed) -> None:
         turn.do(Mark(unclean=True), Reset(cut.end))
     elif cut.end < event.own.end:
         turn.do(Truncate(cut.end))
+    if cut.end < event.own.high_watermark:
+        # Right only after a forced election, or when all of the set lost power.
+        turn.do(Note(f"cut to {cut.end}, below the high watermark {event.own.high_watermark}"))
     turn.set(epoch=event.epoch, reconciled=True)
     turn.do(FetchFrom(cut.end, cut.epoch))
 

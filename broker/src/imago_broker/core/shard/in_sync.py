@@ -92,9 +92,7 @@ def joinable(follower: FollowerProgress, progress: Progress, epoch_start: int) -
     )
 
 
-def admissible(
-    follower: FollowerProgress, epoch_start: int, now_ms: int, limits: Limits
-) -> bool:
+def admissible(follower: FollowerProgress, epoch_start: int, now_ms: int, limits: Limits) -> bool:
     """Whether a follower keeps up so well that waiting for it is all it needs to be joinable.
 
     Under load the watermarks run ahead of what any follower has acknowledged. Waiting for the

@@ -165,9 +165,7 @@ class Turn:
         """Have a fresh view read, unless one is on its way."""
         if not self.state.question:
             ticket = self.state.ticket + 1
-            self.set(
-                ticket=ticket, question=ticket, question_version=self.state.shard.version
-            )
+            self.set(ticket=ticket, question=ticket, question_version=self.state.shard.version)
             self.do(ReadView(ticket))
 
     def ask_again(self) -> None:

@@ -21,6 +21,8 @@ class Log(NamedTuple):
     """Offset of the oldest byte that is kept."""
     end: int = 0
     epochs: Epochs = ()
+    high_watermark: int = 0
+    """Largest high watermark that the member knows. Never a reason to cut: it may be old."""
 
 
 EMPTY = Log()

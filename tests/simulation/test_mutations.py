@@ -1,0 +1,29 @@
+"""The checker finds every planted bug, names the seed and tells what happened."""
+
+from __future__ import annotations
+
+import pytest
+
+from imago_testing.simulation.mutations import MUTATIONS, Mutation
+from imago_testing.simulation.run import simulate
+from imago_testing.simulation.world import Setup
+
+
+def first_failure(mutation: Mutation) -> AssertionError | None:
+    for seed in range(mutation.seeds_max):
+        try:
+            simulate(Setup(seed=seed, rules=mutation.rules), weights=mutation.weights)
+        except AssertionError as error:
+            return error
+    return None
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_planted_bug_is_found(mutation: Mutation) -> None:
+    error = first_failure(mutation)
+    assert error is not None, f"{mutation.what}: not found in {mutation.seeds_max} seeds"
+    assert error.__notes__[0].startswith("seed ")
+    told = error.__notes__[1].splitlines()
+    assert len(told) > 20
+    assert str(error) in told[-1]

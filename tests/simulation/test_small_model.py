@@ -1,0 +1,35 @@
+"""Every reachable state of the small model keeps the invariants; planted bugs break them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from imago_testing.simulation.exhaustive import SMALL, BrokenStateError, explore
+from imago_testing.simulation.mutations import MUTATIONS, Mutation
+
+SHOWN = [
+    mutation
+    for mutation in MUTATIONS
+    if mutation.name in {"kip-101", "kip-966", "shrink-before-stored", "join-behind"}
+]
+
+
+@pytest.mark.timeout(300)
+def test_no_reachable_state_breaks_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
+    found = explore(SMALL)
+    assert found.whole
+    assert found.states > 50_000
+    with capsys.disabled():
+        print(f"\nsmall model: {found.states} states, {found.depth} steps deep")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mutation", SHOWN, ids=lambda mutation: mutation.name)
+def test_planted_bug_breaks_a_reachable_state(mutation: Mutation) -> None:
+    with pytest.raises(BrokenStateError) as caught:
+        explore(SMALL, mutation.rules)
+    way = str(caught.value).splitlines()
+    assert re.match(r"I\d+: |\d fetches", way[0])
+    assert len(way) > 3, "the way to the state is told"

@@ -1,0 +1,142 @@
+"""Breadth first through every state that the small model can reach."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from imago_broker.core.shard.in_sync import waited_for
+from imago_broker.core.shard.state import RULES, Rules
+from imago_testing.simulation.small import (
+    LEADS,
+    Bounds,
+    Life,
+    Shard,
+    World,
+    beginning,
+    member_of,
+    state_of,
+)
+from imago_testing.simulation.steps import Steps
+from imago_testing.simulation.symmetry import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SMALL = Bounds(writes=1, epochs=2, crashes=1, expiries=0)
+FULL = Bounds(writes=3, epochs=3, crashes=2, expiries=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """What a search has seen."""
+
+    states: int
+    depth: int
+    whole: bool
+    """False: a limit ended it."""
+
+
+class BrokenStateError(AssertionError):
+    """A state that may not be; the message tells the way to it."""
+
+
+def check(world: World) -> None:
+    """The invariants that a state can break by itself."""
+    shard, members, committed = world.shard, world.members, world.committed
+    for i, life in shard.in_sync:
+        replica = members[i]
+        if life > replica.lost_life:
+            assert replica.log[: len(committed)] == committed, f"I6: {i} is in sync, incomplete"
+    epochs = [replica.epoch for replica in members if replica.up and replica.role == LEADS]
+    assert len(epochs) == len(set(epochs)), f"I4: two leaders of {epochs}"
+    for i, replica in enumerate(members):
+        end = min(replica.high_watermark, len(committed))
+        assert replica.log[:end] == committed[:end], f"I3: {i} differs below {end}"
+    if shard.leader is not None:
+        check_leader(world, shard, shard.leader)
+
+
+def check_leader(world: World, shard: Shard, leader: Life) -> None:
+    replica = world.members[leader[0]]
+    if not (replica.up and replica.role == LEADS and replica.epoch == shard.epoch):
+        return
+    assert replica.log[: len(world.committed)] == world.committed, f"I1: {leader} lacks records"
+    proposal = None if replica.proposal is None else state_of(replica.proposal.shard)
+    assert replica.known is not None
+    waits = waited_for(state_of(replica.known), proposal, None, member_of(leader))
+    needed = waited_for(state_of(shard), None, None, member_of(leader))
+    assert needed <= waits, f"I7: {leader} waits for {waits} of {shard}"
+
+
+# ---- search ---------------------------------------------------------------------------------
+
+
+def explore(
+    bounds: Bounds,
+    rules: Rules = RULES,
+    *,
+    states_max: int = 1 << 62,
+    progress: Callable[[int, int, int], None] | None = None,
+) -> Explored:
+    """Look at every reachable state once; `BrokenStateError` tells the steps to a wrong one."""
+    steps = Steps(bounds, rules)
+    first = canonical(beginning(bounds))
+    seen = {hash(first)}
+    came: dict[int, tuple[int, str]] = {}
+    level, depth = [first], 0
+    while level:
+        following: list[World] = []
+        for world in level:
+            following += fresh(steps, world, seen, came)
+        depth += 1
+        level = following
+        if progress is not None:
+            progress(depth, len(seen), len(level))
+        if len(seen) > states_max:
+            return Explored(len(seen), depth, whole=False)
+    return Explored(len(seen), depth, whole=True)
+
+
+def fresh(
+    steps: Steps, world: World, seen: set[int], came: dict[int, tuple[int, str]]
+) -> Iterator[World]:
+    """The worlds one step further that were not seen yet, each looked at."""
+    parent, name = hash(world), ""
+    try:
+        for name, after in steps.after(world):
+            same = canonical(after)
+            mark = hash(same)
+            if mark not in seen:
+                seen.add(mark)
+                came[mark] = (parent, name)
+                check(same)
+                yield same
+    except AssertionError as error:
+        told = f"{error}\n{way(came, parent)}\nthen {name}, from {world}"
+        raise BrokenStateError(told) from error
+
+
+def way(came: dict[int, tuple[int, str]], mark: int) -> str:
+    """The steps that led to a state, each under the names of its own time."""
+    told: list[str] = []
+    while mark in came:
+        mark, name = came[mark]
+        told.append(name)
+    return "\n".join(reversed(told))
+
+
+def main(*, full: bool) -> int:
+    """Explore and print how much there was."""
+    bounds = FULL if full else SMALL
+    began = time.monotonic()
+    print(bounds)
+
+    def progress(depth: int, states: int, fresh: int) -> None:
+        took = time.monotonic() - began
+        print(f"depth {depth}: {states} states, {fresh} new, {took:.0f} s", flush=True)
+
+    found = explore(bounds, progress=progress)
+    print(f"{found.states} states, {found.depth} steps deep, no invariant broken")
+    return 0
