@@ -139,6 +139,19 @@ def test_metaqs_files_are_compared_byte_for_byte_and_made_anew() -> None:
     store.close()
 
 
+def test_metaqs_files_are_verified_before_they_are_read_for_the_first_time() -> None:
+    scrubbed = Scrubbed(scrub_interval_ms=0)
+    path = DATA / "metaq" / "T-0" / f"{0:020d}.meta"
+    for at in range(20, 100, 7):  # in the body of the first message
+        scrubbed.vfs.flip_bit(path, at, at % 8)
+        scrubbed.model.check(scrubbed.store)
+        scrubbed.store.tick()
+        scrubbed.again()
+        scrubbed.model.check(scrubbed.store)
+        scrubbed.again()
+    scrubbed.store.close()
+
+
 def test_files_that_expire_meanwhile_are_no_damage() -> None:
     scrubbed = Scrubbed(retention_ms=3600_000, scrub_step_bytes_max=FILE)
     store = scrubbed.store

@@ -19,6 +19,10 @@ SLICE_BYTES_MIN = 64 << 10
 """Shorter reads of a file are returned as bytes: sendfile would cost more than it saves."""
 
 
+class WrongFilesError(Exception):
+    """MetaQ's files do not hold what they should: they are to be made anew."""
+
+
 def read_positions(
     queue: ConsumeQueue,
     records: LogRecords,
@@ -40,9 +44,12 @@ def read_positions(
     start, count, size = whole_messages(queue, offset, high, bytes_max)
     if count:
         queue.remember(start + size, offset + count)
-    found = segments.slice(start, size) if segments is not None else None
-    if found is not None:
+    # A part of a message comes from the log: its checksum is over the whole.
+    found = segments.slice(start, size) if segments is not None and count else None
+    if segments is not None and found is not None:
         # A shorter slice is whole messages too: files end at message borders.
+        if not segments.verify(start, found.size):
+            raise WrongFilesError
         data = found if found.size >= SLICE_BYTES_MIN else found.read()
         return MetaqRead(MetaqStatus.FOUND, start, position_min, position_max, data)
     units = queue.units(offset, count or 1)

@@ -9,7 +9,7 @@ says which incarnation of the topic they belong to and from where on they must b
 from __future__ import annotations
 
 import threading
-from struct import Struct
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 import orjson
@@ -24,8 +24,7 @@ from imago_log.files import (
     replace_whole,
 )
 from imago_log.results import FileSlice
-from imago_wire.crc import crc31
-from imago_wire.layout import METAQ_HEADER_SIZE
+from imago_wire.hot import metaq_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +33,8 @@ if TYPE_CHECKING:
 
 SUFFIX = ".meta"
 ORIGIN = "origin"
-_HEAD = Struct(">iiq")
+VERIFIED_MAX = 64
+"""Parts that are known to be whole: readers at so many places need not look twice."""
 
 
 class MetaqSegments:
@@ -49,6 +49,8 @@ class MetaqSegments:
         self.synced = 0
         """Everything below is on the device."""
         self._origin_lock = threading.Lock()
+        self._verified: list[tuple[int, int]] = []
+        """Positions whose messages are known to be whole, in order: written or looked at since."""
 
     @property
     def start(self) -> int:
@@ -108,7 +110,7 @@ class MetaqSegments:
             size = self._size(start)
             if start + size < self.synced and start != self._starts[-1]:
                 continue
-            good = whole_size(self._pool.vfs.pread(self._file(start).fd, size, 0))
+            good = metaq_whole(self._pool.vfs.pread(self._file(start).fd, size, 0))
             if good < size:
                 self.truncate(start + good)
                 return
@@ -116,6 +118,7 @@ class MetaqSegments:
     def discard(self) -> None:
         """Remove everything."""
         self._drop_from(0)
+        self._verified.clear()
         self.end = self.min_position = self.synced = 0
 
     def _drop_from(self, at: int) -> None:
@@ -142,6 +145,7 @@ class MetaqSegments:
 
         Where that filled the file, the next one has been made too.
         """
+        self._mark_verified(self.end, self.end + size)
         self.end += size
         if self.end - self._starts[-1] >= self.size_max:
             self._starts.append(self.end)
@@ -187,12 +191,35 @@ class MetaqSegments:
             file = self._file(self._starts[at])
         return FileSlice(file, position - self._starts[at], min(size, end - position))
 
+    def verify(self, position: int, size: int) -> bool:
+        """Whether whole messages of one file are as their checksums say; looked at only once."""
+        end = position + size
+        at = bisect_right(self._verified, (position, 1 << 63)) - 1
+        if at >= 0 and end <= self._verified[at][1]:
+            return True
+        found = self.slice(position, size)
+        if found is None or metaq_whole(found.read()) != size:
+            return False
+        self._mark_verified(position, end)
+        return True
+
+    def _mark_verified(self, start: int, end: int) -> None:
+        """Join a part with those that touch it; the oldest of too many is forgotten."""
+        apart: list[tuple[int, int]] = []
+        for first, last in self._verified:
+            if last < start or end < first:
+                apart.append((first, last))
+            else:
+                start, end = min(start, first), max(end, last)
+        self._verified = sorted([*apart[-VERIFIED_MAX:], (start, end)])
+
     # Cutting
 
     def truncate(self, end: int) -> None:
         """Cut off everything from a position on."""
         if end >= self.end:
             return
+        self._verified.clear()
         if end < self.start:
             self.discard()
             return
@@ -230,21 +257,3 @@ class MetaqSegments:
         self._pool.forget(self._name(start))
         with fatal("remove", path):
             self._pool.vfs.unlink(path)
-
-
-def whole_size(data: bytes) -> int:
-    """Return the size of the whole messages, checksums verified, at the start of the data.
-
-    Zeros are no message, though an empty body has the checksum 0: no message has the id 0.
-    """
-    at = 0
-    while at + METAQ_HEADER_SIZE <= len(data):
-        length, checksum, message_id = _HEAD.unpack_from(data, at)
-        body_at = at + METAQ_HEADER_SIZE
-        end = body_at + length
-        if not message_id or length < 0 or end > len(data):
-            break
-        if crc31(memoryview(data)[body_at:end]) != checksum:
-            break
-        at = end
-    return at

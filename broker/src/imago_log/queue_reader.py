@@ -13,7 +13,7 @@ from imago_log import reading
 from imago_log.errors import UnreadableError
 from imago_log.inspecting import Inspector
 from imago_log.lost import first_kept, first_lost, is_lost
-from imago_log.metaq_reading import MESSAGES_MAX, read_positions
+from imago_log.metaq_reading import MESSAGES_MAX, WrongFilesError, read_positions
 from imago_log.parts import ALL_VISIBLE
 from imago_log.results import MetaqRead, MetaqStatus, ReadResult
 from imago_wire.layout import UNIT
@@ -231,7 +231,13 @@ class QueueReader:
             if isinstance(kept, MetaqRead):
                 return kept
             visible = kept
-        read = read_positions(queue, self._parts.records, segments, visible, position, bytes_max)
+        records = self._parts.records
+        try:
+            read = read_positions(queue, records, segments, visible, position, bytes_max)
+        except WrongFilesError:
+            name, queue_id = queue.tail.topic.decode(), queue.tail.queue_id
+            materialiser.rebuild(name, queue_id, self._log.start)
+            read = read_positions(queue, records, None, visible, position, bytes_max)
         if read.behind and segments is not None:
             materialiser.advance()  # without traffic nothing else would for a second
         return read

@@ -646,6 +646,30 @@ def metaq_block(records):
     return b"".join([part for record in sources for part in metaq_form(record)])
 
 
+def metaq_whole(data):
+    """Return the size of the whole messages in MetaQ's form at the start of data."""
+    cdef Py_buffer view
+    cdef const uint8_t *start
+    cdef Py_ssize_t at = 0, length
+    cdef uint32_t checksum
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        start = <const uint8_t *> view.buf
+        while view.len - at >= METAQ_HEADER_SIZE:
+            length = <int32_t> imago_get32(start + at)
+            if length < 0 or length > view.len - at - METAQ_HEADER_SIZE:
+                break
+            checksum = imago_get32(start + at + 4)
+            if not imago_get64(start + at + 8):
+                break
+            if imago_crc32(0, start + at + METAQ_HEADER_SIZE, length) & CRC31_MASK != checksum:
+                break
+            at += METAQ_HEADER_SIZE + length
+    finally:
+        PyBuffer_Release(&view)
+    return at
+
+
 def key_entries(records, physical_offset):
     """Return 12-byte entries (u32 key hash, i64 physical offset) of each UNIQ_KEY and KEYS token."""
     cdef Py_buffer view

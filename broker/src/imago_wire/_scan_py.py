@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from isal.isal_zlib import crc32
@@ -322,6 +323,28 @@ def _add_unit(tail: QueueTail, view: RecordView) -> str:
     tail.units += UNIT.pack(view.physical_offset, view.size, view.tag_code)
     tail.next_offset += 1
     return ""
+
+
+_METAQ_HEAD = Struct(">iiq")
+
+
+def metaq_whole(data: Buffer) -> int:
+    """Return the size of the whole messages in MetaQ's form at the start of data.
+
+    Checksums are verified. Zeros are no message, though an empty body has the checksum 0: no
+    message has the id 0.
+    """
+    at = 0
+    while at + METAQ_HEADER_SIZE <= len(data):
+        length, checksum, message_id = _METAQ_HEAD.unpack_from(data, at)
+        body_at = at + METAQ_HEADER_SIZE
+        end = body_at + length
+        if not message_id or length < 0 or end > len(data):
+            break
+        if crc31(memoryview(data)[body_at:end]) != checksum:
+            break
+        at = end
+    return at
 
 
 def key_hash(topic: bytes, key: bytes) -> int:
