@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+from typing import TYPE_CHECKING
 
 import pytest
 
 from imago_log import DiskFullError, DiskLevel, MessageStore
 from imago_testing.stores import DATA, FakeClock, Model, open_store
 from imago_testing.vfs import MemoryVfs
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def percent(vfs: MemoryVfs, used: float) -> None:
@@ -111,6 +116,92 @@ def test_a_file_system_that_ends_early_refuses_too() -> None:
     model.check(store)
     vfs.free_bytes = None
     model.send(store, [("T", 0, 500)] * 12)
+    model.check(store)
+    store.close()
+
+
+class NoRoom:
+    """A disk that has no room for the files of views: calls in a folder, or outside the log's."""
+
+    def __init__(self, vfs: MemoryVfs, calls: tuple[str, ...], folder: str) -> None:
+        self._calls, self._folder = calls, folder
+        vfs.before_call = self._look
+
+    def _look(self, what: str, path: Path) -> None:
+        parts = path.parts[2:-1]
+        here = self._folder in parts if self._folder else "commitlog" not in parts
+        probed = what == "allocate" and path.parent.name == "config"
+        if probed or (what in self._calls and here):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def send_until_refused(
+    store: MessageStore, model: Model, clock: FakeClock, where: Where, rounds: int = 100
+) -> bool:
+    for _ in range(rounds):
+        try:
+            model.send(store, where)
+        except DiskFullError:
+            model.in_flight.clear()
+            return True
+        clock.now_ms += 4000
+        store.tick()
+    return False
+
+
+@pytest.mark.parametrize(
+    ("calls", "folder"),
+    [
+        (("write", "truncate"), "consumequeue"),
+        (("write", "truncate"), "consumequeue_v"),
+        (("create",), "consumequeue"),
+        (("write", "create"), "index"),
+        (("write",), "metaq"),
+        (("create",), "metaq"),
+        (("write", "create"), "config"),
+        (("write", "create", "truncate"), ""),
+    ],
+)
+def test_views_without_room_wait_and_messages_are_refused_meanwhile(
+    calls: tuple[str, ...], folder: str
+) -> None:
+    vfs, clock = MemoryVfs(), FakeClock()
+    store, model = begun(vfs, clock)
+    store.create_topic("M", {"attributes": {"materialised": "true"}})
+    model.send(store, [("T", 0, 300), ("M", 0, 100)])
+    store.tick()
+    told: list[object] = []
+    store.on_failure = told.append
+    where: Where = [("T", 0, 60), ("T", 1, 60), ("M", 0, 90)]
+    NoRoom(vfs, calls, folder)
+    assert send_until_refused(store, model, clock, where)
+    for _ in range(3):
+        clock.now_ms += 1000
+        assert not store.tick().writable
+    refused(store, model, TWO)
+    model.check(store)
+    vfs.before_call = None
+    clock.now_ms += 4000
+    assert store.tick().writable
+    assert not send_until_refused(store, model, clock, where, rounds=4)
+    model.check(store)
+    assert told == []
+    store.close()
+    for clean in (True, False):
+        store = open_store(vfs, clock)
+        model.check(store)
+        store.close(clean=clean)
+
+
+def test_a_store_that_closes_without_room_for_its_views_makes_them_at_the_next_start() -> None:
+    vfs, clock = MemoryVfs(), FakeClock()
+    store, model = begun(vfs, clock)
+    model.send(store, [("T", 0, 300)] * 5)
+
+    NoRoom(vfs, ("write", "truncate", "create"), "consumequeue")
+    store.close()
+    vfs.before_call = None
+    store = open_store(vfs, clock)
     model.check(store)
     store.close()
 

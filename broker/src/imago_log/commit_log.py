@@ -7,23 +7,23 @@ rest is too small. `write` reaches the page cache, `sync` the device.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from imago_log.errors import CorruptLogError, DiskFullError, LogIOError
+from imago_log.errors import CorruptLogError, DiskFullError, LogIOError, NoSpaceError
 from imago_log.files import fatal, offset_name, offsets_of, write_all
 from imago_log.vfs import OpenFile, Vfs
 from imago_wire.errors import LimitExceededError
 from imago_wire.layout import BLANK_SIZE, blank_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 _WIPED_AT_ONCE = 1 << 20
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 PAGE_BYTES = 4096
@@ -152,7 +152,7 @@ class CommitLog:
 
     def _create(self, number: int) -> OpenFile:
         path = self.folder / offset_name(number * self.segment_size)
-        with fatal("create", path):
+        with self._reserving(), fatal("create", path):
             file = OpenFile(self._vfs, path, self._vfs.open(path, create=True))
             try:
                 self._allocate(file)
@@ -164,11 +164,15 @@ class CommitLog:
         return file
 
     def _allocate(self, file: OpenFile) -> None:
-        try:
+        with self._reserving(), fatal("allocate", file.path):
             self._vfs.allocate(file.fd, self.segment_size)
-        except OSError as error:
-            if error.errno not in _NO_SPACE:
-                raise
+
+    @contextlib.contextmanager
+    def _reserving(self) -> Iterator[None]:
+        """Say that the disk is full before anything depends on the room."""
+        try:
+            yield
+        except NoSpaceError as error:
             used_ratio = self._vfs.disk_usage(self.folder).ratio
             raise DiskFullError(used_ratio=used_ratio, limit_ratio=1.0) from error
 

@@ -195,12 +195,9 @@ class ConsumeQueue:
     def write_behind(self) -> None:
         """Move the units from memory to the files."""
         tail = self.tail
-        if tail.positions and self._positions is not None:
-            self._positions.append(bytes(tail.positions))
-            tail.positions.clear()
-        if tail.units:
-            self._units.append(bytes(tail.units))
-            tail.units.clear()
+        if self._positions is not None:
+            _move(tail.positions, self._positions, POSITION_SIZE)
+        _move(tail.units, self._units, UNIT_SIZE)
 
     @property
     def has_files(self) -> bool:
@@ -298,3 +295,14 @@ def _joined(files: UnitFiles, memory: bytearray, unit: int, start: int, count: i
     data = files.read(start, count)
     missing = count - len(data) // unit
     return data + memory[: missing * unit] if missing > 0 else data
+
+
+def _move(memory: bytearray, files: UnitFiles, unit: int) -> None:
+    """Move units from memory to files; what there is no room for stays in memory."""
+    if not memory:
+        return
+    end = files.end
+    try:
+        files.append(bytes(memory))
+    finally:
+        del memory[: (files.end - end) * unit]

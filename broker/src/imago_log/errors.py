@@ -7,6 +7,7 @@ Answer and go on: `DiskFullError`, `StoreClosedError`, `NotLeadingError`. Ask th
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -92,3 +93,13 @@ class LogIOError(StoreError):
     def __init__(self, action: str, path: Path, cause: OSError) -> None:
         super().__init__(f"{action} {path}: {cause.strerror or cause}")
         self.action, self.path, self.cause = action, path, cause
+
+
+class NoSpaceError(LogIOError):
+    """The device has no room for a view: not fatal, for a view can be made again."""
+
+    @classmethod
+    def of(cls, action: str, path: Path, cause: OSError) -> LogIOError:
+        """Return the error for a refused call, which is this one only where room is missing."""
+        full = cause.errno in (errno.ENOSPC, errno.EDQUOT)
+        return (cls if full else LogIOError)(action, path, cause)

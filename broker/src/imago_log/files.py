@@ -8,7 +8,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imago_log.errors import LogIOError
+from imago_log.errors import NoSpaceError
 from imago_log.vfs import OpenFile, Vfs
 
 if TYPE_CHECKING:
@@ -35,21 +35,21 @@ def offsets_of(names: list[str], suffix: str = "") -> list[int]:
 
 @contextlib.contextmanager
 def fatal(action: str, path: Path) -> Iterator[None]:
-    """Turn an OSError into LogIOError."""
+    """Turn an OSError into LogIOError, one for want of room into NoSpaceError."""
     try:
         yield
     except OSError as error:
-        raise LogIOError(action, path, error) from error
+        raise NoSpaceError.of(action, path, error) from error
 
 
 def write_all(vfs: Vfs, fd: int, data: bytes | bytearray, offset: int, path: Path) -> None:
-    """Write all bytes; a short write is carried on, a refused one is fatal."""
+    """Write all bytes; a short write is carried on, a refused one is fatal: see `fatal`."""
     try:
         written = vfs.pwrite(fd, data, offset)
         while written < len(data):
             written += _some(vfs.pwrite(fd, memoryview(data)[written:], offset + written))
     except OSError as error:
-        raise LogIOError("write", path, error) from error
+        raise NoSpaceError.of("write", path, error) from error
 
 
 def _some(count: int) -> int:

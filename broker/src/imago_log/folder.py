@@ -47,6 +47,8 @@ class DataFolder:
         self.views_mark = self.config / "views"
         """Stands while the views are whole up to the checkpoint; without it they are built anew."""
         self.damage = self.config / "damage"
+        self.probe = self.config / "probe.new"
+        """Written to see whether there is room."""
         self._running = root / "abort"
         self._lock: int | None = None
 

@@ -7,27 +7,24 @@ handed to the worker as one job that holds all it needs.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from imago_log.errors import DiskFullError, LogIOError, UnreadableError
-from imago_log.files import fatal, replace_whole
+from imago_log.errors import DiskFullError, NoSpaceError, UnreadableError
+from imago_log.files import fatal
 from imago_log.inspecting import Inspector
 from imago_log.metadata import LOG_KIND, LOG_START, QUEUE_KIND, queue_key
 from imago_log.parts import ALL_VISIBLE
 from imago_log.results import DiskLevel, StoreHealth
 from imago_log.retention import Limits, LogFile, disk_level, files_to_delete
+from imago_log.space import Space
+from imago_log.syncing import SyncJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
 
     from imago_log.checkpoint import Checkpoint
-    from imago_log.consume_queue import ConsumeQueue
-    from imago_log.files import Unsynced
     from imago_log.flusher import Worker
     from imago_log.metadata import Change
-    from imago_log.metaq_segments import MetaqSegments
     from imago_log.parts import Parts
 
 KEYS_PENDING_BYTES = 1 << 16
@@ -39,29 +36,6 @@ SYNC_REST = 10
 """Between two rounds of syncing views there is so many times what the last one took."""
 QUEUES_OPENED_MAX = 200
 """Queues opened a round before files are deleted: each must have its end on record."""
-
-
-@dataclass(slots=True)
-class _SyncJob:
-    """One round of making views durable: what to sync, and what holds afterwards."""
-
-    files: list[Unsynced]
-    snapshot: bytes | None
-    queues: list[tuple[ConsumeQueue, int, int]]
-    segments: list[tuple[MetaqSegments, int]]
-    views_end: int
-    metadata_end: int
-    keys: tuple[int, int]
-    version: int
-    began_ms: int
-    took_ms: int = 0
-
-    def all_files(self) -> Iterator[Unsynced]:
-        """The files of queues, which may be thousands, are named here: in the worker."""
-        for queue, synced, _ in self.queues:
-            for files in queue.files():
-                yield from files.unsynced(synced)
-        yield from self.files
 
 
 class Housekeeper:
@@ -77,8 +51,9 @@ class Housekeeper:
             force_ratio=config.disk_force_ratio,
             full_ratio=config.disk_full_ratio,
         )
+        self.space = Space(parts.vfs, parts.folder.probe)
         for view in (parts.materialiser, parts.queues):
-            view.submit, view.drain = worker.submit, worker.drain
+            view.submit, view.drain = self.submit, worker.drain
         self.level = DiskLevel.NORMAL
         self.used_ratio = 0.0
         self.put_meta: Callable[[Sequence[Change]], int] = _nothing
@@ -89,14 +64,18 @@ class Housekeeper:
         self._next_checkpoint_ms = 0
         self.needed_from = ALL_VISIBLE
         """Log offset from which on a follower still reads: such files stay while there is room."""
-        self._syncing: _SyncJob | None = None
+        self._syncing: SyncJob | None = None
         self._inspector = Inspector(parts)
-        self._synced: _SyncJob | None = None
+        self._synced: SyncJob | None = None
 
     # Every few milliseconds under load, every second otherwise
 
     def sweep(self) -> None:
         """Move some of what is in memory to the view files; bounded work."""
+        with self.space.awaited():
+            self._sweep()
+
+    def _sweep(self) -> None:
         parts = self._parts
         parts.keys.digest()
         if parts.keys.pending >= KEYS_PENDING_BYTES:
@@ -111,10 +90,21 @@ class Housekeeper:
     def tick(self) -> StoreHealth:
         """Do what is due, and tell how things stand."""
         now_ms = self._clock()
+        self.space.look()
         self.sweep()
         self._take_synced()
         self._look_at_disk()
         self._retain(now_ms)
+        with self.space.awaited():
+            self._keep_views(now_ms)
+        self._make_spare()
+        return self._health()
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Have the worker do a job; one that finds no room on the disk is left undone."""
+        self._worker.submit(self.space.awaiting(job))
+
+    def _keep_views(self, now_ms: int) -> None:
         self._parts.materialiser.expire(now_ms, self._parts.log.start)
         if self.level is not DiskLevel.FULL:
             self._parts.materialiser.advance()
@@ -124,8 +114,6 @@ class Housekeeper:
         elif now_ms >= self._next_checkpoint_ms:
             self._next_checkpoint_ms = now_ms + self._parts.config.checkpoint_interval_ms
             self._checkpoint()
-        self._make_spare()
-        return self._health()
 
     def _make_spare(self) -> None:
         log = self._parts.log
@@ -224,7 +212,8 @@ class Housekeeper:
 
         def job() -> None:
             parts.log.sync()  # what was said again must be there before the first saying goes
-            parts.damage.save()
+            with self.space.awaited():
+                parts.damage.save()
             parts.checkpoint.write(checkpoint)  # then missing files are no damage
             for path in paths:
                 with fatal("remove", path):
@@ -259,13 +248,13 @@ class Housekeeper:
     def _checkpoint(self) -> None:
         checkpoint = self._parts.checkpoint_now()
         if checkpoint != self._parts.checkpoint.value:
-            self._worker.submit(lambda: self._parts.checkpoint.write(checkpoint))
+            self.submit(lambda: self._parts.checkpoint.write(checkpoint))
 
     def _start_sync(self) -> None:
         job = self._plan_sync()
         if job is not None:
             self._syncing = job
-            self._worker.submit(lambda: self._run_sync(job))
+            self.submit(lambda: self._sync(job))
 
     def _may_snapshot(self) -> bool:
         """Whether metadata may go to the device: what is above the high watermark may be cut."""
@@ -280,7 +269,7 @@ class Housekeeper:
         self._newest_ms.clear()
         self._relieved_at = 0
 
-    def _plan_sync(self) -> _SyncJob | None:
+    def _plan_sync(self) -> SyncJob | None:
         parts = self._parts
         end = parts.log.end
         views_end = parts.queues.written_end(end)
@@ -295,7 +284,7 @@ class Housekeeper:
                 segments.append((partition.segments, partition.segments.end))
         changed = parts.metadata.snapshot_version != parts.snapshot_version
         metadata_end = max(end, parts.metadata.end)  # later where the leader's was installed
-        return _SyncJob(
+        return SyncJob(
             files=files,
             snapshot=parts.metadata.snapshot_at(metadata_end) if changed else None,
             queues=parts.queues.unsynced(),
@@ -314,33 +303,17 @@ class Housekeeper:
             partition.segments.synced == partition.segments.end for partition in parts.materialiser
         )
 
-    def _run_sync(self, job: _SyncJob) -> None:
-        """In the worker. The log first: no view may be ahead of it on the device."""
-        parts = self._parts
-        parts.log.sync()
-        if job.snapshot is not None:
-            replace_whole(parts.vfs, parts.folder.metadata, job.snapshot)
-        folders: set[Path] = set()
-        for path, is_new in job.all_files():
-            self._sync_path(path)
-            if is_new:
-                folders.update(path.parents)
-        for folder in sorted(folders.difference(parts.folder.root.parents)):
-            with _unless_deleted("sync", folder):
-                parts.vfs.sync_folder(folder)
-        for segments, position in job.segments:
-            segments.mark_synced(position)
+    def _sync(self, job: SyncJob) -> None:
+        try:
+            self._run(job)
+        except NoSpaceError:
+            self._syncing = None  # all of it is tried again
+            raise
+
+    def _run(self, job: SyncJob) -> None:
+        job.run(self._parts)
         job.took_ms = self._clock() - job.began_ms
         self._synced = job
-
-    def _sync_path(self, path: Path) -> None:
-        vfs = self._parts.vfs
-        with _unless_deleted("sync", path):
-            fd = vfs.open(path)
-            try:
-                vfs.sync(fd)
-            finally:
-                vfs.close(fd)
 
     def _take_synced(self) -> None:
         job = self._synced
@@ -357,6 +330,13 @@ class Housekeeper:
         rested_ms = self._clock() + SYNC_REST * job.took_ms
         self._next_sync_ms = max(self._next_sync_ms, rested_ms)
 
+    def close(self) -> bool:
+        """Write and sync everything; false for want of room: the next start makes the rest."""
+        self.space.short = False
+        with self.space.awaited():
+            self.sync_all()
+        return not self.space.short
+
     def sync_all(self) -> Checkpoint:
         """Write and sync everything, now; return the checkpoint that then holds."""
         parts = self._parts
@@ -366,7 +346,7 @@ class Housekeeper:
         parts.keys.write_behind()
         job = self._plan_sync()
         if job is not None:
-            self._run_sync(job)
+            self._run(job)
             self._take_synced()
         checkpoint = parts.checkpoint_now()
         parts.checkpoint.write(checkpoint)
@@ -376,7 +356,7 @@ class Housekeeper:
         parts = self._parts
         usage = parts.vfs.disk_usage(parts.folder.root)
         return StoreHealth(
-            writable=self.level is not DiskLevel.FULL,
+            writable=self.level is not DiskLevel.FULL and not self.space.short,
             disk_level=self.level,
             disk_used_ratio=usage.ratio,
             disk_total_bytes=usage.total,
@@ -387,17 +367,6 @@ class Housekeeper:
             views_end=parts.queues.written_end(parts.log.end),
             damaged=parts.damage.ranges,
         )
-
-
-@contextlib.contextmanager
-def _unless_deleted(action: str, path: Path) -> Iterator[None]:
-    """Let a file be gone: topics and old files may go while the worker is on its way."""
-    try:
-        yield
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise LogIOError(action, path, error) from error
 
 
 def _nothing(_: Sequence[Change]) -> int:

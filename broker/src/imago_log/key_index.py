@@ -94,12 +94,10 @@ class KeyIndex:
     def write_behind(self) -> None:
         """Write the entries in memory to their files."""
         self.digest()
-        view = memoryview(bytes(self._memory))
-        self._memory.clear()
-        while view:
+        while self._memory:
             start = self.written_count - self.written_count % self._entries_per_file
             room = start + self._entries_per_file - self.written_count
-            part = view[: room * ENTRY_SIZE]
+            part = bytes(self._memory[: room * ENTRY_SIZE])
             path = self._path(start)
             with fatal("open", path):
                 file = self._pool.get(
@@ -108,9 +106,9 @@ class KeyIndex:
             if not self._starts or self._starts[-1] != start:
                 self._starts.append(start)
             position = (self.written_count - start) * ENTRY_SIZE
-            write_all(self._pool.vfs, file.fd, bytes(part), position, path)
+            write_all(self._pool.vfs, file.fd, part, position, path)
             self.written_count += len(part) // ENTRY_SIZE
-            view = view[len(part) :]
+            del self._memory[: len(part)]
         self.written_end = self.end
 
     def unsynced(self, synced: int) -> list[Unsynced]:

@@ -94,6 +94,12 @@ class _Job:
         self.cancelled = self.done = False
 
     def run(self) -> None:
+        try:
+            self._run()
+        finally:
+            self.done = True
+
+    def _run(self) -> None:
         for block in self.blocks:
             if self.cancelled:
                 break
@@ -109,7 +115,6 @@ class _Job:
                 break
             self._write(block, data)
             self.written += 1
-        self.done = True
 
     def _write(self, block: _Block, data: bytes) -> None:
         vfs = self._vfs

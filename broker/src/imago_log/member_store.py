@@ -304,6 +304,13 @@ class MemberStore(MetadataStore):
         if now_ms >= self._next_sweep_ms:
             self._next_sweep_ms = now_ms + self._sweep_interval_ms
             self._keeper.sweep()
+            self._look_at_space()
+
+    def _look_at_space(self) -> None:
+        """Refuse messages while views find no room: memory must hold what their files cannot."""
+        if self._keeper.space.short and self._refusal is None:
+            used_ratio = self._keeper.used_ratio
+            self._refusal = DiskFullError(used_ratio=used_ratio, limit_ratio=1.0)
 
 
 def _ignore(_: object) -> None:

@@ -6,11 +6,12 @@ The queues and their tails are opened here when they are first asked for.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from imago_log import reading
-from imago_log.errors import UnreadableError
+from imago_log.errors import NoSpaceError, UnreadableError
 from imago_log.inspecting import Inspector
 from imago_log.lost import first_kept, first_lost, is_lost
 from imago_log.metaq_reading import MESSAGES_MAX, WrongFilesError, read_positions
@@ -239,7 +240,8 @@ class QueueReader:
             materialiser.rebuild(name, queue_id, self._log.start)
             read = read_positions(queue, records, None, visible, position, bytes_max)
         if read.behind and segments is not None:
-            materialiser.advance()  # without traffic nothing else would for a second
+            with suppress(NoSpaceError):  # the next tick sees it too
+                materialiser.advance()  # without traffic nothing else would for a second
         return read
 
     def _up_to_damage(

@@ -43,11 +43,13 @@ class _Making:
         self.done = False
 
     def run(self) -> None:
-        for path in self._paths:
-            with fatal("create", path):
-                self._vfs.make_folder(path.parent)
-                self._vfs.close(self._vfs.open(path, create=True))
-        self.done = True
+        try:
+            for path in self._paths:
+                with fatal("create", path):
+                    self._vfs.make_folder(path.parent)
+                    self._vfs.close(self._vfs.open(path, create=True))
+        finally:
+            self.done = True
 
 
 class Queues:

@@ -68,7 +68,7 @@ class MessageStore(MemberStore):
             ThreadFlusher(self._sync, self._fail) if threaded else InlineFlusher(self._sync)
         )
         self._scrubber = Scrubber(parts, self._worker, self._inspector)
-        parts.damage.save_later = lambda: self._worker.submit(parts.damage.save)
+        parts.damage.save_later = lambda: self._keeper.submit(parts.damage.save)
         parts.damage.on_found = self._found_damage
 
     @classmethod
@@ -224,7 +224,8 @@ class MessageStore(MemberStore):
             raise StoreClosedError("the store is closed") from self._failure
         try:
             health = self._keeper.tick()
-            self._scrubber.tick(self._clock())
+            with self._keeper.space.awaited():
+                self._scrubber.tick(self._clock())
         except LogIOError as error:
             self._fail(error)
             raise
@@ -233,6 +234,7 @@ class MessageStore(MemberStore):
             self._refusal = DiskFullError(used_ratio=health.disk_used_ratio, limit_ratio=limit)
         else:
             self._refusal = None
+            self._look_at_space()
         return health
 
     def close(self, *, clean: bool = True) -> None:
@@ -242,7 +244,7 @@ class MessageStore(MemberStore):
         self._closed = self._barred = True
         self._flusher.stop()
         if clean and self._failure is None:
-            self._keeper.sync_all()
+            clean = self._keeper.close()
         self._worker.stop()
         if clean and self._failure is None:
             self._log.close()

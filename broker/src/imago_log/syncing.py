@@ -1,0 +1,79 @@
+"""One round of making views durable, for the worker."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from imago_log.errors import NoSpaceError
+from imago_log.files import replace_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from imago_log.consume_queue import ConsumeQueue
+    from imago_log.files import Unsynced
+    from imago_log.metaq_segments import MetaqSegments
+    from imago_log.parts import Parts
+    from imago_log.vfs import Vfs
+
+
+@dataclass(slots=True)
+class SyncJob:
+    """One round of making views durable: what to sync, and what holds afterwards."""
+
+    files: list[Unsynced]
+    snapshot: bytes | None
+    queues: list[tuple[ConsumeQueue, int, int]]
+    segments: list[tuple[MetaqSegments, int]]
+    views_end: int
+    metadata_end: int
+    keys: tuple[int, int]
+    version: int
+    began_ms: int
+    took_ms: int = 0
+
+    def all_files(self) -> Iterator[Unsynced]:
+        """The files of queues, which may be thousands, are named here: in the worker."""
+        for queue, synced, _ in self.queues:
+            for files in queue.files():
+                yield from files.unsynced(synced)
+        yield from self.files
+
+    def run(self, parts: Parts) -> None:
+        """Sync everything. The log first: no view may be ahead of it on the device."""
+        parts.log.sync()
+        if self.snapshot is not None:
+            replace_whole(parts.vfs, parts.folder.metadata, self.snapshot)
+        folders: set[Path] = set()
+        for path, is_new in self.all_files():
+            _sync_path(parts.vfs, path)
+            if is_new:
+                folders.update(path.parents)
+        for folder in sorted(folders.difference(parts.folder.root.parents)):
+            with _unless_deleted("sync", folder):
+                parts.vfs.sync_folder(folder)
+        for segments, position in self.segments:
+            segments.mark_synced(position)
+
+
+def _sync_path(vfs: Vfs, path: Path) -> None:
+    with _unless_deleted("sync", path):
+        fd = vfs.open(path)
+        try:
+            vfs.sync(fd)
+        finally:
+            vfs.close(fd)
+
+
+@contextlib.contextmanager
+def _unless_deleted(action: str, path: Path) -> Iterator[None]:
+    """Let a file be gone: topics and old files may go while the worker is on its way."""
+    try:
+        yield
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise NoSpaceError.of(action, path, error) from error
