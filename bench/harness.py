@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -30,6 +31,7 @@ HERE = Path(__file__).parent
 BUILD = HERE / "build"
 RESULTS = HERE / "results"
 BROKER_CORE, LOAD_CORE = 0, 1
+CALM_SECONDS, CALM_SHARE_MAX, CALM_TRIES = 0.25, 0.06, 20
 IMAGO = str(Path(sys.executable).with_name("imago"))
 
 
@@ -71,11 +73,35 @@ def cpu_ticks() -> list[int]:
     return [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
 
 
+def busy_seconds(ticks: list[int]) -> float:
+    """Processor time used by anybody, the host's other guests included."""
+    user, nice, system, _idle, _waiting, irq, softirq, steal = ticks[:8]
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds(pids: list[int]) -> float:
+    """Processor time of servers, and of the generators that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    servers = [psutil.Process(pid).cpu_times() for pid in pids]
+    used: float = sum(times.user + times.system for times in servers)
+    return used + children.ru_utime + children.ru_stime
+
+
+def wait_for_calm() -> None:
+    """Wait a while for others to leave the machine alone: they cost rates and tails."""
+    for _ in range(CALM_TRIES):
+        before = busy_seconds(cpu_ticks())
+        time.sleep(CALM_SECONDS)
+        busy = busy_seconds(cpu_ticks()) - before
+        if busy < CALM_SHARE_MAX * CALM_SECONDS * (os.cpu_count() or 1):
+            return
+
+
 def load(work: str, port: int, *, pids: list[int], **keys: int | str) -> dict[str, Any]:
-    """Run the generator once; return its figures, with the host's share of stolen time."""
+    """Run the generator once; return its figures, and the share of the machine others took."""
     words = [f"{key}={value}" for key, value in keys.items()]
     command = [str(BUILD / "load"), work, f"port={port}", f"pid={','.join(map(str, pids))}", *words]
-    before = cpu_ticks()
+    began, busy, own = time.monotonic(), busy_seconds(cpu_ticks()), own_seconds(pids)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     pin(process.pid, LOAD_CORE)
     out, error = process.communicate()
@@ -84,7 +110,9 @@ def load(work: str, port: int, *, pids: list[int], **keys: int | str) -> dict[st
     figures: dict[str, Any] = orjson.loads(out)
     if figures["errors"]:
         raise BenchError(f"{work}: {figures['errors']} errors, the first: {figures['first_error']}")
-    return figures | {"steal": round(steal_share(before, cpu_ticks()), 3)}
+    others = busy_seconds(cpu_ticks()) - busy - (own_seconds(pids) - own)
+    share = others / (time.monotonic() - began) / (os.cpu_count() or 1)
+    return figures | {"others": round(max(0.0, share), 3)}
 
 
 @dataclass(frozen=True, slots=True)
