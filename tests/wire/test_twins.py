@@ -343,6 +343,31 @@ def test_garbage_is_scanned_alike(
         assert outcome(compiled.scan_text, read, line_max, body_max) == expected
 
 
+@given(
+    messages=st.lists(
+        st.tuples(bodies, st.lists(property_pieces, max_size=3).map(b"".join), numbers),
+        max_size=4,
+    ),
+    born_ms=numbers,
+    host=st.sampled_from([*HOSTS, b"", b"1234567"]),
+)
+def test_entries_of_several_messages_are_made_alike(
+    reference: Twin,
+    compiled: Twin,
+    messages: list[tuple[bytes, bytes, int]],
+    born_ms: int,
+    host: bytes,
+) -> None:
+    def made(twin: Twin) -> list[Any]:
+        tail = twin.QueueTail(b"topic", 0, dual=True)
+        entries = twin.make_entries(tail, messages, born_ms, host)
+        builder = twin.RecordBuilder(HOST, 1, 0)
+        data, _ = builder.build(entries, 0, 0, NOW, 1 << 30)
+        return [data, builder.with_properties, *(entry[1:] for entry in entries)]
+
+    assert outcome(made, compiled) == outcome(made, reference)
+
+
 def taken(twin: Twin, data: bytes, line_max: int, body_max: int) -> Any:
     """Return what take_puts() makes of a read, its tails by their number."""
     tails = [twin.QueueTail(b"topic", n, dual=True) for n in range(3)]

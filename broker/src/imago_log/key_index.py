@@ -78,6 +78,13 @@ class KeyIndex:
         """Remember records just written; their entries are made in `digest`."""
         self._waiting.append((log_offset, records))
 
+    def skip(self, log_end: int) -> None:
+        """Note that the records just written, up to this log offset, have no keys."""
+        if self._waiting:
+            self._waiting.append((log_end, b""))
+        else:
+            self.end = log_end
+
     def digest(self) -> None:
         """Make the entries of the records that wait."""
         waiting = self._waiting

@@ -144,7 +144,10 @@ class MessageStore(MemberStore):
     def _written(self, start: int, data: bytes) -> None:
         """Let those know that learn from the bytes what was appended."""
         self._recent.add(start, data)
-        self._parts.keys.add(start, data)
+        if self._builder.with_properties:
+            self._parts.keys.add(start, data)
+        else:
+            self._parts.keys.skip(start + len(data))
         if self.sequenced:
             self._metadata.producers.take(data, start)
 

@@ -144,6 +144,21 @@ def make_entry(
     )
 
 
+def make_entries(QueueTail tail not None, messages, born_ms, bytes born_host not None):
+    """Return the entries of several messages to one queue: body, properties and flag of each."""
+    cdef list entries = []
+    cdef bytes body, properties
+    cdef object flag
+    for message in messages:
+        body, properties, flag = message
+        if not (sizes_fit(body, properties, born_host) and fits_32(flag) and fits_64(born_ms)):
+            return _reference.make_entries(tail, messages, born_ms, born_host)
+        entries.append(
+            (tail, body, properties, flag, 0, born_ms, born_host, 0, 0, None, None, -1)
+        )
+    return entries
+
+
 def metaq_entry(
     QueueTail tail not None,
     bytes body not None,
@@ -251,6 +266,7 @@ cdef class RecordBuilder:
     cdef int64_t _sys_flag_host
     cdef int64_t _broker_bits
     cdef public int64_t last_metaq_id
+    cdef public bint with_properties
 
     def __init__(self, bytes store_host not None, metaq_broker_id, last_metaq_id):
         _reference.RecordBuilder(store_host, metaq_broker_id, last_metaq_id)  # checks
@@ -258,6 +274,7 @@ cdef class RecordBuilder:
         self._sys_flag_host = SYS_STORE_V6 if len(store_host) == HOST_V6_SIZE else 0
         self._broker_bits = <int64_t> metaq_broker_id << 12
         self.last_metaq_id = last_metaq_id
+        self.with_properties = False
 
     def build(self, entries, start, physical_offset, store_ms, room):
         """Return the records of entries[start:] that fit, and where each one is."""
@@ -272,6 +289,7 @@ cdef class RecordBuilder:
         # number() gives I64_MIN for what does not fit; a room that does not is no limit, or none.
         if now < 0 or now > STORE_MS_MAX or at < 0 or skipped < 0 and not start > I64_MAX:
             raise ProtocolError(f"store time {store_ms}, log offset {physical_offset}, {start}")
+        self.with_properties = False
         if skipped < 0 or skipped >= count:
             return b"", []
         if left < 0 and room > 0 or left > I32_MAX:
@@ -291,6 +309,8 @@ cdef class RecordBuilder:
                     held.append(properties)
                 if items[n].size > left:
                     break
+                if items[n].properties_size:
+                    self.with_properties = True
                 left -= items[n].size
                 size += items[n].size
                 n += 1

@@ -157,6 +157,19 @@ def make_entry(
     )  # fmt: skip
 
 
+def make_entries(
+    tail: QueueTail,
+    messages: Sequence[tuple[bytes, bytes, int]],
+    born_ms: int,
+    born_host: bytes,
+) -> list[Entry]:
+    """Return the entries of several messages to one queue: body, properties and flag of each."""
+    return [
+        make_entry(tail, body, properties, flag=flag, born_ms=born_ms, born_host=born_host)
+        for body, properties, flag in messages
+    ]
+
+
 def metaq_entry(
     tail: QueueTail, body: bytes, flag: int, checksum: int, born_ms: int, born_host: bytes
 ) -> Entry:
@@ -263,6 +276,8 @@ class RecordBuilder:
         self._broker_bits = metaq_broker_id << 12
         self.last_metaq_id = last_metaq_id
         """Every later id is greater, whatever the clock does."""
+        self.with_properties = False
+        """Whether any message of the last build came with properties, among them its keys."""
 
     def build(
         self,
@@ -282,11 +297,13 @@ class RecordBuilder:
         records: list[bytes] = []
         placed: list[Placed] = []
         room -= BLANK_SIZE
+        self.with_properties = False
         for entry in islice(entries, min(start, len(entries)), None):
             properties, tags = _client_properties(entry[2])
             size = self._size(entry, len(properties))
             if size > room:
                 break
+            self.with_properties = self.with_properties or bool(properties)
             place = self._place(entry, tags, physical_offset, store_ms, size)
             records.append(self._record(entry, properties, place, store_ms))
             placed.append(place)

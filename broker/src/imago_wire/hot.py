@@ -14,6 +14,7 @@ from imago_wire._record_py import (
     QueueTail,
     RecordBuilder,
     entries_size_max,
+    make_entries,
     make_entry,
     metaq_entry,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "index_records",
     "join_message_ids",
     "key_entries",
+    "make_entries",
     "make_entry",
     "metaq_block",
     "metaq_entry",

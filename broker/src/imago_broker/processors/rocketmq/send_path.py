@@ -16,6 +16,7 @@ from imago_wire.errors import ProtocolError
 from imago_wire.hot import (
     answer_stored,
     find_each,
+    make_entries,
     make_entry,
     plain_send,
     scan_plain_batch,
@@ -133,15 +134,9 @@ class SendPath:
     ) -> None:
         queue_id, body = item[5], item[12]
         tail = handle.tails[queue_id] or self._topics.tail(handle, queue_id)
-        born_ms, born_host = item[7], session.born_host
         try:
             messages = scan_plain_batch(body, BATCH_MESSAGES_MAX)
-            entries = [
-                make_entry(
-                    tail, message, properties, flag=flag, born_ms=born_ms, born_host=born_host
-                )
-                for message, properties, flag in messages or ()
-            ]
+            entries = make_entries(tail, messages or (), item[7], session.born_host)
         except ProtocolError:
             entries = []
         if not entries:
