@@ -68,8 +68,9 @@ def reconcile(own: Log, theirs: Log) -> Cut:
     if not common:
         return anew
     epoch, _ = max(common)
-    filling = epoch == theirs.epochs[-1][0]
-    end = own.end if filling else min(epoch_end(own, epoch), epoch_end(theirs, epoch))
+    end = epoch_end(own, epoch)
+    if epoch != theirs.epochs[-1][0]:
+        end = min(end, epoch_end(theirs, epoch))
     if end < max(own.start, theirs.start):
         return anew
     return Cut(end, epoch)

@@ -1,0 +1,350 @@
+"""Events in, effects out: what a member does, told by what it is asked to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_broker.core.shard import effects as fx
+from imago_broker.core.shard import events as ev
+from imago_broker.core.shard.machine import _ACTIONS, _FACTS, Outlook
+from imago_broker.core.shard.member import ShardMachine
+from imago_broker.core.shard.values import Limits, Log, MemberInfo, Role
+from imago_broker.model.shard import Member, ShardState
+
+if TYPE_CHECKING:
+    from imago_broker.core.shard.effects import Effect
+
+ME, OTHER = Member("a", 11), Member("b", 12)
+BOTH = frozenset("ab")
+LIVE = {"a": MemberInfo(11, 0), "b": MemberInfo(12, 1)}
+ALONE = {"a": MemberInfo(11, 0)}
+LOG = Log(0, 100, ((1, 0),))
+
+
+class Told:
+    """A machine, and the last effects."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.machine = ShardMachine("a", Limits(), **settings)
+        self.effects: list[Effect] = []
+        self.now_ms = 0
+
+    def tell(self, event: ev.Event) -> list[Effect]:
+        self.effects = self.machine.handle(event, self.now_ms)
+        return self.effects
+
+    def only(self, kind: type) -> Any:
+        found = [effect for effect in self.effects if isinstance(effect, kind)]
+        assert len(found) == 1, self.effects
+        return found[0]
+
+    def sees(self, shard: ShardState, live: dict[str, MemberInfo], ticket: int = 0) -> None:
+        self.tell(ev.ViewSeen(shard, live, BOTH, LOG, ticket))
+
+    def registered(self, shard: ShardState, live: dict[str, MemberInfo]) -> None:
+        """Register and see; asked again, see the same."""
+        self.tell(ev.Registered(ME))
+        self.sees(shard, live, self.only(fx.ReadView).ticket)
+
+    def leading(self) -> None:
+        """Lead in epoch 5, with the other in sync."""
+        self.registered(state(OTHER, 4, ME, OTHER), ALONE)
+        self.sees(state(OTHER, 4, ME, OTHER), ALONE, self.only(fx.ReadView).ticket)
+        proposed = self.only(fx.Propose)
+        self.tell(ev.ProposalDone(proposed.ticket, replace(proposed.shard, version=8)))
+        self.tell(ev.Led(5, LOG, 100, 100))
+        self.tell(ev.LeaseRenewed(4000))
+
+
+def state(leader: Member | None, epoch: int, *in_sync: Member, version: int = 7) -> ShardState:
+    return ShardState(leader=leader, epoch=epoch, in_sync=in_sync, version=version)
+
+
+def test_every_event_and_every_case_has_its_row() -> None:
+    assert set(_FACTS) == set(ev.Event.__args__)
+    assert set(_ACTIONS) == {(role, outlook) for role in Role for outlook in Outlook}
+
+
+def test_a_follower_promises_before_it_connects() -> None:
+    told = Told(epoch_seen=3)
+    told.registered(state(OTHER, 4, OTHER), LIVE)
+    assert told.effects == [fx.Promise(4), fx.Follow(OTHER, 4)]
+
+
+def test_a_follower_truncates_before_it_fetches() -> None:
+    told = Told()
+    told.registered(state(OTHER, 4, OTHER), LIVE)
+    assert not told.machine.takes_data(4)
+    told.tell(ev.Welcomed(4, Log(0, 80, ((1, 0), (2, 60), (4, 80))), Log(0, 90, ((1, 0),), 60)))
+    assert told.effects == [fx.Truncate(60), fx.FetchFrom(60, 1)]
+    assert told.machine.takes_data(4)
+    assert not told.machine.takes_data(3)
+
+
+def test_a_cut_below_the_high_watermark_is_told() -> None:
+    told = Told()
+    told.registered(state(OTHER, 4, OTHER), LIVE)
+    told.tell(ev.Welcomed(4, Log(0, 80, ((1, 0), (2, 60))), Log(0, 90, ((1, 0),), 70)))
+    assert "below the high watermark 70" in told.only(fx.Note).text
+
+
+def test_a_leader_of_a_lower_epoch_is_hung_up_on() -> None:
+    told = Told(epoch_seen=9)
+    told.registered(state(OTHER, 4, OTHER), LIVE)
+    assert told.effects == [fx.Follow(OTHER, 4)]
+    told.tell(ev.Welcomed(4, LOG, LOG))
+    assert isinstance(told.effects[0], fx.Hangup)
+    assert not told.machine.takes_data(4)
+
+
+def test_a_log_is_marked_before_it_is_thrown_away() -> None:
+    told = Told()
+    told.registered(state(OTHER, 4, OTHER), LIVE)
+    told.tell(ev.Welcomed(4, Log(500, 800, ((4, 400),)), LOG))
+    assert told.effects == [fx.Mark(True), fx.Reset(500), fx.FetchFrom(500, 0)]
+
+
+def test_the_mark_goes_when_this_life_is_in_the_set() -> None:
+    told = Told(unclean=True)
+    told.registered(state(OTHER, 4, Member("a", 3), OTHER), LIVE)
+    assert not [effect for effect in told.effects if isinstance(effect, fx.Mark)]
+    told.sees(state(OTHER, 4, ME, OTHER, version=8), LIVE)
+    assert told.effects == [fx.Mark(False)]
+
+
+def test_nobody_is_elected_on_a_view_that_was_not_asked_for() -> None:
+    told = Told()
+    told.registered(state(OTHER, 4, ME, OTHER), LIVE)
+    told.sees(state(OTHER, 4, ME, OTHER), ALONE)
+    assert told.effects[:-1] == [fx.Unfollow()]
+    told.sees(state(OTHER, 4, ME, OTHER), ALONE)
+    assert told.effects == [], "still only a snapshot that came by itself"
+
+
+def test_an_answer_to_an_older_question_decides_nothing() -> None:
+    told = Told()
+    told.tell(ev.Registered(ME))
+    old = told.only(fx.ReadView).ticket
+    told.tell(ev.SessionResumed())
+    told.sees(state(OTHER, 4, ME, OTHER), ALONE, old)
+    assert told.effects == []
+
+
+def test_the_winner_leads_only_after_the_coordinator_said_so() -> None:
+    told = Told()
+    told.leading()
+    assert told.machine.may_serve(3999)
+    assert not told.machine.may_serve(4000)
+    assert told.machine.state.epoch == 5
+    assert told.machine.state.shard.in_sync == (ME,)
+
+
+def test_puts_wait_for_the_epoch_on_disk() -> None:
+    told = Told()
+    told.registered(state(ME, 5, ME), ALONE)
+    assert told.effects == [fx.Lead(5)]
+    assert told.tell(ev.Led(5, LOG, 100, 0)) == [fx.AcceptPuts(replicated=False)]
+
+
+def test_replicated_needs_its_minimum_at_the_answer_too() -> None:
+    told = Told()
+    told.registered(state(ME, 5, ME, OTHER), LIVE)
+    told.tell(ev.Led(5, LOG, 100, 0))
+    told.tell(ev.LeaseRenewed(4000))
+    assert told.machine.may_acknowledge_replicated(100)
+    told.sees(state(ME, 5, ME, version=8), LIVE)
+    assert told.effects == [fx.AcceptPuts(replicated=False)]
+    assert told.machine.may_serve(100)
+    assert not told.machine.may_acknowledge_replicated(100)
+
+
+def follower_joins(told: Told, end: int = 100) -> None:
+    assert told.machine.fetch_problem(OTHER, 5, end, 1, LOG, told.now_ms) is None
+    told.machine.acked(OTHER, 5, end, end, told.now_ms)
+
+
+def test_a_follower_joins_by_a_proposal_that_is_waited_for_already() -> None:
+    told = Told()
+    told.registered(state(ME, 5, ME), LIVE)
+    told.tell(ev.Led(5, LOG, 100, 0))
+    follower_joins(told)
+    told.effects = told.machine.tick(100)
+    proposed = told.only(fx.Propose)
+    assert proposed.shard.in_sync == (ME, OTHER)
+    assert told.machine.watermark.waiting == frozenset({OTHER})
+    assert told.machine.appended(150) == 100
+    told.tell(ev.ProposalRefused(proposed.ticket, "x"))
+    assert told.machine.watermark.value == 150
+
+
+def test_a_lost_answer_keeps_both_sets_waited_for_until_a_fresh_view() -> None:
+    told = Told()
+    told.registered(state(ME, 5, ME), LIVE)
+    told.tell(ev.Led(5, LOG, 100, 0))
+    follower_joins(told)
+    told.effects = told.machine.tick(100)
+    told.tell(ev.ProposalUnknown(told.only(fx.Propose).ticket))
+    ticket = told.only(fx.ReadView).ticket
+    told.sees(state(ME, 5, ME), LIVE)
+    assert told.machine.watermark.waiting == frozenset({OTHER})
+    told.sees(state(ME, 5, ME), LIVE, ticket)
+    assert told.machine.watermark.waiting == frozenset()
+
+
+def test_a_silent_follower_leaves_after_its_time_and_not_before() -> None:
+    told = Told()
+    told.registered(state(ME, 5, ME, OTHER), LIVE)
+    told.tell(ev.Led(5, LOG, 100, 0))
+    follower_joins(told)
+    told.machine.left(OTHER, 1000)
+    told.effects = told.machine.tick(1499)
+    assert told.effects == []
+    told.effects = told.machine.tick(1500)
+    assert told.only(fx.Propose).shard.in_sync == (ME,)
+    assert told.only(fx.Propose).shard.former == (OTHER,)
+    assert told.machine.watermark.waiting == frozenset({OTHER})
+
+
+def test_nothing_is_proposed_while_the_session_is_suspended() -> None:
+    told = Told()
+    told.registered(state(ME, 5, ME), LIVE)
+    told.tell(ev.Led(5, LOG, 100, 0))
+    follower_joins(told)
+    told.tell(ev.SessionSuspended())
+    assert told.machine.tick(100) == []
+    told.tell(ev.SessionResumed())
+    told.effects = told.machine.tick(100)
+    assert told.only(fx.Propose)
+
+
+def test_a_lost_session_steps_down() -> None:
+    told = Told()
+    told.leading()
+    assert isinstance(told.tell(ev.SessionLost())[0], fx.StepDown)
+    assert not told.machine.may_serve(0)
+
+
+def test_a_peer_of_a_higher_epoch_makes_the_leader_look() -> None:
+    told = Told()
+    told.leading()
+    assert told.machine.greeting_problem(6) is not None
+    told.tell(ev.EpochHeard(6))
+    assert isinstance(told.effects[0], fx.StepDown)
+    ticket = told.only(fx.ReadView).ticket
+    told.sees(told.machine.state.shard, ALONE, ticket)
+    assert told.only(fx.Propose).shard.epoch == 7
+
+
+def handing_over() -> Told:
+    told = Told()
+    told.registered(state(ME, 5, ME, OTHER), LIVE)
+    told.tell(ev.Led(5, LOG, 100, 0))
+    told.tell(ev.LeaseRenewed(4000))
+    follower_joins(told)
+    return told
+
+
+def test_a_handover_holds_puts_and_names_the_target() -> None:
+    told = handing_over()
+    told.tell(ev.HandoverAsked("r1"))
+    assert told.effects[0] == fx.HoldPuts()
+    proposed = told.only(fx.Propose)
+    assert (proposed.shard.leader, proposed.shard.epoch) == (OTHER, 6)
+    assert proposed.shard.in_sync == (ME, OTHER)
+    told.tell(ev.ProposalDone(proposed.ticket, replace(proposed.shard, version=8)))
+    assert [type(effect) for effect in told.effects] == [
+        fx.StepDown,
+        fx.Answer,
+        fx.Promise,
+        fx.Follow,
+    ]
+    assert told.effects[1] == fx.Answer("r1", True, "handover")
+
+
+def test_a_handover_waits_for_the_target_and_gives_up_in_time() -> None:
+    told = handing_over()
+    told.machine.appended(160)
+    told.tell(ev.HandoverAsked("r1"))
+    assert told.effects == [fx.HoldPuts()]
+    told.now_ms = 300
+    told.effects = told.machine.tick(300)
+    assert told.only(fx.Answer).done is False
+    assert told.effects[-1] == fx.AcceptPuts(replicated=True)
+
+
+def test_a_handover_to_a_stranger_is_refused() -> None:
+    told = handing_over()
+    told.tell(ev.HandoverAsked("r1", "x"))
+    assert told.only(fx.Answer).done is False
+    follower = Told()
+    follower.registered(state(OTHER, 4, OTHER), LIVE)
+    follower.tell(ev.HandoverAsked("r2"))
+    assert follower.only(fx.Answer).text == "this member does not lead"
+
+
+def test_an_orderly_stop_hands_over_and_leaves_the_set_at_once() -> None:
+    told = handing_over()
+    told.tell(ev.StopAsked())
+    told.effects = told.machine.tick(5)
+    proposed = told.only(fx.Propose)
+    assert (proposed.shard.leader, proposed.shard.in_sync) == (OTHER, (OTHER,))
+    assert proposed.shard.former == (ME,)
+    told.tell(ev.ProposalDone(proposed.ticket, replace(proposed.shard, version=8)))
+    assert isinstance(told.effects[-1], fx.Leave)
+    assert told.machine.tick(10) == []
+
+
+def test_a_follower_leaves_the_set_before_it_stops() -> None:
+    told = Told()
+    told.registered(state(OTHER, 4, ME, OTHER), LIVE)
+    told.tell(ev.StopAsked())
+    proposed = told.only(fx.Propose)
+    assert proposed.shard.in_sync == (OTHER,)
+    told.tell(ev.ProposalDone(proposed.ticket, replace(proposed.shard, version=8)))
+    assert told.effects == [fx.Leave()]
+
+
+def test_a_stop_without_a_coordinator_ends_all_the_same() -> None:
+    told = Told()
+    told.registered(state(OTHER, 4, ME, OTHER), LIVE)
+    told.tell(ev.SessionSuspended())
+    told.tell(ev.StopAsked())
+    assert told.effects == []
+    assert told.machine.tick(2000) == [fx.Leave()]
+
+
+@pytest.mark.parametrize(
+    ("shard", "allow", "text"),
+    [
+        (state(OTHER, 4, OTHER), False, "nobody can be elected without loss: waiting for b"),
+        (state(OTHER, 4, ME, OTHER), True, "a can be elected without loss"),
+    ],
+)
+def test_a_forced_election_is_the_last_resort(shard: ShardState, allow: bool, text: str) -> None:
+    told = Told()
+    told.registered(shard, ALONE)
+    told.tell(ev.ElectAsked("r1", allow))
+    answers = [effect for effect in told.effects if isinstance(effect, fx.Answer)]
+    assert answers == [fx.Answer("r1", False, text)]
+
+
+def test_a_forced_election_is_recorded() -> None:
+    told = Told()
+    told.registered(state(OTHER, 4, OTHER), ALONE)
+    ticket = told.only(fx.ReadView).ticket
+    told.tell(ev.ElectAsked("r1", True))
+    told.sees(state(OTHER, 4, OTHER), ALONE, ticket)
+    proposed = told.only(fx.Propose)
+    assert proposed.shard.unclean
+    assert proposed.shard.history[-1].unclean
+    told.tell(ev.ProposalDone(proposed.ticket, replace(proposed.shard, version=8)))
+    assert told.only(fx.Answer).done
+
+
+def test_an_unbelievable_epoch_is_not_believed() -> None:
+    told = Told()
+    told.leading()
+    assert told.tell(ev.EpochHeard(1 << 62)) == []
