@@ -32,6 +32,8 @@ class Shard:
     def __enter__(self) -> Self:
         with ExitStack() as undo:
             self.network = undo.enter_context(Network([*BROKERS, *SERVERS]))
+            # From here on this thread, and those it starts, live on the switch.
+            self.network.enter_hub()
             self.zookeeper = Ensemble(
                 self.network, SERVERS, self._folder / "zookeeper", tick_ms=TICK_MS
             )
@@ -53,8 +55,6 @@ class Shard:
                 self.members.append(member)
             for member in self.members:
                 member.start()
-            # From here on this thread, and those it starts, live on the switch.
-            self.network.enter_hub()
             for member in self.members:
                 member.wait()
             self._undo = undo.pop_all()
