@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import resource
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 METAQ_PORT, ROCKETMQ_PORT, NAMES_PORT, ADMIN_PORT = 8123, 10911, 9876, 8080
 SEGMENT_BYTES = 8 << 20
 _DISK_BYTES = 512 << 20
+_FILL_STEP_BYTES = 64 << 10
 _SERVES_SECONDS_MAX = 60
 _HTTP_SECONDS_MAX = 5
 _CONFIG = """\
@@ -51,6 +54,10 @@ token_file = "{token}"
 # Small files, so that many of them are begun and finished between two faults.
 segment_bytes_max = {segment}
 metaq_segment_bytes_max = 262144
+# A disk that is nearly full must not make the broker forget old messages: they are looked for.
+disk_clean_ratio = 1.0
+disk_force_ratio = 1.0
+disk_full_ratio = 1.0
 """
 
 
@@ -152,10 +159,9 @@ class Member:
 
     def fill_disk(self) -> None:
         """Leave no room on the disk."""
-        ballast = self.disk / "ballast"
-        free = os.statvfs(self.disk)
-        with ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_bsize)
+        with (self.disk / "ballast").open("wb") as file, contextlib.suppress(OSError):
+            for size in itertools.count(0, _FILL_STEP_BYTES):
+                os.posix_fallocate(file.fileno(), size, _FILL_STEP_BYTES)
 
     def empty_disk(self) -> None:
         """Give the room back."""
