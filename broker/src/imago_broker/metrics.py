@@ -60,15 +60,21 @@ class BrokerCollector(Collector):
 
     def __init__(self) -> None:
         self._samples: list[Sample] = []
+        self._sources: list[Callable[[], Iterable[Sample]]] = []
 
     def add(self, samples: Iterable[Sample]) -> None:
         """Have these read from now on."""
         self._samples += samples
 
+    def add_source(self, source: Callable[[], Iterable[Sample]]) -> None:
+        """Ask this for samples whenever Prometheus asks: their labels come and go."""
+        self._sources.append(source)
+
     def collect(self) -> Iterator[Metric]:
         """Read every sample, those of one name together."""
         families: dict[str, Metric] = {}
-        for sample in self._samples:
+        made = (sample for source in self._sources for sample in source())
+        for sample in (*self._samples, *made):
             labels = dict(sample.labels)
             family = families.get(sample.name)
             if family is None:

@@ -20,6 +20,7 @@ from imago_broker.app.registration import Registration, broker_record
 from imago_broker.app.rocketmq_ports import serve_names, serve_rocketmq
 from imago_broker.app.samples import broker_samples
 from imago_broker.app.shard_member import ShardMember, is_member
+from imago_broker.app.shard_samples import shard_samples
 from imago_broker.app.storage import open_store
 from imago_broker.config.changes import Changes, compare
 from imago_broker.config.metaq_render import render
@@ -278,6 +279,7 @@ class Broker:
         self.rocketmq.on_settings = self._rocketmq_settings_changed
         self._wire_ports(loop)
         self.collector.add(broker_samples(self))
+        self.collector.add_source(lambda: shard_samples(self))
         self._undo.push_async_callback(self._close_ports)
         for listener in self.ports.wanted:
             await listener.start()

@@ -14,6 +14,7 @@ from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model.cluster import Role
 from imago_broker.model.shard_status import ShardStatus
 from imago_broker.ports import ShardRefusedError
+from imago_broker.replication.counters import ReplicationCounters
 from imago_broker.replication.mark import UncleanMark
 from imago_broker.replication.member import Identity
 from imago_broker.replication.parts import ShardParts
@@ -49,6 +50,7 @@ class ShardMember:
     def __init__(self, broker: Broker) -> None:
         self.gate = ShardGate(broker.store, broker.clock)
         self.shell: ShardShell | None = None
+        self.counters = ReplicationCounters()
         self.mark = UncleanMark(Path(broker.config.broker.data_dir))
         if broker.store.unclean:
             self.mark.set(unclean=True)
@@ -82,6 +84,7 @@ class ShardMember:
                 refused=broker.ports.replication.refused,
                 mark=self.mark,
                 repairs=self.repairs,
+                counters=self.counters,
                 clock=broker.clock,
                 rng=random.Random(),  # noqa: S311  spreads the members' attempts
                 catch_up_bytes_per_second=replication.catch_up_bytes_per_second_max,

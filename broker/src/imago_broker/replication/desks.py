@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MOVES_ON = (Refusal.NOT_LEADER, Refusal.STALE_EPOCH, Refusal.DIVERGED)
-"""Refusals that belong to a change of leadership: what to do about them comes by itself."""
+MOVES_ON = (Refusal.MEMBER, Refusal.NOT_LEADER, Refusal.STALE_EPOCH, Refusal.DIVERGED)
+"""Refusals that pass by themselves: views of the registry differ for a moment."""
 
 
 class FollowerDesk:

@@ -144,6 +144,7 @@ class Duties:
             parts.identity,
             self.followers,
             parts.refused,
+            parts.counters,
             loop=asyncio.get_running_loop(),
             clock=parts.clock,
             catch_up_bytes_per_second=parts.catch_up_bytes_per_second,
@@ -197,6 +198,7 @@ class Duties:
             parts.store,
             parts.identity,
             self.leader,
+            parts.counters,
             clock=parts.clock,
             rng=parts.rng,
         )

@@ -30,6 +30,7 @@ from imago_wire.replication.frames import (
 
 if TYPE_CHECKING:
     from imago_broker.model.shard import Member
+    from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.link import Link
     from imago_broker.replication.member import Identity
     from imago_broker.replication.repair import Asker
@@ -92,6 +93,7 @@ class FollowerSession:
         store: MessageStore,
         identity: Identity,
         owner: Owner,
+        counters: ReplicationCounters,
         *,
         leader: Member,
         epoch: int,
@@ -102,7 +104,7 @@ class FollowerSession:
         """When the leader said anything last."""
         self.copying = False
         """Whether FETCH was sent."""
-        self.copy = Copy(store)
+        self.copy = Copy(store, counters)
         self._store = store
         self._identity = identity
         self._owner = owner

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from imago_broker.model.shard import Member
     from imago_broker.ports import Clock
+    from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.follower import Owner
     from imago_broker.replication.member import Identity
     from imago_log.store import MessageStore
@@ -36,6 +37,7 @@ class Following:
         store: MessageStore,
         identity: Identity,
         owner: Owner,
+        counters: ReplicationCounters,
         *,
         clock: Clock,
         rng: random.Random,
@@ -47,6 +49,7 @@ class Following:
         self._store = store
         self._identity = identity
         self._owner = owner
+        self._counters = counters
         self._clock = clock
         self._rng = rng
         self._pause_seconds = PAUSE_SECONDS_MIN
@@ -120,6 +123,7 @@ class Following:
             self._store,
             self._identity,
             self._owner,
+            self._counters,
             leader=self.leader,
             epoch=self.epoch,
             now_ms=self._clock.monotonic_ms(),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from imago_broker.model.shard import Member
     from imago_broker.ports import Clock
+    from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.link import Link
     from imago_broker.replication.member import Identity
     from imago_broker.replication.port import RefusedPeers
@@ -73,6 +74,7 @@ class Leading:
         identity: Identity,
         followers: Followers,
         refused: RefusedPeers,
+        counters: ReplicationCounters,
         *,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
@@ -85,6 +87,7 @@ class Leading:
         self._identity = identity
         self._followers = followers
         self._refused = refused
+        self._counters = counters
         self._loop = loop
         self._clock = clock
         self._rate = catch_up_bytes_per_second
@@ -210,6 +213,7 @@ class Leading:
             epoch=self.epoch,
             offset=fetch.offset,
             allowance=Allowance(self._rate),
+            counters=self._counters,
         )
         self.appended()
         return cursor

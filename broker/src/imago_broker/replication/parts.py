@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.ports import Clock, Coordinator
+    from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.mark import UncleanMark
     from imago_broker.replication.member import Identity
     from imago_broker.replication.port import RefusedPeers, ReplicationPort
@@ -34,6 +35,7 @@ class ShardParts:
     refused: RefusedPeers
     mark: UncleanMark
     repairs: Repairs
+    counters: ReplicationCounters
     clock: Clock
     rng: random.Random
     catch_up_bytes_per_second: int = 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from imago_wire.errors import LimitExceededError, ProtocolError
 
 if TYPE_CHECKING:
+    from imago_broker.replication.counters import ReplicationCounters
     from imago_log.store import MessageStore
     from imago_wire.replication.frames import Data
 
@@ -21,12 +22,11 @@ UNFINISHED_BYTES_MAX = 32 << 20
 class Copy:
     """The follower's log as it grows behind the leader's."""
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore, counters: ReplicationCounters) -> None:
         self._store = store
+        self._counters = counters
         self._unfinished = b""
         self._unfinished_epoch = 0
-        self.bytes_taken = 0
-        """Log bytes written since the start."""
 
     def forget(self) -> None:
         """Drop the unfinished record: another connection sends it again."""
@@ -49,7 +49,7 @@ class Copy:
         written = store.append_replica(
             end, data, epoch=frame.data_epoch, epoch_start=frame.epoch_start
         )
-        self.bytes_taken += written - end
+        self._counters.bytes_taken += written - end
         self._keep(bytes(data[written - end :]), frame.data_epoch)
 
     def _keep(self, rest: bytes, epoch: int) -> None:

@@ -14,6 +14,7 @@ from imago_wire.replication.encoder import data_header
 from imago_wire.replication.frames import Flags
 
 if TYPE_CHECKING:
+    from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.link import Link
     from imago_log.store import MessageStore
     from imago_wire.replication.frames import Epochs
@@ -63,7 +64,14 @@ class Cursor:
     """Where one follower's copy goes on, and what is on its way to it."""
 
     def __init__(
-        self, store: MessageStore, link: Link, *, epoch: int, offset: int, allowance: Allowance
+        self,
+        store: MessageStore,
+        link: Link,
+        *,
+        epoch: int,
+        offset: int,
+        allowance: Allowance,
+        counters: ReplicationCounters,
     ) -> None:
         self.next = offset
         """Log offset of the next byte to be sent."""
@@ -75,12 +83,11 @@ class Cursor:
         """The high watermark that it was told last."""
         self.sent_ms = 0
         """When anything was sent last."""
-        self.file_bytes = 0
-        """Bytes sent from files so far."""
         self._store = store
         self._link = link
         self._epoch = epoch
         self._allowance = allowance
+        self._counters = counters
 
     @property
     def behind(self) -> int:
@@ -131,12 +138,13 @@ class Cursor:
             size = part.size
             self._link.send(self._header(offset, epoch, start, size, sync=sync))
             self._link.send_file(part)
-            self.file_bytes += size
+            self._counters.bytes_caught_up += size
         else:
             data = store.read_log(offset, size)
             size = len(data)
             self._link.send(self._header(offset, epoch, start, size, sync=sync), data)
         self.next = offset + size
+        self._counters.bytes_sent += size
         self.sent_ms = now_ms
         return size
 

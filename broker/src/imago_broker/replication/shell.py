@@ -175,8 +175,9 @@ class ShardShell:
             self._tell_view(view, 0)
 
     def _tell_view(self, view: ClusterView, ticket: int) -> None:
-        log = log_of(self._store)
-        self.dispatch(view_seen(view, self._parts.identity.shard, log, ticket))
+        seen = view_seen(view, self._parts.identity.shard, log_of(self._store), ticket)
+        self._parts.counters.saw(seen.shard)
+        self.dispatch(seen)
 
     def _session_changed(self, state: Connection) -> None:
         if self._closed:

@@ -1,0 +1,50 @@
+"""What Prometheus is told of a broker's part in its shard, made anew whenever it asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.metrics import Sample
+
+if TYPE_CHECKING:
+    from imago_broker.app.broker import Broker
+
+
+def shard_samples(broker: Broker) -> list[Sample]:
+    """Return the samples of this moment; nothing for a broker that has no shard to share."""
+    member = broker.member
+    if member is None or member.shell is None:
+        return []
+    state, counters = member.shell.machine.state, member.counters
+    made = [
+        _gauge("leads", "1 while this broker is the master.", broker.role.leads),
+        _gauge("epoch", "Epoch of the leadership that counts.", broker.role.current.epoch),
+        _gauge("in_sync", "Members in sync.", len(state.shard.in_sync)),
+        _gauge("ready", "1 while the role is settled.", not member.problems()),
+        _counter("sent_bytes", "Log bytes sent to followers.", counters.bytes_sent),
+        _counter("catch_up_bytes", "Of these, out of files.", counters.bytes_caught_up),
+        _counter("taken_bytes", "Log bytes taken from leaders.", counters.bytes_taken),
+        _counter("healed", "Damaged ranges healed by others.", member.repairs.healed),
+        _counter("not_healed", "Answers that healed nothing.", member.repairs.failed),
+    ]
+    for cause, count in sorted(counters.elections.items()):
+        made.append(_counter("elections", "Elections seen.", count, ("cause", cause)))
+    refused = broker.ports.replication.refused
+    for reason, count in sorted(refused.count.items()):
+        made.append(_counter("refused", "Callers refused.", count, ("reason", reason)))
+    for each in member.shard_status().followers:
+        label = ("member", each.uuid)
+        made += [
+            _gauge("follower_connected", "1 while connected.", each.connected, label),
+            _gauge("follower_lag_bytes", "Log bytes it lacks.", each.lag_bytes, label),
+            _gauge("follower_lag_ms", "For how long it lacks any.", each.lag_ms, label),
+        ]
+    return made
+
+
+def _gauge(name: str, text: str, value: float, *labels: tuple[str, str]) -> Sample:
+    return Sample(f"imago_shard_{name}", text, lambda: value, "gauge", labels)
+
+
+def _counter(name: str, text: str, value: float, *labels: tuple[str, str]) -> Sample:
+    return Sample(f"imago_shard_{name}", text, lambda: value, "counter", labels)

@@ -1,0 +1,237 @@
+"""The replication port and strangers: refused with a reason, logged once a peer, never a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_broker.replication import port as port_module
+from imago_broker.replication.leader import HANDSHAKE_MS
+from imago_broker.service.messages import PutStatus
+from imago_testing.replication_frames import VECTORS
+from imago_testing.shard_brokers import ShardBrokers, until
+from imago_wire.replication.decoder import FrameDecoder
+from imago_wire.replication.encoder import encode
+from imago_wire.replication.frames import Ack, Fetch, Frame, Hello, Refusal, Refuse, Welcome
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+@pytest.fixture
+async def shard(tmp_path: Path) -> AsyncIterator[ShardBrokers]:
+    made = ShardBrokers(tmp_path)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def leader(shard: ShardBrokers) -> ShardBrokers:
+    await shard.start(0)
+    return shard
+
+
+class Caller:
+    """A connection to a member's replication port that says what it likes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._decoder = FrameDecoder()
+
+    @classmethod
+    async def to(cls, shard: ShardBrokers, number: int = 0) -> Caller:
+        port = shard.brokers[number].ports.replication.port
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    def say(self, *frames: Frame | bytes) -> None:
+        for frame in frames:
+            self._writer.write(frame if isinstance(frame, bytes) else encode(frame))
+
+    async def hear(self) -> Frame:
+        """The next frame."""
+        while True:
+            data = await asyncio.wait_for(self._reader.read(1 << 16), 10)
+            assert data, "closed without a word"
+            if frames := self._decoder.feed(data):
+                return frames[0]
+
+    async def refusal(self) -> Refuse:
+        """The refusal with which the connection ends."""
+        frame = await self.hear()
+        assert isinstance(frame, Refuse)
+        await self.closed()
+        return frame
+
+    async def closed(self) -> None:
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.wait_for(self._reader.read(), 10) == b""
+        await self.close()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+
+def hello(shard: ShardBrokers, /, **changes: object) -> Hello:
+    """What a follower would say that is registered as member 0 itself, with changes."""
+    broker = shard.brokers[0]
+    registered = broker.coordinator.registered
+    assert registered is not None
+    fields: dict[str, object] = {
+        "epoch": 0,
+        "cluster_id": broker.coordinator.view().cluster_id,
+        "shard": 0,
+        "uuid": registered.uuid,
+        "incarnation": registered.incarnation,
+        "epochs": (),
+        "log_start": 0,
+        "log_end": 0,
+        **changes,
+    }
+    return Hello(**fields)  # type: ignore[arg-type]  # the fields above, some replaced
+
+
+async def serves_on(shard: ShardBrokers) -> None:
+    """Make sure that whatever was said has done no harm."""
+    await shard.start(1)
+    await shard.all_in_sync(0, 1)
+    assert await shard.put(0, b"one") == [PutStatus.OK]
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        b"get orders readers 0 0 1048576 1\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\0\0\1\x05\0\0\1\x01{}",
+        b"\xff" * 5000,
+        bytes.fromhex(VECTORS["hello"][0].replace(" ", ""))[:20] + b"\0\0\0\0",
+    ],
+)
+async def test_other_protocols_are_refused_and_named_once(
+    leader: ShardBrokers, greeting: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        caller = await Caller.to(leader)
+        caller.say(greeting)
+        assert (await caller.refusal()).code == Refusal.PROTOCOL
+    refused = leader.brokers[0].ports.replication.refused
+    assert refused.count == {"protocol": 3}
+    assert caplog.text.count("replication_refused") == 1
+    await serves_on(leader)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"cluster_id": "another"}, Refusal.CLUSTER),
+        ({"shard": 1}, Refusal.SHARD),
+        ({"uuid": "stranger"}, Refusal.MEMBER),
+        ({"incarnation": 0}, Refusal.MEMBER),
+        ({}, Refusal.MEMBER),  # ourselves
+    ],
+)
+async def test_stranger_is_refused(
+    leader: ShardBrokers, changes: dict[str, object], code: Refusal
+) -> None:
+    caller = await Caller.to(leader)
+    caller.say(hello(leader, **changes))
+    refusal = await caller.refusal()
+    assert (refusal.code, refusal.epoch) == (code, 1)
+
+
+async def greeted(shard: ShardBrokers, **changes: object) -> Caller:
+    """A caller that poses as member 1, which is registered and does not call by itself."""
+    await shard.start(1)
+    await shard.all_in_sync(0, 1)
+    following = shard.shell(1).duties.following
+    assert following is not None
+    following.close()
+    registered = shard.brokers[1].coordinator.registered
+    assert registered is not None
+    caller = await Caller.to(shard)
+    life = {"uuid": registered.uuid, "incarnation": registered.incarnation}
+    caller.say(hello(shard, **{**life, **changes}))
+    return caller
+
+
+async def test_member_that_has_promised_a_higher_epoch_is_refused(leader: ShardBrokers) -> None:
+    caller = await greeted(leader, epoch=99)
+    assert (await caller.refusal()).code in (Refusal.STALE_EPOCH, Refusal.NOT_LEADER)
+    # Somebody has promised it: the leader looks into the registry, and leads anew above it.
+    await until(lambda: leader.brokers[0].role.current.epoch == 100)
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        (Fetch(7, 0, 0), Refusal.STALE_EPOCH),
+        (Fetch(1, 1 << 40, 1), Refusal.DIVERGED),
+        (Fetch(1, 5, 9), Refusal.DIVERGED),
+        (Ack(1, 0, 0), Refusal.PROTOCOL),
+    ],
+)
+async def test_fetch_that_does_not_continue_the_log_is_refused(
+    leader: ShardBrokers, said: Frame, code: Refusal
+) -> None:
+    caller = await greeted(leader)
+    assert isinstance(await caller.hear(), Welcome)
+    caller.say(said)
+    assert (await caller.refusal()).code == code
+
+
+async def test_acknowledgement_of_what_was_not_sent_counts_for_nothing(
+    leader: ShardBrokers,
+) -> None:
+    caller = await greeted(leader)
+    assert isinstance(await caller.hear(), Welcome)
+    caller.say(Fetch(1, 0, 0), Ack(1, 1 << 40, 1 << 40))
+    while not isinstance(frame := await caller.hear(), Refuse):
+        pass
+    assert frame.code == Refusal.PROTOCOL
+    await caller.closed()
+    assert leader.store(0).high_watermark <= leader.store(0).log_end
+
+
+async def test_fetch_without_greeting_is_refused(leader: ShardBrokers) -> None:
+    caller = await Caller.to(leader)
+    caller.say(Fetch(1, 0, 0))
+    assert (await caller.refusal()).code == Refusal.PROTOCOL
+
+
+async def test_caller_that_says_nothing_is_closed(leader: ShardBrokers) -> None:
+    caller = await Caller.to(leader)
+    leading = leader.shell(0).duties.leading
+    assert leading is not None
+    await until(lambda: len(leading.sessions) == 1)
+    (session,) = leading.sessions
+    now_ms = leader.brokers[0].clock.monotonic_ms()
+    session.check_time(now_ms)
+    assert not session.link.closed
+    session.check_time(now_ms + HANDSHAKE_MS)
+    assert (await caller.refusal()).code == Refusal.PROTOCOL
+
+
+async def test_member_that_does_not_lead_says_so(leader: ShardBrokers) -> None:
+    await leader.start(1)
+    caller = await Caller.to(leader, 1)
+    assert (await caller.refusal()).code == Refusal.NOT_LEADER
+
+
+async def test_connections_are_limited(
+    leader: ShardBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(port_module, "CONNECTIONS_MAX", 3)
+    callers = [await Caller.to(leader) for _ in range(3)]
+    refused = leader.brokers[0].ports.replication.refused
+    extra = await Caller.to(leader)
+    await extra.closed()
+    assert refused.count["busy"] == 1
+    for caller in callers:
+        await caller.close()
+    await serves_on(leader)
