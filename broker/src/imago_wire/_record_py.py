@@ -158,10 +158,7 @@ def make_entry(
 
 
 def make_entries(
-    tail: QueueTail,
-    messages: Sequence[tuple[bytes, bytes, int]],
-    born_ms: int,
-    born_host: bytes,
+    tail: QueueTail, messages: Sequence[tuple[bytes, bytes, int]], born_ms: int, born_host: bytes
 ) -> list[Entry]:
     """Return the entries of several messages to one queue: body, properties and flag of each."""
     return [
