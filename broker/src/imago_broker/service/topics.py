@@ -162,7 +162,7 @@ class TopicService:
                 f"topic {config.name}: whether MetaQ clients may read it is fixed when it is made"
             )
         if old is not None and old.materialised:
-            # Members build MetaQ's segments from the first use on; there is no way back.
+            # Members keep MetaQ's files from then on; there is no way back.
             config = config.with_attributes(**{MATERIALISED: "true"})
         self._before_change()
         self._store.create_topic(config.name, config.to_json())
