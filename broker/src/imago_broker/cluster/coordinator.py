@@ -18,7 +18,7 @@ from imago_broker.cluster import edits, leadership, znodes
 from imago_broker.cluster.keeper import RECORD, Keeper
 from imago_broker.cluster.lease import monotonic_ms
 from imago_broker.cluster.mirror import Mirror
-from imago_broker.cluster.shared import marking, putting, raising, wiping
+from imago_broker.cluster.shared import marking, putting, raising, surplus, wiping
 from imago_broker.cluster.standing import Standing, tell
 from imago_broker.cluster.tree import (
     NodeError,
@@ -90,6 +90,8 @@ class TreeCoordinator:
         )
         self._change_callbacks: list[Callable[[ClusterView], None]] = []
         self._dirty: set[str] = set()
+        self._given = 0
+        """Changes by which we may have given leadership away, until the state is read again."""
         self._read_lock = asyncio.Lock()
         self._waiters: list[_Waiter] = []
         self._failed: dict[str, CoordinatorError] = {}
@@ -162,14 +164,14 @@ class TreeCoordinator:
             raise CoordinatorConflictError(f"no registration of ours in shard {shard}")
         if self.state is not Connection.CONNECTED:
             raise CoordinatorUnavailableError(f"the registry session is {self.state}")
-        if state.leader != (record.uuid, record.incarnation):
+        if giving := state.leader != (record.uuid, record.incarnation):
             self._keeper.hold()
         path = self._paths.state(shard)
         async with self._answered(path):
             try:
                 return await leadership.change(self._tree, self._paths, state, record)
             finally:
-                self._keeper.release()
+                self._given += giving
                 await self._look_again(path)
 
     async def read_shard(self, shard: int) -> ShardState | None:
@@ -200,7 +202,8 @@ class TreeCoordinator:
     ) -> None:
         keys = self._keeper.wish_topics(placements)
         if complete:
-            keys += self._keeper.wish_no_topics(self._surplus_topics(placements))
+            gone = surplus(self.view(), self._keeper.registered, placements)
+            keys += self._keeper.wish_no_topics(gone)
         await self._ask(keys, extra_seconds=len(keys) * SECONDS_PER_TOPIC)
 
     async def remove_topic(self, name: str) -> None:
@@ -320,11 +323,15 @@ class TreeCoordinator:
     async def _refresh(self, paths: set[str]) -> None:
         # One reader at a time: an older answer must never overwrite a newer one.
         async with self._read_lock:
+            given = self._given if any(path.endswith("/state") for path in paths) else 0
             changed = await self._mirror.refresh(paths)
+            self._given -= given
         view = self._mirror.view
         # Not only when it changed: what we wrote may be gone again before we first read it.
         if self._keeper.doubts(view, self._mirror.buckets):
             self._write_wake.set()
+        for _ in range(given):
+            self._keeper.release()
         if changed:
             tell(self._change_callbacks, view)
 
@@ -334,6 +341,8 @@ class TreeCoordinator:
             await self._verify()
             if self._prepared != self._tree.session_id:
                 await self._prepare()
+                # Nothing is written by what was known before the connection was lost.
+                await self._refresh(self._mirror.state_paths())
             written, failures = await self._keeper.settle()
             # What watches have told of these nodes so far, this reading will see.
             self._dirty -= written
@@ -378,21 +387,13 @@ class TreeCoordinator:
             # The session's end takes the nodes away a little later.
             logger.warning("registry_leave_failed reason=%s", error)
 
-    def _surplus_topics(self, placements: Sequence[TopicPlacement]) -> list[str]:
-        shards = {shard for placement in placements for shard in placement.shards}
-        registered = self._keeper.registered
-        if registered is not None:
-            shards.add(registered.shard)
-        kept = {placement.name for placement in placements}
-        topics = self.view().topics
-        return [n for n, topic in topics.items() if n not in kept and shards & topic.shards.keys()]
-
     def _watch_fired(self, path: str) -> None:
         self._dirty.add(path)
         self._read_wake.set()
 
     def _connected(self) -> None:
         self._dirty |= self._mirror.everything()
+        self._prepared = 0
         self._read_wake.set()
 
     def _wake_later(self, wake: asyncio.Event) -> None:

@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 RECORD = "record"
 """Key of the broker's own record among wishes and failures."""
 
+ENDED_MAX = 1000
+"""Topics that are remembered after their end; those of the last moments matter."""
+
 FENCED = "another process of the same data folder has taken this broker's place"
 
 ForeignKey = tuple[str, str, int]
@@ -68,6 +71,8 @@ class Keeper:
         self._topics: dict[str, TopicPlacement] = {}
         self._foreign: dict[ForeignKey, ForeignBroker] = {}
         self._topics_unplaced: set[str] = set()
+        self._topics_ended: dict[str, None] = {}
+        """Topics that ended while we did not lead: a former master may have left their nodes."""
         self._names_in: defaultdict[str, set[str]] = defaultdict(set)
         self._buckets_seen: dict[str, Bucket] = {}
         self._topics_unoffered: dict[str, None] = {}
@@ -80,7 +85,7 @@ class Keeper:
         self._announced: BrokerRecord | None = None
         """The record as MetaQ's clients were told of it."""
         self._state: ShardState | None = None
-        self._giving = False
+        self._giving = 0
         self.fenced = False
         """Whether another process has taken our place: this one writes no more."""
 
@@ -116,8 +121,11 @@ class Keeper:
         """Want no entry of ours for these topics; return the keys to wait for."""
         names = list(names)
         for name in names:
-            self._topics.pop(name, None)
+            if self._topics.pop(name, None):
+                self._topics_ended[name] = None
             self._names_in[self._paths.bucket(name)].discard(name)
+        for name in list(self._topics_ended)[:-ENDED_MAX]:
+            del self._topics_ended[name]
         return self._touch(names)
 
     def wish_foreign(self, key: ForeignKey, broker: ForeignBroker | None) -> str:
@@ -261,13 +269,14 @@ class Keeper:
     async def _announce(self, registration: BrokerRecord) -> None:
         record = self._shown(registration)
         if self._publication is not None:
-            self._publication.held = self._giving
+            self._publication.held = self._giving > 0
         if self._announced == record:
             return
         if self._announced is not None and self._announced.role is not record.role:
             # Only a master says where topics are: what it learned as slave waits until then.
-            self._topics_unplaced |= self._topics.keys()
+            self._topics_unplaced |= self._topics.keys() | self._topics_ended.keys()
             self._reoffer()
+        self._announced = None  # until all of it is written
         if not self._config.alone and record.metaq:
             await self._publish(record)
         self._announced = record
@@ -293,12 +302,12 @@ class Keeper:
         ZooKeeper does what one session asks in order, so nothing that we asked for before can
         come after the change, and nothing after it can be undone by us.
         """
-        self._giving = True
+        self._giving += 1
         self._pause()
 
     def release(self) -> None:
         """The outcome stands in the next snapshot, and the next pass goes by it."""
-        self._giving = False
+        self._giving -= 1
 
     def _pause(self) -> None:
         if self._publication is not None:
@@ -358,3 +367,4 @@ class Keeper:
 
     def _reoffer(self) -> None:
         self._topics_unoffered.update(dict.fromkeys(self._topics))
+        self._topics_unoffered |= self._topics_ended

@@ -68,6 +68,10 @@ class MetaqPaths:
     def topic(self, branch: str, topic: str) -> str:
         return f"{self.brokers}/{branch}/{topic}"
 
+    def master_nodes(self, topic: str) -> list[str]:
+        """Where whoever is master offers a topic."""
+        return [f"{self.topic(name, topic)}/{self.broker_id}-m" for name in TOPIC_BRANCHES]
+
     def skeleton(self) -> list[tuple[str, bytes]]:
         """The persistent nodes that must exist, parents first."""
         parts = [part for part in self.root.split("/") if part]

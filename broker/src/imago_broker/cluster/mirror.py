@@ -79,6 +79,10 @@ class Mirror:
         """Topics by the node they stand in; a node that is read again is a new object."""
         return self._topics.good
 
+    def state_paths(self) -> set[str]:
+        """States of the shards that are known."""
+        return {f"{path}/state" for path in self._shards.good}
+
     def everything(self) -> set[str]:
         """Paths to read after a connection was lost: any watch may have been missed."""
         fixed = {self._paths.identity, self._paths.kv, self._paths.wiped, self._paths.operator}

@@ -19,6 +19,7 @@ from imago_broker.cluster.tree import (
     NotEmptyError,
     TreeUnavailableError,
 )
+from imago_broker.model.cluster import Role
 from imago_broker.ports import CoordinatorConflictError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Publication:
         self._parents: set[str] = set()
         self._guess_stale = False
         self._ready = False
+        self._leads = False
         self.held = False
         """Whether nothing may be written for now: the shard's leadership is changing hands, and
         what stands may be the new master's already."""
@@ -85,6 +87,7 @@ class Publication:
         `shard_urls`: where members of the shard were seen last; they give way at once.
         """
         self._check_session()
+        self._leads = record.role is Role.MASTER
         await self._prepare()
         wanted = metaq_tree.broker_nodes(self._paths, record, self._checksum)
         if self._announced == record:
@@ -100,6 +103,7 @@ class Publication:
         # Known before they are written: an answer that is lost must not make them forgotten.
         self._broker_nodes |= wanted
         for path, data in wanted.items():
+            self._check_session()
             await edits.claim(self._tree, path, data)
         self._broker_nodes = wanted
         self._announced = record
@@ -115,7 +119,12 @@ class Publication:
     async def offer(
         self, record: BrokerRecord, topics: Mapping[str, TopicPlacement], names: Sequence[str]
     ) -> None:
-        """Make the nodes of these topics what the placement says; no placement: none."""
+        """Make the nodes of these topics what the placement says; no placement: none.
+
+        A master's nodes carry no owner's name: for a topic that is no more, those of a former
+        master go too.
+        """
+        self._leads = record.role is Role.MASTER
         for start in range(0, len(names), TOPICS_AT_ONCE):
             part = names[start : start + TOPICS_AT_ONCE]
             wanted = {
@@ -124,6 +133,11 @@ class Publication:
                 )
                 for name in part
             }
+            if self._leads:
+                for name in part:
+                    if name not in topics:
+                        known = {*self._topic_nodes.get(name, ()), *self._paths.master_nodes(name)}
+                        self._unsure[name] = self._unsure.get(name, set()) | known
             await self._write(wanted)
 
     async def withdraw(self) -> None:
@@ -192,9 +206,11 @@ class Publication:
             if changes:
                 self._unsure[name] = {*before, *nodes}
                 steps.append((*self._new_parents(nodes), *changes))
-        await asyncio.gather(
-            *(self._commit(batch) for batch in metaq_tree.batches(steps, OPERATIONS_MAX))
-        )
+        work = [self._commit(batch) for batch in metaq_tree.batches(steps, OPERATIONS_MAX)]
+        # All to their end, whatever one of them says: none may go on beside the next pass.
+        for ended in await asyncio.gather(*work, return_exceptions=True):
+            if ended is not None:
+                raise ended
         self._check_session()
         for name, nodes in wanted.items():
             self._know(name, nodes)
@@ -273,7 +289,7 @@ class Publication:
         steps: list[tuple[Operation, ...]] = []
         for (path, data), node in zip(wanted.items(), nodes, strict=True):
             ours = node is not None and node.owner == self._tree.session_id
-            if data is None and ours:
+            if data is None and (ours or (node is not None and self._leads)):
                 steps.append((Delete(path),))
             elif data is not None and not (ours and node and node.data == data):
                 steps.append(_replacing(path, data, node is not None))

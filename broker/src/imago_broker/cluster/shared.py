@@ -11,7 +11,10 @@ from imago_broker.cluster.shard_record import decode_shard, encode_shard
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from imago_broker.cluster.znodes import Paths
+    from imago_broker.model.cluster import BrokerRecord, ClusterView, TopicPlacement
 
 Edit = Callable[[bytes | None], bytes | None]
 """From a node's content, None where there is no node, to the new one; None: leave it."""
@@ -71,3 +74,15 @@ def raising(paths: Paths, epoch: int) -> Edit:
         return None if data is not None and stands == epoch else znodes.encode_epoch(epoch)
 
     return edit
+
+
+def surplus(
+    view: ClusterView, registered: BrokerRecord | None, placements: Sequence[TopicPlacement]
+) -> list[str]:
+    """Return topics on record for the shards of these placements that are not among them."""
+    shards = {shard for placement in placements for shard in placement.shards}
+    if registered is not None:
+        shards.add(registered.shard)
+    kept = {placement.name for placement in placements}
+    topics = view.topics
+    return [n for n, topic in topics.items() if n not in kept and shards & topic.shards.keys()]

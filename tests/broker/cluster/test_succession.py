@@ -1,0 +1,212 @@
+"""However leadership changes hands, MetaQ's tree ends up as the shard's state says.
+
+Two members of one shard publish, are cut off, expire, hand over and take over in any order. When
+everything has settled, the master's nodes are the leader's, made in its session, and the other
+live member stands as slave: nothing is missing and nothing of a former mastership is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from imago_broker.cluster import coordinator as coordinator_module
+from imago_broker.cluster import metaq_tree
+from imago_broker.cluster.coordinator import TreeCoordinator
+from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
+from imago_broker.cluster.metaq_tree import MetaqPaths
+from imago_broker.cluster.settings import CoordinatorConfig
+from imago_broker.model.cluster import Connection, Role
+from imago_broker.model.shard import Member, ShardState
+from imago_broker.ports import CoordinatorError
+from imago_testing.registry import broker, topic
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+    from typing import Any
+
+    from imago_broker.model.cluster import BrokerRecord
+
+NAMES = ("a", "b", "c")
+TURNS_MAX = 20_000
+CONFIG = CoordinatorConfig(operation_timeout_ms=60_000, session_timeout_ms=120_000)
+
+
+@dataclass(slots=True)
+class Process:
+    record: BrokerRecord
+    tree: MemoryTree
+    coordinator: TreeCoordinator
+    asked: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def ask(self, work: Coroutine[Any, Any, object]) -> None:
+        self.asked.add(asyncio.create_task(_tolerant(work)))
+
+    def member(self) -> Member | None:
+        registered = self.coordinator.registered
+        return None if registered is None else Member(registered.uuid, registered.incarnation)
+
+
+async def _tolerant(work: Coroutine[Any, Any, object]) -> None:
+    try:
+        await work
+    except CoordinatorError:
+        return
+
+
+async def lead(process: Process, leader: Process) -> None:
+    """Have a process write that it, or another, leads from now on, as far as that is its right.
+
+    Nobody deposes a leader whose registration stands but that leader itself.
+    """
+    await process.coordinator.read_shard(0)
+    view, member, master = process.coordinator.view(), leader.member()
+    if member is None or process.member() is None:
+        return
+    master = view.master(0)
+    if master is not None and master.uuid != process.record.uuid:
+        return
+    before = view.states.get(0, ShardState())
+    state = ShardState(
+        leader=member, epoch=before.epoch + 1, in_sync=(member,), version=before.version
+    )
+    await process.coordinator.change_shard(0, state)
+
+
+async def give_up(process: Process) -> None:
+    """Have a process write that nobody leads."""
+    before = process.coordinator.view().states.get(0)
+    if before is not None:
+        await process.coordinator.change_shard(0, replace(before, leader=None))
+
+
+steps = st.tuples(
+    st.sampled_from(
+        ["take", "give", "give", "leave", "publish", "remove", "suspend", "resume", "expire", "run"]
+    ),
+    st.integers(0, 1),
+    st.sampled_from(NAMES),
+    st.integers(1, 6),
+)
+Step = tuple[str, int, str, int]
+
+
+async def act(step: Step, processes: Sequence[Process], wished: dict[str, int]) -> None:
+    action, which, name, number = step
+    process, other = processes[which], processes[1 - which]
+    changes = {
+        "take": lambda: process.ask(lead(process, process)),
+        "give": lambda: process.ask(lead(process, other)),
+        "leave": lambda: process.ask(give_up(process)),
+        "publish": lambda: publish(processes, wished, name, number),
+        "remove": lambda: remove(processes, wished, name),
+        "suspend": process.tree.suspend,
+        "resume": process.tree.resume,
+        "expire": process.tree.expire,
+    }
+    if action in changes:
+        changes[action]()
+        return
+    for _turn in range(number * 5):
+        await asyncio.sleep(0)
+
+
+def publish(processes: Sequence[Process], wished: dict[str, int], name: str, number: int) -> None:
+    """Make or change a topic; a follower hears of it through the log."""
+    wished[name] = number
+    for one in processes:
+        one.ask(one.coordinator.publish_topic(topic(name, number)))
+
+
+def remove(processes: Sequence[Process], wished: dict[str, int], name: str) -> None:
+    """End a topic."""
+    wished.pop(name, None)
+    for one in processes:
+        one.ask(one.coordinator.remove_topic(name))
+
+
+async def play(script: Sequence[Step]) -> None:
+    ensemble = MemoryEnsemble()
+    processes = []
+    for number in range(2):
+        tree = MemoryTree(ensemble)
+        record = replace(broker(f"disk-{number}", shard=0, process=number), role=Role.ELECTING)
+        process = Process(record, tree, TreeCoordinator(CONFIG, tree, process_id=str(number)))
+        await process.coordinator.start()
+        await process.coordinator.register(record)
+        processes.append(process)
+    wished: dict[str, int] = {}
+    for step in script:
+        await act(step, processes, wished)
+    for process in processes:
+        process.tree.resume()
+    await settled(lambda: all(task.done() for process in processes for task in process.asked))
+    await settled(lambda: all_there(processes))
+    # Whatever happened, somebody leads in the end.
+    await final_leader(processes)
+    await settled(lambda: as_expected(ensemble, processes, wished))
+    for process in processes:
+        await process.coordinator.stop()
+
+
+def all_there(processes: Sequence[Process]) -> bool:
+    """Whether every process sees the present life of each."""
+    lives = [process.coordinator.registered for process in processes]
+    verified = all(process.coordinator.state is Connection.CONNECTED for process in processes)
+    return verified and all(list(p.coordinator.view().brokers) == lives for p in processes)
+
+
+async def final_leader(processes: Sequence[Process]) -> None:
+    first = processes[0]
+    for _ in range(TURNS_MAX):
+        await first.coordinator.read_shard(0)
+        if first.coordinator.view().master(0) is not None:
+            return
+        first.ask(lead(first, first))
+        await settled(lambda: all(task.done() for task in first.asked))
+    raise AssertionError("nobody leads")
+
+
+async def settled(condition: Any) -> None:
+    for _ in range(TURNS_MAX):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("the registry does not settle")
+
+
+def as_expected(
+    ensemble: MemoryEnsemble, processes: Sequence[Process], wished: dict[str, int]
+) -> bool:
+    view = processes[0].coordinator.view()
+    paths = MetaqPaths("/meta", 0)
+    expected: dict[str, tuple[bytes, int]] = {}
+    for process in processes:
+        registered = process.coordinator.registered
+        if registered is None:
+            return False
+        role = Role.MASTER if view.leads(registered) else Role.SLAVE
+        record = replace(registered, role=role)
+        nodes = metaq_tree.broker_nodes(paths, record, 0)
+        nodes |= metaq_tree.topic_nodes(paths, record, [topic(n, q) for n, q in wished.items()])
+        session = process.tree.session_id
+        expected |= {path: (data, session) for path, data in nodes.items()}
+    found = {
+        path: (entry.data, entry.owner)
+        for path, entry in ensemble._entries.items()
+        if path.startswith("/meta/") and entry.owner
+    }
+    placed = {name: placement.shards[0].write for name, placement in view.topics.items()}
+    return found == expected and placed == wished
+
+
+@settings(max_examples=100, deadline=None)
+@given(script=st.lists(steps, max_size=25))
+def test_the_tree_follows_the_leadership_whatever_happens(script: list[Step]) -> None:
+    with patch.object(coordinator_module, "RETRY_SECONDS", 0.0):
+        asyncio.run(play(script))
