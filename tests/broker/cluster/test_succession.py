@@ -65,7 +65,7 @@ async def lead(process: Process, leader: Process) -> None:
     Nobody deposes a leader whose registration stands but that leader itself.
     """
     await process.coordinator.read_shard(0)
-    view, member, master = process.coordinator.view(), leader.member()
+    view, member = process.coordinator.view(), leader.member()
     if member is None or process.member() is None:
         return
     master = view.master(0)
