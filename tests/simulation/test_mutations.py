@@ -9,10 +9,11 @@ from imago_testing.simulation.run import simulate
 from imago_testing.simulation.world import Setup
 
 
-def first_failure(mutation: Mutation) -> AssertionError | None:
+def first_failure(mutation: Mutation, *, stores: bool = False) -> AssertionError | None:
     for seed in range(mutation.seeds_max):
         try:
-            simulate(Setup(seed=seed, rules=mutation.rules), weights=mutation.weights)
+            setup = Setup(seed=seed, rules=mutation.rules, stores=stores)
+            simulate(setup, weights=mutation.weights)
         except AssertionError as error:
             return error
     return None
@@ -27,3 +28,9 @@ def test_planted_bug_is_found(mutation: Mutation) -> None:
     told = error.__notes__[1].splitlines()
     assert len(told) > 20
     assert str(error) in told[-1]
+
+
+@pytest.mark.timeout(300)
+def test_planted_bug_is_found_with_real_stores() -> None:
+    mutation = next(m for m in MUTATIONS if m.name == "truncate-by-high-watermark")
+    assert first_failure(mutation, stores=True) is not None

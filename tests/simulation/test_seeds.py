@@ -9,6 +9,7 @@ from imago_testing.simulation.world import Setup
 
 SEEDS = 2000
 BLOCK = 250
+STORE_SEEDS = 60
 
 
 @pytest.mark.timeout(300)
@@ -20,6 +21,15 @@ def test_no_seed_breaks_an_invariant(first: int) -> None:
     assert sum(result.faults for result in results) > 5 * BLOCK
     assert sum(result.elections for result in results) > BLOCK
     assert sum(result.acks for result in results) > 10 * BLOCK
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", range(0, STORE_SEEDS, 20))
+def test_no_seed_breaks_an_invariant_with_real_stores(first: int) -> None:
+    """The same worlds, in which every member's log is a store on a file system in memory."""
+    results = [simulate(Setup(seed=seed, stores=True)) for seed in range(first, first + 20)]
+    assert sum(result.elections for result in results) > 20
+    assert sum(result.acks for result in results) > 200
 
 
 @pytest.mark.parametrize("seed", [3, 11, 40])

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 
+from imago_log.errors import StoreError
 from imago_testing.simulation import exhaustive
 from imago_testing.simulation.run import simulate
 from imago_testing.simulation.world import Setup
@@ -14,15 +15,15 @@ PROGRESS_SEEDS = 500
 FAILURES_MAX = 5
 
 
-def seeds(first: int, count: int) -> int:
+def seeds(first: int, count: int, *, stores: bool) -> int:
     """Run seeds; print the story of what fails; return the exit code."""
     began = time.monotonic()
     totals = {"events": 0, "faults": 0, "elections": 0, "acks": 0, "excused": 0}
     failed: list[int] = []
     for done, seed in enumerate(range(first, first + count), 1):
         try:
-            result = simulate(Setup(seed=seed))
-        except (AssertionError, ValueError, KeyError) as error:
+            result = simulate(Setup(seed=seed, stores=stores))
+        except (AssertionError, ValueError, KeyError, StoreError) as error:
             failed.append(seed)
             print(f"seed {seed}: {error}", *getattr(error, "__notes__", ()), sep="\n")
             if len(failed) >= FAILURES_MAX:
@@ -43,11 +44,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make simulate")
     parser.add_argument("--seeds", type=int, default=2000)
     parser.add_argument("--from", type=int, default=0, dest="first")
+    parser.add_argument("--stores", action="store_true", help="members with real stores: slower")
     parser.add_argument("--model", choices=["no", "small", "full"], default="no")
     options = parser.parse_args()
     if options.model != "no":
         return exhaustive.main(full=options.model == "full")
-    return seeds(options.first, options.seeds)
+    return seeds(options.first, options.seeds, stores=options.stores)
 
 
 if __name__ == "__main__":

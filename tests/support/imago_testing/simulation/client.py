@@ -26,6 +26,9 @@ class Level(Enum):
         return self in (Level.LEADER_FSYNC, Level.REPLICATED_FSYNC)
 
 
+META_PRODUCER = -1
+
+
 class Put:
     """One request: the value that a producer wants stored, tried once."""
 
@@ -116,6 +119,12 @@ class Clients:
             return
         world.at(world.now + world.delay(), world.deliver, process, process.put, put)
         world.at(world.now + 4000, self.give_up, put)
+
+    def meta_ident(self) -> int:
+        """A record that no producer asked for: a topic's creation."""
+        ident = len(self.puts) + 1
+        self.puts[ident] = Put(ident, META_PRODUCER, ident, Level.LEADER, 0)
+        return ident
 
     def acked(self, put: Put) -> None:
         producer = self.producers[put.producer]

@@ -68,6 +68,37 @@ class Disk:
         """Index of the first record that begins at or after a border."""
         return bisect_left(self.ends, offset + 1)
 
+    def lead(self, epoch: int) -> None:
+        """Begin to write in an epoch of its own; on disk when it returns."""
+        self.epoch_seen = epoch
+        self.begin_epoch(epoch, self.end)
+
+    def promise(self, epoch: int) -> None:
+        """Take nothing of a lower epoch any more; on disk when it returns."""
+        self.epoch_seen = epoch
+
+    def write(self, epoch: int, ident: int, size: int) -> Record:
+        """Append a put as the leader."""
+        record = Record(self.end + size, epoch, ident)
+        self.append(record)
+        return record
+
+    def bytes_of(self, _: int) -> bytes:
+        """The bytes of the record with this index; the model has none."""
+        return b""
+
+    def take(self, record: Record, epoch_start: int, _: bytes) -> None:
+        """Append a record of the leader's log, written in an epoch that starts there."""
+        self.begin_epoch(record.epoch, epoch_start)
+        self.append(record)
+
+    def sync(self, end: int) -> None:
+        """What is below this end survives a loss of power from now on."""
+        self.synced = end
+
+    def crash(self) -> None:
+        """The process ends, in whatever way."""
+
     def append(self, record: Record) -> None:
         before = self.chain[-1] if self.chain else self.base_chain
         self.ends.append(record.end)
@@ -113,11 +144,15 @@ class Disk:
 
     def lose_power(self, rng: Random) -> list[Record]:
         """Lose what is not synced, or a part of it; return what is gone."""
-        self.boot += 1
         first = self.index_after(self.synced)
         keep = rng.randint(first, len(self.ends))
-        lost = self.records[keep:]
-        self.truncate(self.ends[keep - 1] if keep else self.start)
+        return self.lost_to(self.ends[keep - 1] if keep else self.start)
+
+    def lost_to(self, end: int) -> list[Record]:
+        """The machine stopped, and this is what is left of the log."""
+        self.boot += 1
+        lost = self.records[self.index_after(end) :]
+        Disk.truncate(self, end)
         self.synced = self.end
         if not self.clean_stop:
             self.lost_incarnation = max(self.lost_incarnation, self.incarnation)

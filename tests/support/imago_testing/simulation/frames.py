@@ -47,6 +47,8 @@ class Data(NamedTuple):
     high_watermark: int
     chain: int
     """The model's truth about the leader's log before `offset`."""
+    data: tuple[bytes, ...]
+    """Of each record, where members have real stores."""
     sync: bool
     """Whether an acknowledgement waits for the follower's disk."""
 

@@ -11,7 +11,6 @@ from imago_broker.core.shard.reconcile import last_epoch
 from imago_broker.core.shard.values import MemberInfo, Role
 from imago_broker.model.shard import stamped
 from imago_testing.simulation.client import Level, Put
-from imago_testing.simulation.disk import Record
 from imago_testing.simulation.replication import FollowerEnd, LeaderEnd, take_frame
 from imago_testing.simulation.session import SessionClient
 
@@ -116,13 +115,12 @@ class Process:
 
     def promise(self, effect: fx.Promise) -> None:
         self.world.checker.promised(self, effect.epoch)
-        self.disk.epoch_seen = effect.epoch
+        self.disk.promise(effect.epoch)
 
     def lead(self, effect: fx.Lead) -> None:
         disk = self.disk
         self.world.checker.promised(self, effect.epoch)
-        disk.epoch_seen = effect.epoch
-        disk.begin_epoch(effect.epoch, disk.end)
+        disk.lead(effect.epoch)
         self.leader_end.peers = {}
         self.world.checker.leads(self, effect.epoch)
         self.tell(ev.Led(effect.epoch, disk.log(), disk.synced, disk.high_watermark))
@@ -208,7 +206,7 @@ class Process:
         self.syncing_end = None
         if end is None or end <= disk.synced:
             return
-        disk.synced = end
+        disk.sync(end)
         if self.machine.state.led:
             self.machine.watermark.synced(end)
             self.moved()
@@ -229,8 +227,7 @@ class Process:
             self.world.client.refused(put)
             return
         disk = self.disk
-        end = disk.end + put.size
-        disk.append(Record(end, self.machine.state.epoch, put.ident))
+        end = disk.write(self.machine.state.epoch, put.ident, put.size).end
         self.pending.append((end, put))
         put.deadline_ms = self.now() + PUT_TIMEOUT_MS
         self.machine.appended(end)

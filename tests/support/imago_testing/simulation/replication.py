@@ -70,6 +70,7 @@ class LeaderEnd:
             return  # retention was faster: the follower will greet again
         first = disk.index_after(peer.sent)
         records = tuple(disk.records[first : first + FRAME_RECORDS_MAX])
+        data = tuple(disk.bytes_of(index) for index in range(first, first + len(records)))
         if not records and not beat:
             return
         process.send(
@@ -82,6 +83,7 @@ class LeaderEnd:
                 disk.epochs,
                 process.machine.watermark.value,
                 disk.chain_at(peer.sent) or 0,
+                data,
                 any(put.level is Level.REPLICATED_FSYNC for _, put in process.pending),
             ),
         )
@@ -197,9 +199,8 @@ class FollowerEnd:
         if not disk.ends:
             disk.base_chain = frame.chain
         starts = dict(frame.epochs)
-        for record in frame.records:
-            disk.begin_epoch(record.epoch, starts[record.epoch])
-            disk.append(record)
+        for record, data in zip(frame.records, frame.data, strict=True):
+            disk.take(record, starts[record.epoch], data)
         self.process.world.checker.changed(self.process, frame.epoch)
 
     def acknowledge(self, to: int, connection: int, epoch: int) -> None:

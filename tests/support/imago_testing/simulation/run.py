@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from imago_broker.core.shard.values import Role
+from imago_log.errors import StoreError
 from imago_testing.simulation.checker import InvariantBrokenError
 from imago_testing.simulation.faults import Faults
 from imago_testing.simulation.telling import told as tell
@@ -112,7 +113,7 @@ def simulate(
     run = Run(setup, weights)
     try:
         return run.play(events)
-    except (AssertionError, ValueError, KeyError) as error:
+    except Exception as error:
         error.add_note(f"seed {setup.seed}, event {run.world.events}, at {run.world.now} ms")
         if not setup.story:
             error.add_note(story(setup, events=events, weights=weights))
@@ -127,7 +128,7 @@ def story(
     ending = "all was well"
     try:
         run.play(events)
-    except (AssertionError, ValueError, KeyError) as error:
+    except (AssertionError, ValueError, KeyError, StoreError) as error:
         ending = f"{type(error).__name__}: {error}"
     told = run.world.story or []
     lines = [f"{at:>7} {who:<6} {what:<10} {tell(value)}" for at, who, what, value in told]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_testing.simulation.checker import InvariantBrokenError
+from imago_testing.simulation.client import META_PRODUCER
+from imago_testing.simulation.store_disk import StoreDisk
 
 if TYPE_CHECKING:
     from imago_testing.simulation.disk import Disk
@@ -19,6 +21,7 @@ def judge(world: World, disk: Disk) -> None:
             raise InvariantBrokenError(15, f"put {record.ident} is there twice")
         place[record.ident] = record.end
     acked_are_there(world, disk, place)
+    stores_agree(world, disk)
     order_is_kept(world, disk)
     offsets_stay(world, disk)
 
@@ -30,6 +33,15 @@ def acked_are_there(world: World, disk: Disk, place: dict[int, int]) -> None:
     for end, ident in world.checker.delivered.items():
         if end > disk.start and place.get(ident) != end:
             raise InvariantBrokenError(12, f"record {ident} was delivered at {end} and is gone")
+
+
+def stores_agree(world: World, disk: Disk) -> None:
+    """Real stores hold the same bytes, and make the same queue of them."""
+    puts = world.client.puts
+    idents = [r.ident for r in disk.records if puts[r.ident].producer != META_PRODUCER]
+    for other in world.disks:
+        if isinstance(other, StoreDisk) and isinstance(disk, StoreDisk):
+            other.judge(disk, idents)
 
 
 def order_is_kept(world: World, disk: Disk) -> None:

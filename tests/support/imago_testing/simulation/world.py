@@ -14,6 +14,7 @@ from imago_testing.simulation.client import Clients, Level
 from imago_testing.simulation.coordinator import Coordinator
 from imago_testing.simulation.disk import Disk
 from imago_testing.simulation.member import Process
+from imago_testing.simulation.store_disk import StoreDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,8 @@ class Setup:
     limits: Limits | None = None
     members: int | None = None
     levels: tuple[Level, ...] | None = None
+    stores: bool = False
+    """Whether members have real stores."""
     story: bool = False
     late: float = 0.02
     """Part of the frames that are delivered again, or much later than others."""
@@ -69,7 +72,7 @@ class World:
         self.checker = Checker(self)
         self.client = Clients(self, list(levels))
         self.answers: list[Answer] = []
-        self.disks = [Disk(f"m{index}") for index in range(count)]
+        self.disks = [self.new_disk(f"m{index}") for index in range(count)]
         self._index = {disk.uuid: disk_index for disk_index, disk in enumerate(self.disks)}
         self.processes: list[Process | None] = [None] * count
         self.rates = [rng.choice((1.0, 1.0, 0.9, 1.1)) for _ in range(count)]
@@ -127,6 +130,9 @@ class World:
 
     # ---- members -----------------------------------------------------------------------------
 
+    def new_disk(self, uuid: str) -> Disk:
+        return StoreDisk(uuid, self.client.meta_ident) if self.setup.stores else Disk(uuid)
+
     def index_of(self, uuid: str) -> int:
         return self._index[uuid]
 
@@ -144,6 +150,7 @@ class World:
         if process is None:
             return None
         process.alive = False
+        process.disk.crash()
         self.processes[index] = None
         failed, process.pending = process.pending, []
         for _, put in failed:
