@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_log import DeadQueueError
 from imago_testing.stores import DATA, FakeClock, Model, open_store
 from imago_testing.vfs import MemoryVfs
+from imago_wire.record import make_entry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -163,5 +165,48 @@ def test_queue_files_of_a_deleted_topic_that_came_back_are_not_believed(clean: b
     assert store.queue_range("T", 0) == store.queue_range("T", 1) == (0, 0)
     model.send(store, [("T", 1, 10)] * 3)
     assert store.queue_range("T", 1) == (0, 3)
+    model.check(store)
+    store.close()
+
+
+@pytest.mark.parametrize("folder", ["consumequeue", "consumequeue_v"])
+def test_the_folder_of_one_queue_removed_by_hand_is_missed(folder: str) -> None:
+    vfs, model = MemoryVfs(), Model()
+    store = open_store(vfs)
+    for topic in ("T", "U"):
+        store.create_topic(topic, {})
+        model.send(store, [(topic, 0, 100), (topic, 1, 50)] * 5)
+    store.close()
+    vfs.remove_folder(DATA / folder / "U" / "1")
+    store = open_store(vfs)
+    model.check(store)
+    store.close()
+    store = open_store(vfs)
+    model.check(store)
+    store.close()
+
+
+def test_nothing_is_appended_to_a_queue_whose_topic_was_deleted() -> None:
+    vfs, model = MemoryVfs(), Model()
+    store = open_store(vfs)
+    store.create_topic("T", {})
+    store.create_topic("U", {})
+    dead, other = store.tail("T", 0), store.tail("U", 0)
+    model.send(store, [("U", 0, 10)])
+    entries = [
+        make_entry(tail, b"x", born_ms=1, born_host=bytes(8)) for tail in (other, dead, other)
+    ]
+    store.append(entries[1:2])
+    store.delete_topic("T")
+    end = store.log_end
+    for wanted in (entries, entries[1:2]):
+        with pytest.raises(DeadQueueError, match="deleted"):
+            store.append(wanted)
+    assert store.log_end == end
+    model.check(store)
+    store.create_topic("T", {})
+    with pytest.raises(DeadQueueError):
+        store.append(entries)
+    model.send(store, [("T", 0, 20), ("U", 0, 20)])
     model.check(store)
     store.close()

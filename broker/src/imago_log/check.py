@@ -82,7 +82,9 @@ class _Check:
     def _views_count(self) -> bool:
         """Whether the next start uses the view files, and does not build them anew."""
         store = self._store
-        return store.checkpoint is not None and store.vfs.exists(store.folder.config / "views")
+        if store.checkpoint is None or not store.vfs.exists(store.folder.views_mark):
+            return False
+        return not store.clean or store.folder.views_agree()
 
     def _views(self, metadata: Metadata, total: int) -> Iterator[Finding]:
         store, log = self._store, self._log

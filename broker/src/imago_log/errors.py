@@ -53,6 +53,13 @@ class DiskFullError(StoreError):
         self.used_ratio, self.limit_ratio = used_ratio, limit_ratio
 
 
+class DeadQueueError(StoreError):
+    """An entry is of a queue whose topic was deleted since; nothing was appended."""
+
+    def __init__(self) -> None:
+        super().__init__("the topic of a queue was deleted: take a new tail")
+
+
 class DataFolderLockedError(StoreError):
     """Another process holds the data folder."""
 

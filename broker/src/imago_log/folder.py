@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from imago_log.errors import DataFolderLockedError
 from imago_log.files import fatal, read_whole, replace_whole
+from imago_wire.crc import crc31
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,6 +73,33 @@ class DataFolder:
         if vfs.exists(self.views_mark) and not all(vfs.exists(folder) for folder in folders):
             vfs.unlink(self.views_mark)
             vfs.sync_folder(self.config)
+
+    def note_views(self) -> None:
+        """Say durably which queues have files: for the next start, to miss one that is gone."""
+        mark = b"1\n%b\n" % self._queue_digest()
+        with fatal("read", self.views_mark):
+            found = read_whole(self._vfs, self.views_mark)
+        if found not in (None, mark):
+            replace_whole(self._vfs, self.views_mark, mark)
+
+    def views_agree(self) -> bool:
+        """Whether the queues have the files that the last orderly stop has noted."""
+        with fatal("read", self.views_mark):
+            mark = read_whole(self._vfs, self.views_mark) or b""
+        _, _, noted = mark.partition(b"\n")
+        return not noted or noted == self._queue_digest() + b"\n"
+
+    def _queue_digest(self) -> bytes:
+        """Return how many folders of queues there are, and a checksum over their names."""
+        vfs = self._vfs
+        with fatal("list", self.queues):
+            names = [
+                f"{root.name}/{topic}/{queue_id}\n"
+                for root in (self.queues, self.positions)
+                for topic in vfs.names(root)
+                for queue_id in vfs.names(root / topic)
+            ]
+        return b"%d %d" % (len(names), crc31("".join(names).encode()))
 
     def forget_views(self) -> None:
         """Have the next start build all views anew from the log."""

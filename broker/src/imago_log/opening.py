@@ -72,7 +72,7 @@ class _Opening:
         if self.last_stop is LastStop.KILLED:
             parts.log.sync_found(self.checkpoint.durable_end)
         snapshot = self._snapshot()
-        views = self.known and parts.vfs.exists(self.marker) and self._load_keys()
+        views = self.known and self._views_count() and self._load_keys()
         if snapshot is not None and views:
             parts.metadata = snapshot
             snapshot.end = max(snapshot.end, self.checkpoint.metadata_end)
@@ -142,6 +142,15 @@ class _Opening:
         except (ValueError, KeyError, TypeError) as error:
             logger.warning("metadata.snapshot-damaged path=%s reason=%s", path, error)
             return None
+
+    def _views_count(self) -> bool:
+        """Whether the views are whole up to the checkpoint, as far as can be seen at once."""
+        if not self.parts.vfs.exists(self.marker):
+            return False
+        if self.last_stop is LastStop.CLEAN and not self.parts.folder.views_agree():
+            logger.warning("views.invalid reason=folders of queues are not those of the last stop")
+            return False
+        return True
 
     def _load_keys(self) -> bool:
         try:

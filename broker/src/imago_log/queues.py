@@ -14,6 +14,7 @@ from imago_log.errors import StoreError
 from imago_log.files import FilePool, fatal
 from imago_log.unit_files import BLANK_SIZE_FIELD, UnitFiles
 from imago_wire.hot import QueueTail
+from imago_wire.layout import DEAD_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -273,6 +274,7 @@ class Queues:
         for key in [key for key in self._by_key if key[0] == topic]:
             queue = self._by_key.pop(key)
             self._order.remove(queue)
+            queue.tail.next_offset = DEAD_OFFSET  # whoever holds it is refused
         for folder in (self._folder.queues / topic, self._folder.positions / topic):
             self.discard(folder)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_log.errors import (
+    DeadQueueError,
     DiskFullError,
     LogIOError,
     StoreClosedError,
@@ -105,7 +106,7 @@ class MessageStore(MemberStore):
     def append(self, entries: Sequence[Entry]) -> list[Placed]:
         """Write the entries in this order, in one call to the file; they are readable at once.
 
-        DiskFullError, StoreClosedError, NotLeadingError: nothing was appended.
+        DiskFullError, StoreClosedError, NotLeadingError, DeadQueueError: nothing was appended.
         LimitExceededError: a record is larger than a log file; nothing was appended. LogIOError:
         stop the process.
         """
@@ -121,6 +122,8 @@ class MessageStore(MemberStore):
         if store_ms < parts.store_ms:
             store_ms = parts.store_ms  # never back, whatever the clock does
         size_max = entries_size_max(entries) + BLANK_SIZE
+        if size_max < BLANK_SIZE:
+            raise DeadQueueError
         if size_max > log.room and not (log.spares and size_max < log.segment_size):
             log.reserve(self._sizes(entries))
         start = log.end
@@ -251,6 +254,7 @@ class MessageStore(MemberStore):
         self._worker.stop()
         if clean and self._failure is None:
             self._log.close()
+            self._parts.folder.note_views()
             self._parts.folder.mark_clean()
         self._released = True
         self._parts.release()

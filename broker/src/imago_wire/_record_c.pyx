@@ -334,6 +334,8 @@ def entries_size_max(entries not None):
     cdef QueueTail tail
     for entry in entries:
         tail = entry[0]
+        if tail.next_offset < 0:
+            return -1
         size += PARTS_SIZE_MAX + PyBytes_GET_SIZE(tail.topic)
         size += PyBytes_GET_SIZE(<bytes?> entry[1]) + PyBytes_GET_SIZE(<bytes?> entry[2])
     return size

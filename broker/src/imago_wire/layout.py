@@ -79,6 +79,9 @@ HOST_V6_SIZE: Final = 20
 FIXED_SIZE_V4: Final = 91
 """A record's size beside topic, properties and body, with IPv4 hosts and the first magic."""
 
+DEAD_OFFSET: Final = -1
+"""Next offset of a tail whose queue is gone: nothing can be appended to it."""
+
 UNIT: Final = Struct(">qiq")
 """Consume-queue unit: physical offset, record size, tag code."""
 POSITION_UNIT: Final = Struct(">qi")

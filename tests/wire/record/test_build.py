@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from imago_wire.crc import crc31
 from imago_wire.errors import ChecksumError, LimitExceededError, ProtocolError
+from imago_wire.layout import DEAD_OFFSET
 from imago_wire.record import decode_record, host_bytes, metaq_shape, record_size
 
 if TYPE_CHECKING:
@@ -118,6 +119,8 @@ def test_bound_of_a_whole_turn_holds_and_is_close(
     bound = twin.entries_size_max(entries)
     data, _ = twin.RecordBuilder(HOST, 0, 0).build(entries, 0, 0, NOW, ROOM)
     assert len(data) <= bound <= len(data) + 256 * len(entries)
+    tail.next_offset = DEAD_OFFSET
+    assert twin.entries_size_max(entries) == (-1 if entries else 0)
 
 
 def test_metaq_ids_only_grow(twin: Twin) -> None:

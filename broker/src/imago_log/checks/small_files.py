@@ -32,6 +32,9 @@ def check_marks(store: StoppedStore, findings: Findings) -> None:
     if store.checkpoint is not None and not store.vfs.exists(store.folder.config / "views"):
         what = "is missing: the next start builds all views anew"
         findings.note(store.folder.config / "views", what)
+    elif store.checkpoint is not None and store.clean and not store.folder.views_agree():
+        what = "folders of queues have come or gone since the last stop"
+        findings.warn(store.folder.config / "views", None, f"{what}: views are built anew")
     _check_leftovers(store, findings)
 
 
