@@ -252,10 +252,7 @@ def _has_unit(sys_flag: int) -> bool:
 
 
 def entries_size_max(entries: Sequence[Entry]) -> int:
-    """Return an upper bound in bytes of the records of all entries together.
-
-    -1 where the tail of one is dead (layout.DEAD_OFFSET).
-    """
+    """Return an upper bound in bytes of all entries' records; -1 where a tail is dead."""
     if any(entry[0].next_offset < 0 for entry in entries):
         return -1
     return len(entries) * PARTS_SIZE_MAX + sum(
