@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.model.cluster import BrokerRecord
+from imago_broker.server import client_ports
 from imago_testing.brokers import running_broker
 from imago_testing.metaq_peer import metaq_peer, put_frame, put_place, value_body
 from imago_testing.remoting_peer import RemotingPeer, heartbeat, pull_ext, send_ext
+from imago_testing.roles import lead_again, step_down
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import encode_frame
@@ -60,6 +62,13 @@ def end(broker: Broker, queue_id: int = 0) -> int:
     return broker.store.queue_range("T", queue_id)[1]
 
 
+async def relay(former: Broker, following: Broker) -> None:
+    """Have the former master relay; return once it does."""
+    former.client_ports.relay_to(following.record(), LINGER_MS)
+    while former.client_ports.waiting:  # noqa: ASYNC110  what another task comes to
+        await asyncio.sleep(0.001)
+
+
 async def turns(count: int = 20) -> None:
     """Let the loop see what the sockets have."""
     for _ in range(count):
@@ -73,7 +82,7 @@ async def test_requests_wait_while_the_mastership_moves(
     opaque = peer.send(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"waits")
     await turns()
     assert end(former) == 1
-    former.client_ports.relay_to(following.record(), LINGER_MS)
+    await relay(former, following)
     answer = await peer.answer(opaque)
     assert (answer.code, answer.ext["queueOffset"]) == (ResponseCode.SUCCESS, "1")
     assert (end(former), end(following)) == (1, 2)
@@ -96,7 +105,7 @@ async def test_metaq_puts_and_gets_go_to_the_new_master(former: Broker, followin
         former.client_ports.hold_puts()
         await client.send(put_frame("T", 0, b"there"))
         await turns()
-        former.client_ports.relay_to(following.record(), LINGER_MS)
+        await relay(former, following)
         _, _, position = put_place(await client.frame())
         assert b"there" in value_body(await client.get("T", 0, position))
         assert (end(former), end(following)) == (2, 2)
@@ -111,7 +120,7 @@ async def test_a_frame_in_two_halves_is_passed_on_whole(
     )
     peer.write(frame[:40])
     await turns()
-    former.client_ports.relay_to(following.record(), LINGER_MS)
+    await relay(former, following)
     peer.write(frame[40:])
     assert (await peer.answer(77)).code == ResponseCode.SUCCESS
     assert end(following) == 2
@@ -124,7 +133,7 @@ async def test_a_command_in_two_halves_is_passed_on_whole(
         put = put_frame("T", 1, b"halves")
         await client.send(put[:20])
         await turns()
-        former.client_ports.relay_to(following.record(), LINGER_MS)
+        await relay(former, following)
         await client.send(put[20:])
         put_place(await client.frame())
     assert end(following, 1) == 1
@@ -136,7 +145,7 @@ async def test_held_polls_end_and_consumers_are_known_to_the_new_master(
     await peer.call(RequestCode.HEART_BEAT, body=heartbeat("consumers"))
     held = peer.send(RequestCode.PULL_MESSAGE, pull_ext("T", 1, sysFlag=6))
     await turns()
-    former.client_ports.relay_to(following.record(), LINGER_MS)
+    await relay(former, following)
     assert (await peer.answer(held)).code == ResponseCode.PULL_NOT_FOUND
     again = peer.send(RequestCode.PULL_MESSAGE, pull_ext("T", 1, sysFlag=2))
     await turns()
@@ -154,7 +163,7 @@ async def test_held_polls_end_and_consumers_are_known_to_the_new_master(
 
 
 async def test_connections_made_later_are_relayed_too(former: Broker, following: Broker) -> None:
-    former.client_ports.relay_to(following.record(), LINGER_MS)
+    await relay(former, following)
     late = await RemotingPeer.connect(former.fast_port)
     assert (await late.put("T", b"late")).code == ResponseCode.SUCCESS
     await late.close()
@@ -167,7 +176,7 @@ async def test_after_the_relay_the_session_serves_again_and_owed_answers_still_c
     former: Broker, following: Broker, peer: RemotingPeer
 ) -> None:
     await peer.call(RequestCode.HEART_BEAT, body=heartbeat("consumers"))
-    former.client_ports.relay_to(following.record(), LINGER_MS)
+    await relay(former, following)
     owed = peer.send(RequestCode.PULL_MESSAGE, pull_ext("T", 1, sysFlag=2))
     await turns()
     former.client_ports.release()
@@ -183,7 +192,7 @@ async def test_metaq_connection_is_closed_when_the_relay_ends_with_everything_an
     former: Broker, following: Broker
 ) -> None:
     async with metaq_peer(former.metaq_port) as client:
-        former.client_ports.relay_to(following.record(), LINGER_MS)
+        await relay(former, following)
         await client.send(put_frame("T", 0, b"one") + put_frame("T", 0, b"two", opaque=2))
         await turns()
         former.client_ports.release()
@@ -193,29 +202,57 @@ async def test_metaq_connection_is_closed_when_the_relay_ends_with_everything_an
     assert end(following) == 3
 
 
+@pytest.mark.parametrize("gone", [{"metaq": 1, "rocketmq": 1, "fast": 1}, {"metaq": 1, "fast": 1}])
 async def test_without_the_new_master_the_session_answers_itself(
-    former: Broker, following: Broker, peer: RemotingPeer
+    former: Broker, following: Broker, gone: dict[str, Any]
 ) -> None:
-    gone = following.record()
-    nowhere = BrokerRecord(
-        **{
-            **{name: getattr(gone, name) for name in gone.__dataclass_fields__},
-            "metaq": 1,
-            "rocketmq": 1,
-            "fast": 1,
-        }
-    )
-    former.client_ports.relay_to(nowhere, LINGER_MS)
+    former.client_ports.relay_to(replace(following.record(), **gone), LINGER_MS)
+    peer = await RemotingPeer.connect(former.fast_port)
     assert (await peer.put("T", b"stays")).code == ResponseCode.SUCCESS
+    await peer.close()
     async with metaq_peer(former.metaq_port) as client:
         put_place(await client.put("T", 0, b"stays too"))
-    assert end(former) == 3
+    assert (end(former), end(following)) == (3, 1)
+
+
+@pytest.mark.parametrize("protocol", ["rocketmq", "metaq"])
+async def test_requests_wait_until_the_new_master_leads(
+    former: Broker, following: Broker, peer: RemotingPeer, protocol: str
+) -> None:
+    record = following.record()
+    if protocol == "metaq":
+        record = replace(record, rocketmq=0, fast=0)
+    step_down(following)
+    former.client_ports.hold_puts()
+    former.client_ports.relay_to(record, LINGER_MS)
+    assert former.client_ports.relaying
+    async with metaq_peer(former.metaq_port) as client:
+        await client.send(put_frame("T", 0, b"waits"))
+        await turns()
+        assert (end(former), end(following)) == (1, 1)
+        lead_again(following)
+        put_place(await client.frame())
+    assert (end(former), end(following)) == (1, 2)
+    # A port that the new master does not have goes on by itself.
+    answer = await peer.put("T", b"x")
+    assert answer.code == ResponseCode.SUCCESS
+    assert end(former) == (2 if protocol == "metaq" else 1)
+
+
+async def test_requests_are_served_here_when_nobody_leads_in_time(
+    former: Broker, following: Broker, peer: RemotingPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_ports, "TAKEOVER_SECONDS_MAX", 0.05)
+    step_down(following)
+    former.client_ports.relay_to(following.record(), LINGER_MS)
+    assert (await peer.put("T", b"stays")).code == ResponseCode.SUCCESS
+    assert not former.client_ports.relaying
 
 
 async def test_the_client_is_closed_when_the_new_master_goes(
     former: Broker, following: Broker, peer: RemotingPeer
 ) -> None:
-    former.client_ports.relay_to(following.record(), LINGER_MS)
+    await relay(former, following)
     await peer.put("T", b"there")
     async with metaq_peer(former.metaq_port) as client:
         put_place(await client.put("T", 0, b"there"))
@@ -227,7 +264,7 @@ async def test_the_client_is_closed_when_the_new_master_goes(
 async def test_stop_of_a_relaying_broker_leaves_no_connection(
     former: Broker, following: Broker, peer: RemotingPeer
 ) -> None:
-    former.client_ports.relay_to(following.record(), LINGER_MS)
+    await relay(former, following)
     await peer.put("T", b"there")
     async with metaq_peer(former.metaq_port) as client:
         put_place(await client.put("T", 0, b"there"))

@@ -1,8 +1,8 @@
 """The client ports while the mastership of the shard moves from this broker to another.
 
 In order: `hold_puts` (requests wait in their sessions while the next master catches up), then
-either `relay_to` (it has taken over: connections are relayed to it for some time) or `release`
-(it has not, or this broker is the master again).
+either `relay_to` (it is to lead: once it says that it does, connections are relayed to it for some
+time) or `release` (it does not, or this broker is the master again).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from imago_broker.server.probe import until_it_leads
 from imago_broker.server.relay import Address, Relay
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 
 HOLD_SECONDS_MAX = 2.0
 """Requests that have waited so long are served, and refused where that is what is left."""
+TAKEOVER_SECONDS_MAX = 3.0
+"""How long the next master may take to lead, from the end of this one's mastership on."""
 CONNECTS_MAX = 256
 """Connections to the new master that are being opened at a time."""
 
@@ -42,6 +45,7 @@ class Door:
 class _Phase(Enum):
     SERVING = "serving"
     HOLDING = "holding"
+    TAKEOVER = "holding until the next master leads"
     RELAYING = "relaying"
 
 
@@ -67,6 +71,7 @@ class ClientPorts:
         self._idle = asyncio.Event()
         """Set while nothing is relayed."""
         self._idle.set()
+        self._takeover: asyncio.Task[None] | None = None
         self._relays: set[Relay] = set()
         self._connects = asyncio.Semaphore(CONNECTS_MAX)
         for door in doors:
@@ -74,13 +79,19 @@ class ClientPorts:
 
     @property
     def relaying(self) -> bool:
-        """Whether new requests go to another broker."""
-        return self._phase is _Phase.RELAYING
+        """Whether new requests go to another broker, or will once that leads."""
+        return self._phase in (_Phase.TAKEOVER, _Phase.RELAYING)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether new requests wait."""
+        return self._phase in (_Phase.HOLDING, _Phase.TAKEOVER)
 
     @property
     def relays(self) -> int:
-        """Connections that are left to a relay."""
-        return len(self._relays)
+        """Connections that are left to a relay, or about to be."""
+        waiting = self._phase is _Phase.TAKEOVER
+        return len(self._sessions()) if waiting else len(self._relays)
 
     def hold_puts(self) -> None:
         """Append what was taken; have every further request wait in its session.
@@ -89,7 +100,7 @@ class ClientPorts:
         """
         if self._phase is _Phase.HOLDING:
             return
-        self._end_relays()
+        self.release()
         self._append_now()
         self._phase = _Phase.HOLDING
         for _, session in self._sessions():
@@ -97,20 +108,38 @@ class ClientPorts:
         self._set_timer(HOLD_SECONDS_MAX, self._held_too_long)
 
     def relay_to(self, record: BrokerRecord, linger_ms: int) -> None:
-        """Pass every request on to this broker from now on, for so long.
+        """Pass every request on to this broker once it leads, for so long from now on.
 
         Requests that were taken are answered first; held polls end. A port that the other broker
-        does not have goes on by itself.
+        does not have goes on by itself, as all do when it cannot be reached or does not lead in
+        time.
         """
         self._end_relays()
-        self._phase = _Phase.RELAYING
+        self._phase = _Phase.TAKEOVER
         self._idle.clear()
         self._to = record
         self._answer_held()
+        for _, session in self._sessions():
+            session.hold()
+        self._set_timer(linger_ms / 1000, self.release)
+        self._takeover = self._loop.create_task(self._relay_when_it_leads(record))
+
+    async def _relay_when_it_leads(self, record: BrokerRecord) -> None:
+        try:
+            async with asyncio.timeout(TAKEOVER_SECONDS_MAX):
+                await until_it_leads(record)
+        except (OSError, TimeoutError) as error:
+            log.warning(
+                "relay_impossible to=%s reason=%s", record.host, str(error) or "it does not lead"
+            )
+            self._takeover = None
+            self.release()
+            return
+        self._takeover = None
+        self._phase = _Phase.RELAYING
         for door, session in self._sessions():
             self._relay(door, session)
         log.info("relay_started to=%s connections=%d", record.host, len(self._relays))
-        self._set_timer(linger_ms / 1000, self.release)
 
     def release(self) -> None:
         """Serve requests here again, as the master or as what else this broker is now."""
@@ -119,10 +148,13 @@ class ClientPorts:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._takeover is not None:
+            self._takeover.cancel()
+            self._takeover = None
         if phase is _Phase.RELAYING:
             log.info("relay_ended connections=%d", len(self._relays))
             self._end_relays()
-        elif phase is _Phase.HOLDING:
+        elif phase is not _Phase.SERVING:
             for _, session in self._sessions():
                 session.release()
 
@@ -133,7 +165,7 @@ class ClientPorts:
     def _opened(self, door: Door, session: Session) -> None:
         if session.transport.is_closing():
             return
-        if self._phase is _Phase.HOLDING:
+        if self.waiting:
             session.hold()
         elif self._phase is _Phase.RELAYING:
             self._relay(door, session)

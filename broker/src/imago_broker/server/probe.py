@@ -1,0 +1,56 @@
+"""Asking another broker whether it is the master of its shard, as any client could."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from imago_wire.remoting.codes import RequestCode
+from imago_wire.remoting.command import RemotingCommand
+from imago_wire.remoting.frame import encode_frame
+
+if TYPE_CHECKING:
+    from imago_broker.model.cluster import BrokerRecord
+
+PAUSE_SECONDS = 0.005
+ANSWER_BYTES_MAX = 1 << 20
+_ASK_FRAME = encode_frame(RemotingCommand(code=RequestCode.GET_BROKER_CONFIG, opaque=1))
+
+
+async def until_it_leads(record: BrokerRecord) -> None:
+    """Return once the broker says that it is the master; OSError when it cannot be asked.
+
+    Asked through a client port: where that answers as the master, requests are taken.
+    """
+    port = record.rocketmq or record.metaq
+    reader, writer = await asyncio.open_connection(record.host, port)
+    try:
+        while True:
+            if await _leads(reader, writer, framed=bool(record.rocketmq)):
+                return
+            await asyncio.sleep(PAUSE_SECONDS)
+    finally:
+        writer.close()
+
+
+async def _leads(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, framed: bool
+) -> bool:
+    try:
+        if framed:
+            writer.write(_ASK_FRAME)
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            return b"brokerRole=ASYNC_MASTER" in await reader.readexactly(_checked(size))
+        writer.write(b"stats  1\r\n")
+        line = await reader.readuntil(b"\r\n")
+        return b"slave false\r\n" in await reader.readexactly(_checked(int(line.split()[2])))
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        raise ConnectionError("closed by the other side") from error
+    except (IndexError, ValueError) as error:
+        raise ConnectionError(f"no answer of a broker: {error}") from error
+
+
+def _checked(size: int) -> int:
+    if not 0 <= size <= ANSWER_BYTES_MAX:
+        raise ValueError(f"an answer of {size} bytes")
+    return size
