@@ -38,6 +38,12 @@ def test_it_starts_anew_with_each_epoch() -> None:
     assert watermark.acked(B, 200, 0, 0) == 100, "B has not joined in this epoch"
 
 
+def test_it_says_nothing_after_its_leadership() -> None:
+    watermark = leading()
+    watermark.stop()
+    assert watermark.appended(140) == 0
+
+
 def test_it_never_falls() -> None:
     watermark = leading()
     watermark.wait_for(frozenset({B}))

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SMALL = Bounds(writes=1, epochs=2, crashes=1, expiries=0)
-FULL = Bounds(writes=3, epochs=3, crashes=2, expiries=0)
+FULL = Bounds(writes=3, epochs=3, crashes=2, expiries=0, coarse=True)
+WAYS_MAX = 3_000_000
+"""States of which the way to them is remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,8 @@ def fresh(
             mark = hash(same)
             if mark not in seen:
                 seen.add(mark)
-                came[mark] = (parent, name)
+                if len(came) < WAYS_MAX:
+                    came[mark] = (parent, name)
                 check(same)
                 yield same
     except AssertionError as error:

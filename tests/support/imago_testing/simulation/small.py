@@ -34,6 +34,10 @@ class Bounds:
     """Crashes that lose memory: a minimum of two in-sync members survives one."""
     expiries: int = 1
     min_in_sync: int = 2
+    coarse: bool = False
+    """Whether a proposal is made, carried out and learned of at once, and a copied record heard of
+    at once. In between a leader waits for more and knows less, which forbids nothing: what can go
+    wrong then can go wrong without it, but for mistakes in whom it waits for."""
 
 
 class Shard(NamedTuple):

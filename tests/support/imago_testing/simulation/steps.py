@@ -227,7 +227,12 @@ class Steps:
             log=(*replica.log, leader.log[end]),
             epochs=epoch_begun(replica.epochs, epoch, start),
         )
-        yield f"{i} copies up to {end + 1}", self.put(world, i, copied)
+        after = self.put(world, i, copied)
+        heard = leader.heard[i]
+        if self.bounds.coarse and heard is not None and heard[0] == replica.life:
+            known = (*leader.heard[:i], (replica.life, end + 1), *leader.heard[i + 1 :])
+            after = self.raised(after, replica.leader, leader._replace(heard=known))
+        yield f"{i} copies up to {end + 1}", after
 
     # ---- leading -----------------------------------------------------------------------------
 
@@ -311,8 +316,19 @@ class Steps:
         members = tuple(map(member_of, in_sync))
         minimum = self.bounds.min_in_sync
         after = resized(state_of(leader.known), members, "resized", min_in_sync=minimum)
-        proposal = Proposal(plain(after), IN_FLIGHT)
-        yield name, self.put(world, j, leader._replace(proposal=proposal))
+        yield from self.made(world, j, name, plain(after))
+
+    def made(self, world: World, j: int, name: str, shard: Shard) -> Iterator[tuple[str, World]]:
+        """A proposal is on its way; in coarse steps it is there and back."""
+        leader = world.members[j]
+        if not self.bounds.coarse:
+            proposal = Proposal(shard, IN_FLIGHT)
+            yield name, self.put(world, j, leader._replace(proposal=proposal))
+        elif leader.known == world.shard and leader.registered:
+            taken = leader._replace(proposal=Proposal(shard, TAKEN))
+            changed = self.put(world._replace(shard=shard), j, taken)
+            for _, after in self.resolves(changed, j, taken, Proposal(shard, TAKEN)):
+                yield name, after
 
     def hands_over(
         self, world: World, j: int, leader: Replica, known: Shard
@@ -324,9 +340,7 @@ class Steps:
                 after = led_by(
                     state_of(known), member_of(entry), known.epoch + 1, "handover", in_sync=in_sync
                 )
-                proposal = Proposal(plain(after), IN_FLIGHT)
-                handing = leader._replace(proposal=proposal)
-                yield f"{j} hands over to {entry[0]}", self.put(world, j, handing)
+                yield from self.made(world, j, f"{j} hands over to {entry[0]}", plain(after))
 
     def resolves(
         self, world: World, j: int, leader: Replica, proposal: Proposal

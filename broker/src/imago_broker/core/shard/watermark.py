@@ -59,7 +59,8 @@ class Watermark:
         self.durable = 0
 
     def stop(self) -> None:
-        """End the epoch: nothing moves the watermark any more."""
+        """End the epoch: nothing moves the watermarks any more, and what they were is past."""
+        self.value = self.durable = 0
         self._followers = {}
         self._waiting = None
 
