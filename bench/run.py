@@ -123,27 +123,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(stderr=options.json)
     try:
         harness.build_native()
-        rows = []
-        for workload in WORKLOADS:
-            if options.only in workload.name:
-                console.print(f"[dim]{workload.name} …")
-                rows.append(
-                    measure(
-                        workload,
-                        seconds=options.seconds,
-                        repeats=options.repeats,
-                        port_base=options.port_base,
-                    )
-                )
     except harness.BenchError as error:
         console.print(f"[red]{error}")
         return 2
+    rows, failed = [], False
+    for workload in WORKLOADS:
+        if options.only not in workload.name:
+            continue
+        console.print(f"[dim]{workload.name} …")
+        try:
+            rows.append(
+                measure(
+                    workload,
+                    seconds=options.seconds,
+                    repeats=options.repeats,
+                    port_base=options.port_base,
+                )
+            )
+        except harness.BenchError as error:
+            console.print(f"[red]{error}")
+            failed = True
     if options.json:
         print(orjson.dumps(rows).decode())
     else:
         console.print(table(rows))
     console.print(f"written to {harness.write_results('broker', rows)}")
-    return 0
+    return 2 if failed else 0
 
 
 if __name__ == "__main__":
