@@ -177,3 +177,26 @@ async def test_watermark_that_is_at_the_end_already_tells_readers_in_the_same_tu
     shard.store.replicate_to(100)
     await shard.put("one", LEADER)
     assert shard.arrivals == [{shard.tail}]
+
+
+async def test_whoever_waits_for_an_offset_is_told_once_when_it_is_visible(shard: Shard) -> None:
+    told: list[str] = []
+    shard.service.when_visible(0, lambda: told.append("at once"))
+    shard.service.when_visible(200, lambda: told.append("later"))
+    assert told == ["at once"]
+    for end in (100, 200, 300):
+        shard.store.replicate_to(end)
+        shard.service.progressed()
+    assert told == ["at once", "later"]
+
+
+async def test_nobody_waits_for_offsets_of_a_leadership_that_has_ended(shard: Shard) -> None:
+    told: list[str] = []
+    shard.service.when_visible(200, lambda: told.append("never"))
+    await shard.put("one", REPLICATED)
+    shard.service.release_all(PutStatus.NOT_WRITABLE)
+    shard.store.replicate_to(300)
+    shard.service.progressed()
+    assert told == []
+    assert shard.arrivals == []
+    assert shard.answers == {"one": PutStatus.NOT_WRITABLE}

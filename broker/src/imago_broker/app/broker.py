@@ -181,6 +181,8 @@ class Broker:
         """Put changed settings in force; those that need a restart wait for it."""
         self.config = config
         self.core.apply(config)
+        if self.member is not None:
+            self.member.apply(config)
         self.rocketmq.settings = config.rocketmq
         if self.metaq is not None:
             self.metaq.settings = config.metaq

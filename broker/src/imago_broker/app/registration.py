@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from imago_broker.model.cluster import BrokerRecord, Role, ShardQueues, TopicPlacement
+from imago_broker.model.cluster import BrokerRecord, ShardQueues, TopicPlacement
 from imago_broker.ports import CoordinatorError
 from imago_broker.replication.outlook import log_position
 
@@ -48,7 +48,7 @@ def broker_record(broker: Broker) -> BrokerRecord:
         replication=replication,
         admin=broker.admin_port,
         broker_name=config.broker_name,
-        role=Role.MASTER if member is None else Role.ELECTING,
+        role=broker.role.current.role,
         replica=config.broker.replica,
         unclean=member is not None and member.mark.standing,
         log_epoch=epoch,

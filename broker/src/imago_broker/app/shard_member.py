@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,7 @@ class ShardMember:
                 mark=self.mark,
                 repairs=self.repairs,
                 counters=self.counters,
+                record=broker.record,
                 clock=broker.clock,
                 rng=random.Random(),  # noqa: S311  spreads the members' attempts
                 catch_up_bytes_per_second=replication.catch_up_bytes_per_second_max,
@@ -103,6 +105,12 @@ class ShardMember:
                 await self._settled.wait()
         except TimeoutError:
             logger.warning("role_unsettled seconds=%g", SETTLE_SECONDS_MAX)
+
+    def apply(self, config: BrokerConfig) -> None:
+        """Put changed settings in force."""
+        if self.shell is not None:
+            machine = self.shell.machine
+            machine.limits = replace(machine.limits, min_in_sync=config.min_in_sync)
 
     async def leave(self, *, orderly: bool) -> None:
         """Hand over or leave the in-sync set.
@@ -185,9 +193,14 @@ class ShardMember:
         self._handing_over = False
         broker.standing.settled_at = broker.store.log_end
         broker.core.lead(broker.config)
-        broker.rocketmq.delay.start()
+        # Until then there may be messages that no reader sees and nobody would be woken for.
+        broker.messages.when_visible(broker.standing.settled_at, self._settled_in)
         broker.client_ports.release()
         logger.info("mastership_begins shard=%d epoch=%d", broker.config.broker.shard, epoch)
+
+    def _settled_in(self) -> None:
+        self._broker.rocketmq.delay.start()
+        self._broker.rocketmq.hold.look_at_all()
 
     def hold(self) -> None:
         """Let new requests wait while leadership is handed over."""
@@ -216,6 +229,11 @@ class ShardMember:
         if self._handing_over:
             self._handing_over = False
             broker.client_ports.relay_to(leader, broker.config.replication.handover_linger_ms)
+
+    def readable(self) -> None:
+        """Wake readers of a member that does not lead: they see more than before."""
+        if self._broker.standing.slave_reads:
+            self._broker.rocketmq.hold.look_at_all()
 
     def fail(self, reason: str) -> None:
         """End the process: the disk does not do what it is told."""

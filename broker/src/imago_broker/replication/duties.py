@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from imago_broker.core.shard.member import ShardMachine
-    from imago_broker.model.cluster import BrokerRecord
     from imago_broker.replication.parts import Host, ShardParts
     from imago_broker.replication.registry_line import RegistryLine
 
@@ -63,7 +62,6 @@ class Duties:
         self._dispatch = dispatch
         self._served_epoch = 0
         """The epoch in which the host was last told to lead."""
-        self._record: BrokerRecord | None = None
         self._table: dict[type, Callable[[Any], None]] = {
             do.Propose: line.propose,
             do.ReadView: lambda effect: line.read_view(effect.ticket),
@@ -237,29 +235,20 @@ class Duties:
     # The rest
 
     def _describe(self, effect: do.Describe) -> None:
-        record = self._registration()
-        if record is not None:
-            self._publish(
-                replace(
-                    record,
-                    unclean=effect.unclean,
-                    log_epoch=effect.log_epoch,
-                    log_end=effect.log_end,
-                )
+        record = self._parts.record()
+        self._line.describe(
+            replace(
+                record,
+                unclean=effect.unclean,
+                log_epoch=effect.log_epoch,
+                log_end=effect.log_end,
             )
+        )
 
     def _announce(self) -> None:
         """Have our registration name the role, for people; nobody decides by it."""
-        record, role = self._registration(), self._parts.role.current.role
-        if record is not None and record.role is not role and not self.left:
-            self._publish(replace(record, role=role))
-
-    def _registration(self) -> BrokerRecord | None:
-        return self._record or self._parts.coordinator.registered
-
-    def _publish(self, record: BrokerRecord) -> None:
-        self._record = record
-        self._line.describe(record)
+        if self._machine.state.member is not None and not self.left:
+            self._line.describe(self._parts.record())
 
     def _answer(self, effect: do.Answer) -> None:
         self.on_answer(effect)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.ports import Clock, Coordinator
@@ -36,6 +37,8 @@ class ShardParts:
     mark: UncleanMark
     repairs: Repairs
     counters: ReplicationCounters
+    record: Callable[[], BrokerRecord]
+    """How this broker announces itself at the moment."""
     clock: Clock
     rng: random.Random
     catch_up_bytes_per_second: int = 0
@@ -62,6 +65,10 @@ class Host(Protocol):
 
     def follow(self, leader: BrokerRecord) -> None:
         """Another member leads, and this is where it is reached."""
+        ...
+
+    def readable(self) -> None:
+        """Readers of this member, which follows, see more than before."""
         ...
 
     def fail(self, reason: str) -> None:

@@ -49,6 +49,8 @@ class ShardShell:
         )
         self._parts = parts
         self._store = parts.store
+        self._host = host
+        self._read_to = 0
         self._loop = asyncio.get_running_loop()
         self._line = RegistryLine(parts.coordinator, parts.identity.shard, self, parts.clock)
         self.duties = Duties(
@@ -238,6 +240,7 @@ class ShardShell:
         if duties.following is not None:
             duties.following.tick()
             self._sync_to_join()
+            self._wake_readers()
             if duties.following.session is not None and duties.following.session.copying:
                 askers.append(duties.following.session)
         self._parts.repairs.tick(now_ms, askers)
@@ -247,6 +250,11 @@ class ShardShell:
         """Sync what was copied: the in-sync set takes members whose copy is on disk only."""
         if not self.in_sync and self._store.durable_end < self._store.log_end:
             self._store.request_sync()
+
+    def _wake_readers(self) -> None:
+        if self._read_to != self._store.high_watermark:
+            self._read_to = self._store.high_watermark
+            self._host.readable()
 
     def _now_ms(self) -> int:
         return self._parts.clock.monotonic_ms()

@@ -25,6 +25,7 @@ class Arrivals:
         self._alone = alone
         self._unseen: deque[tuple[int, set[QueueTail]]] = deque()
         """By the end of the append that brought them."""
+        self._awaited: list[tuple[int, Callable[[], None]]] = []
 
     def grown(self, tails: set[QueueTail]) -> None:
         """Note the queues of an append that has just been made; tell what is visible."""
@@ -37,6 +38,8 @@ class Arrivals:
 
     def visible(self) -> None:
         """Tell of what has become visible since."""
+        if self._awaited:
+            self._tell_awaited()
         unseen = self._unseen
         if not unseen:
             return
@@ -46,9 +49,22 @@ class Arrivals:
         if grown:
             self._tell(grown[0].union(*grown[1:]))
 
+    def when_visible(self, log_offset: int, then: Callable[[], None]) -> None:
+        """Call `then` once, when everything below a log offset is visible."""
+        self._awaited.append((log_offset, then))
+        self._tell_awaited()
+
     def forget(self) -> None:
         """Drop what waits: it may never become visible."""
         self._unseen.clear()
+        self._awaited.clear()
+
+    def _tell_awaited(self) -> None:
+        high_watermark = self._store.high_watermark
+        due = [then for log_offset, then in self._awaited if log_offset <= high_watermark]
+        self._awaited = [each for each in self._awaited if each[0] > high_watermark]
+        for then in due:
+            then()
 
     def _tell(self, tails: set[QueueTail]) -> None:
         for listener in self.listeners:

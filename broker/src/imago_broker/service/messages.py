@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.pending import AcknowledgementQueue
 from imago_broker.service.arrivals import Arrivals
+from imago_broker.service.put_status import APPENDED, PutStatus
 from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
 from imago_wire.errors import LimitExceededError
 from imago_wire.record import Entry, Placed
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from imago_log.store import MessageStore
     from imago_wire.record import QueueTail
 
+__all__ = ["APPENDED", "Done", "MessageService", "PutStatus"]
+
 logger = logging.getLogger(__name__)
 
 Done = Callable[[Any, "PutStatus", Sequence[Placed]], None]
@@ -37,39 +39,6 @@ _tail_of = itemgetter(0)
 _Answer = tuple[Done, object, Sequence[Placed]]
 _Job = tuple[list[Entry], Acknowledgement | None, Done, object]
 """The entries, the level asked for, whom to tell, with which token."""
-
-
-class PutStatus(Enum):
-    """How a put ended; `APPENDED` are those that mean that the messages are in the log."""
-
-    OK = "ok"
-    FLUSH_TIMEOUT = "flush-timeout"
-    """Appended; the disk did not confirm in time."""
-    SLAVE_TIMEOUT = "slave-timeout"
-    """Appended; the other members did not confirm in time."""
-    DISK_FULL = "disk-full"
-    SLAVE_UNAVAILABLE = "slave-unavailable"
-    """Appended; too few members are left in sync to wait for."""
-    NOT_WRITABLE = "not-writable"
-    """This broker is not the master, or is it no longer: what it had appended may be lost."""
-    TOO_FEW_IN_SYNC = "too-few-in-sync"
-    """Not appended: the level asks for more members than are in sync."""
-    TOO_LARGE = "too-large"
-    """A record would not fit into a file of the log."""
-    BUSY = "busy"
-    """Too many bytes wait to be acknowledged, or the store refused: the producer may try again."""
-    STOPPING = "stopping"
-
-
-APPENDED = frozenset(
-    {
-        PutStatus.OK,
-        PutStatus.FLUSH_TIMEOUT,
-        PutStatus.SLAVE_TIMEOUT,
-        PutStatus.SLAVE_UNAVAILABLE,
-    }
-)
-"""The messages are in the log of a leader."""
 
 
 class MessageService:
@@ -173,6 +142,10 @@ class MessageService:
         """Tell the listener, once a turn, the queues that have grown for readers."""
         self._arrivals.listeners.append(listener)
 
+    def when_visible(self, log_offset: int, then: Callable[[], None]) -> None:
+        """Call `then` once, when the high watermark has reached a log offset; now if it has."""
+        self._arrivals.when_visible(log_offset, then)
+
     def on_durable(self, listener: Callable[[], None]) -> None:
         """Call the listener, in the loop's thread, when more of the log is on disk."""
         self._durable.append(listener)
@@ -216,7 +189,8 @@ class MessageService:
         self._tell_completed()
 
     def release_all(self, status: PutStatus) -> None:
-        """Answer everything that still waits for its level: the broker is stopping."""
+        """Answer everything that still waits for its level: the broker serves puts no more."""
+        self._arrivals.forget()
         for _, answers in self._waiting.drain():
             for done, token, placed in answers:
                 _tell(done, token, status, placed)

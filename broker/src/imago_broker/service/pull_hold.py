@@ -68,6 +68,11 @@ class PullHold:
             if _woken(held, late=False):
                 self._room.remove(held)
 
+    def look_at_all(self) -> None:
+        """Wake everybody: nobody knows which queues have grown for readers."""
+        for key in {held.key for held in self._room.everyone()}:
+            self.look_again(*key)
+
     def topic_changed(self, topic: str) -> None:
         """Wake whoever waits for any queue of a topic: it was changed or deleted."""
         if not self._room:
