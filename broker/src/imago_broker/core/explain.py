@@ -46,9 +46,10 @@ def _led(
 ) -> Explanation:
     if state is None:
         return Explanation(f"{shard_name(shard)} is led by its only broker, {_place(master)}")
+    cause = state.history[-1].cause if state.history else state.cause
     why = (
         f"{shard_name(shard)} is led by {_place(master)} in epoch {state.epoch}"
-        f"{', elected although data may be lost' if state.unclean else ''}: {state.cause}"
+        f"{', elected although data may be lost' if state.unclean else ''}: {cause}"
     )
     behind = [m.uuid for m in view.members(shard) if state.in_sync_member(m.uuid) is None]
     gone = view.members_known(shard).keys() - {m.uuid for m in view.members(shard)}

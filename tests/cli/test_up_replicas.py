@@ -1,0 +1,110 @@
+"""`imago up --replicas`: members of a shard as real processes, with a real ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_cli.admin_http import ask
+from imago_client.blocking import Client
+from imago_testing.ports import free_port_block
+from imago_testing.processes import wait_until
+from imago_testing.up import up
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.timeout(240)]
+
+SECONDS_MAX = 60
+
+
+def command(admin: str, *arguments: str) -> dict[str, Any]:
+    """Run a command of shards; return its JSON."""
+    done = subprocess.run(
+        [sys.executable, "-m", "imago_cli", *arguments, "--json", "--admin", admin],
+        capture_output=True, text=True, timeout=SECONDS_MAX, check=False,
+    )  # fmt: skip
+    assert done.stdout, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def shard(admin: str) -> dict[str, Any]:
+    found: dict[str, Any] = command(admin, "cluster", "status")["shards"][0]
+    return found
+
+
+def roles(ready: dict[str, Any]) -> list[tuple[str, int, str]]:
+    return [(b["shard"], b["replica"], b["role"]) for b in ready["brokers"]]
+
+
+def test_a_shard_of_three_fails_over_hands_over_and_comes_back(tmp_path: Path) -> None:
+    data, base = tmp_path / "data", free_port_block(40)
+    options = ["--replicas", "3", "--port-base", str(base)]
+    options += ["--set", "zookeeper.session_timeout_ms=2000"]
+    with up(data, *options) as running:
+        brokers = running.ready["brokers"]
+        assert sorted(role for _, _, role in roles(running.ready)) == ["master", "slave", "slave"]
+        assert [b["replica"] for b in brokers] == [0, 1, 2]
+        folders = [data / name for name in ("shard-0", "shard-0-1", "shard-0-2")]
+        assert [b["data"] for b in brokers] == [str(folder) for folder in folders]
+        with Client(running.ready["namesrv"]) as client:
+            client.admin.create_topic("orders", queues=1)
+        first = next(b for b in brokers if b["role"] == "master")
+        admin = next(b["admin"] for b in brokers if b is not first)
+        kill_the_master(first["pid"], admin)
+        leading = hand_over(admin)
+        assert running.stop() == 0
+    logs = [path.read_text() for path in (data / "logs").glob("shard-*.log")]
+    assert len(logs) == 3
+    assert all("clean=True" in text for text in logs)
+    comes_back(data, leading)
+
+
+def kill_the_master(pid: int, admin: str) -> None:
+    """After a kill -9 somebody leads a later epoch, and the killed one catches up."""
+    before = shard(admin)["epoch"]
+    os.kill(pid, signal.SIGKILL)
+
+    def healed() -> bool:
+        now = shard(admin)
+        led = now["epoch"] > before and now["master"] is not None
+        return led and len(now["inSync"]) == len(now["members"]) == 3
+
+    wait_until(healed, seconds_max=SECONDS_MAX, what="the shard has healed")
+    assert "orders" in topics(admin), "what was written before is there"
+
+
+def hand_over(admin: str) -> int:
+    """Hand leadership to a member that is named; return the epoch in which it leads."""
+    now = shard(admin)
+    target = next(m for m in now["members"] if m["uuid"] != now["master"])
+    answer = command(admin, "shard", "handover", "shard-0", "--to", str(target["replica"]))
+    assert answer["handedOver"] is True
+    after = shard(admin)
+    assert after["master"] == target["uuid"]
+    assert after["elections"][0]["cause"] == "handover"
+    return int(after["epoch"])
+
+
+def comes_back(data: Path, leading: int) -> None:
+    """The same folder is the same cluster, in a later epoch and with nothing lost."""
+    with up(data) as running:
+        assert len(running.ready["brokers"]) == 3
+        admin = running.ready["brokers"][0]["admin"]
+        again = shard(admin)
+        assert again["epoch"] > leading
+        assert again["unclean"] is False
+        assert "orders" in topics(admin)
+        assert running.stop() == 0
+
+
+def topics(admin: str) -> set[str]:
+    return {item["name"] for item in ask(admin, "/admin/v1/topics")["items"]}
