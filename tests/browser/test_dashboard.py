@@ -92,6 +92,8 @@ def test_the_dashboard_shows_topics_groups_and_brokers(
     assert "<td>orders</td>" in shown
     assert "<td>billing</td>" in shown
     assert f"<td>{broker['metaq']}</td>" in shown
+    assert "<th>in sync</th>" in shown
+    assert 'id="waiting" hidden' in shown
     assert ">master</span>" in shown
     assert hostile not in shown
     assert 'id="problem" role="alert" style="display: none;"' in shown

@@ -73,7 +73,7 @@ def cluster(admin: str, **changes: object) -> dict[str, Any]:
         "inSync": ["disk-0", "disk-1"], "unclean": False, "cordoned": False, "drained": False,
         "known": {"disk-0": 0, "disk-1": 1, "disk-2": 2},
         "members": [member(0, admin, role="master"), member(1, admin)],
-        "explain": {"why": "because", "waits_for": "", "next": ""},
+        "explain": {"why": "because", "waitsFor": "", "next": ""},
         "elections": [
             {"epoch": 4, "leader": "disk-0", "at": 0, "cause": "leader died", "unclean": True}
         ],
@@ -90,7 +90,7 @@ def broker() -> Iterator[FakeBroker]:
 
 
 def leaderless(broker: FakeBroker) -> None:
-    why = {"why": "nobody leads", "waits_for": "replica 2 (disk-2)", "next": "start it"}
+    why = {"why": "nobody leads", "waitsFor": "replica 2 (disk-2)", "next": "start it"}
     broker.cluster = cluster(broker.address, master=None, inSync=["disk-0", "disk-2"], explain=why)
 
 
@@ -179,7 +179,7 @@ def test_the_doctor_sees_shards_without_master_lossy_elections_and_shared_zones(
     assert [(f.level, f.message) for f in good] == [
         (Level.OK, "led by replica 0 at h:10911, 2 members in sync")
     ]
-    why = {"why": "nobody leads", "waits_for": "x", "next": "start it"}
+    why = {"why": "nobody leads", "waitsFor": "x", "next": "start it"}
     (bad,) = shard_findings(cluster("a", master=None, explain=why))
     assert (bad.level, bad.cure) == (Level.ERROR, "start it")
     crowded = [member(n, "a", zone="z1") for n in range(2)]

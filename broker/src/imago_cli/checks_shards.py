@@ -35,7 +35,7 @@ def shard_findings(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
 def _shard(shard: Mapping[str, Any]) -> Iterator[Finding]:
     name, said, state = shard["name"], shard["explain"], shard["inSync"]
     if shard["master"] is None:
-        message = f"{said['why']}; it waits for {said['waits_for']}"
+        message = f"{said['why']}; it waits for {said['waitsFor']}"
         yield Finding(name, Level.ERROR, message, said["next"])
         return
     if shard["unclean"]:
@@ -45,8 +45,8 @@ def _shard(shard: Mapping[str, Any]) -> Iterator[Finding]:
             f"the election of epoch {shard['epoch']} may have lost acknowledged messages",
             "compare with what producers have on record",
         )
-    if said["waits_for"]:
-        yield Finding(name, Level.WARNING, f"{said['why']}; it waits for {said['waits_for']}")
+    if said["waitsFor"]:
+        yield Finding(name, Level.WARNING, f"{said['why']}; it waits for {said['waitsFor']}")
     else:
         count = f", {len(state)} members in sync" if state else ""
         yield Finding(name, Level.OK, f"led by {_master(shard)}{count}")

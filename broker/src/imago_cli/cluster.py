@@ -51,8 +51,8 @@ def explain(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
     for shard in cluster["shards"]:
         said = shard["explain"]
         print_line(said["why"])
-        if said["waits_for"]:
-            print_line(f"  waits for: {said['waits_for']}")
+        if said["waitsFor"]:
+            print_line(f"  waits for: {said['waitsFor']}")
         if said["next"]:
             print_line(f"  next: {said['next']}")
     for line in remarks(cluster):

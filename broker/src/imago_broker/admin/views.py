@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from imago_broker.core.explain import explain
+from imago_broker.core.explain import Explanation, explain
 from imago_broker.model.cluster import Role
 from imago_wire import properties as names
 
@@ -170,9 +170,14 @@ def shard(view: ClusterView, number: int, lags: Lags, *, least: int) -> dict[str
         "known": dict(view.members_known(number)),
         "cordoned": number in view.cordoned,
         "drained": number in view.drained,
-        "explain": explain(view, number, least=least)._asdict(),
+        "explain": explanation(explain(view, number, least=least)),
         "elections": [election(one) for one in reversed(state.history)] if state else [],
     }
+
+
+def explanation(said: Explanation) -> dict[str, str]:
+    """Why a shard is led by whom it is, or not."""
+    return {"why": said.why, "waitsFor": said.waits_for, "next": said.next}
 
 
 def election(one: Election) -> dict[str, Any]:

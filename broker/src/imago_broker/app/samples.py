@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.metrics import Sample, metaq_samples
+from imago_broker.model.cluster import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,7 @@ def broker_samples(broker: Broker) -> list[Sample]:
     ports = broker.ports
     return [
         *_log(broker),
+        *_shard(broker),
         *_puts(broker),
         *_port("metaq", ports.metaq),
         *_port("rocketmq", ports.rocketmq),
@@ -64,6 +66,34 @@ def _log(broker: Broker) -> list[Sample]:
         _counter("views_mended", "Wrong units, keys and files.", lambda: scrubbed().views_mended),
         _gauge("disk_used_ratio", "Used part of the disk.", lambda: broker.health.disk_used_ratio),
         _gauge("writable", "1 while puts are accepted.", lambda: broker.health.writable),
+    ]
+
+
+def _shard(broker: Broker) -> list[Sample]:
+    coordinator, shard = broker.coordinator, broker.config.broker.shard
+
+    def in_sync() -> int:
+        state = coordinator.view().states.get(shard)
+        return len(state.in_sync) if state else 1
+
+    def leads() -> bool:
+        registered = coordinator.registered
+        return registered is not None and coordinator.view().leads(registered)
+
+    return [
+        _gauge("shard_leads", "1 while this broker leads its shard.", leads),
+        _gauge("shard_in_sync", "Members in the in-sync set.", in_sync),
+        _gauge("shard_members", "Live members.", lambda: len(coordinator.view().members(shard))),
+        _gauge(
+            "registry_connected",
+            "1 while the registry answers and our registration stands.",
+            lambda: coordinator.state is Connection.CONNECTED,
+        ),
+        _gauge(
+            "registry_refused_nodes",
+            "Nodes whose content cannot be understood; their last good content counts.",
+            lambda: len(coordinator.view().refused),
+        ),
     ]
 
 
