@@ -26,6 +26,10 @@ _WIRE_NAMES: Final = (names.IMAGO_PRODUCER_ID, names.IMAGO_PRODUCER_EPOCH, names
 _WIRE: Final = tuple(name.encode() for name in _WIRE_NAMES)
 _PRODUCER: Final = re.compile(rb"[0-9a-fA-F]{1,16}\Z")
 _NUMBER: Final = re.compile(rb"[0-9]{1,19}\Z")
+_WIRE_END: Final = re.compile(
+    rb"__IMAGO_PID\x01([0-9a-f]{16})\x02__IMAGO_EPOCH\x01([0-9]{1,18})\x02"
+    rb"__IMAGO_SEQ\x01([0-9]{1,18})\x02?\Z"
+)
 _STORED: Final = re.compile(rb"([0-9a-f]{16})\.([0-9]{1,19})\.([0-9]{1,19})\Z")
 
 
@@ -67,6 +71,14 @@ def read_wire(properties: bytes) -> Sequence | None:
         _number(_WIRE_NAMES[1], epoch),
         _number(_WIRE_NAMES[2], number),
     )
+
+
+def split_wire(properties: bytes) -> tuple[bytes, Sequence] | None:
+    """Return the other properties and the sequence, where it stands at the end as we write it."""
+    match = _WIRE_END.search(properties)
+    if match is None:
+        return None
+    return properties[: match.start()], Sequence(match[1].decode(), int(match[2]), int(match[3]))
 
 
 def _number(name: str, text: bytes) -> int:

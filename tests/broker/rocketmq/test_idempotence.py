@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.app import Broker
+from imago_log.producers import RUNS_MAX
 from imago_testing.remoting_peer import RemotingPeer, send_ext
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.messages import BatchEntry, encode_batch
@@ -156,3 +157,37 @@ async def test_compressed_bodies_and_restart(config: BrokerConfig) -> None:
         assert len(await peer.messages("T")) == start + 2
         await peer.close()
         await running.stop()
+
+
+@pytest.mark.parametrize("epoch_first", [False, True], ids=["short way", "careful way"])
+async def test_repeat_of_long_ago_is_confirmed_without_its_place(
+    peer: RemotingPeer, *, epoch_first: bool
+) -> None:
+    """Properties in another order than our clients' go the careful way: the same answer."""
+
+    def properties(number: int) -> str:
+        text = numbered(number)
+        if not epoch_first:
+            return text
+        kept, _, _ = text.partition("__IMAGO_PID")
+        return f"{kept}__IMAGO_EPOCH\x010\x02__IMAGO_SEQ\x01{number}\x02__IMAGO_PID\x01{P}\x02"
+
+    for number in range(RUNS_MAX + 2):
+        assert (await peer.put("T", b"n", properties=properties(number))).code == 0
+        await peer.put("T", b"-")
+    again = await peer.put("T", b"n", properties=properties(0))
+    assert again.code == ResponseCode.SUCCESS
+    assert (again.ext["queueOffset"], again.ext["msgId"]) == ("-1", "")
+    assert again.ext["MSG_REGION"] == "DefaultRegion"
+    near = await peer.put("T", b"n", properties=properties(RUNS_MAX + 1))
+    assert near.ext["queueOffset"] == str(2 * (RUNS_MAX + 1))
+
+
+async def test_requests_leave_their_lane_whatever_becomes_of_them(
+    peer: RemotingPeer, broker: Broker
+) -> None:
+    await put(peer, 0)
+    for number, epoch in ((1, 0), (1, 0), (5, 0), (0, 1), (2, 0)):
+        await put(peer, number, epoch)
+    await peer.call(320, send_ext("T", m="true"), batch(9, 10))
+    assert broker.rocketmq.lanes["send"].running == 0

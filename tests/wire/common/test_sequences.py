@@ -15,6 +15,7 @@ from imago_wire.sequences import (
     producer_text,
     read_stored,
     read_wire,
+    split_wire,
     stored_property,
     wire_properties,
     without,
@@ -37,6 +38,10 @@ def test_both_forms_round_trip(sequence: Sequence) -> None:
     assert without(wire + stored_property(sequence)) == OTHERS
     assert read_stored(wire) is None
     assert read_wire(stored_property(sequence)) is None
+    short = split_wire(wire)
+    assert short is None or short == (OTHERS, sequence)
+    assert (short is None) == (max(sequence.epoch, sequence.number) >= 10**18)
+    assert split_wire(wire + OTHERS) is None
 
 
 def test_ids_are_one_number_however_written() -> None:

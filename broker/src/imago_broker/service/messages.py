@@ -127,6 +127,7 @@ class MessageService:
         status = self._admission()
         if status is not None or wanted is Acknowledgement.LEADER:
             _tell(done, token, status or PutStatus.OK, placed)
+            self._loop.call_soon(self._tell_completed)
         else:
             self._wait({wanted: [(done, token, placed)]})
 

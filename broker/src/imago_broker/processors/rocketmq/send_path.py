@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from imago_broker.model import names
 from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED
+from imago_broker.processors.rocketmq.sequenced_path import SequencedPath
 from imago_broker.service.channel import Channel
 from imago_broker.service.messages import PutStatus
 from imago_wire.errors import ProtocolError
@@ -64,6 +65,7 @@ class SendPath:
         self._services = services
         self._store_host = services.store_host
         self._cluster = b"CLUSTER\x01" + services.identity.cluster.encode() + b"\x02"
+        self._sequenced = SequencedPath(services, lane, self._cluster, self._stored)
         self._plain_topics: set[str] = set()
         """Topics that need nothing but their queues; filled at first use."""
         services.topics.on_change.append(lambda name, _: self._plain_topics.discard(name))
@@ -92,7 +94,7 @@ class SendPath:
             return
         plain = plain_send(properties, self._cluster)
         if plain is None:
-            session.serve_send(item)
+            self._look_closer(session, item, handle)
             return
         try:
             entry = make_entry(
@@ -140,7 +142,7 @@ class SendPath:
         except ProtocolError:
             entries = []
         if not entries:
-            session.serve_send(item)
+            self._look_closer(session, item, handle)
             return
         unique, transaction = find_each(item[9], (b"UNIQ_KEY", b"TRAN_MSG"))
         if transaction is not None:
@@ -153,6 +155,12 @@ class SendPath:
             self._unanswered if item[3] else self._stored,
             (session, item[1], item[14][0], queue_id, unique or b""),
         )
+
+    def _look_closer(
+        self, session: SendingSession, item: tuple[Any, ...], handle: TopicHandle
+    ) -> None:
+        if not self._sequenced.send(session, item, handle):
+            session.serve_send(item)
 
     def _stored(self, token: Token, status: PutStatus, placed: Sequence[Placed]) -> None:
         self._lane.running -= 1

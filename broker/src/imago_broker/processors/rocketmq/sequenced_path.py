@@ -1,0 +1,122 @@
+"""The short way of an idempotent producer's sends: in the form in which our clients write them.
+
+Their numbers are the last three properties of each message. Whatever looks different goes the
+careful way, which says what is wrong with it, or takes it as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from imago_broker.core.sequencing import Numbers
+from imago_broker.processors.rocketmq.exchange import Reply
+from imago_broker.processors.rocketmq.outcomes import STORED
+from imago_broker.processors.rocketmq.sequenced import refusal_reply
+from imago_broker.service.sequencing import NOWHERE
+from imago_wire.errors import ProtocolError
+from imago_wire.hot import make_entry, plain_send, scan_batch
+from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand, SerializeType
+from imago_wire.remoting.messages import MESSAGES_MAX
+from imago_wire.sequences import split_wire, stored_property
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from imago_broker.processors.rocketmq.rows import Lane
+    from imago_broker.processors.rocketmq.send_path import SendingSession, Token
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.service.messages import PutStatus
+    from imago_broker.service.topics import TopicHandle
+    from imago_wire.record import Entry, Placed
+
+    Stored = Callable[[Token, PutStatus, Sequence[Placed]], None]
+    Read = tuple[list[tuple[bytes, bytes, int]], Numbers, bytes]
+    """Body, properties and flag of each message; what they claim; the first one's unique key."""
+
+
+_EVERY_ANSWERS = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+"""What Java producers need to find; on the short way these are the settings."""
+
+
+class SequencedPath:
+    """Takes what the short way of plain sends leaves."""
+
+    def __init__(
+        self, services: RocketmqServices, lane: Lane, cluster: bytes, stored: Stored
+    ) -> None:
+        """`cluster` is the property that single messages get; `stored` answers as for others."""
+        self._puts, self._topics, self._lane = services.sequenced, services.topics, lane
+        self._cluster, self._stored = cluster, stored
+
+    def send(self, session: SendingSession, item: tuple[Any, ...], handle: TopicHandle) -> bool:
+        """Take one send; False, and nothing done, for one that has to go the careful way."""
+        queue_id, oneway, opaque, serialize = item[5], item[3], item[1], item[14][0]
+        read = None if oneway else self._read(item)
+        if read is None:
+            return False
+        messages, claimed, unique = read
+        tail = handle.tails[queue_id] or self._topics.tail(handle, queue_id)
+        try:
+            entries: list[Entry] = [
+                make_entry(
+                    tail,
+                    body,
+                    properties,
+                    flag=flag,
+                    born_ms=item[7],
+                    born_host=session.born_host,
+                )
+                for body, properties, flag in messages
+            ]
+        except ProtocolError:
+            return False
+        token = (session, opaque, serialize, queue_id, unique)
+        self._lane.running += 1
+        refusal = self._puts.put(entries, claimed, handle.level, self._answer, token)
+        if refusal is not None:
+            self._reply(token, refusal_reply(refusal, claimed, f"{item[4]}/{queue_id}"))
+        return True
+
+    def _read(self, item: tuple[Any, ...]) -> Read | None:
+        if not item[11]:
+            return _read_messages([(item[12], item[9], item[8])], self._cluster)
+        try:
+            messages = scan_batch(item[12], MESSAGES_MAX)
+        except ProtocolError:
+            return None
+        return None if b"TRAN_MSG" in item[9] else _read_messages(messages, b"")
+
+    def _answer(self, token: Token, status: PutStatus, placed: Sequence[Placed]) -> None:
+        code = STORED.get(status)
+        if code is not None and placed[0] == NOWHERE:
+            ext = {"msgId": "", "queueId": str(token[3]), "queueOffset": "-1", **_EVERY_ANSWERS}
+            self._reply(token, Reply(code, ext=ext))
+        else:
+            self._stored(token, status, placed)
+
+    def _reply(self, token: Token, reply: Reply) -> None:
+        self._lane.running -= 1
+        session, opaque, serialize, _, _ = token
+        form = SerializeType(serialize)
+        request = RemotingCommand(code=0, opaque=opaque, serialize=form, flag=FLAG_RESPONSE)
+        session.reply(request, reply)
+
+
+def _read_messages(messages: Sequence[tuple[bytes, bytes, int]], suffix: bytes) -> Read | None:
+    """Return the messages with the property that is stored, where they are as our clients write."""
+    made: list[tuple[bytes, bytes, int]] = []
+    first, key = None, b""
+    for body, properties, flag in messages:
+        found = split_wire(properties)
+        if found is None:
+            return None
+        bare, claim = found
+        plain = plain_send(bare, stored_property(claim) + suffix)
+        if first is None:
+            first, key = claim, b"" if plain is None else plain[0]
+        if plain is None or claim != first._replace(number=first.number + len(made)):
+            return None
+        made.append((body, plain[1], flag))
+    if first is None:
+        return None
+    return made, Numbers(first.producer, first.epoch, first.number, len(made)), key
