@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.service.standing import NO_LEASE, Asks
 from imago_client import Client, Message
 from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig, StartFrom
 from imago_testing.metaq_peer import metaq_peer, put_frame, put_place
@@ -177,3 +178,11 @@ async def locked(peer: RemotingPeer, client: str) -> int:
     body = {"consumerGroup": "g", "clientId": client, "mqSet": [queue]}
     answer = await peer.call(RequestCode.LOCK_BATCH_MQ, body=json.dumps(body).encode())
     return len(json.loads(answer.body)["lockOKMQSet"])
+
+
+async def test_the_lease_is_what_a_master_reads_by(three: ShardBrokers) -> None:
+    broker = three.brokers[0]
+    assert broker.standing.refusal(Asks.STATE) is None
+    three.gate(0).lease_end_ms = 0
+    assert broker.standing.refusal(Asks.STATE) == NO_LEASE
+    assert broker.standing.refusal(Asks.MESSAGES) == NO_LEASE

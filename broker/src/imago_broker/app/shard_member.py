@@ -66,6 +66,7 @@ class ShardMember:
         """Take part in the shard; our registration stands."""
         broker, config = self._broker, self._broker.config
         replication = config.replication
+        broker.standing.lease_holds = self._lease_holds
         if config.broker.replicas > 1:
             broker.ports.replication.start()
         self.shell = ShardShell(
@@ -180,6 +181,9 @@ class ShardMember:
         except StoreError as error:
             logger.warning("heal_failed offset=%d reason=%s", offset, error)
             return False
+
+    def _lease_holds(self) -> bool:
+        return self._broker.clock.monotonic_ms() < self.gate.lease_end_ms
 
     def _incarnation(self) -> int:
         registered = self._broker.coordinator.registered
