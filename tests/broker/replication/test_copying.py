@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.replication.sending import FAR_BYTES, Allowance, epoch_at
+from imago_broker.replication.counters import ReplicationCounters
+from imago_broker.replication.sending import (
+    FAR_BYTES,
+    WINDOW_BYTES,
+    Allowance,
+    Cursor,
+    epoch_at,
+)
 from imago_broker.service.messages import PutStatus
 from imago_testing.shard_brokers import TOPIC, ShardBrokers, log_bytes, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from imago_broker.replication.link import Link
+    from imago_log import FileSlice, MessageStore
 
 LEADER = Acknowledgement.LEADER
 
@@ -43,6 +53,77 @@ def test_allowance_is_a_rate_with_one_second_in_hand() -> None:
     assert allowance.take(600, 10_100) == 100
     assert allowance.take(9999, 60_000) == 1000
     assert Allowance(0).take(1 << 30, 1) == 1 << 30
+
+
+class Wire:
+    """A link that takes everything, or nothing."""
+
+    def __init__(self) -> None:
+        self.pending = 0
+        self.sent: list[int] = []
+        """Sizes of what was sent, headers left out."""
+        self.files = 0
+
+    def send(self, *buffers: bytes | memoryview) -> None:
+        self.sent += [len(buffer) for buffer in buffers[1:]]
+
+    def send_file(self, part: FileSlice) -> None:
+        self.sent.append(part.size)
+        self.files += 1
+
+    def flush(self) -> None:
+        """Everything has gone."""
+
+
+def cursor_on(store: MessageStore, wire: Wire, *, rate: int = 0) -> Cursor:
+    return Cursor(
+        store,
+        cast("Link", wire),
+        epoch=1,
+        offset=0,
+        allowance=Allowance(rate),
+        counters=ReplicationCounters(),
+    )
+
+
+async def filled(shard: ShardBrokers, size: int) -> MessageStore:
+    """The log of a leader with so many bytes in it."""
+    await shard.start(0)
+    bodies = [bytes(100_000)] * (size // 100_000)
+    assert set(await shard.put(0, *bodies, level=LEADER)) == {PutStatus.OK}
+    return shard.store(0)
+
+
+async def test_no_more_is_on_its_way_than_the_window(shard: ShardBrokers) -> None:
+    wire = Wire()
+    cursor = cursor_on(await filled(shard, 12_000_000), wire)
+    while cursor.push(0, sync=False):
+        pass
+    assert sum(wire.sent) == cursor.next == WINDOW_BYTES
+    cursor.acked = 1_000_000
+    cursor.push(0, sync=False)
+    assert cursor.next == WINDOW_BYTES + 1_000_000
+    assert wire.files
+    assert cursor.behind == shard.store(0).log_end - 1_000_000
+
+
+async def test_nothing_is_sent_while_the_kernel_has_not_taken_all(shard: ShardBrokers) -> None:
+    wire = Wire()
+    cursor = cursor_on(await filled(shard, 1_000_000), wire)
+    wire.pending = 1
+    assert not cursor.push(0, sync=False)
+    cursor.beat(0, sync=False)
+    assert wire.sent == []
+
+
+async def test_used_up_rate_waits_for_the_next_tick(shard: ShardBrokers) -> None:
+    wire = Wire()
+    cursor = cursor_on(await filled(shard, 12_000_000), wire, rate=300_000)
+    assert not cursor.push(10_000, sync=False)
+    assert cursor.next == 300_000
+    assert not cursor.push(10_000, sync=False)
+    assert not cursor.push(10_500, sync=False)
+    assert cursor.next == 450_000
 
 
 async def test_member_that_is_far_behind_is_filled_from_the_files(shard: ShardBrokers) -> None:

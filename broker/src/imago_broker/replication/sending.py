@@ -95,7 +95,7 @@ class Cursor:
         return max(0, self._store.log_end - self.acked)
 
     def push(self, now_ms: int, *, sync: bool) -> bool:
-        """Send what may be sent now; return whether there is more for the next turn.
+        """Send what may be sent now; return whether the next turn could go on at once.
 
         LookupError: the log no longer has what the follower needs, or its epochs do not say who
         wrote it. `sync`: have the follower sync what it gets.
@@ -107,7 +107,7 @@ class Cursor:
                 break
             sent = self._send(size, now_ms, sync=sync)
             if not sent:
-                return True
+                return False  # its rate is used up: the next tick goes on
             budget -= sent
             link.flush()
         return budget <= 0 and not link.pending and self._wanted() > 0
