@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-_WIPED_AT_ONCE = 1 << 20
 
 
 PAGE_BYTES = 4096
@@ -267,30 +266,23 @@ class CommitLog:
     def truncate(self, end: int) -> None:
         """Cut off what stands behind a record border, durably; files made ahead go too.
 
-        A kill on the way leaves whole records up to some border behind `end`: the newest file goes
-        first, and a file is wiped from its end.
+        A kill on the way leaves the log's end at `end` or at the end of a later file: the newest
+        goes first.
         """
-        old_end, number = self.end, end // self.segment_size
+        number = end // self.segment_size
         with self._sync_lock:
             self._cuts += 1
             self.durable_end = min(self.durable_end, end)
         self._remove_files(number + 1)
         file = self._files.get(number) or self._create(number)
         base = number * self.segment_size
-        self._wipe(file, end - base, min(old_end - base, self.segment_size))
+        try:
+            self._cut(file, end - base)
+        except DiskFullError as error:  # it cannot go on with a short file, the next start can
+            raise LogIOError("allocate", file.path, OSError(errno.ENOSPC, str(error))) from error
         with self._sync_lock:
             self._files[number] = self._active = file
         self._base, self._limit, self.end = base, base + self.segment_size, end
-
-    def _wipe(self, file: OpenFile, start: int, end: int) -> None:
-        """Put zeros over a part of a file, the last bytes first."""
-        with fatal("wipe", file.path):
-            while start < end:
-                size = min(_WIPED_AT_ONCE, end - start)
-                end -= size
-                if any(self._vfs.pread(file.fd, size, end)):
-                    write_all(self._vfs, file.fd, bytes(size), end, file.path)
-            self._vfs.sync(file.fd)
 
     def remove_all(self) -> None:
         """Remove every file, durably: the log is empty and begins where it began."""

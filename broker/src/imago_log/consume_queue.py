@@ -135,6 +135,17 @@ class ConsumeQueue:
             self._log_start = log_start
         return self._min
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether all units are blank: a crash may leave a part of them, the last one torn.
+
+        Blank units are of log offset 0, where otherwise only the first change of metadata stands.
+        """
+        if self.first == self.end:
+            return True
+        place, size, _ = self.unit(self.end - 1)
+        return place == 0 and size != LOST_SIZE_FIELD
+
     def ends_before(self, log_start: int) -> bool:
         """Whether all records would be gone from a log that began there."""
         return self.first == self.end or self._gone(self.end - 1, log_start)
@@ -199,11 +210,6 @@ class ConsumeQueue:
             _move(tail.positions, self._positions, POSITION_SIZE)
         _move(tail.units, self._units, UNIT_SIZE)
 
-    @property
-    def has_files(self) -> bool:
-        """Whether there is any file, of whatever units."""
-        return any(files.exists for files in self.files())
-
     def files(self) -> Iterator[UnitFiles]:
         """The sequences of files behind the queue."""
         yield self._units
@@ -229,7 +235,7 @@ class ConsumeQueue:
         if offset < tail.next_offset:
             return True
         if offset > tail.next_offset:
-            if tail.next_offset or self.has_files:
+            if tail.next_offset or any(files.exists for files in self.files()):
                 return False
             self.begin_at(offset, position[0])
         tail.units += UNIT.pack(place, size, tag)

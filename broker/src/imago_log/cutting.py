@@ -88,6 +88,11 @@ def empty(parts: Parts, start: int) -> Cut:
     parts.materialiser.forget()
     parts.queues.drop_all(keep_tails=True)
     parts.queues.discard_below(parts.folder.metaq)
+    for folder in (parts.folder.queues, parts.folder.positions, parts.folder.metaq):
+        with fatal(
+            "sync", folder
+        ):  # of units below the log's start nothing tells that they are old
+            parts.vfs.sync_folder(folder)
     parts.keys.reset(start)
     parts.recent.clear()
     parts.log.begin_at(start)

@@ -250,10 +250,7 @@ class _Opening:
             first = max(start, snapshot.end)
             if first < end:
                 self._read_again(first, queues_from=first, only_metadata=True)
-        found = self._read_again(start, queues_from=start)
-        if parts.metadata.end <= end:
-            self._begin_empty_queues()
-        return found
+        return self._read_again(start, queues_from=start)
 
     def _begin_empty_queues(self) -> None:
         queues, metadata = self.parts.queues, self.parts.metadata
@@ -329,6 +326,9 @@ class _Opening:
         parts.damage.save()
         parts.metadata.end = end if self.lead else max(end, parts.metadata.end)
         parts.keys.truncate(end)
+        whole = self.last_stop is LastStop.CLEAN and parts.vfs.exists(self.marker)
+        if not whole and parts.metadata.end <= end:
+            self._begin_empty_queues()
         parts.queues.write_all()
         if self.last_stop is not LastStop.CLEAN:
             self._open_materialised()

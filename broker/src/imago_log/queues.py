@@ -112,18 +112,24 @@ class Queues:
     def _load(self, queue: ConsumeQueue, topic: Topic) -> None:
         queue.load()
         if self._is_stale(queue, topic):
-            for folder in (self._folder.queues, self._folder.positions):
-                self.discard(folder / topic.name / str(queue.tail.queue_id))
-            queue.load()
+            self._discard_files(queue)
         end = queue.offset_of_log(self.limit)
         if end < queue.end:
             self._note_end(topic.name, queue.tail.queue_id, queue)
         if self.proven is not None:
             end = self._proven_end(queue, end)
         queue.truncate(end, torn=self.proven is not None)
+        if not queue.agrees and queue.is_bare:
+            self._discard_files(queue)  # a crash while it was to begin elsewhere: it begins again
         if not queue.agrees:
             ends = [(files.first, files.end) for files in queue.files()]
             raise ViewsInvalidError(f"{topic.name}/{queue.tail.queue_id}: units of {ends}")
+
+    def _discard_files(self, queue: ConsumeQueue) -> None:
+        tail = queue.tail
+        for folder in (self._folder.queues, self._folder.positions):
+            self.discard(folder / tail.topic.decode() / str(tail.queue_id))
+        queue.load()
 
     def _is_stale(self, queue: ConsumeQueue, topic: Topic) -> bool:
         """Whether the files are those of a deleted topic of the same name."""

@@ -44,7 +44,7 @@ class TailFinder:
         if place < found.birth:
             return None  # of an earlier topic of this name
         queue = self._queue(name, queue_id)
-        if offset and not queue.end and not queue.has_files:
+        if offset > queue.end and queue.is_bare:
             queue.begin_at(offset, max(position, 0))
         return queue.tail
 
@@ -79,5 +79,5 @@ def begin_empty_queues(metadata: Metadata, queue: Callable[[str, int], ConsumeQu
     for key, (offset, position) in metadata.kind(QUEUE_KIND).items():
         name, _, queue_id = key.rpartition("/")
         found = queue(name, int(queue_id))
-        if not found.end and not found.has_files:
+        if offset > found.end and found.is_bare:
             found.begin_at(offset, position)

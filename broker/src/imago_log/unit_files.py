@@ -132,8 +132,9 @@ class UnitFiles:
             unit, data = unit + len(part) // self._unit, data[len(part) :]
 
     def start_at(self, unit: int, blank: bytes) -> None:
-        """Begin an empty sequence at a unit above 0: the file's units before it are `blank`."""
-        assert not self._starts, "only an empty sequence can begin elsewhere"
+        """Begin a sequence at a unit above 0: the file's units before it are `blank`."""
+        while self._starts:  # what a power loss has left of a beginning like this one
+            self._unlink(self._starts.pop())
         start = unit - unit % self._units_per_file
         self.end = start
         if unit == start:  # never without a blank one: it keeps what the next unit follows

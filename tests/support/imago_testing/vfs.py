@@ -251,7 +251,10 @@ class MemoryVfs:
         self._call("sync-folder", path)
         kept: list[NameChange] = []
         for changed, inode in self.names_pending:
-            if changed.parent != path:
+            folder = changed.parent
+            # Renamed with its folder, whose name was in this one.
+            moved = folder not in self.folders and str(folder).startswith(f"{path}/")
+            if folder != path and not moved:
                 kept.append((changed, inode))
             elif inode is None:
                 self.names_device.pop(changed, None)
