@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-
 PAGE_BYTES = 4096
 FILES_MAX = 1 << 20
 """Files of one log: a name far behind the others is no file of it."""

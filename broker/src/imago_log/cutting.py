@@ -54,13 +54,6 @@ def cut(parts: Parts, end: int, state: Metadata | None) -> Cut:
     return made
 
 
-def forget_views(parts: Parts) -> None:
-    """Let the next start build every view anew, until `trust_views`."""
-    with fatal("remove", parts.folder.views_mark):
-        parts.vfs.unlink(parts.folder.views_mark)
-        parts.vfs.sync_folder(parts.folder.config)
-
-
 def trust_views(parts: Parts) -> None:
     """Say that the views on the device are those of the checkpoint."""
     parts.checkpoint.write(parts.checkpoint_now())
@@ -73,7 +66,7 @@ def empty(parts: Parts, start: int) -> Cut:
     The worker is idle. The views are not trusted until the metadata have come. A crash leaves the
     old log, a part of its front, or an empty one that begins where it began or at `start`.
     """
-    forget_views(parts)
+    parts.folder.forget_views()
     _lower_marks(parts, parts.log.start)
     with fatal("remove", parts.folder.metadata):  # one beyond the log's end would be the leader's
         parts.vfs.unlink(parts.folder.metadata)

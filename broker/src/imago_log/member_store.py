@@ -167,7 +167,7 @@ class MemberStore(MetadataStore):
         state = cutting.metadata_at(parts, end)
         back = frozenset[str]() if state is None else parts.metadata.unknown_topics(state, end)
         if back:
-            cutting.forget_views(parts)
+            parts.folder.forget_views()
         made = cutting.cut(parts, end, state)
         self._replica.metadata_missing |= self._replica.catching_up
         self._take_over(made, back)
@@ -232,7 +232,7 @@ class MemberStore(MetadataStore):
         with self._failing():
             self._keeper.settle()
             self._check_open()
-            cutting.forget_views(parts)
+            parts.folder.forget_views()
             back = parts.metadata.unknown_topics(state, parts.log.end)
             made = cutting.Cut(*parts.metadata.become(state))
             parts.metadata.take_producers(state)

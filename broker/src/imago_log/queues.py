@@ -291,6 +291,8 @@ class Queues:
         """
         if keep_tails:
             self._kept_tails |= {key: queue.tail for key, queue in self._by_key.items()}
+        for queue in self._order:
+            queue.tail.next_offset = DEAD_OFFSET  # until it comes again
         self._by_key.clear()
         self._unopened = None
         self._order.clear()
