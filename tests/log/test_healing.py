@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_cli.checks_damage import check_damage
+from imago_log.check import Severity, check
 from imago_testing.stores import DATA, Model, open_store
 from imago_testing.vfs import MemoryVfs
 
@@ -163,3 +165,29 @@ def test_a_device_that_refuses() -> None:
     assert damaged.store.damaged_ranges() == (found,)
     assert damaged.store.heal(found.start, good)
     damaged.is_as_if_nothing_had_been()
+
+
+def test_damage_that_was_gone_around_is_all_that_a_check_finds(tmp_path: Path) -> None:
+    damaged = Damaged(4, 20, 21)
+    (first, second) = damaged.store.damaged_ranges()
+    damaged.model.send(damaged.store, [("T", 0, 50)])
+    damaged.store.close()
+    for path in damaged.vfs.files():
+        copy = tmp_path / path.relative_to(DATA)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(damaged.vfs.content(path))
+    found = list(check(tmp_path))
+    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    assert [(e.file.name, e.position) for e in errors] == [
+        (f"{each.start - each.position:020d}", each.position) for each in (first, second)
+    ]
+    notes = [finding for finding in found if finding.file.name == "damage"]
+    assert [str(first.start) in notes[0].what, str(second.start) in notes[1].what] == [True, True]
+    assert {finding.file.name for finding in found} <= {e.file.name for e in errors} | {"damage"}
+    (told,) = check_damage(tmp_path)
+    assert told.level == "error"
+    assert f"2 parts of the log are damaged, {first.size + second.size} bytes" in told.message
+    (tmp_path / "config" / "damage").write_bytes(b"nonsense")
+    assert [each.level for each in check_damage(tmp_path)] == ["warning"]
+    (tmp_path / "config" / "damage").unlink()
+    assert [each.level for each in check_damage(tmp_path)] == ["ok"]

@@ -11,6 +11,7 @@ import typer
 
 from imago_cli import checks, up_state
 from imago_cli.checks import Finding, Level
+from imago_cli.checks_damage import check_damage
 from imago_cli.checks_shards import check_shards
 from imago_cli.configuration import listener_ports, read_config
 from imago_cli.exits import Exit
@@ -75,6 +76,7 @@ def diagnose(config_path: Path | None, data: Path | None) -> Iterator[Finding]:
         checks.check_zookeeper(settings.zookeeper.connect, settings.zookeeper.session_timeout_ms),
         checks.check_listeners(settings),
         check_shards(admin_addresses(plan)),
+        check_damage(folder),
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_log.checks.findings import REBUILD
 from imago_log.checks.units import UnitSequence
-from imago_log.unit_files import BLANK_SIZE_FIELD
+from imago_log.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD
 from imago_wire.layout import POSITION_UNIT, UNIT
 
 if TYPE_CHECKING:
@@ -208,6 +208,9 @@ class QueuesCheck:
             self._findings.error(path, position, f"lacks unit {index} of the queue", REBUILD)
             return
         start, length = POSITION_UNIT.unpack(found)
+        if size == LOST_SIZE_FIELD:
+            state.position_end = _UNKNOWN  # how long it was, nobody knows
+            return
         if state.position_end not in (_UNKNOWN, start):
             what = f"unit {index} is of position {start}, the one before ends at "
             self._findings.error(path, position, f"{what}{state.position_end}", REBUILD)

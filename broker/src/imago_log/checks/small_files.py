@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_log.checkpoint import FILE_SIZE, SLOT_SIZE, Checkpoint, decode_slot
 from imago_log.checks.findings import REBUILD, RESTORE, START, Severity
+from imago_log.damage import decode_ranges
 from imago_log.epochs import decode_epochs
 from imago_log.folder import LastStop
 
@@ -35,7 +36,21 @@ def check_marks(store: StoppedStore, findings: Findings) -> None:
     elif store.checkpoint is not None and store.clean and not store.folder.views_agree():
         what = "folders of queues have come or gone since the last stop"
         findings.warn(store.folder.config / "views", None, f"{what}: views are built anew")
+    _check_damage_note(store, findings)
     _check_leftovers(store, findings)
+
+
+def _check_damage_note(store: StoppedStore, findings: Findings) -> None:
+    path = store.folder.damage
+    data = store.whole(path)
+    if data is None:
+        return
+    try:
+        for start, end, _, reason in decode_ranges(data):
+            findings.note(path, f"log offsets {start} to {end} are out of service: {reason}")
+    except (ValueError, KeyError, TypeError) as error:
+        what = f"is damaged ({error}): the whole log is read at the next start"
+        findings.error(path, None, what, START)
 
 
 def _check_leftovers(store: StoppedStore, findings: Findings) -> None:
