@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.replication import leader as leader_module
 from imago_broker.replication import port as port_module
 from imago_broker.replication.leader import HANDSHAKE_MS
 from imago_broker.service.messages import PutStatus
@@ -15,7 +16,16 @@ from imago_testing.replication_frames import VECTORS
 from imago_testing.shard_brokers import ShardBrokers, until
 from imago_wire.replication.decoder import FrameDecoder
 from imago_wire.replication.encoder import encode
-from imago_wire.replication.frames import Ack, Fetch, Frame, Hello, Refusal, Refuse, Welcome
+from imago_wire.replication.frames import (
+    Ack,
+    Fetch,
+    Frame,
+    Hello,
+    Refusal,
+    Refuse,
+    RepairAsk,
+    Welcome,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -196,6 +206,35 @@ async def test_acknowledgement_of_what_was_not_sent_counts_for_nothing(
     assert frame.code == Refusal.PROTOCOL
     await caller.closed()
     assert leader.store(0).high_watermark <= leader.store(0).log_end
+
+
+async def test_asking_without_reading_has_an_end(
+    leader: ShardBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = await greeted(leader)
+    assert isinstance(await caller.hear(), Welcome)
+    caller.say(Fetch(1, 0, 0))
+    monkeypatch.setattr(leader_module, "UNREAD_BYTES_MAX", -1)
+    caller.say(RepairAsk(1, 0, 100))
+    while not isinstance(frame := await caller.hear(), Refuse):
+        pass
+    assert "asks for more than it reads" in frame.text
+    await caller.closed()
+
+
+async def test_fault_of_ours_ends_that_connection_only(
+    leader: ShardBrokers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(leader_module.LeaderSession, "_greet", fail)
+        caller = await Caller.to(leader)
+        caller.say(hello(leader))
+        await caller.closed()
+    assert "replication_link_failed" in caplog.text
+    await serves_on(leader)
 
 
 async def test_fetch_without_greeting_is_refused(leader: ShardBrokers) -> None:

@@ -23,7 +23,7 @@ from imago_broker.replication.repair import Repairs
 from imago_broker.replication.shell import ShardShell
 from imago_broker.replication.status import followers
 from imago_broker.service.gate import ShardGate
-from imago_log.errors import StoreError
+from imago_log.errors import DiskFullError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -194,12 +194,16 @@ class ShardMember:
     def lead(self, epoch: int) -> None:
         """Begin to serve as master."""
         broker = self._broker
-        self._handing_over = False
         broker.standing.settled_at = broker.store.log_end
-        broker.core.lead(broker.config)
+        try:
+            broker.core.lead(broker.config)
+        except DiskFullError as error:
+            # It still serves what is there; the topics are made by whoever leads with room left.
+            logger.warning("topics_not_made reason=%s", error)
+        except FatalError as error:
+            broker.fail(error)
         # Until then there may be messages that no reader sees and nobody would be woken for.
         broker.messages.when_visible(broker.standing.settled_at, self._settled_in)
-        broker.client_ports.release()
         logger.info("mastership_begins shard=%d epoch=%d", broker.config.broker.shard, epoch)
 
     def _settled_in(self) -> None:
@@ -212,10 +216,9 @@ class ShardMember:
         self._broker.client_ports.hold_puts()
 
     def release(self) -> None:
-        """Serve what waits: the handover has not come about."""
-        if self._handing_over:
-            self._handing_over = False
-            self._broker.client_ports.release()
+        """Serve what waits or was relayed: this broker is the master."""
+        self._handing_over = False
+        self._broker.client_ports.release()
 
     def step_down(self, why: str) -> None:
         """Serve as master no more."""

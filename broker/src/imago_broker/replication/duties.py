@@ -161,8 +161,7 @@ class Duties:
             self._served_epoch = self.leading.epoch
             self._host.lead(self.leading.epoch)
             self.show_role()
-        else:
-            self._host.release()
+        self._host.release()
 
     def _hold_puts(self, _: do.HoldPuts) -> None:
         self._host.hold()

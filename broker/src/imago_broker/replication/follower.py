@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from imago_broker.replication.link import UNREAD_BYTES_MAX
 from imago_broker.replication.receiving import Copy
 from imago_log.errors import LogIOError, StoreError
 from imago_wire.errors import LimitExceededError, ProtocolError
@@ -224,6 +225,8 @@ class FollowerSession:
             return
         self._check_epoch(frame.epoch)
         if isinstance(frame, RepairAsk):
+            if self.link.pending > UNREAD_BYTES_MAX:
+                raise ProtocolError("the leader asks for more than it reads")
             data = self._owner.repair_bytes(frame.offset, frame.size)
             self.link.send(
                 repair_header(epoch=self._epoch, offset=frame.offset, size=len(data)), data

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from imago_broker.model.shard import Member
+from imago_broker.replication.link import UNREAD_BYTES_MAX
 from imago_log.errors import StoreError
 from imago_wire.errors import ProtocolError
 from imago_wire.replication.decoder import FrameDecoder
@@ -171,6 +172,8 @@ class LeaderSession:
             self._begin(frame)
         elif isinstance(frame, RepairAsk):
             self._check_copying(frame.epoch)
+            if self.link.pending > UNREAD_BYTES_MAX:
+                raise RefusedError(Refusal.PROTOCOL, "asks for more than it reads")
             data = self._leadership.repair_bytes(frame)
             head = repair_header(epoch=frame.epoch, offset=frame.offset, size=len(data))
             self.link.send(head, data)

@@ -8,6 +8,7 @@ and sending them, on loopback).
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections import deque
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+logger = logging.getLogger(__name__)
+
 RECEIVE_BYTES = 256 << 10
+UNREAD_BYTES_MAX = 16 << 20
+"""What a peer may ask for and not read: some answers of the largest size."""
 BUFFERS_MAX = 64
 """Buffers of one system call; the kernel allows 1,024."""
 
@@ -105,10 +110,15 @@ class Link:
         except OSError as error:
             self._lost(f"receive: {error}")
             return
-        if data:
-            self.on_bytes(data)
-        else:
+        if not data:
             self._lost("closed by the other side")
+            return
+        try:
+            self.on_bytes(data)
+        except Exception as error:
+            # A fault of ours must not come again with the next bytes.
+            logger.exception("replication_link_failed peer=%s", self.peer)
+            self._lost(f"fault: {error}")
 
     def _writable(self) -> None:
         self._loop.remove_writer(self._sock.fileno())

@@ -56,7 +56,7 @@ class Host(Protocol):
         ...
 
     def release(self) -> None:
-        """Serve again what waits: the handover has not come about."""
+        """Serve what waits: this member is the master, or is it still."""
         ...
 
     def step_down(self, why: str) -> None:
