@@ -234,7 +234,7 @@ class ShardMachine(RuleBasedStateMachine):
 
 
 ShardMachine.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=40,
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

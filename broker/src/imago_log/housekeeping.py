@@ -139,8 +139,6 @@ class Housekeeper:
         if self._follow_log_start() or not parts.leading:
             return
         safe = self._safe()
-        if self.level not in (DiskLevel.FORCE, DiskLevel.FULL):
-            safe = min(safe, self.needed_from)
         bases = [base for base in log.bases()[:-1] if base + log.segment_size <= safe]
         self._newest_ms = {base: ms for base, ms in self._newest_ms.items() if base in bases}
         files = [LogFile(base, self._newest(base)) for base in bases]
@@ -151,6 +149,9 @@ class Housekeeper:
             level=self.level,
             limits=self._limits,
         )
+        if self.level not in (DiskLevel.FORCE, DiskLevel.FULL):
+            needed = [base for base in bases if base + log.segment_size > self.needed_from]
+            count = min(count, len(bases) - len(needed))
         if count and parts.queues.open_some(parts.metadata.topics, QUEUES_OPENED_MAX):
             self._begin_log_at(bases[count - 1] + log.segment_size)
 

@@ -17,6 +17,7 @@ from imago_log.errors import (
 from imago_log.housekeeping import Housekeeper
 from imago_log.metadata import TOPIC_KIND, Metadata
 from imago_log.metadata_store import MetadataStore
+from imago_log.parts import ALL_VISIBLE
 from imago_log.reindexing import begin_empty_queues, reindex
 from imago_log.replica import Replica
 
@@ -265,6 +266,13 @@ class MemberStore(MetadataStore):
         CorruptLogError: its file is out of service.
         """
         return log_bytes.read_log(self._parts, offset, bytes_max)
+
+    def keep_from(self, offset: int | None) -> None:
+        """Keep the files from an offset on, which a follower still reads; None: nobody does.
+
+        Retention by age and size waits for it; a disk above `disk_force_ratio` does not.
+        """
+        self._keeper.needed_from = ALL_VISIBLE if offset is None else offset
 
     def log_slice(self, offset: int, bytes_max: int) -> FileSlice:
         """Return the same bytes as a part of a file, for sendfile."""
