@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from kazoo.client import KazooClient
 
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.cluster.zookeeper import zookeeper_coordinator
 from imago_broker.model.cluster import BrokerRecord, Connection, ShardQueues, TopicPlacement
 from imago_broker.ports import CoordinatorConflictError, CoordinatorUnavailableError
 from imago_testing.ports import free_port_block
+from imago_testing.processes import wait_until
 from imago_testing.registry import in_state
 from imago_testing.zookeeper import RunningZooKeeper, running_zookeeper
 
@@ -102,3 +105,30 @@ async def test_a_zookeeper_that_lost_its_data_is_filled_again(tmp_path: Path) ->
         assert other.view().cluster_id == cluster_id
         await other.stop()
         await coordinator.stop()
+
+
+async def test_a_broker_whose_event_loop_hangs_is_gone_for_the_others(
+    zookeeper: RunningZooKeeper,
+) -> None:
+    config = CoordinatorConfig(session_timeout_ms=2000, cluster="hanging")
+    coordinator = zookeeper_coordinator(config, zookeeper.address)
+    await coordinator.start()
+    before = await coordinator.register(RECORD)
+    other = KazooClient(hosts=zookeeper.address)
+    await asyncio.to_thread(other.start)
+    # This blocks the event loop: kazoo's threads alone would keep the session for ever.
+    wait_until(
+        lambda: other.exists("/imago/hanging/brokers/0-0") is None,
+        seconds_max=30,
+        what="the registration of the hanging broker is gone",
+    )
+    assert coordinator.lease_end_ms == 0
+    lost = asyncio.Event()
+    coordinator.on_state(lambda state: lost.set() if state is Connection.LOST else None)
+    async with asyncio.timeout(30):
+        await lost.wait()
+    await in_state(coordinator, Connection.CONNECTED)
+    assert await coordinator.register(RECORD) > before
+    await asyncio.to_thread(other.stop)
+    other.close()
+    await coordinator.stop()
