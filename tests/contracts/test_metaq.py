@@ -171,6 +171,35 @@ async def test_only_the_leader_says_where_topics_are(registry: Registry) -> None
     assert set((await until(one, lambda view: bool(view.topics))).topics) == {"orders"}
 
 
+async def test_leadership_does_not_wait_for_the_tree(registry: Registry) -> None:
+    one, two = await registry.join(), await registry.join()
+    names = [f"topic-{number:03d}" for number in range(300)]
+    for member, record in ((one, broker("disk-a")), (two, broker("disk-b", process=1))):
+        await member.register(replace(record, role=Role.ELECTING))
+    assert one.registered
+    assert two.registered
+    first, second = (Member(m.uuid, m.incarnation) for m in (one.registered, two.registered))
+    state = ShardState(leader=first, epoch=1, in_sync=(first, second), cause="new")
+    written = await one.change_shard(0, state)
+    for member in (one, two):
+        await member.publish_topics([topic(name) for name in names])
+    tree = await registry.outsider()
+    last = f"/meta/brokers/topics-pub/{names[-1]}/0-m"
+    before = await tree.get(last)
+
+    await one.change_shard(0, replace(written, leader=second, epoch=2, cause="handover"))
+    during = await tree.get(last)
+    assert before == during, "who leads is known before clients of MetaQ are told of all topics"
+    # While all that is written, the shard's state can change as ever.
+    now = await two.read_shard(0)
+    assert now
+    await two.change_shard(0, replace(now, in_sync=(second,), cause="gone"))
+    await settled(two)
+    after = await tree.get(last)
+    assert after
+    assert after.owner == two._tree.session_id
+
+
 async def settled(*members: TreeCoordinator) -> None:
     """Return once every member has written what the last state asks for."""
     for member in members:
