@@ -180,6 +180,34 @@ def test_a_follower_joins_by_a_proposal_that_is_waited_for_already() -> None:
     assert told.machine.watermark.value == 150
 
 
+def test_a_follower_that_has_not_synced_does_not_join() -> None:
+    """What was promised to be on disk would not be, on a member that may lead next."""
+    told = Told()
+    told.registered(state(ME, 5, ME), LIVE)
+    told.tell(ev.Led(5, LOG, 100, 0))
+    assert told.machine.fetch_problem(OTHER, 5, 100, 1, LOG, 0) is None
+    told.machine.acked(OTHER, 5, 100, 99, 0)
+    assert told.machine.tick(100) == []
+    told.machine.acked(OTHER, 5, 100, 100, 0)
+    told.effects = told.machine.tick(200)
+    assert told.only(fx.Propose).shard.in_sync == (ME, OTHER)
+
+
+def test_a_follower_under_load_is_waited_for_and_then_joins() -> None:
+    """The high watermark of a set of one runs ahead of whatever a follower acknowledges."""
+    told = Told()
+    told.registered(state(ME, 5, ME), LIVE)
+    told.tell(ev.Led(5, LOG, 100, 0))
+    follower_joins(told)
+    told.machine.appended(150)
+    assert told.machine.tick(100) == []
+    assert told.machine.watermark.waiting == frozenset({OTHER})
+    assert told.machine.appended(200) == 150
+    told.machine.acked(OTHER, 5, 150, 150, 150)
+    told.effects = told.machine.tick(200)
+    assert told.only(fx.Propose).shard.in_sync == (ME, OTHER)
+
+
 def test_a_lost_answer_keeps_both_sets_waited_for_until_a_fresh_view() -> None:
     told = Told()
     told.registered(state(ME, 5, ME), LIVE)

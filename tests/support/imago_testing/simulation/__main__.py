@@ -45,10 +45,10 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=2000)
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--stores", action="store_true", help="members with real stores: slower")
-    parser.add_argument("--model", choices=["no", "small", "full"], default="no")
+    parser.add_argument("--model", choices=["no", *exhaustive.BOUNDS], default="no")
     options = parser.parse_args()
     if options.model != "no":
-        return exhaustive.main(full=options.model == "full")
+        return exhaustive.main(options.model)
     return seeds(options.first, options.seeds, stores=options.stores)
 
 

@@ -59,6 +59,7 @@ class Producer:
         "again",
         "committed",
         "connection",
+        "ident",
         "level",
         "number",
         "target",
@@ -72,6 +73,8 @@ class Producer:
         self.waiting = False
         self.target = -1
         self.connection = 0
+        self.ident = 0
+        """Of the put that is waited for; late answers to earlier ones are not heard any more."""
         self.again = False
         """Whether the last value was answered with an error: it is sent again."""
         self.committed = 0
@@ -112,7 +115,7 @@ class Clients:
         if producer.level is Level.REPLICATED and world.rng.random() < 0.2:
             put.offset = producer.value
         self.puts[ident] = put
-        producer.waiting = True
+        producer.waiting, producer.ident = True, ident
         process = world.processes[target]
         if process is None:
             self.refused(put)
@@ -129,7 +132,7 @@ class Clients:
     def acked(self, put: Put) -> None:
         producer = self.producers[put.producer]
         self.acks += 1
-        if producer.waiting and producer.value == put.value:
+        if producer.waiting and producer.ident == put.ident:
             producer.waiting = producer.again = False
             producer.committed = max(producer.committed, put.offset)
 
@@ -140,14 +143,14 @@ class Clients:
     def failed(self, put: Put) -> None:
         """Answered with an error, or not at all: it may be there, and is sent again."""
         producer = self.producers[put.producer]
-        if producer.waiting and producer.value == put.value:
+        if producer.waiting and producer.ident == put.ident:
             producer.waiting = False
             producer.again = True
             producer.target = -1
 
     def give_up(self, put: Put) -> None:
         producer = self.producers[put.producer]
-        if producer.waiting and producer.value == put.value:
+        if producer.waiting and producer.ident == put.ident:
             self.failed(put)
 
     def read(self) -> None:

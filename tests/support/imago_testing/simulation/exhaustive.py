@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SMALL = Bounds(writes=1, epochs=2, crashes=1, expiries=0)
+MEDIUM = Bounds(writes=2, epochs=2, crashes=1, expiries=0)
 FULL = Bounds(writes=3, epochs=3, crashes=2, expiries=0, coarse=True)
 WAYS_MAX = 3_000_000
 """States of which the way to them is remembered."""
@@ -130,9 +131,12 @@ def way(came: dict[int, tuple[int, str]], mark: int) -> str:
     return "\n".join(reversed(told))
 
 
-def main(*, full: bool) -> int:
+BOUNDS = {"small": SMALL, "medium": MEDIUM, "full": FULL}
+
+
+def main(model: str) -> int:
     """Explore and print how much there was."""
-    bounds = FULL if full else SMALL
+    bounds = BOUNDS[model]
     began = time.monotonic()
     print(bounds)
 
