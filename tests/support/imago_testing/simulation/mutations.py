@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 POWER = {"power": 6, "kill": 3, "reset_connection": 3, "one_way": 2, "pause": 2, "power_all": 1}
 """Faults for bugs that show when memory is lost at a bad moment."""
+SLOW_POWER = {"power": 5, "slow": 3, "one_way": 2}
+POWER_ONLY = {"power": 4, "power_all": 3}
+POWER_OR_KILL = {"power": 4, "kill": 4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +149,7 @@ MUTATIONS = (
         name="kip-903",
         what="a later life is in sync for what an earlier one held",
         rules=replace(RULES, joiner=_latest_life),
-        seeds_max=1500,
-        weights=POWER,
+        weights=SLOW_POWER,
     ),
     Mutation(
         name="kip-966",
@@ -174,14 +176,14 @@ MUTATIONS = (
         name="without-former",
         what="members that left a set that became too small are forgotten",
         rules=replace(RULES, choose=_without_former),
-        seeds_max=1000,
-        weights=POWER,
+        weights=POWER_OR_KILL,
+        seeds_max=600,
     ),
     Mutation(
         name="first-come",
         what="after a loss of power nobody is waited for",
         rules=replace(RULES, choose=_first_come),
-        seeds_max=1500,
-        weights=POWER,
+        weights=POWER_ONLY,
+        seeds_max=600,
     ),
 )
