@@ -357,3 +357,25 @@ def test_old_files_wait_until_all_members_know(clock: FakeClock) -> None:
             store.tick()
         member.catch_up(leader)
     assert leader.log_start == member.store.log_start > 0
+
+
+def test_a_log_cut_to_its_start_waits_for_the_leaders_metadata(
+    clock: FakeClock, leader: MessageStore, member: Member
+) -> None:
+    send(leader, 40, 300)
+    store = member.store
+    store.reset(4096)
+    store.install_metadata(leader.metadata_snapshot())
+    member.catch_up(leader)
+    store.set_high_watermark(store.log_end)
+    store.truncate(4096)
+    assert (store.log_start, store.log_end, store.needs_metadata) == (4096, 4096, True)
+    with pytest.raises(ReplicaGapError):
+        member.pull(leader, 1000)
+    again = open_member(member.vfs.crashed(power_loss=True), clock)
+    assert (again.log_end, again.needs_metadata) == (4096, True)
+    store.install_metadata(leader.metadata_snapshot())
+    member.catch_up(leader)
+    for each in (store, leader):
+        each.set_high_watermark(leader.log_end)
+    assert store.queue_range("T", 0)[1] == leader.queue_range("T", 0)[1] == 40

@@ -165,12 +165,15 @@ class MemberStore(MetadataStore):
 
     def _cut(self, end: int) -> None:
         parts = self._parts
+        # Below the high watermark, where only a loss of data leads, the changes may go that said
+        # again what deleted files had told.
+        lost = parts.log.start > 0 and (end < parts.watermark or end == parts.log.start)
         state = cutting.metadata_at(parts, end)
         back = frozenset[str]() if state is None else parts.metadata.unknown_topics(state, end)
         if back:
             parts.folder.forget_views()
         made = cutting.cut(parts, end, state)
-        self._replica.metadata_missing |= self._replica.catching_up
+        self._replica.metadata_missing |= self._replica.catching_up or lost
         self._take_over(made, back)
         if back:
             cutting.trust_views(parts)
