@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _RETRY_SECONDS = 0.02
 _EMPTY_SECONDS = 0.02
 _HOLD_MS = 500
+_ELSEWHERE = "NOT_THE_MASTER"
+"""Remark of an empty answer that sends the consumer to the master."""
 
 
 class Consumer:
