@@ -53,6 +53,10 @@ class ClusterReport:
         for fault, gaps in other.gaps_ms.items():
             self.gaps_ms.setdefault(fault, []).extend(gaps)
 
+    def _kinds(self) -> str:
+        kinds = Counter(each.partition(":")[0] for each in self.violations)
+        return ", ".join(f"{kind} {count}" for kind, count in kinds.most_common())
+
     def json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -67,7 +71,7 @@ class ClusterReport:
             f"stored         {self.stored}",
             f"lost           {self.lost}",
             f"duplicated     {self.duplicated}",
-            f"broken         {len(self.violations)}",
+            f"broken         {self._kinds() or 'nothing'}",
             f"ended          {'; '.join(self.exits) or 'nobody by itself'}",
             "",
             f"{'fault':<30} times   without an acknowledgement: p50 / max ms",
