@@ -1,7 +1,6 @@
 """The store: one log as the only truth, and views that can be rebuilt from it."""
 
 from imago_log.config import StoreConfig
-from imago_log.damage import DamagedRange
 from imago_log.errors import (
     CorruptLogError,
     CorruptRecordError,
@@ -16,6 +15,7 @@ from imago_log.errors import (
     StoreError,
 )
 from imago_log.results import (
+    DamagedRange,
     DiskLevel,
     FileSlice,
     MetaqRead,

@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import orjson
 
 from imago_log.files import fatal, read_whole, replace_whole
+from imago_log.results import DamagedRange
 from imago_wire.crc import crc31
 
 if TYPE_CHECKING:
@@ -28,31 +29,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FORMAT = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DamagedRange:
-    """Log offsets `start` … `end`, within one file of the log, that are out of service."""
-
-    start: int
-    end: int
-    since_ms: int
-    """When it was found, epoch milliseconds."""
-    reason: str
-    path: Path
-    position: int
-    """Where it begins in the file, in bytes."""
-
-    @property
-    def size(self) -> int:
-        """How many bytes it has."""
-        return self.end - self.start
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path} at byte {self.position}: {self.reason}; log offsets {self.start} to "
-            f"{self.end} are out of service"
-        )
 
 
 def encode_ranges(ranges: Iterable[DamagedRange]) -> bytes:

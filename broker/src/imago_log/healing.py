@@ -17,8 +17,8 @@ from imago_wire.record import ScanStop
 if TYPE_CHECKING:
     from imago_log.commit_log import CommitLog
     from imago_log.consume_queue import ConsumeQueue
-    from imago_log.damage import DamagedRange
     from imago_log.parts import Parts
+    from imago_log.results import DamagedRange
     from imago_wire.record import RecordView
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,34 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from imago_log.damage import DamagedRange
+    from pathlib import Path
+
     from imago_log.vfs import OpenFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedRange:
+    """Log offsets `start` … `end`, within one file of the log, that are out of service."""
+
+    start: int
+    end: int
+    since_ms: int
+    """When it was found, epoch milliseconds."""
+    reason: str
+    path: Path
+    position: int
+    """Where it begins in the file, in bytes."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} at byte {self.position}: {self.reason}; log offsets {self.start} to "
+            f"{self.end} are out of service"
+        )
 
 
 class ReadStatus(Enum):

@@ -29,7 +29,7 @@ from imago_log.folder import LastStop
 from imago_log.healing import heal
 from imago_log.member_store import MemberStore
 from imago_log.opening import open_parts
-from imago_log.results import DiskLevel, StoreHealth
+from imago_log.results import DamagedRange, DiskLevel, StoreHealth
 from imago_log.scrubbing import Scrubber, ScrubCounts
 from imago_log.vfs import OsVfs, Vfs
 from imago_wire.hot import RecordBuilder, entries_size_max
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imago_log.config import StoreConfig
-    from imago_log.damage import DamagedRange
     from imago_log.parts import Parts
     from imago_wire.record import Entry, Placed
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from imago_broker.model.shard import Election
     from imago_broker.model.shard_status import FollowerStatus
     from imago_broker.model.topics import TopicConfig
-    from imago_log.damage import DamagedRange
+    from imago_log.results import DamagedRange
     from imago_wire.record import StoredMessage
 
 TEXT_CHARS_MAX = 2000
