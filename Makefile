@@ -108,7 +108,9 @@ images: ## an image for each Dockerfile, by docker, podman or buildah (IMAGE_FLA
 e2e:
 	@echo "$@: not there yet; see the README of operator/, charts/ and e2e/"; exit 2
 
-docs: setup-dev ## plots from bench/results
+docs: setup-dev ## plots from bench/results; definitions and reference of the custom resources
+	@PYTHONPATH=operator/src $(PY) -m imago_operator.spec.crd manifests/crds
+	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.reference docs/reference/crds.md
 	@PYTHONPATH=tests/support:. $(PY) -m bench.plots
 
 lock: $(BIN)/uv ## renew requirements/*.txt from pyproject.toml

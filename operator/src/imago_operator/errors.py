@@ -1,0 +1,27 @@
+"""What can go wrong in a pass, by what is to be done about it."""
+
+from __future__ import annotations
+
+
+class OperatorError(Exception):
+    """Base of everything that the loop answers; anything else is a bug."""
+
+
+class RetryError(OperatorError):
+    """A call failed for a reason that passes: look again in `delay_s` seconds."""
+
+    def __init__(self, reason: str, *, delay_s: float) -> None:
+        super().__init__(reason)
+        self.delay_s = delay_s
+
+
+class BlockedError(OperatorError):
+    """Nothing is wrong, but a fact has to change first; `until` names it."""
+
+    def __init__(self, reason: str, *, until: str) -> None:
+        super().__init__(reason)
+        self.until = until
+
+
+class InvalidError(OperatorError):
+    """The resource itself is wrong: nothing happens until it has a new generation."""

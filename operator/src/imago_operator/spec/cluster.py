@@ -1,0 +1,437 @@
+"""ImagoCluster: brokers, ZooKeeper, ways in, and how changes are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from imago_operator.spec.brokers import SHARD_ID_MAX, Brokers, ChildTemplate, ShardMember
+from imago_operator.spec.common import (
+    Conditions,
+    Metadata,
+    ObjectName,
+    Resources,
+    conditions_field,
+    generation_field,
+)
+from imago_operator.spec.fields import Json, described
+from imago_operator.spec.values import Duration, Quantity
+
+
+class PullPolicy(StrEnum):
+    """When an image is pulled."""
+
+    ALWAYS = "Always"
+    IF_NOT_PRESENT = "IfNotPresent"
+    NEVER = "Never"
+
+
+class ListenerType(StrEnum):
+    """How clients outside of the Kubernetes cluster come in."""
+
+    NODE_PORT = "NodePort"
+    LOAD_BALANCER = "LoadBalancer"
+
+
+class From(StrEnum):
+    """Which namespaces may refer to the cluster."""
+
+    SAME = "Same"
+    ALL = "All"
+    SELECTOR = "Selector"
+
+
+class UpdateMode(StrEnum):
+    """When edits of the spec restart brokers."""
+
+    AUTOMATIC = "Automatic"
+    WINDOW = "Window"
+    MANUAL = "Manual"
+
+
+class OnOperatorUpgrade(StrEnum):
+    """What a new operator does to brokers whose spec nobody changed."""
+
+    HOLD = "Hold"
+    ROLL = "Roll"
+
+
+class Drain(StrEnum):
+    """How a shard that goes is emptied."""
+
+    MOVE = "Move"
+    SEAL = "Seal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperTemplate:
+    """What is added to the pods of ZooKeeper."""
+
+    metadata: Metadata = described("Labels and annotations of the pods.", default=Metadata)
+    affinity: Json = described("Affinity, in place of the operator's own.", default=dict)
+    tolerations: tuple[Json, ...] = described(
+        "Tolerations.", default=(), size_max=32, plain_list=True
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperStorage:
+    """Volumes of ZooKeeper."""
+
+    size: Quantity = described("Size of each claim.", default=Quantity("5Gi"))
+    storage_class_name: str | None = described(
+        "Storage class; the cluster's default unless given.", default=None, size_max=253
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagedZooKeeper:
+    """A ZooKeeper that the operator runs for this cluster alone."""
+
+    replicas: int = described("Servers: 1, 3 or 5. Immutable.", default=3, low=1, high=5)
+    image: str | None = described(
+        "Image with zkServer.sh and bash on its path; ZooKeeper's official one unless given.",
+        default=None,
+        size_max=512,
+    )
+    storage: ZooKeeperStorage = described("Its volumes.", default=ZooKeeperStorage)
+    resources: Resources = described("What a server asks for and may use.", default=Resources)
+    template: ZooKeeperTemplate = described("What is added to pods.", default=ZooKeeperTemplate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalZooKeeper:
+    """A ZooKeeper that is there already."""
+
+    servers: tuple[str, ...] = described(
+        "Its servers, as host:port.",
+        size_min=1,
+        size_max=15,
+        item_pattern=r"^[A-Za-z0-9.-]+:[0-9]{1,5}$",
+        item_size_max=260,
+    )
+    chroot: str = described(
+        "Path below which everything lies, clients' part included. Immutable.",
+        default="",
+        pattern=r"^(/[A-Za-z0-9_.-]+)*$",
+        size_max=200,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeper:
+    """The registry: exactly one of managed and external."""
+
+    managed: ManagedZooKeeper | None = described("Have the operator run one.", default=None)
+    external: ExternalZooKeeper | None = described("Use one that is there.", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """A way in from outside of the Kubernetes cluster."""
+
+    name: str = described("Its name.", pattern=r"^[a-z][a-z0-9]{0,10}$", size_max=11)
+    type: ListenerType = described(
+        "NodePort: on the nodes' addresses. LoadBalancer: a load balancer for each broker."
+    )
+    advertised_host_template: str | None = described(
+        "Address that brokers tell their clients; knows {shard}, {ordinal}, {pod} and"
+        " {namespace}. The address of node or load balancer unless given.",
+        default=None,
+        pattern=r"^([A-Za-z0-9.-]|\{(shard|ordinal|pod|namespace)\})+$",
+        size_max=253,
+    )
+    first_node_port: int | None = described(
+        "With NodePort: first port on the nodes, two for each broker. Ports of Kubernetes'"
+        " choice unless given.",
+        default=None,
+        low=1024,
+        high=65535,
+    )
+    service_template: ChildTemplate = described(
+        "What is added to the Services.", default=ChildTemplate
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedNamespaces:
+    """Which namespaces may have topics, groups and pipelines of this cluster."""
+
+    from_: From = described(
+        "Same: that of the cluster. All: every one. Selector: those with the labels.",
+        default=From.SAME,
+    )
+    selector: Json | None = described("Label selector of namespaces.", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A time in which brokers may be restarted."""
+
+    schedule: str = described(
+        "When it begins: five fields of cron.",
+        pattern=r"^[-0-9*/,A-Za-z]+( [-0-9*/,A-Za-z]+){4}$",
+        size_max=100,
+    )
+    duration: Duration = described("How long it lasts.")
+    time_zone: str = described("Time zone of the schedule.", default="UTC", size_max=64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdatePolicy:
+    """When and how brokers are restarted."""
+
+    mode: UpdateMode = described(
+        "Whether edits of the spec restart brokers at once, in a window, or after approval.",
+        default=UpdateMode.AUTOMATIC,
+    )
+    on_operator_upgrade: OnOperatorUpgrade = described(
+        "What a new operator does to brokers whose spec nobody changed: Hold waits for approval"
+        " or for the next restart.",
+        default=OnOperatorUpgrade.HOLD,
+    )
+    windows: tuple[Window, ...] = described(
+        "Times for mode Window.", default=(), size_max=16, plain_list=True
+    )
+    max_unavailable_shards: int = described(
+        "How many shards may have a member down for a restart at one time.",
+        default=1,
+        low=1,
+        high=16,
+    )
+    handover_timeout: Duration = described(
+        "How long a handover may take before it counts as late.", default=Duration("30s")
+    )
+    ready_timeout: Duration = described(
+        "How long a pod may take to be ready before it counts as late.",
+        default=Duration("10m"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleDown:
+    """How shards go."""
+
+    drain: Drain = described(
+        "Move: queues are opened on other shards, then the old ones take no more messages."
+        " Seal: they just take no more. Both wait until all is consumed or expired.",
+        default=Drain.MOVE,
+    )
+    timeout: Duration = described(
+        "How long a drain may take before it counts as late.", default=Duration("24h")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleUp:
+    """What new shards are for."""
+
+    fill: bool = described(
+        "Whether topics get queues on a new shard as soon as it is in sync.", default=False
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """A part that can be left out."""
+
+    enabled: bool = described("Whether it is made.", default=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logging:
+    """What brokers write about themselves."""
+
+    level: str = described(
+        "From which level on.", default="info", one_of=("debug", "info", "warning", "error")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    """What the cluster is to be."""
+
+    version: str | None = described(
+        "Version of the brokers; that of the operator unless given.",
+        default=None,
+        pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$",
+        size_max=20,
+    )
+    image: str | None = described(
+        "Image of the brokers, with tag or digest; imago/broker of the version unless given.",
+        default=None,
+        size_max=512,
+        size_min=1,
+    )
+    image_pull_policy: PullPolicy = described(
+        "When it is pulled.", default=PullPolicy.IF_NOT_PRESENT
+    )
+    image_pull_secrets: tuple[ObjectName, ...] = described(
+        "Secrets to pull it with.", default=(), size_max=8, map_key="name"
+    )
+    brokers: Brokers = described("The brokers.")
+    zookeeper: ZooKeeper = described("The registry: exactly one of managed and external.")
+    listeners: tuple[Listener, ...] = described(
+        "Ways in from outside. Inside, the Services of the cluster are always there.",
+        default=(),
+        size_max=1,
+        map_key="name",
+    )
+    allowed_namespaces: AllowedNamespaces = described(
+        "Which namespaces may have topics, groups and pipelines of this cluster.",
+        default=AllowedNamespaces,
+    )
+    update_policy: UpdatePolicy = described(
+        "When and how brokers are restarted.", default=UpdatePolicy
+    )
+    scale_up: ScaleUp = described("What new shards are for.", default=ScaleUp)
+    scale_down: ScaleDown = described("How shards go.", default=ScaleDown)
+    pod_disruption_budget: Switch = described(
+        "One PodDisruptionBudget for each shard: a drain of nodes waits until members are in sync.",
+        default=Switch,
+    )
+    network_policy: Switch = described("NetworkPolicies: who may reach which port.", default=Switch)
+    logging: Logging = described("What brokers write about themselves.", default=Logging)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerCounts:
+    """Brokers in numbers."""
+
+    shards: int = described("Shards there are.", default=0, low=0)
+    replicas: int = described("Pods there are to be.", default=0, low=0)
+    ready_replicas: int = described("Pods that are ready.", default=0, low=0)
+    updated_replicas: int = described("Pods of the newest revision.", default=0, low=0)
+    in_sync_replicas: int = described("Members in sync.", default=0, low=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardStatus:
+    """One shard, as it was last seen."""
+
+    id: int = described("Its number.", low=0, high=SHARD_ID_MAX)
+    epoch: int | None = described("Its epoch: how often leadership changed.", default=None, low=0)
+    master: str | None = described("Pod of its master.", default=None, size_max=63)
+    phase: str = described(
+        "What it does.",
+        one_of=("Serving", "Degraded", "Offline", "Cordoned", "Draining", "Drained", "Unknown"),
+    )
+    members: tuple[ShardMember, ...] = described(
+        "Its members.", default=(), size_max=8, map_key="pod"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """A restart of brokers, one after the other."""
+
+    revision: str = described("Revision that pods get.", size_max=64)
+    cause: str = described("Why.", size_max=64)
+    updated: int = described("Pods that have it.", default=0, low=0)
+    remaining: int = described("Pods that do not.", default=0, low=0)
+    current: tuple[str, ...] = described(
+        "Pods that are down or handing over for it.", default=(), size_max=16, item_size_max=63
+    )
+    blocked_by: str | None = described("What it waits for.", default=None, size_max=1024)
+    started_at: str = described("Since when.", size_max=40)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleDownStatus:
+    """Shards that go."""
+
+    victims: tuple[int, ...] = described("Their numbers.", default=(), size_max=64)
+    step: str = described("How far it is.", size_max=32)
+    queues_remaining: int | None = described("Queues not yet read out.", default=None, low=0)
+    messages_remaining: int | None = described("Messages not yet read.", default=None, low=0)
+    claims: tuple[str, ...] = described(
+        "Claims that will be deleted; no other ever is.",
+        default=(),
+        size_max=320,
+        item_size_max=253,
+    )
+    started_at: str = described("Since when.", size_max=40)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimStatus:
+    """One claim."""
+
+    claim: str = described("Its name.", size_max=253)
+    requested: str = described("Size asked for.", size_max=20)
+    capacity: str | None = described("Size it has.", default=None, size_max=20)
+    condition: str | None = described("What Kubernetes says of it.", default=None, size_max=64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What the operator is at: the same that `kubectl imago explain` says."""
+
+    row: str = described("Which case decides.", size_max=64)
+    since: str = described("Since when.", size_max=40)
+    waits_for: str | None = described("What it waits for.", default=None, size_max=1024)
+    next: str | None = described("What comes after that.", default=None, size_max=1024)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingApproval:
+    """Something that waits for a person."""
+
+    id: str = described("Value for the annotation imago.dev/approve.", size_max=64)
+    kind: str = described("What it is about.", size_max=64)
+    summary: str = described("What would be done.", size_max=1024)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacedMember:
+    """A member whose claim was given up because its node is gone for good."""
+
+    claim: str = described("Its claim.", size_max=253)
+    uid: str = described("The claim's uid.", size_max=64)
+    node: str = described("The node that is gone.", size_max=253)
+    at: str = described("When it was decided.", size_max=40)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    """What the cluster is."""
+
+    observed_generation: int = generation_field()
+    conditions: Conditions = conditions_field()
+    cluster_id: str | None = described("Its identity in the registry.", default=None, size_max=64)
+    version: str | None = described("Version all brokers have.", default=None, size_max=20)
+    desired_version: str | None = described("Version they get.", default=None, size_max=20)
+    operator_version: str | None = described(
+        "Version of the operator that wrote this.", default=None, size_max=20
+    )
+    template_revision: str | None = described(
+        "Revision of the pods' template that the operator holds on to.", default=None, size_max=64
+    )
+    brokers: BrokerCounts = described("Brokers in numbers.", default=BrokerCounts)
+    selector: str | None = described(
+        "Label selector of the masters' pods, for autoscalers.", default=None, size_max=512
+    )
+    zookeeper: str | None = described(
+        "What clients of MetaQ write as zkConnect.", default=None, size_max=4096
+    )
+    bootstrap: str | None = described(
+        "What clients of RocketMQ write as name server.", default=None, size_max=512
+    )
+    shards: tuple[ShardStatus, ...] = described(
+        "The shards.", default=(), size_max=128, map_key="id"
+    )
+    progress: Progress | None = described("What the operator is at.", default=None)
+    rollout: Rollout | None = described("A restart under way.", default=None)
+    scale_down: ScaleDownStatus | None = described("Shards that go.", default=None)
+    storage: tuple[ClaimStatus, ...] = described(
+        "Claims that are not as wanted.", default=(), size_max=320, map_key="claim"
+    )
+    pending_approvals: tuple[PendingApproval, ...] = described(
+        "What waits for a person.", default=(), size_max=16, map_key="id"
+    )
+    approved: tuple[str, ...] = described(
+        "Approvals that were used.", default=(), size_max=16, item_size_max=64
+    )
+    replaced_members: tuple[ReplacedMember, ...] = described(
+        "Claims given up because their nodes are gone.", default=(), size_max=64, map_key="claim"
+    )

@@ -1,0 +1,241 @@
+"""The kinds of resources: names, columns, types and rules of each; how an object is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from imago_operator.errors import InvalidError
+from imago_operator.spec import rules
+from imago_operator.spec.build import build
+from imago_operator.spec.cluster import ClusterSpec, ClusterStatus
+from imago_operator.spec.fields import Schema, schema_of
+from imago_operator.spec.group import GroupSpec, GroupStatus
+from imago_operator.spec.pipeline import PipelineSpec, PipelineStatus
+from imago_operator.spec.rebalance import RebalanceSpec, RebalanceStatus
+from imago_operator.spec.schema import Problem, problems, with_defaults
+from imago_operator.spec.topic import TopicSpec, TopicStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imago_operator.spec.rule import Rule
+
+GROUP: Final = "imago.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of `kubectl get`; priority 1 only with `-o wide`."""
+
+    name: str
+    path: str
+    type: str = "string"
+    priority: int = 0
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Where `kubectl scale` and autoscalers read and write."""
+
+    spec: str
+    status: str
+    selector: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind(Generic[S]):
+    """One kind of resource."""
+
+    name: str
+    plural: str
+    short: str
+    doc: str
+    spec: type[S]
+    status: type
+    columns: tuple[Column, ...]
+    rules: tuple[Rule, ...]
+    scale: Scale | None = None
+
+    @property
+    def crd_name(self) -> str:
+        return f"{self.plural}.{GROUP}"
+
+    @cached_property
+    def spec_schema(self) -> Schema:
+        return schema_of(self.spec)
+
+    @cached_property
+    def status_schema(self) -> Schema:
+        return schema_of(self.status)
+
+    def read(self, manifest: Mapping[str, Any]) -> S:
+        """Return the spec of an object; InvalidError names every wrong field by its path."""
+        if found := list(self.problems(manifest)):
+            raise InvalidError("; ".join(map(str, found)))
+        return build(self.spec, with_defaults(self.spec_schema, manifest["spec"]))
+
+    def problems(
+        self, manifest: Mapping[str, Any], before: Mapping[str, Any] | None = None
+    ) -> Iterator[Problem]:
+        """Yield what is wrong with an object, or with an edit of the object `before`."""
+        if not isinstance(manifest.get("spec"), Mapping):
+            yield Problem("spec", "is required")
+            return
+        now = self._whole(manifest)
+        found = list(problems(self.spec_schema, now["spec"], "spec"))
+        yield from found
+        if not found:  # rules may rely on what the schema says
+            yield from self._broken(now, None if before is None else self._whole(before))
+
+    def _whole(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        return {**manifest, "spec": with_defaults(self.spec_schema, manifest["spec"])}
+
+    def _broken(
+        self, now: Mapping[str, Any], before: Mapping[str, Any] | None
+    ) -> Iterator[Problem]:
+        for rule in self.rules:
+            olds = dict(nodes(before, rule.path)) if before is not None else {}
+            for path, node in nodes(now, rule.path):
+                if not rule.allows(node, olds.get(path)):
+                    yield Problem(path, rule.message)
+
+
+def nodes(root: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the nodes of a path, with where they are; `[]` stands for every item of a list."""
+    found = [("", root)]
+    for name, items in re.findall(r"([A-Za-z]+)(\[\])?", path):
+        found = [
+            (f"{at}.{name}".lstrip("."), node[name])
+            for at, node in found
+            if isinstance(node, Mapping) and name in node
+        ]
+        if items:
+            found = [
+                (f"{at}[{index}]", item) for at, node in found for index, item in enumerate(node)
+            ]
+    yield from found
+
+
+def _condition(name: str, path: str = "status") -> str:
+    return f'.status.conditions[?(@.type=="{name}")].{path}'
+
+
+READY: Final = Column("Ready", _condition("Ready"))
+STATUS: Final = Column("Status", _condition("Ready", "reason"))
+MESSAGE: Final = Column("Message", _condition("Ready", "message"), priority=1)
+AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
+CLUSTER_OF: Final = Column("Cluster", ".spec.clusterRef.name")
+
+CLUSTER: Final = Kind(
+    name="ImagoCluster",
+    plural="imagoclusters",
+    short="imc",
+    doc="A cluster of brokers, with its registry and its ways in.",
+    spec=ClusterSpec,
+    status=ClusterStatus,
+    columns=(
+        READY,
+        STATUS,
+        Column("Shards", ".status.brokers.shards", "integer"),
+        Column("In-Sync", ".status.brokers.inSyncReplicas", "integer"),
+        Column("Version", ".status.version"),
+        AGE,
+        Column("Desired", ".status.desiredVersion", priority=1),
+        Column("Updating", _condition("Updating", "reason"), priority=1),
+        Column("ZooKeeper", ".status.zookeeper", priority=1),
+        MESSAGE,
+    ),
+    rules=rules.CLUSTER,
+    scale=Scale(".spec.brokers.shards", ".status.brokers.shards", ".status.selector"),
+)
+TOPIC: Final = Kind(
+    name="ImagoTopic",
+    plural="imagotopics",
+    short="imt",
+    doc="A topic of a cluster.",
+    spec=TopicSpec,
+    status=TopicStatus,
+    columns=(
+        READY,
+        STATUS,
+        CLUSTER_OF,
+        Column("Topic", ".status.topicName"),
+        Column("Partitions", ".status.partitions.total", "integer"),
+        AGE,
+        Column("Online", ".status.partitions.online", "integer", priority=1),
+        MESSAGE,
+    ),
+    rules=rules.TOPIC,
+)
+CONSUMER_GROUP: Final = Kind(
+    name="ImagoConsumerGroup",
+    plural="imagoconsumergroups",
+    short="img",
+    doc="A consumer group of a cluster.",
+    spec=GroupSpec,
+    status=GroupStatus,
+    columns=(
+        READY,
+        STATUS,
+        CLUSTER_OF,
+        Column("Group", ".status.groupName"),
+        Column("State", ".status.state"),
+        Column("Members", ".status.members", "integer"),
+        Column("Lag", ".status.lag"),
+        AGE,
+        Column("Last-Reset", ".status.lastReset.requestId", priority=1),
+        MESSAGE,
+    ),
+    rules=rules.GROUP,
+)
+REBALANCE: Final = Kind(
+    name="ImagoRebalance",
+    plural="imagorebalances",
+    short="imr",
+    doc="One change of where topics have their queues.",
+    spec=RebalanceSpec,
+    status=RebalanceStatus,
+    columns=(
+        READY,
+        Column("Phase", ".status.phase"),
+        CLUSTER_OF,
+        Column("Mode", ".spec.mode"),
+        Column("Done", ".status.progress.done", "integer"),
+        Column("Remaining", ".status.progress.remaining", "integer"),
+        AGE,
+        MESSAGE,
+    ),
+    rules=rules.REBALANCE,
+)
+PIPELINE: Final = Kind(
+    name="ImagoPipeline",
+    plural="imagopipelines",
+    short="imp",
+    doc="A Spark job on topics of a cluster.",
+    spec=PipelineSpec,
+    status=PipelineStatus,
+    columns=(
+        READY,
+        STATUS,
+        CLUSTER_OF,
+        Column("Engine", ".status.engineRef.kind"),
+        Column("State", ".status.state"),
+        Column("Rows", ".status.rows", "integer"),
+        Column("Lag", ".status.lag"),
+        AGE,
+        Column("Attempts", ".status.runs.attempts", "integer", priority=1),
+        MESSAGE,
+    ),
+    rules=rules.PIPELINE,
+    scale=Scale(".spec.replicas", ".status.replicas", ".status.selector"),
+)
+KINDS: Final[tuple[Kind[Any], ...]] = (CLUSTER, TOPIC, CONSUMER_GROUP, REBALANCE, PIPELINE)

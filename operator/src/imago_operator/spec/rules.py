@@ -1,0 +1,287 @@
+"""The rules of every kind. What only one field says, its bounds say; all else stands here."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from imago_operator.spec.rule import Rule, exactly_one, immutable, resource_name, spans
+from imago_operator.spec.values import Quantity
+
+BROKERS, STORAGE = "spec.brokers", "spec.brokers.storage"
+ZOOKEEPER = "spec.zookeeper"
+
+OWNED_SETTINGS: Final = (
+    "broker.cluster",
+    "broker.shard",
+    "broker.replica",
+    "broker.replicas",
+    "broker.zone",
+    "broker.host",
+    "broker.bind",
+    "broker.data_dir",
+    "metaq.enabled",
+    "metaq.port",
+    "rocketmq.enabled",
+    "rocketmq.port",
+    "rocketmq.fast_port",
+    "replication.port",
+    "replication.min_in_sync",
+    "namesrv.enabled",
+    "namesrv.port",
+    "admin.enabled",
+    "admin.bind",
+    "admin.port",
+    "admin.token_file",
+    "zookeeper.connect",
+    "acknowledgement.level",
+    "acknowledgement.timeout_ms",
+    "log.level",
+)
+"""Settings of brokers that other fields of the resource say, or Kubernetes."""
+OWNED_ATTRIBUTES: Final = ("dialects", "acknowledgement", "retention_ms", "retention.ms")
+SYSTEM_TOPICS: Final = (
+    "IMAGO_META",
+    "TBW102",
+    "SCHEDULE_TOPIC_XXXX",
+    "BenchmarkTest",
+    "OFFSET_MOVED_EVENT",
+    "SELF_TEST_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "RMQ_SYS_TRACE_TOPIC",
+)
+SYSTEM_PREFIXES: Final = ("rmq_sys_", "%RETRY%", "%DLQ%")
+OWNED_SPARK: Final = (
+    "spark.app.name",
+    "spark.master",
+    "spark.submit.deployMode",
+    "spark.kubernetes.namespace",
+    "spark.kubernetes.container.image",
+    "spark.kubernetes.driver.pod.name",
+    "spark.executor.instances",
+    "spark.sql.streaming.checkpointLocation",
+)
+_SETTING: Final = "^[a-z]+[.][a-z][a-z0-9_]*$"
+_ID_MAX: Final = 1023
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return "[" + ", ".join(f"'{name}'" for name in names) + "]"
+
+
+def _not_smaller(path: str) -> Rule:
+    def holds(node: Any, old: Any) -> bool:
+        if "size" not in old:
+            return True
+        return "size" in node and Quantity(node["size"]).bytes >= Quantity(old["size"]).bytes
+
+    return Rule(
+        path=path,
+        cel="!has(oldSelf.size) || (has(self.size)"
+        " && quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0)",
+        holds_after=holds,
+        message="size cannot shrink: a volume keeps what it has",
+    )
+
+
+def _may_not_fall(path: str, name: str, message: str) -> Rule:
+    return Rule(
+        path=path,
+        cel=f"self.{name} >= oldSelf.{name}",
+        holds_after=lambda node, old: bool(node[name] >= old[name]),
+        message=message,
+    )
+
+
+def _one_copy_stands_for_all(node: Any) -> bool:
+    if not node.get("acknowledgement", "replicated").startswith("replicated"):
+        return False
+    return bool(node["replicasPerShard"] > 1 and node.get("minInSync") == 1)
+
+
+CLUSTER: Final[tuple[Rule, ...]] = (
+    *resource_name(40, "an ImagoCluster"),
+    Rule(
+        path=BROKERS,
+        cel="!has(self.minInSync) || self.minInSync <= self.replicasPerShard",
+        holds=lambda node: node.get("minInSync", 1) <= node["replicasPerShard"],
+        message="minInSync must be at most replicasPerShard",
+    ),
+    Rule(
+        path=BROKERS,
+        cel="!(self.replicasPerShard > 1 && has(self.minInSync) && self.minInSync == 1"
+        " && (!has(self.acknowledgement) || self.acknowledgement.startsWith('replicated')))",
+        holds=lambda node: not _one_copy_stands_for_all(node),
+        message="minInSync 1 would let one copy stand for replicated: set 2, or acknowledgement"
+        " leader",
+    ),
+    _may_not_fall(
+        BROKERS, "replicasPerShard", "replicasPerShard cannot be lowered: members hold copies"
+    ),
+    Rule(
+        path=f"{BROKERS}.config",
+        cel=f"self.all(key, key.matches('{_SETTING}'))",
+        holds=lambda node: all(re.search(_SETTING, key) for key in node),
+        message="settings are named section.key, as docs/configuration.md lists them",
+    ),
+    Rule(
+        path=f"{BROKERS}.config",
+        cel=f"!self.exists(key, key in {_listed(OWNED_SETTINGS)})",
+        holds=lambda node: not any(key in OWNED_SETTINGS for key in node),
+        message="config may not set what the operator sets: ports, names, addresses, members,"
+        " acknowledgement, log.level",
+    ),
+    spans(f"{BROKERS}.replication", "ackTimeout", low="10ms", high="10m"),
+    Rule(
+        path=STORAGE,
+        cel="self.type != 'PersistentClaim' || has(self.size)",
+        holds=lambda node: node["type"] != "PersistentClaim" or "size" in node,
+        message="size is required with PersistentClaim",
+    ),
+    _not_smaller(STORAGE),
+    immutable(STORAGE, "type"),
+    immutable(STORAGE, "storageClassName"),
+    exactly_one(ZOOKEEPER, "managed", "external"),
+    Rule(
+        path=ZOOKEEPER,
+        cel="has(self.managed) == has(oldSelf.managed)",
+        holds_after=lambda node, old: ("managed" in node) == ("managed" in old),
+        message="managed and external ZooKeeper cannot be exchanged: the registry lies there",
+    ),
+    Rule(
+        path=f"{ZOOKEEPER}.managed",
+        cel="self.replicas % 2 == 1",
+        holds=lambda node: node["replicas"] % 2 == 1,
+        message="ZooKeeper needs an odd number of servers: 1, 3 or 5",
+    ),
+    immutable(
+        f"{ZOOKEEPER}.managed", "replicas", message="replicas of ZooKeeper cannot be changed"
+    ),
+    immutable(f"{ZOOKEEPER}.managed.storage", "storageClassName"),
+    _not_smaller(f"{ZOOKEEPER}.managed.storage"),
+    immutable(f"{ZOOKEEPER}.external", "chroot"),
+    Rule(
+        path="spec.listeners[]",
+        cel="!has(self.firstNodePort) || self.type == 'NodePort'",
+        holds=lambda node: "firstNodePort" not in node or node["type"] == "NodePort",
+        message="firstNodePort goes with type NodePort",
+    ),
+    Rule(
+        path="spec.allowedNamespaces",
+        cel="(self.from == 'Selector') == has(self.selector)",
+        holds=lambda node: (node["from"] == "Selector") == ("selector" in node),
+        message="selector goes with from: Selector",
+    ),
+    Rule(
+        path="spec.updatePolicy",
+        cel="self.mode != 'Window' || (has(self.windows) && size(self.windows) > 0)",
+        holds=lambda node: node["mode"] != "Window" or bool(node.get("windows")),
+        message="mode Window needs windows",
+    ),
+    spans("spec.updatePolicy", "handoverTimeout", low="1s", high="1h"),
+    spans("spec.updatePolicy", "readyTimeout", low="10s", high="24h"),
+    spans("spec.updatePolicy.windows[]", "duration", low="1m", high="168h"),
+    spans("spec.scaleDown", "timeout", low="1m", high="8760h"),
+)
+
+
+def _topic_name(node: Any) -> str:
+    spec = node.get("spec", {})
+    return str(spec.get("topicName", node["metadata"]["name"]))
+
+
+def _is_system(name: str) -> bool:
+    return name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIXES)
+
+
+TOPIC: Final[tuple[Rule, ...]] = (
+    Rule(
+        path="",
+        cel="has(self.spec.topicName) || size(self.metadata.name) <= 127",
+        holds=lambda node: len(_topic_name(node)) <= 127,
+        message="give a topicName: the resource's own is longer than 127 characters",
+    ),
+    Rule(
+        path="spec",
+        cel="!has(self.topicName) || !(self.topicName in "
+        + _listed(SYSTEM_TOPICS)
+        + "".join(f" || self.topicName.startsWith('{prefix}')" for prefix in SYSTEM_PREFIXES)
+        + ")",
+        holds=lambda node: not _is_system(node.get("topicName", "")),
+        message="this topic belongs to the brokers",
+    ),
+    immutable("spec", "clusterRef"),
+    immutable("spec", "topicName"),
+    immutable("spec", "dialects"),
+    _may_not_fall("spec", "partitions", "partitions cannot be lowered: clients know their numbers"),
+    Rule(
+        path="spec.config",
+        cel=f"!self.exists(key, key in {_listed(OWNED_ATTRIBUTES)})",
+        holds=lambda node: not any(key in OWNED_ATTRIBUTES for key in node),
+        message="config may not set what has a field of its own",
+    ),
+    Rule(
+        path="spec.placement",
+        cel="!(has(self.count) && has(self.shardIds) && size(self.shardIds) > 0)",
+        holds=lambda node: not ("count" in node and node.get("shardIds")),
+        message="give count or shardIds, not both",
+    ),
+    spans("spec.retention", "time", low="1s", high="87600h"),
+)
+
+GROUP: Final[tuple[Rule, ...]] = (
+    immutable("spec", "clusterRef"),
+    immutable("spec", "groupName"),
+    Rule(
+        path="spec",
+        cel="!has(self.reset) || self.mode == 'Clustering'",
+        holds=lambda node: "reset" not in node or node["mode"] == "Clustering",
+        message="a Broadcast group cannot be reset: its members keep their own offsets",
+    ),
+    Rule(
+        path="spec.reset",
+        cel="(self.to == 'Timestamp') == has(self.timestamp)",
+        holds=lambda node: (node["to"] == "Timestamp") == ("timestamp" in node),
+        message="timestamp goes with to: Timestamp",
+    ),
+    spans("spec.maxLag", "time", high="8760h"),
+)
+
+REBALANCE: Final[tuple[Rule, ...]] = (
+    Rule(
+        path="spec",
+        cel="self == oldSelf",
+        holds_after=lambda node, old: bool(node == old),
+        message="an ImagoRebalance cannot be changed: delete it and make another",
+    ),
+    Rule(
+        path="spec",
+        cel="(self.mode == 'Full') == (!has(self.shards) || size(self.shards) == 0)",
+        holds=lambda node: (node["mode"] == "Full") == (not node.get("shards")),
+        message="Drain and Fill need shards, Full has none",
+    ),
+)
+
+PIPELINE: Final[tuple[Rule, ...]] = (
+    *resource_name(40, "an ImagoPipeline"),
+    immutable("spec", "clusterRef"),
+    exactly_one("spec", "ingest", "code"),
+    exactly_one("spec.checkpoint", "claim", "path"),
+    Rule(
+        path="spec.checkpoint",
+        cel="has(self.path) == has(oldSelf.path) && (!has(self.path) || self.path == oldSelf.path)",
+        holds_after=lambda node, old: node.get("path") == old.get("path"),
+        message="the checkpoint cannot be moved: it would begin anew",
+    ),
+    _not_smaller("spec.checkpoint.claim"),
+    immutable("spec.checkpoint.claim", "storageClassName"),
+    Rule(
+        path="spec.spark.conf",
+        cel=f"!self.exists(key, key in {_listed(OWNED_SPARK)})",
+        holds=lambda node: not any(key in OWNED_SPARK for key in node),
+        message="conf may not set what the operator sets",
+    ),
+    spans("spec.restart", "backoff", low="1s", high="1h"),
+)

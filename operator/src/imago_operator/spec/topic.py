@@ -1,0 +1,139 @@
+"""ImagoTopic: a topic of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from imago_operator.spec.brokers import SHARD_ID_MAX, SHARDS_MAX
+from imago_operator.spec.common import (
+    MESSAGE_NAME_PATTERN,
+    TOPIC_SIZE_MAX,
+    ClusterRef,
+    Conditions,
+    Level,
+    conditions_field,
+    generation_field,
+)
+from imago_operator.spec.fields import IntOrText, described
+from imago_operator.spec.values import Duration
+
+
+class Dialects(StrEnum):
+    """Clients of which protocols may use a topic."""
+
+    ALL = "All"
+    ROCKETMQ = "RocketMQ"
+
+
+class DeletionPolicy(StrEnum):
+    """What happens to the messages when the resource is deleted."""
+
+    RETAIN = "Retain"
+    DELETE = "Delete"
+
+
+class AdoptionPolicy(StrEnum):
+    """What happens when brokers have the topic already."""
+
+    ADOPT = "Adopt"
+    FAIL_IF_EXISTS = "FailIfExists"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRetention:
+    """How long messages are kept."""
+
+    time: Duration | None = described(
+        "Age at which messages go; may only be shorter than that of the brokers.", default=None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """On which shards the topic has queues: at most one of the two."""
+
+    count: int | None = described(
+        "On how many; brokers choose, in different zones where possible.",
+        default=None,
+        low=1,
+        high=SHARDS_MAX,
+    )
+    shard_ids: tuple[int, ...] = described(
+        "On which. A shard that has messages of the topic cannot be left out.",
+        default=(),
+        size_max=SHARDS_MAX,
+        item_low=0,
+        item_high=SHARD_ID_MAX,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSpec:
+    """What the topic is to be. What stands here wins over what brokers have."""
+
+    cluster_ref: ClusterRef = described("Its cluster. Immutable.")
+    topic_name: str | None = described(
+        "Its name; that of the resource unless given. Immutable.",
+        default=None,
+        pattern=MESSAGE_NAME_PATTERN,
+        size_max=TOPIC_SIZE_MAX,
+        size_min=1,
+    )
+    partitions: int = described(
+        "Partitions of MetaQ and queues of RocketMQ on each shard. May grow and never shrinks.",
+        default=8,
+        low=1,
+        high=4096,
+    )
+    acknowledgement: Level | None = described(
+        "What the answer to a put waits for; as the cluster says unless given.", default=None
+    )
+    retention: TopicRetention = described("How long messages are kept.", default=TopicRetention)
+    dialects: Dialects = described(
+        "Clients of which protocols may use it. Immutable: records are written for them.",
+        default=Dialects.ALL,
+    )
+    ordered: bool = described(
+        "Whether RocketMQ's clients are told that its messages are in order.", default=False
+    )
+    config: Mapping[str, IntOrText] = described(
+        "Further attributes of the topic, as docs/configuration.md lists them.",
+        default=dict,
+        size_max=32,
+        item_size_max=1024,
+    )
+    placement: Placement = described(
+        "On which shards it has queues; on all unless given.", default=Placement
+    )
+    deletion_policy: DeletionPolicy = described(
+        "What happens to the messages when this resource is deleted.",
+        default=DeletionPolicy.RETAIN,
+    )
+    adoption_policy: AdoptionPolicy = described(
+        "What happens when brokers have the topic already.", default=AdoptionPolicy.ADOPT
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCounts:
+    """Partitions in numbers, over all shards."""
+
+    total: int = described("All.", default=0, low=0)
+    online: int = described("On shards that have a master.", default=0, low=0)
+    sealed: int = described("That take no more messages.", default=0, low=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStatus:
+    """What the topic is."""
+
+    observed_generation: int = generation_field()
+    conditions: Conditions = conditions_field()
+    topic_name: str | None = described("Its name.", default=None, size_max=TOPIC_SIZE_MAX)
+    partitions: PartitionCounts = described("Partitions in numbers.", default=PartitionCounts)
+    shards: tuple[int, ...] = described("Shards it has queues on.", default=(), size_max=SHARDS_MAX)
+    applied_hash: str | None = described(
+        "Fingerprint of the settings that brokers have confirmed.", default=None, size_max=64
+    )

@@ -1,0 +1,314 @@
+"""Custom resources for tests: one good object of each kind, and many bad edits of them.
+
+The same table is run against the rules in Python and against an API server's own checks.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+CLUSTER, TOPIC, GROUP = "ImagoCluster", "ImagoTopic", "ImagoConsumerGroup"
+REBALANCE, PIPELINE = "ImagoRebalance", "ImagoPipeline"
+REMOVED: Final = None
+"""As a value: the field is taken away."""
+
+GOOD: Final[dict[str, dict[str, Any]]] = {
+    CLUSTER: {
+        "brokers": {"shards": 2, "storage": {"size": "10Gi"}},
+        "zookeeper": {"managed": {"replicas": 3}},
+    },
+    TOPIC: {"clusterRef": {"name": "demo"}, "topicName": "orders", "partitions": 8},
+    GROUP: {"clusterRef": {"name": "demo"}, "groupName": "billing"},
+    REBALANCE: {"clusterRef": {"name": "demo"}, "mode": "Drain", "shards": [1]},
+    PIPELINE: {
+        "clusterRef": {"name": "demo"},
+        "source": {"topics": ["orders"]},
+        "ingest": {"path": "/lake/orders"},
+        "checkpoint": {"claim": {"size": "1Gi"}},
+    },
+}
+
+
+def manifest(
+    kind: str, changes: dict[str, Any] | None = None, name: str = "demo"
+) -> dict[str, Any]:
+    """Return a good object with fields changed: `{"spec.brokers.shards": 3}`."""
+    made: dict[str, Any] = {
+        "apiVersion": "imago.dev/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": copy.deepcopy(GOOD[kind]),
+    }
+    for path, value in (changes or {}).items():
+        *parents, last = path.split("/") if "/" in path else path.split(".")
+        node = made
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        if value is REMOVED:
+            node.pop(last, None)
+        else:
+            node[last] = copy.deepcopy(value)
+    return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadEdit:
+    """An object, or an edit of one, that must be refused."""
+
+    kind: str
+    said: str
+    """What the refusal says: our message, or where the schema alone refuses, the field."""
+    to: dict[str, Any]
+    before: dict[str, Any] | None = None
+    """Fields of the object that is edited; None: `to` is a new object."""
+    by_rule: bool = True
+    name: str = field(default="demo")
+
+    @property
+    def object(self) -> dict[str, Any]:
+        return manifest(self.kind, self.to, self.name)
+
+    @property
+    def old(self) -> dict[str, Any] | None:
+        return None if self.before is None else manifest(self.kind, self.before, self.name)
+
+
+def rule(kind: str, said: str, to: dict[str, Any], name: str = "demo") -> BadEdit:
+    return BadEdit(kind=kind, said=said, to=to, name=name)
+
+
+def edit(kind: str, said: str, before: dict[str, Any], to: dict[str, Any]) -> BadEdit:
+    return BadEdit(kind=kind, said=said, before=before, to=to)
+
+
+def schema(kind: str, said: str, to: dict[str, Any]) -> BadEdit:
+    return BadEdit(kind=kind, said=said, to=to, by_rule=False)
+
+
+EXTERNAL: Final = {
+    "spec.zookeeper": {"external": {"servers": ["zk-0.zk:2181"], "chroot": "/mq"}},
+}
+BAD_EDITS: Final[tuple[BadEdit, ...]] = (
+    # clusters, whole objects
+    rule(CLUSTER, "at most 40 characters", {}, name="c" * 41),
+    rule(CLUSTER, "begins with a letter", {}, name="1st"),
+    rule(CLUSTER, "begins with a letter", {}, name="a.b"),
+    rule(
+        CLUSTER,
+        "minInSync must be at most replicasPerShard",
+        {"spec.brokers.minInSync": 4},
+    ),
+    rule(CLUSTER, "one copy stand for replicated", {"spec.brokers.minInSync": 1}),
+    rule(
+        CLUSTER,
+        "one copy stand for replicated",
+        {"spec.brokers.minInSync": 1, "spec.brokers.acknowledgement": "replicated-fsync"},
+    ),
+    rule(CLUSTER, "named section.key", {"spec.brokers.config": {"retention": 3}}),
+    rule(CLUSTER, "config may not set", {"spec/brokers/config/rocketmq.port": 10911}),
+    rule(CLUSTER, "config may not set", {"spec/brokers/config/broker.data_dir": "/tmp"}),
+    rule(CLUSTER, "ackTimeout must be from", {"spec.brokers.replication": {"ackTimeout": "1h"}}),
+    rule(CLUSTER, "size is required", {"spec.brokers.storage": {}}),
+    rule(CLUSTER, "exactly one of managed and external", {"spec.zookeeper": {}}),
+    rule(
+        CLUSTER,
+        "exactly one of managed and external",
+        EXTERNAL | {"spec.zookeeper.managed": {}},
+    ),
+    rule(CLUSTER, "odd number of servers", {"spec.zookeeper.managed.replicas": 4}),
+    rule(
+        CLUSTER,
+        "firstNodePort goes with type NodePort",
+        {"spec.listeners": [{"name": "out", "type": "LoadBalancer", "firstNodePort": 30000}]},
+    ),
+    rule(CLUSTER, "selector goes with from", {"spec.allowedNamespaces": {"from": "Selector"}}),
+    rule(
+        CLUSTER,
+        "selector goes with from",
+        {"spec.allowedNamespaces": {"selector": {"matchLabels": {"a": "b"}}}},
+    ),
+    rule(CLUSTER, "mode Window needs windows", {"spec.updatePolicy": {"mode": "Window"}}),
+    rule(
+        CLUSTER,
+        "duration must be from",
+        {"spec.updatePolicy": {"windows": [{"schedule": "0 2 * * 6", "duration": "0s"}]}},
+    ),
+    rule(CLUSTER, "handoverTimeout must be", {"spec.updatePolicy": {"handoverTimeout": "0s"}}),
+    rule(CLUSTER, "readyTimeout must be", {"spec.updatePolicy": {"readyTimeout": "1s"}}),
+    rule(CLUSTER, "timeout must be from", {"spec.scaleDown": {"timeout": "0s"}}),
+    # clusters, edits
+    edit(CLUSTER, "replicasPerShard cannot be lowered", {}, {"spec.brokers.replicasPerShard": 2}),
+    edit(CLUSTER, "size cannot shrink", {}, {"spec.brokers.storage.size": "9Gi"}),
+    edit(CLUSTER, "size cannot shrink", {}, {"spec.brokers.storage.size": "10G"}),
+    edit(
+        CLUSTER,
+        "type cannot be changed",
+        {},
+        {"spec.brokers.storage.type": "Ephemeral"},
+    ),
+    edit(
+        CLUSTER,
+        "storageClassName cannot be changed",
+        {},
+        {"spec.brokers.storage.storageClassName": "fast"},
+    ),
+    edit(
+        CLUSTER,
+        "storageClassName cannot be changed",
+        {"spec.brokers.storage.storageClassName": "fast"},
+        {},
+    ),
+    edit(CLUSTER, "cannot be exchanged", {}, EXTERNAL),
+    edit(
+        CLUSTER,
+        "replicas of ZooKeeper cannot be changed",
+        {},
+        {"spec.zookeeper.managed.replicas": 5},
+    ),
+    edit(
+        CLUSTER,
+        "chroot cannot be changed",
+        EXTERNAL,
+        EXTERNAL | {"spec.zookeeper.external.chroot": "/x"},
+    ),
+    edit(
+        CLUSTER,
+        "size cannot shrink",
+        {"spec.zookeeper.managed.storage": {"size": "5Gi"}},
+        {"spec.zookeeper.managed.storage": {"size": "1Gi"}},
+    ),
+    # clusters, bounds
+    schema(CLUSTER, "spec.zookeeper", {"spec.zookeeper": REMOVED}),
+    schema(CLUSTER, "spec.brokers.shards", {"spec.brokers.shards": 0}),
+    schema(CLUSTER, "spec.brokers.shards", {"spec.brokers.shards": 65}),
+    schema(CLUSTER, "spec.brokers.shards", {"spec.brokers.shards": "two"}),
+    schema(CLUSTER, "spec.brokers.replicasPerShard", {"spec.brokers.replicasPerShard": 6}),
+    schema(CLUSTER, "spec.brokers.acknowledgement", {"spec.brokers.acknowledgement": "quorum"}),
+    schema(CLUSTER, "spec.brokers.storage.size", {"spec.brokers.storage.size": "10 GB"}),
+    schema(CLUSTER, "spec.brokers.storage.size", {"spec.brokers.storage.size": "-1Gi"}),
+    schema(CLUSTER, "spec.brokers.removeShards[1]", {"spec.brokers.removeShards": [1, 1]}),
+    schema(CLUSTER, "spec.brokers.removeShards[0]", {"spec.brokers.removeShards": [-1]}),
+    schema(
+        CLUSTER,
+        "spec.brokers.resources.requests",
+        {"spec.brokers.resources": {"requests": {"memory": "lots"}}},
+    ),
+    schema(CLUSTER, "spec.brokers.shard", {"spec.brokers.shard": 3}),
+    schema(CLUSTER, "spec.version", {"spec.version": "latest"}),
+    schema(CLUSTER, "spec.logging.level", {"spec.logging": {"level": "loud"}}),
+    schema(
+        CLUSTER,
+        "spec.zookeeper.external.servers",
+        {"spec.zookeeper": {"external": {"servers": []}}},
+    ),
+    schema(
+        CLUSTER,
+        "spec.zookeeper.external.servers[0]",
+        {"spec.zookeeper": {"external": {"servers": ["zk"]}}},
+    ),
+    schema(
+        CLUSTER,
+        "spec.listeners",
+        {"spec.listeners": [{"name": n, "type": "NodePort"} for n in ("one", "two")]},
+    ),
+    schema(
+        CLUSTER,
+        "spec.updatePolicy.windows[0].schedule",
+        {"spec.updatePolicy": {"windows": [{"schedule": "daily", "duration": "1h"}]}},
+    ),
+    # topics
+    rule(TOPIC, "give a topicName", {"spec.topicName": REMOVED}, name="t" * 128),
+    rule(TOPIC, "belongs to the brokers", {"spec.topicName": "TBW102"}),
+    rule(TOPIC, "belongs to the brokers", {"spec.topicName": "%RETRY%billing"}),
+    rule(TOPIC, "field of its own", {"spec.config": {"dialects": "rocketmq"}}),
+    rule(TOPIC, "not both", {"spec.placement": {"count": 1, "shardIds": [0]}}),
+    rule(TOPIC, "time must be from", {"spec.retention": {"time": "0s"}}),
+    edit(TOPIC, "partitions cannot be lowered", {}, {"spec.partitions": 7}),
+    edit(TOPIC, "clusterRef cannot be changed", {}, {"spec.clusterRef": {"name": "other"}}),
+    edit(
+        TOPIC,
+        "clusterRef cannot be changed",
+        {},
+        {"spec.clusterRef": {"name": "demo", "namespace": "other"}},
+    ),
+    edit(TOPIC, "topicName cannot be changed", {}, {"spec.topicName": "payments"}),
+    edit(TOPIC, "topicName cannot be changed", {}, {"spec.topicName": REMOVED}),
+    edit(TOPIC, "topicName cannot be changed", {"spec.topicName": REMOVED}, {}),
+    edit(TOPIC, "dialects cannot be changed", {}, {"spec.dialects": "RocketMQ"}),
+    schema(TOPIC, "spec.partitions", {"spec.partitions": 4097}),
+    schema(TOPIC, "spec.topicName", {"spec.topicName": ".hidden"}),
+    schema(TOPIC, "spec.clusterRef", {"spec.clusterRef": REMOVED}),
+    schema(TOPIC, "spec.retention.time", {"spec.retention": {"time": "3 days"}}),
+    schema(TOPIC, "spec.deletionPolicy", {"spec.deletionPolicy": "Keep"}),
+    # groups
+    rule(
+        GROUP,
+        "Broadcast group cannot be reset",
+        {"spec.mode": "Broadcast", "spec.reset": {"requestId": "a", "to": "Latest"}},
+    ),
+    rule(GROUP, "timestamp goes with", {"spec.reset": {"requestId": "a", "to": "Timestamp"}}),
+    rule(
+        GROUP,
+        "timestamp goes with",
+        {"spec.reset": {"requestId": "a", "to": "Latest", "timestamp": "2026-01-02T03:04:05Z"}},
+    ),
+    rule(GROUP, "time must be from", {"spec.maxLag": {"time": "0s"}}),
+    edit(GROUP, "groupName cannot be changed", {}, {"spec.groupName": "other"}),
+    edit(GROUP, "clusterRef cannot be changed", {}, {"spec.clusterRef": {"name": "other"}}),
+    schema(GROUP, "spec.reset.requestId", {"spec.reset": {"requestId": "", "to": "Latest"}}),
+    schema(
+        GROUP,
+        "spec.reset.timestamp",
+        {"spec.reset": {"requestId": "a", "to": "Timestamp", "timestamp": "yesterday"}},
+    ),
+    # rebalances
+    rule(REBALANCE, "Drain and Fill need shards", {"spec.shards": REMOVED}),
+    rule(REBALANCE, "Drain and Fill need shards", {"spec.mode": "Full"}),
+    edit(REBALANCE, "cannot be changed: delete it", {}, {"spec.shards": [0]}),
+    schema(REBALANCE, "spec.mode", {"spec.mode": "Shuffle"}),
+    # pipelines
+    rule(PIPELINE, "at most 40 characters", {}, name="p" * 41),
+    rule(PIPELINE, "begins with a letter", {}, name="1st"),
+    rule(PIPELINE, "exactly one of ingest and code", {"spec.ingest": REMOVED}),
+    rule(
+        PIPELINE,
+        "exactly one of ingest and code",
+        {"spec.code": {"mainFile": "local:///opt/app/main.py"}},
+    ),
+    rule(PIPELINE, "exactly one of claim and path", {"spec.checkpoint": {}}),
+    rule(PIPELINE, "conf may not set", {"spec.spark": {"conf": {"spark.master": "local"}}}),
+    rule(PIPELINE, "backoff must be from", {"spec.restart": {"backoff": "0s"}}),
+    edit(PIPELINE, "size cannot shrink", {}, {"spec.checkpoint.claim.size": "1Mi"}),
+    edit(
+        PIPELINE,
+        "storageClassName cannot be changed",
+        {},
+        {"spec.checkpoint.claim.storageClassName": "fast"},
+    ),
+    edit(PIPELINE, "clusterRef cannot be changed", {}, {"spec.clusterRef": {"name": "other"}}),
+    edit(
+        PIPELINE,
+        "checkpoint cannot be moved",
+        {},
+        {"spec.checkpoint": {"path": "s3a://bucket/checkpoint"}},
+    ),
+    schema(PIPELINE, "spec.source.topics", {"spec.source": {"topics": []}}),
+    schema(PIPELINE, "spec.replicas", {"spec.replicas": 0}),
+    schema(PIPELINE, "spec.ingest.path", {"spec.ingest.path": "somewhere"}),
+)
+
+
+def as_data() -> list[dict[str, Any]]:
+    """Return the table in a form for programs that do not import it."""
+    return [
+        {"object": bad.object, "before": bad.old, "said": bad.said, "byRule": bad.by_rule}
+        for bad in BAD_EDITS
+    ]
+
+
+if __name__ == "__main__":
+    json.dump(as_data(), sys.stdout, indent=1)
