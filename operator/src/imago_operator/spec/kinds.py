@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from imago_operator.errors import InvalidError
 from imago_operator.spec import rules
 from imago_operator.spec.build import build
-from imago_operator.spec.cluster import ClusterSpec, ClusterStatus
+from imago_operator.spec.cluster import ClusterSpec
+from imago_operator.spec.cluster_status import ClusterStatus
 from imago_operator.spec.fields import Schema, schema_of
 from imago_operator.spec.group import GroupSpec, GroupStatus
 from imago_operator.spec.pipeline import PipelineSpec, PipelineStatus
