@@ -154,6 +154,8 @@ async def pull(
 ) -> tuple[list[Stored], int]:
     """Return what one pull found, and the next offset."""
     answer = await connection.pull(queue, offset, hold_ms)
+    if answer.remark == _ELSEWHERE:
+        raise RefusedError(str(answer))
     if answer.code == ResponseCode.PULL_NOT_FOUND:
         return [], offset
     if answer.code in {ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_RETRY_IMMEDIATELY}:

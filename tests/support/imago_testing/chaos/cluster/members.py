@@ -197,7 +197,8 @@ class Member:
     def close(self) -> None:
         """Whatever happened: leave no process and no disk behind."""
         if self.pid:
-            os.kill(self.pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGCONT)
         self._nursery.close()
         self.knobs.close()
         subprocess.run(["umount", "-l", str(self.disk)], check=False)
