@@ -109,7 +109,9 @@ e2e:
 	@echo "$@: not there yet; see the README of operator/, charts/ and e2e/"; exit 2
 
 docs: setup-dev ## plots from bench/results; definitions and reference of the custom resources
-	@PYTHONPATH=operator/src $(PY) -m imago_operator.spec.crd manifests/crds
+	@PYTHONPATH=tests/support $(PY) -m imago_testing.broker_keys > operator/src/imago_operator/brokerkeys.py
+	$(BIN)/ruff format -q operator/src/imago_operator/brokerkeys.py
+	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.crd manifests/crds
 	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.reference docs/reference/crds.md
 	@PYTHONPATH=tests/support:. $(PY) -m bench.plots
 

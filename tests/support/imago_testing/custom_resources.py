@@ -266,8 +266,8 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
         {"spec.reset": {"requestId": "a", "to": "Timestamp", "timestamp": "yesterday"}},
     ),
     # rebalances
-    rule(REBALANCE, "Drain and Fill need shards", {"spec.shards": REMOVED}),
-    rule(REBALANCE, "Drain and Fill need shards", {"spec.mode": "Full"}),
+    rule(REBALANCE, "Drain, Seal and Fill need shards", {"spec.shards": REMOVED}),
+    rule(REBALANCE, "Drain, Seal and Fill need shards", {"spec.mode": "Full"}),
     edit(REBALANCE, "cannot be changed: delete it", {}, {"spec.shards": [0]}),
     schema(REBALANCE, "spec.mode", {"spec.mode": "Shuffle"}),
     # pipelines

@@ -83,6 +83,7 @@ class Progress:
     """What the operator is at: the same that `kubectl imago explain` says."""
 
     row: str = described("Which case decides.", size_max=64)
+    step: str = described("Which of its steps, for the operator itself.", size_max=253)
     since: str = described("Since when.", size_max=40)
     waits_for: str | None = described("What it waits for.", default=None, size_max=1024)
     next: str | None = described("What comes after that.", default=None, size_max=1024)

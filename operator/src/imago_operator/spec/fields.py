@@ -115,15 +115,35 @@ def to_json(value: Any) -> Any:
     return value
 
 
+def chosen(value: Any) -> dict[str, Any]:
+    """Return the fields of a resource that are not at their defaults, in the API's form.
+
+    What a user said, and nothing that a later version adds or fills in.
+    """
+    found = {}
+    for field in dataclasses.fields(value):
+        given = getattr(value, field.name)
+        default = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        if given != default:
+            nested = _is_part(given)
+            found[api_name(field.name)] = chosen(given) if nested else to_json(given)
+    return found
+
+
+def _is_part(value: Any) -> bool:
+    scalars = (values.Quantity, values.Duration, IntOrText)
+    return dataclasses.is_dataclass(value) and not isinstance(value, scalars)
+
+
 def _property(kind: Any, bounds: Bounds, field: dataclasses.Field[Any]) -> Schema:
     schema = {"description": bounds.doc} | _schema(bare(kind), bounds)
     schema["description"] = bounds.doc
     default = field.default
     if field.default_factory is not dataclasses.MISSING:
         default = field.default_factory()
-    if dataclasses.is_dataclass(default) and not isinstance(
-        default, (values.Quantity, values.Duration, IntOrText)
-    ):
+    if _is_part(default):
         # All that is inside: a server checks the rules on a default before it completes it.
         schema["default"] = _without_empty(to_json(default))
     elif default not in (None, dataclasses.MISSING, (), {}):

@@ -23,6 +23,7 @@ class RebalanceMode(StrEnum):
 
     FULL = "Full"
     DRAIN = "Drain"
+    SEAL = "Seal"
     FILL = "Fill"
 
 
@@ -67,10 +68,11 @@ class RebalanceSpec:
     cluster_ref: ClusterRef = described("Its cluster.")
     mode: RebalanceMode = described(
         "Full: topics get queues on every shard. Drain: the shards take no more messages, and"
-        " others get the queues. Fill: the shards get queues of the topics."
+        " others get the queues. Seal: they take no more, and nobody gets any. Fill: the shards"
+        " get queues of the topics."
     )
     shards: tuple[int, ...] = described(
-        "Which shards, with Drain and Fill.",
+        "Which shards; none with Full.",
         default=(),
         size_max=SHARDS_MAX,
         item_low=0,

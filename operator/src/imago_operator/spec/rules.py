@@ -260,7 +260,7 @@ REBALANCE: Final[tuple[Rule, ...]] = (
         path="spec",
         cel="(self.mode == 'Full') == (!has(self.shards) || size(self.shards) == 0)",
         holds=lambda node: (node["mode"] == "Full") == (not node.get("shards")),
-        message="Drain and Fill need shards, Full has none",
+        message="Drain, Seal and Fill need shards, Full has none",
     ),
 )
 

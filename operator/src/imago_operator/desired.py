@@ -1,0 +1,241 @@
+"""What a cluster is to be: the resource with every default resolved."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator import names
+from imago_operator.brokerkeys import KEYS, Key, Scalar
+from imago_operator.errors import InvalidError
+from imago_operator.spec.common import Level
+from imago_operator.spec.fields import chosen
+from imago_operator.spec.kinds import CLUSTER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_operator.spec.cluster import ClusterSpec
+    from imago_operator.spec.fields import IntOrText
+
+ZOOKEEPER_PORT: Final = 2181
+HASH_SIZE: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorInfo:
+    """What the operator brings along."""
+
+    version: str
+    broker_image: str = "imago/broker"
+    zookeeper_image: str = "zookeeper:3.9"
+    spark_image: str = "imago/spark-apps"
+    namespace: str = "imago-system"
+    supported: tuple[str, ...] = ()
+    """Versions of brokers that it can run besides its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """The object itself: who it is, and what its annotations order."""
+
+    name: str
+    namespace: str
+    uid: str
+    generation: int = 1
+    deleting: bool = False
+    annotations: Mapping[str, str]
+
+    @property
+    def paused(self) -> bool:
+        return self.annotations.get(names.PAUSE) == "true"
+
+    @property
+    def restart(self) -> str:
+        """Any value orders a restart; the same value orders nothing new."""
+        return self.annotations.get(names.RESTART, "")
+
+    @property
+    def approved(self) -> str:
+        """Id of what a person has approved."""
+        return self.annotations.get(names.APPROVE, "")
+
+    @property
+    def allow_data_loss(self) -> str:
+        """Id of the shard that may elect a member which lacks acknowledged messages."""
+        return self.annotations.get(names.ALLOW_DATA_LOSS, "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A resource whose spec is wrong: brokers go on with what they have."""
+
+    resource: Resource
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """A cluster as it is to be."""
+
+    resource: Resource
+    operator: OperatorInfo
+    spec: ClusterSpec
+    version: str
+    image: str
+    acknowledgement: Level
+    min_in_sync: int
+    zookeeper_connect: str
+    static: Mapping[str, Scalar]
+    """Settings that brokers read at their start."""
+    dynamic: Mapping[str, Scalar]
+    """Settings that may change while they run: every one of them, also by its default."""
+    spec_hash: str
+    """Fingerprint of all that the user said about pods; the operator's version is not in it."""
+    config_hash: str
+    """Fingerprint of `static`."""
+
+    @property
+    def name(self) -> str:
+        return self.resource.name
+
+    @property
+    def namespace(self) -> str:
+        return self.resource.namespace
+
+    @property
+    def replicas(self) -> int:
+        """Members of each shard."""
+        return self.spec.brokers.replicas_per_shard
+
+    @property
+    def storage_bytes(self) -> int | None:
+        size = self.spec.brokers.storage.size
+        return None if size is None else size.bytes
+
+
+def resource_of(manifest: Mapping[str, Any]) -> Resource:
+    """Return who an object is."""
+    metadata = manifest["metadata"]
+    return Resource(
+        name=metadata["name"],
+        namespace=metadata.get("namespace", "default"),
+        uid=metadata.get("uid", ""),
+        generation=metadata.get("generation", 1),
+        deleting="deletionTimestamp" in metadata,
+        annotations=dict(metadata.get("annotations") or {}),
+    )
+
+
+def desired_of(manifest: Mapping[str, Any], operator: OperatorInfo) -> Desired | Unreadable:
+    """Return what an ImagoCluster says, or what is wrong with it."""
+    resource = resource_of(manifest)
+    try:
+        return _desired(resource, CLUSTER.read(manifest), operator)
+    except InvalidError as error:
+        return Unreadable(resource=resource, problem=str(error))
+
+
+def _desired(resource: Resource, spec: ClusterSpec, operator: OperatorInfo) -> Desired:
+    version = spec.version or operator.version
+    if version not in {operator.version, *operator.supported}:
+        known = ", ".join(sorted({operator.version, *operator.supported}))
+        raise InvalidError(f"spec.version: {version} is not supported; these are: {known}")
+    brokers, several = spec.brokers, spec.brokers.replicas_per_shard > 1
+    level = brokers.acknowledgement or (Level.REPLICATED if several else Level.LEADER)
+    least = brokers.min_in_sync or (2 if several else 1)
+    connect = zookeeper_connect(resource, spec)
+    settings = _settings(brokers.config) | {
+        "broker.cluster": resource.name,
+        "broker.replicas": brokers.replicas_per_shard,
+        "broker.data_dir": "/data",
+        "zookeeper.connect": connect,
+        "admin.token_file": "/etc/imago/token/token",
+        "acknowledgement.level": level.value,
+        "acknowledgement.timeout_ms": round(brokers.replication.ack_timeout.seconds * 1000),
+        "replication.min_in_sync": least,
+        "log.level": spec.logging.level,
+    }
+    static = {name: value for name, value in settings.items() if not KEYS[name].dynamic}
+    defaults = {name: key.default for name, key in KEYS.items() if key.dynamic}
+    dynamic = {name: settings.get(name, default) for name, default in defaults.items()}
+    return Desired(
+        resource=resource,
+        operator=operator,
+        spec=spec,
+        version=version,
+        image=spec.image or f"{operator.broker_image}:{version}",
+        acknowledgement=level,
+        min_in_sync=least,
+        zookeeper_connect=connect,
+        static=static,
+        dynamic=dynamic,
+        spec_hash=fingerprint(said_of_pods(resource, spec)),
+        config_hash=fingerprint(static),
+    )
+
+
+def said_of_pods(resource: Resource, spec: ClusterSpec) -> dict[str, Any]:
+    """Return what the user said that pods depend on; what only a restart applies among it."""
+    said = chosen(spec)
+    brokers = {
+        name: part
+        for name, part in said["brokers"].items()
+        if name not in {"shards", "removeShards", "minInSync", "acknowledgement", "replication"}
+    }
+    brokers["storage"] = {**brokers["storage"], "size": None}
+    brokers["config"] = {
+        name: value for name, value in brokers.get("config", {}).items() if not KEYS[name].dynamic
+    }
+    of_pods = ("version", "image", "imagePullPolicy", "imagePullSecrets", "listeners", "logging")
+    found = {name: said[name] for name in of_pods if name in said}
+    return found | {"brokers": brokers, "restart": resource.restart}
+
+
+def zookeeper_connect(resource: Resource, spec: ClusterSpec) -> str:
+    """Return what brokers and MetaQ clients write as their ZooKeeper."""
+    if external := spec.zookeeper.external:
+        return ",".join(external.servers) + external.chroot
+    return f"{names.zookeeper(resource.name)}.{resource.namespace}.svc:{ZOOKEEPER_PORT}"
+
+
+def fingerprint(value: Any) -> str:
+    """Return a short hash of a value of JSON, the same for equal values."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=list)
+    return hashlib.sha256(text.encode()).hexdigest()[:HASH_SIZE]
+
+
+def _settings(given: Mapping[str, IntOrText]) -> dict[str, Scalar]:
+    return {name: _setting(name, said.value) for name, said in given.items()}
+
+
+def _setting(name: str, said: int | str) -> Scalar:
+    """Return the value in the type of the setting; the broker checks its range."""
+    path = f"spec.brokers.config[{name}]"
+    key = KEYS.get(name)
+    if key is None:
+        near = difflib.get_close_matches(name, KEYS, n=1)
+        raise InvalidError(f"{path}: no such setting" + (f"; {near[0]}?" if near else ""))
+    try:
+        return _typed(key, said)
+    except ValueError as error:
+        raise InvalidError(f"{path}: {error}") from error
+
+
+def _typed(key: Key, said: int | str) -> Scalar:
+    kind = type(key.default)
+    if kind is bool:
+        if said not in ("true", "false"):
+            raise ValueError(f'{said!r} must be "true" or "false"')
+        return said == "true"
+    if kind is tuple:
+        return tuple(part.strip() for part in str(said).split(",") if part.strip())
+    if kind in (int, float):
+        try:
+            return kind(said)
+        except ValueError:
+            raise ValueError(f"{said!r} must be a number") from None
+    return str(said)

@@ -1,0 +1,259 @@
+"""The StatefulSet of one shard, and the pods it makes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator import names
+from imago_operator.desired import fingerprint
+from imago_operator.manifests.common import (
+    CONTAINER_SECURITY,
+    POD_SECURITY,
+    Manifest,
+    child,
+    http_get,
+    labels,
+    merged,
+    resources,
+    selector,
+)
+from imago_operator.manifests.config import FILE
+from imago_operator.manifests.services import PORTS
+from imago_operator.spec.brokers import AntiAffinity, StorageType
+
+if TYPE_CHECKING:
+    from imago_operator.desired import Desired
+
+HANDOVER: Final = """\
+import urllib.request as http
+call = http.Request("http://127.0.0.1:8080/admin/v1/handover", b"{}", method="POST")
+try:
+    http.urlopen(call, timeout=%d).read()
+except OSError:
+    pass  # it does not lead, or nobody can take over: the broker's own stop says what is lost
+"""
+"""Run before a pod is stopped, from inside of it, where no token is needed."""
+STARTUP_TRIES: Final = 120
+"""Times 5 s: a log of some hundred GB is recovered in that time."""
+POD_INFO: Final = {
+    "POD_NAME": "metadata.name",
+    "POD_NAMESPACE": "metadata.namespace",
+    "POD_ORDINAL": "metadata.labels['apps.kubernetes.io/pod-index']",
+}
+
+
+def stateful_set(desired: Desired, shard: int, *, replicas: int | None = None) -> Manifest:
+    """Return the StatefulSet of a shard; `replicas` 0 stops a shard that goes."""
+    name = names.stateful_set(desired.name, shard)
+    storage = desired.spec.brokers.storage
+    template = pod_template(desired, shard)
+    spec: Manifest = {
+        "serviceName": names.headless(desired.name),
+        "replicas": desired.replicas if replicas is None else replicas,
+        # All at once: after a full stop members wait for each other.
+        "podManagementPolicy": "Parallel",
+        # Pods are deleted by the operator, which asks the brokers first.
+        "updateStrategy": {"type": "OnDelete"},
+        "revisionHistoryLimit": 3,
+        # Claims are given up by the operator alone, which knows whose data they hold.
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+        "selector": {"matchLabels": selector(desired, names.BROKER, shard)},
+        "template": template,
+    }
+    if storage.type is StorageType.CLAIM:
+        spec["volumeClaimTemplates"] = [_claim(desired, shard)]
+    size = storage.size.text if storage.size else ""
+    noted = {
+        names.STORAGE_SIZE: size,
+        names.TEMPLATE_HASH: template["metadata"]["annotations"][names.TEMPLATE_HASH],
+    }
+    return child(
+        desired,
+        "apps/v1",
+        "StatefulSet",
+        name,
+        names.BROKER,
+        {"spec": spec},
+        shard=shard,
+        annotations=noted,
+    )
+
+
+def template_notes(desired: Desired, shard: int) -> dict[str, str]:
+    """Return the operator's annotations of a pod that is as it is to be."""
+    noted: dict[str, str] = pod_template(desired, shard)["metadata"]["annotations"]
+    ours = (names.TEMPLATE_HASH, names.SPEC_HASH, names.CONFIG_HASH, names.VERSION, names.RESTART)
+    return {key: noted[key] for key in ours if key in noted}
+
+
+def pod_template(desired: Desired, shard: int) -> Manifest:
+    template = desired.spec.brokers.template.pod
+    spec = _pod_spec(desired, shard)
+    noted = {
+        names.SPEC_HASH: desired.spec_hash,
+        names.CONFIG_HASH: desired.config_hash,
+        names.VERSION: desired.version,
+    }
+    if desired.resource.restart:
+        noted[names.RESTART] = desired.resource.restart
+    noted[names.TEMPLATE_HASH] = fingerprint([spec, noted])
+    metadata = {
+        "labels": {**template.metadata.labels, **labels(desired, names.BROKER, shard)},
+        "annotations": {**template.metadata.annotations, **noted},
+    }
+    return {"metadata": metadata, "spec": spec}
+
+
+def _pod_spec(desired: Desired, shard: int) -> Manifest:
+    template = desired.spec.brokers.template.pod
+    spec: Manifest = {
+        "serviceAccountName": names.service_account(desired.name),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": template.termination_grace_period_seconds,
+        "securityContext": merged(POD_SECURITY, template.security_context),
+        "containers": [_container(desired, shard), *template.sidecars],
+        "volumes": [*_volumes(desired), *template.volumes],
+        "affinity": dict(template.affinity) or _affinity(desired, shard),
+        "topologySpreadConstraints": list(template.topology_spread_constraints)
+        or _spread(desired, shard),
+        "imagePullSecrets": [{"name": s.name} for s in desired.spec.image_pull_secrets],
+        "initContainers": list(template.init_containers),
+        "tolerations": list(template.tolerations),
+        "nodeSelector": dict(template.node_selector),
+        "priorityClassName": template.priority_class_name,
+    }
+    return {key: value for key, value in spec.items() if value not in (None, [], {})}
+
+
+def _container(desired: Desired, shard: int) -> Manifest:
+    template = desired.spec.brokers.template.container
+    wait_s = int(desired.spec.update_policy.handover_timeout.seconds)
+    container: Manifest = {
+        "name": "broker",
+        "image": desired.image,
+        "imagePullPolicy": desired.spec.image_pull_policy.value,
+        "args": ["broker", "--config", f"/etc/imago/config/{FILE}"],
+        "env": [*_environment(desired, shard), *template.env],
+        "ports": [{"name": name, "containerPort": port} for name, port in PORTS.items()],
+        "resources": resources(desired.spec.brokers.resources),
+        "securityContext": merged(CONTAINER_SECURITY, template.security_context),
+        "volumeMounts": [
+            {"name": "data", "mountPath": "/data"},
+            {"name": "config", "mountPath": "/etc/imago/config", "readOnly": True},
+            {"name": "token", "mountPath": "/etc/imago/token", "readOnly": True},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  the pod's own
+            *template.volume_mounts,
+        ],
+        # While the log is recovered nothing answers yet, and nothing is wrong.
+        "startupProbe": _probe("/healthz", every=5, tries=STARTUP_TRIES),
+        "livenessProbe": _probe("/healthz", every=10, tries=6),
+        # Ready: its role is settled, and it is in sync.
+        "readinessProbe": _probe("/readyz", every=2, tries=2),
+        "lifecycle": {
+            "preStop": {"exec": {"command": ["python3", "-c", HANDOVER % wait_s]}},
+        },
+    }
+    return {key: value for key, value in container.items() if value != {}}
+
+
+def _environment(desired: Desired, shard: int) -> list[Manifest]:
+    found: list[Manifest] = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in POD_INFO.items()
+    ]
+    key = desired.spec.brokers.rack.topology_key
+    found += [
+        # Nodes' topology labels are on their pods, too; where they are not, the zone is empty.
+        {
+            "name": "IMAGO__BROKER__ZONE",
+            "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{key}']"}},
+        },
+        {"name": "IMAGO__BROKER__SHARD", "value": str(shard)},
+        {"name": "IMAGO__BROKER__HOST", "value": advertised_host(desired, shard)},
+    ]
+    return found
+
+
+def advertised_host(desired: Desired, shard: int) -> str:
+    """Return the address that a broker tells its clients, in terms of its environment."""
+    for listener in desired.spec.listeners:
+        if listener.advertised_host_template:
+            return (
+                listener.advertised_host_template.replace("{shard}", str(shard))
+                .replace("{ordinal}", "$(POD_ORDINAL)")
+                .replace("{pod}", "$(POD_NAME)")
+                .replace("{namespace}", "$(POD_NAMESPACE)")
+            )
+    return names.host("$(POD_NAME)", desired.name, "$(POD_NAMESPACE)")
+
+
+def _probe(path: str, *, every: int, tries: int) -> Manifest:
+    limits = {"periodSeconds": every, "timeoutSeconds": 5, "failureThreshold": tries}
+    return http_get(path, "admin") | limits
+
+
+def _volumes(desired: Desired) -> list[Manifest]:
+    found: list[Manifest] = [
+        {"name": "config", "configMap": {"name": names.config(desired.name)}},
+        {
+            "name": "token",
+            "secret": {"secretName": names.token(desired.name), "defaultMode": 0o440},
+        },
+        {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+    ]
+    if desired.spec.brokers.storage.type is StorageType.EPHEMERAL:
+        size = desired.spec.brokers.storage.size
+        limit = {"sizeLimit": size.text} if size else {}
+        found.append({"name": "data", "emptyDir": limit})
+    return found
+
+
+def _claim(desired: Desired, shard: int) -> Manifest:
+    storage = desired.spec.brokers.storage
+    assert storage.size is not None
+    extra = desired.spec.brokers.template.persistent_volume_claim.metadata
+    spec: dict[str, Any] = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": storage.size.text}},
+    }
+    if storage.storage_class_name is not None:
+        spec["storageClassName"] = storage.storage_class_name
+    if storage.volume_attributes_class_name is not None:
+        spec["volumeAttributesClassName"] = storage.volume_attributes_class_name
+    metadata = {
+        "name": "data",
+        "labels": {**extra.labels, **selector(desired, names.BROKER, shard)},
+    }
+    if extra.annotations:
+        metadata["annotations"] = dict(extra.annotations)
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+def _affinity(desired: Desired, shard: int) -> Manifest:
+    """Keep members of one shard off each other's nodes."""
+    term = {
+        "labelSelector": {"matchLabels": selector(desired, names.BROKER, shard)},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    wish = desired.spec.brokers.anti_affinity
+    if wish is AntiAffinity.NONE:
+        return {}
+    if wish is AntiAffinity.REQUIRED:
+        rule: Manifest = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    else:
+        weighed = {"weight": 100, "podAffinityTerm": term}
+        rule = {"preferredDuringSchedulingIgnoredDuringExecution": [weighed]}
+    return {"podAntiAffinity": rule}
+
+
+def _spread(desired: Desired, shard: int) -> list[Manifest]:
+    """Spread members of one shard over racks, as far as there are any."""
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": desired.spec.brokers.rack.topology_key,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": selector(desired, names.BROKER, shard)},
+        }
+    ]

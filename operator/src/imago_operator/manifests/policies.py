@@ -1,0 +1,85 @@
+"""Who may disturb the pods, and who may reach which port."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator import names
+from imago_operator.manifests.common import Manifest, child, selector
+from imago_operator.manifests.services import ADMIN, CLIENT_PORTS, PORTS, REPLICATION
+
+if TYPE_CHECKING:
+    from imago_operator.desired import Desired
+
+ZOOKEEPER_CLIENT: Final = 2181
+ZOOKEEPER_PEERS: Final = (2888, 3888)
+
+
+def disruption_budget(desired: Desired, shard: int) -> Manifest:
+    """Return the budget of one shard: one member at a time, and only while all are in sync.
+
+    A pod is ready when it is in sync, so that Kubernetes itself refuses to evict a master whose
+    members lag.
+    """
+    return _budget(
+        desired, names.stateful_set(desired.name, shard), names.BROKER, shard, "IfHealthyBudget"
+    )
+
+
+def zookeeper_budget(desired: Desired) -> Manifest:
+    return _budget(desired, names.zookeeper(desired.name), names.ZOOKEEPER, None, "IfHealthyBudget")
+
+
+def _budget(
+    desired: Desired, name: str, component: str, shard: int | None, unhealthy: str
+) -> Manifest:
+    spec = {
+        "maxUnavailable": 1,
+        "unhealthyPodEvictionPolicy": unhealthy,
+        "selector": {"matchLabels": selector(desired, component, shard)},
+    }
+    return child(
+        desired, "policy/v1", "PodDisruptionBudget", name, component, {"spec": spec}, shard=shard
+    )
+
+
+def broker_policy(desired: Desired) -> Manifest:
+    """Return who may reach brokers: clients from anywhere, members each other, the rest asked.
+
+    Administration is open to the operator, to the cluster's own pods and to the namespace,
+    where metrics are collected; it needs its token besides.
+    """
+    members = {"podSelector": {"matchLabels": selector(desired, names.BROKER)}}
+    operator = {
+        "namespaceSelector": {
+            "matchLabels": {"kubernetes.io/metadata.name": desired.operator.namespace}
+        },
+        "podSelector": {"matchLabels": {"app.kubernetes.io/name": names.MANAGER}},
+    }
+    rules = [
+        _from([], [PORTS[name] for name in CLIENT_PORTS]),
+        _from([members], [REPLICATION]),
+        _from([members, operator, {"podSelector": {}}], [ADMIN]),
+    ]
+    return _policy(desired, names.headless(desired.name), names.BROKER, rules)
+
+
+def zookeeper_policy(desired: Desired) -> Manifest:
+    """Return who may reach ZooKeeper: clients of MetaQ live there, so anybody its port."""
+    peers = {"podSelector": {"matchLabels": selector(desired, names.ZOOKEEPER)}}
+    rules = [_from([], [ZOOKEEPER_CLIENT]), _from([peers], list(ZOOKEEPER_PEERS))]
+    return _policy(desired, names.zookeeper(desired.name), names.ZOOKEEPER, rules)
+
+
+def _policy(desired: Desired, name: str, component: str, rules: list[Manifest]) -> Manifest:
+    spec = {
+        "podSelector": {"matchLabels": selector(desired, component)},
+        "policyTypes": ["Ingress"],
+        "ingress": rules,
+    }
+    return child(desired, "networking.k8s.io/v1", "NetworkPolicy", name, component, {"spec": spec})
+
+
+def _from(peers: list[dict[str, Any]], ports: list[int]) -> Manifest:
+    rule: Manifest = {"ports": [{"protocol": "TCP", "port": port} for port in ports]}
+    return {"from": peers} | rule if peers else rule

@@ -1,0 +1,48 @@
+"""All objects of a cluster, in the order in which they are made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_operator.manifests.brokers import stateful_set
+from imago_operator.manifests.config import config_map, service_account
+from imago_operator.manifests.policies import (
+    broker_policy,
+    disruption_budget,
+    zookeeper_budget,
+    zookeeper_policy,
+)
+from imago_operator.manifests.services import external_services, services
+from imago_operator.manifests.zookeeper import managed_zookeeper
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from imago_operator.desired import Desired
+    from imago_operator.manifests.common import Manifest
+
+
+def render(
+    desired: Desired, shards: Iterable[int], stopped: Collection[int] = ()
+) -> tuple[Manifest, ...]:
+    """Return every object of a cluster that has these shards; `stopped` ones have no pods."""
+    numbers = sorted(shards)
+    found = [config_map(desired), service_account(desired), *services(desired)]
+    found += external_services(desired, numbers)
+    found += managed_zookeeper(desired)
+    found += _policies(desired, numbers)
+    for shard in numbers:
+        found.append(stateful_set(desired, shard, replicas=0 if shard in stopped else None))
+    return tuple(found)
+
+
+def _policies(desired: Desired, shards: list[int]) -> list[Manifest]:
+    managed = desired.spec.zookeeper.managed is not None
+    found: list[Manifest] = []
+    if desired.spec.pod_disruption_budget.enabled:
+        found += [disruption_budget(desired, shard) for shard in shards]
+        found += [zookeeper_budget(desired)] if managed else []
+    if desired.spec.network_policy.enabled:
+        found += [broker_policy(desired)]
+        found += [zookeeper_policy(desired)] if managed else []
+    return found

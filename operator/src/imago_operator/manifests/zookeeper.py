@@ -1,0 +1,229 @@
+"""A ZooKeeper of the cluster's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from imago_operator import names
+from imago_operator.desired import ZOOKEEPER_PORT, fingerprint
+from imago_operator.manifests.common import (
+    CONTAINER_SECURITY,
+    POD_SECURITY,
+    Manifest,
+    child,
+    labels,
+    resources,
+    selector,
+)
+
+if TYPE_CHECKING:
+    from imago_operator.desired import Desired
+    from imago_operator.spec.cluster import ManagedZooKeeper
+
+CONFIG: Final = "zoo.cfg"
+FOLDER: Final = "/etc/imago-zookeeper"
+TICK_MS: Final = 1000
+"""Brokers ask for sessions from 2 s on, and the server grants at least two ticks."""
+START: Final = (
+    "echo $((${HOSTNAME##*-} + 1)) > /data/myid"
+    f" && exec zkServer.sh start-foreground {FOLDER}/{CONFIG}"
+)
+SERVES: Final = (
+    f"exec 3<>/dev/tcp/127.0.0.1/{ZOOKEEPER_PORT} && echo srvr >&3 && grep -q ^Mode: <&3"
+)
+"""A server without a quorum answers, but has no mode."""
+PORTS: Final = {"client": ZOOKEEPER_PORT, "peers": 2888, "election": 3888}
+
+
+def managed_zookeeper(desired: Desired) -> list[Manifest]:
+    """Return all objects of a managed ZooKeeper but its policies; none where it is external."""
+    managed = desired.spec.zookeeper.managed
+    if managed is None:
+        return []
+    return [
+        _config_map(desired, managed),
+        *_services(desired),
+        _service_account(desired),
+        zookeeper_set(desired, managed),
+    ]
+
+
+def config_text(desired: Desired, managed: ManagedZooKeeper) -> str:
+    """Return zoo.cfg."""
+    lines = [
+        f"tickTime={TICK_MS}",
+        "initLimit=20",
+        "syncLimit=5",
+        "dataDir=/data",
+        f"clientPort={ZOOKEEPER_PORT}",
+        "maxClientCnxns=0",
+        "minSessionTimeout=2000",
+        "maxSessionTimeout=120000",
+        "autopurge.snapRetainCount=5",
+        "autopurge.purgeInterval=6",
+        "4lw.commands.whitelist=srvr,ruok,mntr",
+        "admin.enableServer=false",
+        "standaloneEnabled=false",
+        "reconfigEnabled=false",
+        # Addresses of pods change; what is looked up must be looked up again.
+        "quorumListenOnAllIPs=true",
+    ]
+    name, nodes = names.zookeeper(desired.name), names.zookeeper_nodes(desired.name)
+    if managed.replicas > 1:
+        lines += [
+            f"server.{n + 1}={name}-{n}.{nodes}.{desired.namespace}.svc:2888:3888"
+            for n in range(managed.replicas)
+        ]
+    else:
+        lines[lines.index("standaloneEnabled=false")] = "standaloneEnabled=true"
+    return "\n".join(lines) + "\n"
+
+
+def zookeeper_set(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
+    """Return the StatefulSet; its pods are restarted one by one by the operator."""
+    template = zookeeper_template(desired, managed)
+    claim_spec: Manifest = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": managed.storage.size.text}},
+    }
+    if managed.storage.storage_class_name is not None:
+        claim_spec["storageClassName"] = managed.storage.storage_class_name
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "labels": selector(desired, names.ZOOKEEPER)},
+        "spec": claim_spec,
+    }
+    spec = {
+        "serviceName": names.zookeeper_nodes(desired.name),
+        "replicas": managed.replicas,
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "OnDelete"},
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+        "selector": {"matchLabels": selector(desired, names.ZOOKEEPER)},
+        "template": template,
+        "volumeClaimTemplates": [claim],
+    }
+    noted = {
+        names.STORAGE_SIZE: managed.storage.size.text,
+        names.TEMPLATE_HASH: template["metadata"]["annotations"][names.TEMPLATE_HASH],
+    }
+    return child(
+        desired,
+        "apps/v1",
+        "StatefulSet",
+        names.zookeeper(desired.name),
+        names.ZOOKEEPER,
+        {"spec": spec},
+        annotations=noted,
+    )
+
+
+def zookeeper_template(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
+    template = managed.template
+    spec: Manifest = {
+        "serviceAccountName": names.zookeeper(desired.name),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 30,
+        "securityContext": POD_SECURITY,
+        "affinity": dict(template.affinity) or _apart(desired),
+        "containers": [_container(desired, managed)],
+        "volumes": [
+            {"name": "config", "configMap": {"name": f"{names.zookeeper(desired.name)}-config"}},
+            {"name": "logs", "emptyDir": {"sizeLimit": "64Mi"}},
+            {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+        ],
+    }
+    if template.tolerations:
+        spec["tolerations"] = list(template.tolerations)
+    said = [managed.image, str(managed.resources), str(template), config_text(desired, managed)]
+    noted = {names.SPEC_HASH: fingerprint(said)}
+    noted[names.TEMPLATE_HASH] = fingerprint([spec, noted])
+    metadata = {
+        "labels": {**template.metadata.labels, **labels(desired, names.ZOOKEEPER)},
+        "annotations": {**template.metadata.annotations, **noted},
+    }
+    return {"metadata": metadata, "spec": spec}
+
+
+def _container(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
+    container: Manifest = {
+        "name": "zookeeper",
+        "image": managed.image or desired.operator.zookeeper_image,
+        "imagePullPolicy": desired.spec.image_pull_policy.value,
+        "command": ["bash", "-c", START],
+        "env": [{"name": "ZOO_LOG_DIR", "value": "/logs"}],
+        "ports": [{"name": name, "containerPort": port} for name, port in PORTS.items()],
+        "resources": resources(managed.resources),
+        "securityContext": CONTAINER_SECURITY,
+        "volumeMounts": [
+            {"name": "data", "mountPath": "/data"},
+            {"name": "config", "mountPath": FOLDER, "readOnly": True},
+            {"name": "logs", "mountPath": "/logs"},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  the pod's own
+        ],
+        "livenessProbe": {
+            "tcpSocket": {"port": "client"},
+            "initialDelaySeconds": 30,
+            "periodSeconds": 10,
+            "failureThreshold": 6,
+        },
+        "readinessProbe": {
+            "exec": {"command": ["bash", "-c", SERVES]},
+            "periodSeconds": 5,
+            "timeoutSeconds": 5,
+        },
+    }
+    return {key: value for key, value in container.items() if value != {}}
+
+
+def _config_map(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
+    return child(
+        desired,
+        "v1",
+        "ConfigMap",
+        f"{names.zookeeper(desired.name)}-config",
+        names.ZOOKEEPER,
+        {"data": {CONFIG: config_text(desired, managed)}},
+    )
+
+
+def _services(desired: Desired) -> list[Manifest]:
+    find = selector(desired, names.ZOOKEEPER)
+    client: Manifest = {
+        "selector": find,
+        "ports": [{"name": "client", "port": ZOOKEEPER_PORT, "targetPort": "client"}],
+    }
+    nodes: Manifest = {
+        "clusterIP": "None",
+        # Servers look for each other before any of them is ready.
+        "publishNotReadyAddresses": True,
+        "selector": find,
+        "ports": [{"name": n, "port": p, "targetPort": n} for n, p in PORTS.items()],
+    }
+    pairs = [(names.zookeeper(desired.name), client), (names.zookeeper_nodes(desired.name), nodes)]
+    return [
+        child(desired, "v1", "Service", name, names.ZOOKEEPER, {"spec": spec})
+        for name, spec in pairs
+    ]
+
+
+def _service_account(desired: Desired) -> Manifest:
+    return child(
+        desired,
+        "v1",
+        "ServiceAccount",
+        names.zookeeper(desired.name),
+        names.ZOOKEEPER,
+        {"automountServiceAccountToken": False},
+    )
+
+
+def _apart(desired: Desired) -> Manifest:
+    term = {
+        "labelSelector": {"matchLabels": selector(desired, names.ZOOKEEPER)},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    weighed = [{"weight": 100, "podAffinityTerm": term}]
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighed}}

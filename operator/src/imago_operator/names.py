@@ -1,0 +1,90 @@
+"""Names, labels and annotations of everything that belongs to a cluster."""
+
+from __future__ import annotations
+
+from typing import Final
+
+GROUP: Final = "imago.dev"
+MANAGER: Final = "imago-operator"
+"""Field manager of what we apply. For ever: another name would leave orphaned fields behind."""
+
+CLUSTER_LABEL: Final = f"{GROUP}/cluster"
+SHARD_LABEL: Final = f"{GROUP}/shard"
+COMPONENT_LABEL: Final = f"{GROUP}/component"
+ROLE_LABEL: Final = f"{GROUP}/role"
+"""Of pods, for Services and selectors. Nothing is ever decided by it."""
+
+APPLIED_HASH: Final = f"{GROUP}/applied-hash"
+"""On every child: fingerprint of what was applied, so that nothing equal is sent again."""
+TEMPLATE_HASH: Final = f"{GROUP}/template-hash"
+SPEC_HASH: Final = f"{GROUP}/spec-hash"
+CONFIG_HASH: Final = f"{GROUP}/config-hash"
+VERSION: Final = f"{GROUP}/version"
+RESTART: Final = f"{GROUP}/restart"
+STORAGE_SIZE: Final = f"{GROUP}/storage-size"
+
+PAUSE: Final = f"{GROUP}/pause-reconciliation"
+APPROVE: Final = f"{GROUP}/approve"
+ALLOW_DATA_LOSS: Final = f"{GROUP}/allow-data-loss"
+
+BROKER: Final = "broker"
+ZOOKEEPER: Final = "zookeeper"
+
+
+def stateful_set(cluster: str, shard: int) -> str:
+    return f"{cluster}-s{shard}"
+
+
+def pod(cluster: str, shard: int, ordinal: int) -> str:
+    return f"{stateful_set(cluster, shard)}-{ordinal}"
+
+
+def claim(cluster: str, shard: int, ordinal: int) -> str:
+    return f"data-{pod(cluster, shard, ordinal)}"
+
+
+def headless(cluster: str) -> str:
+    return f"{cluster}-brokers"
+
+
+def bootstrap(cluster: str) -> str:
+    return f"{cluster}-bootstrap"
+
+
+def admin(cluster: str) -> str:
+    return f"{cluster}-admin"
+
+
+def config(cluster: str) -> str:
+    return f"{cluster}-config"
+
+
+def token(cluster: str) -> str:
+    return f"{cluster}-admin-token"
+
+
+def service_account(cluster: str) -> str:
+    return f"{cluster}-brokers"
+
+
+def zookeeper(cluster: str) -> str:
+    return f"{cluster}-zookeeper"
+
+
+def zookeeper_nodes(cluster: str) -> str:
+    return f"{cluster}-zookeeper-nodes"
+
+
+def drain(cluster: str, shards: tuple[int, ...]) -> str:
+    """Name of the ImagoRebalance that empties shards."""
+    return f"{cluster}-drain-" + "-".join(str(shard) for shard in shards)
+
+
+def fill(cluster: str, shards: tuple[int, ...]) -> str:
+    """Name of the ImagoRebalance that gives queues to new shards."""
+    return f"{cluster}-fill-" + "-".join(str(shard) for shard in shards)
+
+
+def host(pod_name: str, cluster: str, namespace: str) -> str:
+    """Return the name under which a broker is reached, whichever address it has."""
+    return f"{pod_name}.{headless(cluster)}.{namespace}.svc"

@@ -1,0 +1,413 @@
+"""What is there, what is to be done about it, and what has to happen first: plain values.
+
+`Observed` is one look at a cluster. A field that could not be read is None or absent, never a
+guess: where information is missing, only what adds something may be done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from imago_operator.spec.cluster_status import ClusterStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from imago_operator.brokerkeys import Scalar
+
+STATEFUL_SET: Final = "StatefulSet"
+STUCK: Final = frozenset(
+    {
+        "CrashLoopBackOff",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "Unschedulable",
+    }
+)
+"""Why a pod may never run by itself: reasons of its containers, or of the scheduler."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """An object that belongs to the cluster: owned by its uid."""
+
+    kind: str
+    name: str
+    uid: str
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    shard: int | None = None
+    replicas: int | None = None
+    """Of a StatefulSet: what its spec says."""
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartCheck:
+    """A broker's answer to whether it may be restarted now."""
+
+    safe: bool
+    risks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What the broker in a pod says of itself. Who it is stands on its disk, not in its name."""
+
+    uuid: str
+    shard: int
+    role: str
+    """master, slave, electing or fenced."""
+    settled: bool
+    version: str
+    config: Mapping[str, Scalar] = field(default_factory=dict)
+    """Settings that may change while it runs, as they are now."""
+    restart: RestartCheck | None = None
+    caught_up: bool = False
+    log: tuple[int, int] = (0, 0)
+    """Epoch and end of its log: of two, the greater has more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """One pod, found by its owner's uid and its name, never by labels of a template."""
+
+    name: str
+    uid: str
+    shard: int | None
+    """None: a server of ZooKeeper."""
+    ordinal: int
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    node: str | None = None
+    ready: bool = False
+    deleting: bool = False
+    waiting: str | None = None
+    """Reason why a container waits, or why it is not scheduled."""
+    role_label: str | None = None
+    broker: Probe | None = None
+    """None: no answer."""
+
+    @property
+    def stuck(self) -> bool:
+        return self.waiting in STUCK
+
+    @property
+    def serving(self) -> bool:
+        return self.ready and not self.deleting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One claim of a broker."""
+
+    name: str
+    uid: str
+    shard: int
+    ordinal: int
+    requested: int
+    """Bytes asked for."""
+    capacity: int | None = None
+    phase: str = "Bound"
+    storage_class: str | None = None
+    conditions: frozenset[str] = frozenset()
+    """FileSystemResizePending, Resizing …"""
+    node: str | None = None
+    """Node that the volume is on, where it cannot be elsewhere."""
+    owned: bool = False
+    """Whether it goes with the cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One node."""
+
+    name: str
+    rack: str = ""
+    """Value of the rack's label; empty: unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One live broker, as the registry has it."""
+
+    uuid: str
+    in_sync: bool
+    lag_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """One shard, as the registry has it."""
+
+    id: int
+    master: str | None
+    epoch: int | None
+    members: tuple[Member, ...] = ()
+    cordoned: bool = False
+    drained: bool = False
+    waits_for: str = ""
+    """What the brokers themselves say it waits for."""
+
+    @property
+    def in_sync(self) -> frozenset[str]:
+        """Live members in sync, by uuid."""
+        return frozenset(member.uuid for member in self.members if member.in_sync)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registry:
+    """The answer of any broker to GET /admin/v1/cluster."""
+
+    cluster_id: str | None
+    connected: bool
+    operator_epoch: int = 0
+    shards: Mapping[int, Shard] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remaining:
+    """What a shard that is to go still has."""
+
+    writable_queues: int
+    unread_messages: int
+    """Not yet read by every group that reads the topic, and not expired."""
+
+    @property
+    def nothing(self) -> bool:
+        return self.writable_queues == 0 and self.unread_messages == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicNeeds:
+    """What an ImagoTopic of the cluster asks of shards."""
+
+    name: str
+    count: int | None = None
+    shard_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """One look at everything that belongs to a cluster."""
+
+    synced: bool
+    """Whether lists and watches of Kubernetes are complete."""
+    children: tuple[Child, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    nodes: Mapping[str, Node] | None = None
+    """None: not allowed to look, or not read."""
+    expandable: Mapping[str, bool] = field(default_factory=dict)
+    """Storage classes by name, and whether their volumes grow; "" is the default one."""
+    registry: Registry | None = None
+    """None: no broker answered."""
+    remaining: Mapping[int, Remaining] = field(default_factory=dict)
+    """Asked only of shards that are to go."""
+    topics: tuple[TopicNeeds, ...] = ()
+    window_open: bool = True
+    """Whether now lies in a window of the update policy; True where there are none."""
+    status: ClusterStatus = field(default_factory=ClusterStatus)
+    """Our own status: the operator's memory between looks."""
+
+    def child(self, kind: str, name: str) -> Child | None:
+        found = (c for c in self.children if c.kind == kind and c.name == name)
+        return next(found, None)
+
+    def sets(self) -> dict[int, Child]:
+        """StatefulSets of shards, by shard."""
+        return {c.shard: c for c in self.children if c.kind == STATEFUL_SET and c.shard is not None}
+
+    def pods_of(self, shard: int | None) -> tuple[Pod, ...]:
+        return tuple(sorted((p for p in self.pods if p.shard == shard), key=lambda p: p.ordinal))
+
+    def claims_of(self, shard: int) -> tuple[Claim, ...]:
+        return tuple(c for c in self.claims if c.shard == shard)
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Apply a manifest from the server's side, as its only owner."""
+
+    manifest: Mapping[str, object]
+    why: str = "differs"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Apply a StatefulSet that has no pods any more."""
+
+    manifest: Mapping[str, object]
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreateToken:
+    """Make the Secret with the admin token, unless it is there; the token is random."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteChild:
+    """Delete a child that is no longer wanted, if it is still the one that was seen."""
+
+    kind: str
+    name: str
+    uid: str
+    orphan: bool = False
+    """Whether what it owns stays: pods of a StatefulSet that is made anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete a pod in the background, if it is still the one that was seen."""
+
+    name: str
+    uid: str
+    shard: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabelPod:
+    """Say on a pod which role its broker has."""
+
+    name: str
+    uid: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrowClaim:
+    """Ask for a larger volume."""
+
+    name: str
+    uid: str
+    size: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnClaim:
+    """Have a claim go with the cluster, or stay when it goes."""
+
+    name: str
+    uid: str
+    owned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteClaim:
+    """Delete a claim and what was on it, if it is still the one that was seen."""
+
+    name: str
+    uid: str
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetConfig:
+    """Change settings of one running broker."""
+
+    pod: str
+    values: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """Have the master in a pod give leadership away."""
+
+    pod: str
+    uuid: str
+    shard: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elect:
+    """Have the broker in a pod lead its shard, though it may lack acknowledged messages."""
+
+    pod: str
+    uuid: str
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    """Have a shard take no new topics."""
+
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class Uncordon:
+    """Have a shard take new topics again; it is no longer on record as drained."""
+
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class MarkDrained:
+    """Put on record, under the operator's epoch, that a shard has nothing anybody needs."""
+
+    shard: int
+
+
+Action = (
+    Apply
+    | Stop
+    | CreateToken
+    | DeleteChild
+    | DeletePod
+    | LabelPod
+    | GrowClaim
+    | OwnClaim
+    | DeleteClaim
+    | SetConfig
+    | Handover
+    | Elect
+    | Cordon
+    | Uncordon
+    | MarkDrained
+)
+ADDITIVE: Final = (Apply, CreateToken, LabelPod, GrowClaim, SetConfig, Uncordon)
+"""What may be done though not everything is known: nothing goes away by it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """What has to happen before it goes on."""
+
+    key: str
+    """The same as long as it is the same wait: its deadline runs from when it began."""
+    message: str
+    deadline_s: float | None = None
+    """After this it counts as late; it is waited for all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something to be said in a condition."""
+
+    type: str
+    holds: bool
+    reason: str
+    message: str
+
+
+def parsed(moment: str) -> datetime:
+    """Return a moment of a status; it was written by `written`."""
+    return datetime.fromisoformat(moment)
+
+
+def written(moment: datetime) -> str:
+    """Return a moment as a status has it: RFC 3339, whole seconds."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def destructive(actions: Iterable[Action]) -> list[Action]:
+    """Return the actions that take something away, move it or stop it."""
+    return [action for action in actions if not isinstance(action, ADDITIVE)]
