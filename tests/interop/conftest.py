@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_testing.interop.drivers import METAQ, ROCKETMQ4, ROCKETMQ5, running_drivers
 from imago_testing.interop.metaq import MetaqClient
 from imago_testing.interop.rocketmq import Admin, RocketmqClient
 from imago_testing.interop.targets import (
@@ -18,16 +19,14 @@ from imago_testing.interop.targets import (
     chosen_target,
     running_target,
 )
-from imago_testing.java.driver import JavaDriver
-from imago_testing.java.modules import METAQ_CLIENT, ROCKETMQ4_CLIENT, ROCKETMQ5_CLIENT
 from imago_testing.processes import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from imago_testing.java.driver import JavaDriver
+
 HERE = Path(__file__).parent
-ROCKETMQ_MAIN = "dev.imago.interop.rocketmq.RocketmqDriver"
-METAQ_MAIN = "dev.imago.interop.metaq.MetaqDriver"
 MODULES_OF_TARGET = {
     TargetName.IMAGO: ("test_metaq", "test_rocketmq", "test_cross"),
     TargetName.METAQ_ORIGINAL: ("test_metaq",),
@@ -52,20 +51,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, JavaDriver]]:
     """The driver processes that the target needs, started side by side."""
     prefixes = MODULES_OF_TARGET[chosen_target()]
-    wanted = {}
-    if "test_metaq" in prefixes:
-        wanted["metaq"] = (METAQ_CLIENT, METAQ_MAIN)
-    if "test_rocketmq" in prefixes:
-        wanted["rocketmq4"] = (ROCKETMQ4_CLIENT, ROCKETMQ_MAIN)
-        wanted["rocketmq5"] = (ROCKETMQ5_CLIENT, ROCKETMQ_MAIN)
-    started: dict[str, JavaDriver] = {}
-    try:
-        for name, (module, main) in wanted.items():
-            started[name] = JavaDriver(module, main, tmp_path_factory.mktemp(name))
+    names = [METAQ] if "test_metaq" in prefixes else []
+    names += [ROCKETMQ4, ROCKETMQ5] if "test_rocketmq" in prefixes else []
+    with running_drivers(names, tmp_path_factory.mktemp) as started:
         yield started
-    finally:
-        for driver in started.values():
-            driver.close()
 
 
 @pytest.fixture(scope="session")

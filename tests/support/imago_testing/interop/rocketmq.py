@@ -131,6 +131,11 @@ class Producer:
     def send_async(self, topic: str, messages: Sequence[Outgoing]) -> list[Sent]:
         return [Sent.of(form) for form in self._call("producer.send_async", topic, messages)]
 
+    def try_async(self, topic: str, messages: Sequence[Outgoing]) -> list[Sent | str]:
+        """The same where some may fail: what was wrong in the place of each that did."""
+        forms = self._call("producer.try_async", topic, messages)
+        return [form if isinstance(form, str) else Sent.of(form) for form in forms]
+
     def send_one_way(self, topic: str, messages: Sequence[Outgoing]) -> None:
         self._call("producer.send_one_way", topic, messages)
 

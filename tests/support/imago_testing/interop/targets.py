@@ -23,7 +23,7 @@ ROCKETMQ_VERSIONS = (4, 5)
 METAQ_TOPICS = tuple(f"interop-{index:02}" for index in range(40))
 """Topics that the MetaQ side is configured with; tests take them in turn."""
 _SHARDS = 2
-_PORTS = 40
+_PORTS_FIXED, _PORTS_BROKER = 20, 10
 _READY_SECONDS_MAX = 60.0
 
 
@@ -83,14 +83,16 @@ def _imago(ready: Mapping[str, object]) -> Target:
 
 @contextlib.contextmanager
 def imago_up(
-    folder: Path, *, shards: int, options: Sequence[str] = ()
+    folder: Path, *, shards: int, replicas: int = 1, options: Sequence[str] = ()
 ) -> Iterator[Mapping[str, object]]:
     """Run `imago up` with the MetaQ topics configured; yield the line it prints when it serves."""
     ini = folder / "server.ini"
     ini.write_text(_METAQ_INI + "".join(f"[topic={topic}]\n" for topic in METAQ_TOPICS))
     command = [str(Path(sys.executable).parent / "imago"), "up", "--json"]
-    command += ["--shards", str(shards), "--data", str(folder / "data")]
-    command += ["--port-base", str(free_port_block(_PORTS)), "--metaq-ini", str(ini), *options]
+    command += ["--shards", str(shards), "--replicas", str(replicas)]
+    ports = free_port_block(_PORTS_FIXED + shards * replicas * _PORTS_BROKER)
+    command += ["--data", str(folder / "data"), "--port-base", str(ports)]
+    command += ["--metaq-ini", str(ini), *options]
     with (folder / "up.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, cwd=folder)
     server = ServerProcess("imago up", process, folder / "up.log")

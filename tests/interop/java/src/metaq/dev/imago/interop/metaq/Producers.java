@@ -93,7 +93,8 @@ final class Producers {
 
                 @Override
                 public void onException(Throwable thrown) {
-                    done.completeExceptionally(thrown);
+                    done.complete(describe(
+                        message, new SendResult(false, null, -1, thrown.toString())));
                 }
             }, SEND_TIMEOUT_MS, TimeUnit.MILLISECONDS);
         }

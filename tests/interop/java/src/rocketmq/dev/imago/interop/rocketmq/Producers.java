@@ -26,6 +26,7 @@ final class Producers {
             .on("producer.send_to_queue", this::sendToQueue)
             .on("producer.send_by_hash", this::sendByHash)
             .on("producer.send_async", this::sendAsync)
+            .on("producer.try_async", this::tryAsync)
             .on("producer.send_one_way", this::sendOneWay)
             .on("producer.send_batch", this::sendBatch);
     }
@@ -35,6 +36,7 @@ final class Producers {
         Versions.prepare(producer, with.text("namesrv"), with.text("name"));
         producer.setSendMsgTimeout((int) SEND_TIMEOUT_MS);
         producer.setRetryTimesWhenSendFailed(with.count("retries", 2));
+        producer.setRetryTimesWhenSendAsyncFailed(with.count("retries", 2));
         producer.setCompressMsgBodyOverHowmuch(with.count("compress_over", 4096));
         producer.setMaxMessageSize(with.count("size_max", 4 << 20));
         producer.start();
@@ -88,6 +90,24 @@ final class Producers {
     }
 
     private Object sendAsync(Arguments with) throws Exception {
+        List<Object> results = new ArrayList<>();
+        for (CompletableFuture<Object> done : startAsync(with)) {
+            results.add(done.get(SEND_TIMEOUT_MS * 2, TimeUnit.MILLISECONDS));
+        }
+        return results;
+    }
+
+    /** The same, where some may fail: a text instead of the form of each that did. */
+    private Object tryAsync(Arguments with) throws Exception {
+        List<Object> results = new ArrayList<>();
+        for (CompletableFuture<Object> done : startAsync(with)) {
+            results.add(done.exceptionally(Throwable::toString)
+                .get(SEND_TIMEOUT_MS * 2, TimeUnit.MILLISECONDS));
+        }
+        return results;
+    }
+
+    private List<CompletableFuture<Object>> startAsync(Arguments with) throws Exception {
         List<CompletableFuture<Object>> pending = new ArrayList<>();
         for (Message message : Messages.readAll(with)) {
             CompletableFuture<Object> done = new CompletableFuture<>();
@@ -104,11 +124,7 @@ final class Producers {
                 }
             });
         }
-        List<Object> results = new ArrayList<>();
-        for (CompletableFuture<Object> done : pending) {
-            results.add(done.get(SEND_TIMEOUT_MS * 2, TimeUnit.MILLISECONDS));
-        }
-        return results;
+        return pending;
     }
 
     private Object sendOneWay(Arguments with) throws Exception {

@@ -1,0 +1,242 @@
+"""Original clients of both protocols, and ours, while brokers are killed or restarted in turn."""
+
+from __future__ import annotations
+
+import random
+import signal
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_client import ProducerConfig
+from imago_client.blocking import Client
+from imago_testing.chaos.originals import Copy, Promise, Queues, faults, missed, shown
+from imago_testing.interop import streams
+from imago_testing.interop.drivers import METAQ, ROCKETMQ4, ROCKETMQ5, running_drivers
+from imago_testing.interop.members import Members
+from imago_testing.interop.metaq import MetaqClient
+from imago_testing.interop.rocketmq import RocketmqClient
+from imago_testing.interop.streams import Reader, Stream, until_acknowledged
+from imago_testing.interop.targets import METAQ_TOPICS, imago_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from imago_testing.java.driver import JavaDriver
+
+pytestmark = [pytest.mark.processes, pytest.mark.interop, pytest.mark.timeout(300)]
+
+SEED = 20262
+SHARDS, REPLICAS, QUORUM = 2, 3, 2
+KILLS = 12
+LINGER_MS = 3000
+"""How long a former master passes requests on; the clients read routes every second."""
+PAUSE_SECONDS = 0.02
+DEPTH = 4
+"""Messages that asynchronous producers send at once."""
+BETWEEN = 5
+"""Acknowledgements of each producer between two kills."""
+SETTINGS = {
+    "acknowledgement.level": "replicated",
+    "zookeeper.session_timeout_ms": 2000,
+    "replication.handover_linger_ms": LINGER_MS,
+}
+
+
+class Cluster:
+    """The brokers, the clients' processes, and the topics that tests take in turn."""
+
+    def __init__(self, ready: Mapping[str, Any], drivers: Mapping[str, JavaDriver]) -> None:
+        self.members = Members(ready)
+        self.namesrv = str(ready["namesrv"])
+        self.metaq = MetaqClient(drivers[METAQ], ready["zookeeper"], [])
+        self.rocketmq = {
+            version: RocketmqClient(version, drivers[name], self.namesrv)
+            for version, name in ((4, ROCKETMQ4), (5, ROCKETMQ5))
+        }
+        self.topics = iter(METAQ_TOPICS)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    options = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
+    folder = tmp_path_factory.mktemp("cluster")
+    with (
+        running_drivers([METAQ, ROCKETMQ4, ROCKETMQ5], tmp_path_factory.mktemp) as drivers,
+        imago_up(folder, shards=SHARDS, replicas=REPLICAS, options=options) as ready,
+    ):
+        for driver in drivers.values():
+            driver.wait_ready()
+        cluster = Cluster(ready, drivers)
+        cluster.members.settled(REPLICAS)
+        yield cluster
+        for client in cluster.rocketmq.values():
+            client.settle()
+
+
+class Load:
+    """Producers and consumers of both protocols on one topic."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.topic = topic
+        self.streams: list[Stream] = []
+        self.readers: list[Reader] = []
+        self._cluster = cluster
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Send and consume for as long as the block lasts."""
+        with ExitStack() as stack:
+            self._metaq(stack)
+            for version, client in self._cluster.rocketmq.items():
+                self._rocketmq(stack, version, client)
+            self._ours(stack)
+            for each in (*self.readers, *self.streams):
+                stack.enter_context(each)
+            yield
+            for stream in self.streams:
+                stream.stop()
+            for reader in self.readers:
+                reader.until_got({body for each in self.streams for body in each.acknowledged})
+
+    def _metaq(self, stack: ExitStack) -> None:
+        metaq, topic = self._cluster.metaq, self.topic
+        for name, sending, depth in (
+            ("metaq", streams.metaq_puts, 1),
+            ("metaq-async", streams.metaq_callbacks, DEPTH),
+        ):
+            producer = stack.enter_context(stack.enter_context(metaq.factory()).producer([topic]))
+            self._stream(name, sending(producer, topic), depth)
+        factory = stack.enter_context(metaq.factory())
+        consumer = stack.enter_context(factory.consumer([topic], f"metaq-{topic}"))
+        self.readers.append(Reader("metaq consumer", streams.taking(consumer)))
+
+    def _rocketmq(self, stack: ExitStack, version: int, client: RocketmqClient) -> None:
+        topic = self.topic
+        producer = stack.enter_context(client.producer(f"sync-{topic}"))
+        streams.until_routed(producer.queues, topic, SHARDS)
+        self._stream(f"rocketmq{version}", streams.rocketmq_sends(producer, topic))
+        bold = stack.enter_context(client.producer(f"async-{topic}", retries=0))
+        name = f"rocketmq{version}-async"
+        self._stream(name, streams.rocketmq_async(bold, topic), DEPTH)
+        consumer = stack.enter_context(client.push(topic, f"group-{version}-{topic}"))
+        self.readers.append(Reader(f"rocketmq {version} consumer", streams.taking(consumer)))
+
+    def _ours(self, stack: ExitStack) -> None:
+        client = stack.enter_context(Client(self._cluster.namesrv))
+        producer = client.producer(ProducerConfig(idempotent=True))
+        self._stream("imago", streams.our_sends(producer, self.topic))
+
+    def _stream(self, name: str, send: Any, depth: int = 1) -> None:
+        self.streams.append(Stream(name, send, depth=depth, pause_seconds=PAUSE_SECONDS))
+
+    def promises(self) -> list[Promise]:
+        """What every producer was told."""
+        return [
+            Promise(
+                name=stream.name,
+                acknowledged=frozenset(stream.acknowledged),
+                tried=frozenset(stream.sent),
+                # RocketMQ's client gives asynchronous sends to several threads.
+                ordered=not stream.name.endswith("-async") or stream.name.startswith("metaq"),
+                retries=stream.name in {"rocketmq4", "rocketmq5"},
+            )
+            for stream in self.streams
+        ]
+
+    def verdict(self) -> list[str]:
+        """Read everything through both protocols; return the promises that were broken."""
+        promises = self.promises()
+        found = self._stored()
+        broken = faults(promises, found, {name: self._in_metaq(name) for name in found})
+        for reader in self.readers:
+            broken += [f"{each} by {reader.name}" for each in missed(promises, reader.got)]
+        return broken
+
+    def _stored(self) -> Queues:
+        found: Queues = {}
+        with self._cluster.rocketmq[5].pull() as puller:
+            for queue in puller.queues(self.topic):
+                found[f"{queue.broker.removeprefix('shard-')}-{queue.queue}"] = []
+            for each in puller.stored(self.topic):
+                queue = each.queue
+                name = f"{queue.broker.removeprefix('shard-')}-{queue.queue}"
+                found[name].append(Copy(each.body, each.born_ms))
+        return found
+
+    def _in_metaq(self, partition: str) -> list[bytes]:
+        bodies: list[bytes] = []
+        with self._cluster.metaq.factory() as factory:
+            at = 0
+            while block := factory.get(self.topic, partition, at):
+                bodies += [each.body for each in block.messages]
+                at = block.next
+        return bodies
+
+    def report(self) -> str:
+        """Return what happened, for whoever looks at a failed run."""
+        kinds = streams.errors_by_kind(self.streams)
+        return "\n".join(
+            f"{each.name}: {len(each.acknowledged)} acknowledged, longest gap "
+            f"{each.gap_seconds:.2f} s, errors {kinds[each.name]}"
+            for each in self.streams
+        )
+
+
+def test_no_acknowledged_message_is_lost_however_often_brokers_are_killed(
+    cluster: Cluster,
+) -> None:
+    rng, load, kills = random.Random(SEED), Load(cluster, next(cluster.topics)), 0
+    with load.running():
+        until_acknowledged(load.streams, BETWEEN)
+        while kills < KILLS:
+            kills += kill_some(cluster.members, rng)
+            cluster.members.settled(QUORUM)
+            until_acknowledged(load.streams, BETWEEN)
+        cluster.members.settled(REPLICAS)
+    print(f"{kills} kills\n{load.report()}")
+    broken = load.verdict()
+    assert broken == [], shown(broken)
+    assert not next(each for each in load.streams if each.name == "imago").errors
+
+
+def kill_some(members: Members, rng: random.Random) -> int:
+    """Kill a master, a follower, or a master and the other shard's follower; return how many."""
+    first, second = rng.sample(sorted(members.shards), 2)
+    masters = {shard: members.master(shard) for shard in (first, second)}
+    victims = [masters[first]]
+    kind = rng.random()
+    followers = {
+        shard: [each for each in members.shards[shard] if each is not masters[shard] and each.pid]
+        for shard in (first, second)
+    }
+    if kind > 0.6:
+        victims.append(rng.choice(followers[second]))
+    elif kind > 0.4:
+        victims = [rng.choice(followers[first])]
+    for victim in victims:
+        assert victim is not None, f"{first} has a master"
+        print(f"kill -9 of {victim.shard} replica {victim.replica}", flush=True)
+        victim.signal(signal.SIGKILL)
+    return len(victims)
+
+
+def test_a_rolling_restart_is_not_noticed(cluster: Cluster) -> None:
+    load, handovers = Load(cluster, next(cluster.topics)), 0
+    with load.running():
+        until_acknowledged(load.streams, BETWEEN)
+        for shard, brokers in cluster.members.shards.items():
+            for broker in reversed(brokers):
+                cluster.members.settled(REPLICAS)
+                handovers += cluster.members.master(shard) is broker
+                before = broker.pid
+                broker.signal(signal.SIGTERM)
+                cluster.members.until_restarted(broker, before)
+                until_acknowledged(load.streams, BETWEEN)
+    print(f"{handovers} handovers\n{load.report()}")
+    broken = load.verdict()
+    assert broken == [], shown(broken)
+    for stream in load.streams:
+        if not stream.name.startswith("metaq"):
+            assert stream.errors == {}, stream.name
