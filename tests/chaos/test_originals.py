@@ -92,8 +92,10 @@ class Load:
             for version, client in self._cluster.rocketmq.items():
                 self._rocketmq(stack, version, client)
             self._ours(stack)
-            for each in (*self.readers, *self.streams):
-                stack.enter_context(each)
+            for reader in self.readers:
+                stack.enter_context(reader)
+            for stream in self.streams:
+                stack.enter_context(stream)
             yield
             for stream in self.streams:
                 stream.stop()
@@ -102,12 +104,11 @@ class Load:
 
     def _metaq(self, stack: ExitStack) -> None:
         metaq, topic = self._cluster.metaq, self.topic
-        for name, sending, depth in (
-            ("metaq", streams.metaq_puts, 1),
-            ("metaq-async", streams.metaq_callbacks, DEPTH),
-        ):
-            producer = stack.enter_context(stack.enter_context(metaq.factory()).producer([topic]))
-            self._stream(name, sending(producer, topic), depth)
+        one, other = (stack.enter_context(metaq.factory()) for _ in range(2))
+        producer = stack.enter_context(one.producer([topic]))
+        self._stream("metaq", streams.metaq_puts(producer, topic))
+        producer = stack.enter_context(other.producer([topic]))
+        self._stream("metaq-async", streams.metaq_callbacks(producer, topic), DEPTH)
         factory = stack.enter_context(metaq.factory())
         consumer = stack.enter_context(factory.consumer([topic], f"metaq-{topic}"))
         self.readers.append(Reader("metaq consumer", streams.taking(consumer)))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from imago_testing.chaos.originals import Copy, Promise, Queues, faults, missed
 from imago_testing.interop.streams import body_of, origin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 A = [body_of("a", number) for number in range(6)]
 PLAIN = Promise(name="a", acknowledged=frozenset(A[:4]), tried=frozenset(A))
@@ -15,9 +19,11 @@ SOUND: Queues = {
 }
 
 
-def kinds(found: Queues, promise: Promise = PLAIN, **shown: list[bytes]) -> list[str]:
+def kinds(
+    found: Queues, promise: Promise = PLAIN, shown: Mapping[str, list[bytes]] = {}
+) -> list[str]:
     metaq = {name: [copy.body for copy in queue] for name, queue in found.items()}
-    return [each.split()[0] for each in faults([promise], found, metaq | shown)]
+    return [each.split()[0] for each in faults([promise], found, {**metaq, **shown})]
 
 
 def test_what_failed_may_be_there_or_not() -> None:
@@ -57,8 +63,8 @@ def test_messages_that_changed_places() -> None:
 
 
 def test_protocols_that_show_different_messages() -> None:
-    assert kinds(SOUND, **{"0-0": [A[0]]}) == ["DISAGREED"]
-    assert kinds(SOUND, **{"0-7": []}) == ["DISAGREED"]
+    assert kinds(SOUND, shown={"0-0": [A[0]]}) == ["DISAGREED"]
+    assert kinds(SOUND, shown={"0-7": []}) == ["DISAGREED"]
 
 
 def test_a_consumer_that_was_not_given_something() -> None:

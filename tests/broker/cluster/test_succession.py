@@ -18,16 +18,18 @@ from hypothesis import strategies as st
 from imago_broker.cluster import coordinator as coordinator_module
 from imago_broker.cluster import metaq_tree
 from imago_broker.cluster.coordinator import TreeCoordinator
+from imago_broker.cluster.lease import monotonic_ms
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
 from imago_broker.cluster.metaq_tree import MetaqPaths
 from imago_broker.cluster.settings import CoordinatorConfig
+from imago_broker.cluster.succession import PLANNED, PRODUCERS_MS, QUIET_MS
 from imago_broker.model.cluster import Connection, Role
-from imago_broker.model.shard import Member, ShardState
+from imago_broker.model.shard import Election, Member, ShardState
 from imago_broker.ports import CoordinatorError
 from imago_testing.registry import broker, topic
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from typing import Any
 
     from imago_broker.model.cluster import BrokerRecord
@@ -72,8 +74,17 @@ async def lead(process: Process, leader: Process) -> None:
     if master is not None and master.uuid != process.record.uuid:
         return
     before = view.states.get(0, ShardState())
+    planned = process is not leader
+    cause = PLANNED if planned else "elected"
+    entry = Election(
+        epoch=before.epoch + 1, leader=member.uuid, at_ms=1, cause=cause, unclean=False
+    )
     state = ShardState(
-        leader=member, epoch=before.epoch + 1, in_sync=(member,), version=before.version
+        leader=member,
+        epoch=before.epoch + 1,
+        in_sync=(member,),
+        history=(entry,),
+        version=before.version,
     )
     await process.coordinator.change_shard(0, state)
 
@@ -130,16 +141,24 @@ def remove(processes: Sequence[Process], wished: dict[str, int], name: str) -> N
         one.ask(one.coordinator.remove_topic(name))
 
 
-async def play(script: Sequence[Step]) -> None:
-    ensemble = MemoryEnsemble()
-    processes = []
+async def two_members(
+    ensemble: MemoryEnsemble, relay_ms: int, now_ms: Callable[[], int] = monotonic_ms
+) -> list[Process]:
+    config, processes = replace(CONFIG, relay_ms=relay_ms), []
     for number in range(2):
         tree = MemoryTree(ensemble)
         record = replace(broker(f"disk-{number}", shard=0, process=number), role=Role.ELECTING)
-        process = Process(record, tree, TreeCoordinator(CONFIG, tree, process_id=str(number)))
+        coordinator = TreeCoordinator(config, tree, process_id=str(number), now_ms=now_ms)
+        process = Process(record, tree, coordinator)
         await process.coordinator.start()
         await process.coordinator.register(record)
         processes.append(process)
+    return processes
+
+
+async def play(script: Sequence[Step], relay_ms: int) -> None:
+    ensemble = MemoryEnsemble()
+    processes = await two_members(ensemble, relay_ms)
     wished: dict[str, int] = {}
     for step in script:
         await act(step, processes, wished)
@@ -206,7 +225,81 @@ def as_expected(
 
 
 @settings(max_examples=100, deadline=None)
-@given(script=st.lists(steps, max_size=25))
-def test_the_tree_follows_the_leadership_whatever_happens(script: list[Step]) -> None:
+@given(script=st.lists(steps, max_size=25), relay_ms=st.sampled_from([0, 8]))
+def test_the_tree_follows_the_leadership_whatever_happens(
+    script: list[Step], relay_ms: int
+) -> None:
     with patch.object(coordinator_module, "RETRY_SECONDS", 0.0):
-        asyncio.run(play(script))
+        asyncio.run(play(script, relay_ms))
+
+
+class Told:
+    """Two members of a shard with one topic, and which of them MetaQ's clients are told of."""
+
+    def __init__(self) -> None:
+        self.now = 1000
+        self.ensemble = MemoryEnsemble()
+        self.members: list[Process] = []
+
+    async def start(self) -> None:
+        self.members = await two_members(self.ensemble, 20_000, lambda: self.now)
+        await lead(self.members[0], self.members[0])
+        for member in self.members:
+            await member.coordinator.publish_topic(topic("a"))
+        assert await self.after(0) == ("0", "0")
+
+    async def after(self, ms: int) -> tuple[str, str]:
+        """Whose nodes producers and consumers see so much later: each member's number."""
+        self.now += ms
+        for member in self.members:
+            await member.coordinator.register(member.record)
+        return self._owner("topics-pub"), self._owner("topics-sub")
+
+    def _owner(self, branch: str) -> str:
+        entry = self.ensemble._entries.get(f"/meta/brokers/{branch}/a/0-m")
+        owners = {member.tree.session_id: str(n) for n, member in enumerate(self.members)}
+        return "nobody" if entry is None else owners.get(entry.owner, "a dead session")
+
+    async def stop(self) -> None:
+        for member in self.members:
+            await member.coordinator.stop()
+
+
+async def test_after_a_handover_producers_are_told_first_and_consumers_when_those_have_moved() -> (
+    None
+):
+    told = Told()
+    await told.start()
+    await lead(told.members[0], told.members[1])
+    assert await told.after(0) == ("0", "0")
+    assert await told.after(QUIET_MS - 1) == ("0", "0")
+    assert await told.after(1) == ("1", "0")
+    assert await told.after(PRODUCERS_MS - 1) == ("1", "0")
+    assert await told.after(1) == ("1", "1")
+    await told.stop()
+
+
+async def test_a_former_master_shows_itself_to_consumers_when_they_have_moved() -> None:
+    told = Told()
+    await told.start()
+    path = "/meta/brokers/topics-sub/a/0-s1"
+    await lead(told.members[0], told.members[1])
+    await told.after(QUIET_MS + PRODUCERS_MS)
+    assert path not in told.ensemble._entries
+    await told.after(PRODUCERS_MS)
+    assert path in told.ensemble._entries
+    await told.stop()
+
+
+async def test_after_the_death_of_a_master_all_are_told_at_once() -> None:
+    told = Told()
+    await told.start()
+    first = told.members.pop(0)
+    first.tree.expire()
+    first.tree.suspend()
+    await settled(lambda: told.members[0].coordinator.view().master(0) is None)
+    await lead(told.members[0], told.members[0])
+    assert await told.after(0) == ("0", "0")
+    await told.stop()
+    first.tree.resume()
+    await first.coordinator.stop()

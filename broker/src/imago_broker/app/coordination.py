@@ -24,6 +24,7 @@ def make_coordinator(config: BrokerConfig, config_file: bytes) -> Coordinator:
         metaq_config_checksum=zlib.crc32(config_file),
         session_timeout_ms=config.zookeeper.session_timeout_ms,
         connect_timeout_ms=config.zookeeper.connect_timeout_ms,
+        relay_ms=config.replication.handover_linger_ms if config.broker.replicas > 1 else 0,
     )
     if config.zookeeper.connect == NONE:
         return memory_coordinator(settings)

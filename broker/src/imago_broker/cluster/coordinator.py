@@ -77,7 +77,7 @@ class TreeCoordinator:
         self._paths = znodes.Paths(config.cluster)
         self._mirror = Mirror(self._paths, tree)
         self._process_id = process_id or uuid4().hex
-        self._keeper = Keeper(config, self._paths, tree, holder=self._process_id)
+        self._keeper = Keeper(config, self._paths, tree, holder=self._process_id, now_ms=now_ms)
         self._prepared = 0
         self._read_wake = asyncio.Event()
         self._write_wake = asyncio.Event()
@@ -330,6 +330,8 @@ class TreeCoordinator:
         # Not only when it changed: what we wrote may be gone again before we first read it.
         if self._keeper.doubts(view, self._mirror.buckets):
             self._write_wake.set()
+        if (due_ms := self._keeper.succession.due_ms) is not None:
+            self._wake_later(self._write_wake, due_ms / 1000)
         for _ in range(given):
             self._keeper.release()
         if changed:
@@ -396,5 +398,5 @@ class TreeCoordinator:
         self._prepared = 0
         self._read_wake.set()
 
-    def _wake_later(self, wake: asyncio.Event) -> None:
-        asyncio.get_running_loop().call_later(RETRY_SECONDS, wake.set)
+    def _wake_later(self, wake: asyncio.Event, seconds: float = RETRY_SECONDS) -> None:
+        asyncio.get_running_loop().call_later(seconds, wake.set)

@@ -17,12 +17,13 @@ from imago_broker.cluster import edits, znodes
 from imago_broker.cluster.membership import Membership
 from imago_broker.cluster.metaq_tree import MetaqPaths
 from imago_broker.cluster.publication import Publication
+from imago_broker.cluster.succession import Succession
 from imago_broker.cluster.tree import TreeUnavailableError
 from imago_broker.model.cluster import Role, TopicPlacement
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError, RegistryDamagedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from imago_broker.cluster.settings import CoordinatorConfig
     from imago_broker.cluster.tree import NodeTree
@@ -59,7 +60,13 @@ class Keeper:
     """Holds the wishes of one process and writes them. One pass at a time."""
 
     def __init__(
-        self, config: CoordinatorConfig, paths: Paths, tree: NodeTree, *, holder: str
+        self,
+        config: CoordinatorConfig,
+        paths: Paths,
+        tree: NodeTree,
+        *,
+        holder: str,
+        now_ms: Callable[[], int],
     ) -> None:
         """The holder is a name no other process has: it keeps our foreign brokers apart."""
         self._config = config
@@ -86,6 +93,7 @@ class Keeper:
         """The record as MetaQ's clients were told of it."""
         self._state: ShardState | None = None
         self._giving = 0
+        self.succession = Succession(config.relay_ms, now_ms)
         self.fenced = False
         """Whether another process has taken our place: this one writes no more."""
 
@@ -151,13 +159,14 @@ class Keeper:
         record = self._registration
         shown = self._shown(record)
         leads = shown.role is Role.MASTER
-        if self._announced is not None and self._announced.role is not shown.role:
+        if self._changes_role(shown):
             self._pause()  # a pass that is under way goes by what is over
         missing = self._topics_missing(buckets, record.shard) if leads else set[str]()
         self._topics_unplaced |= missing
         ours = (record.replica, record.incarnation)
         standing = any((b.replica, b.incarnation) == ours for b in view.members(record.shard))
-        return bool(lost or missing) or not standing or shown != self._announced
+        behind = shown != self._announced and not self._kept_quiet(shown)
+        return bool(lost or missing) or not standing or behind
 
     def _topics_missing(self, buckets: Mapping[str, Bucket], shard: int) -> set[str]:
         missing: set[str] = set()
@@ -270,9 +279,9 @@ class Keeper:
         record = self._shown(registration)
         if self._publication is not None:
             self._publication.held = self._giving > 0
-        if self._announced == record:
+        if self._announced == record or self._kept_quiet(record):
             return
-        if self._announced is not None and self._announced.role is not record.role:
+        if self._changes_role(record):
             # Only a master says where topics are: what it learned as slave waits until then.
             self._topics_unplaced |= self._topics.keys() | self._topics_ended.keys()
             self._reoffer()
@@ -280,6 +289,16 @@ class Keeper:
         if not self._config.alone and record.metaq:
             await self._publish(record)
         self._announced = record
+
+    def _changes_role(self, shown: BrokerRecord) -> bool:
+        return self._announced is not None and self._announced.role is not shown.role
+
+    def _kept_quiet(self, shown: BrokerRecord) -> bool:
+        """Whether clients are to know us by our former role for a moment."""
+        if not self._changes_role(shown) or self._state is None:
+            return False
+        self.succession.begin(shown.role, self._state)
+        return self.succession.quiet
 
     async def _publish(self, record: BrokerRecord) -> None:
         if self._publication is None:
@@ -323,7 +342,12 @@ class Keeper:
             placed = sorted(names) if record.role is Role.MASTER else []
             buckets, failed = await self._membership.place(record.shard, self._topics, placed)
             if self._publication is not None:
-                await self._publication.offer(record, self._topics, list(offers))
+                waiting = self.succession.consumers_wait
+                await self._publication.offer(
+                    record, self._topics, list(offers), consumers_wait=waiting
+                )
+                if waiting:
+                    self._topics_unoffered |= offers
         except TreeUnavailableError:
             self._topics_unplaced |= names
             self._topics_unoffered |= offers

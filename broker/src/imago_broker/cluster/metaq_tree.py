@@ -8,7 +8,7 @@ brokers/ids/<i>/master                 ephemeral; meta://host:port      (a slave
 brokers/ids/<i>/master_config_checksum ephemeral; decimal unsigned CRC-32
 brokers/topics/<t>/<i>-m               ephemeral; N, for clients before 1.4.3   (slave: <i>-s<r+1>)
 brokers/topics-pub/<t>/<i>-m           ephemeral; {"numParts":N,"broker":"<i>-m"} if it takes puts
-brokers/topics-sub/<t>/<i>-m           ephemeral; the same if it may be read
+brokers/topics-sub/<t>/<i>-m           ephemeral; the same if it may be read    (slave: <i>-s<r+1>)
 ```
 
 The JSON has exactly these two members in this order: the reader refuses a broker with any other.
@@ -38,7 +38,8 @@ PUBLISH = "metaq.publish"
 SUBSCRIBE = "metaq.subscribe"
 """Topic attributes; "false" hides the topic from producers or consumers."""
 
-TOPIC_BRANCHES = ("topics", "topics-pub", "topics-sub")
+FOR_PRODUCERS, FOR_CONSUMERS = "topics-pub", "topics-sub"
+TOPIC_BRANCHES = ("topics", FOR_PRODUCERS, FOR_CONSUMERS)
 
 T = TypeVar("T")
 
@@ -104,6 +105,8 @@ def topic_nodes(
     nodes: dict[str, bytes] = {}
     for topic in topics:
         for branch, partitions in _partitions(topic, record.shard).items():
+            if branch == FOR_PRODUCERS and record.role is not Role.MASTER:
+                continue  # none reads it, but all would connect anew whenever a slave comes or goes
             node = f"{paths.topic(branch, topic.name)}/{broker}"
             nodes[node] = _payload(branch, partitions, broker)
     return nodes
@@ -191,8 +194,8 @@ def _partitions(topic: TopicPlacement, shard: int) -> dict[str, int]:
     writable = queues.perm & PERM_WRITE and topic.attributes.get(PUBLISH) != "false"
     readable = queues.perm & PERM_READ and topic.attributes.get(SUBSCRIBE) != "false"
     offered = {
-        "topics-pub": queues.write if writable else 0,
-        "topics-sub": queues.read if readable else 0,
+        FOR_PRODUCERS: queues.write if writable else 0,
+        FOR_CONSUMERS: queues.read if readable else 0,
     }
     # Old clients know one number for both directions: as many as either of them needs.
     offered["topics"] = max(offered.values())

@@ -117,12 +117,17 @@ class Publication:
         self._unsure.clear()
 
     async def offer(
-        self, record: BrokerRecord, topics: Mapping[str, TopicPlacement], names: Sequence[str]
+        self,
+        record: BrokerRecord,
+        topics: Mapping[str, TopicPlacement],
+        names: Sequence[str],
+        *,
+        consumers_wait: bool = False,
     ) -> None:
         """Make the nodes of these topics what the placement says; no placement: none.
 
-        A master's nodes carry no owner's name: for a topic that is no more, those of a former
-        master go too.
+        `consumers_wait`: what only they see stays as it is. A master's nodes carry no owner's
+        name: for a topic that is no more, those of a former master go too.
         """
         self._leads = record.role is Role.MASTER
         for start in range(0, len(names), TOPICS_AT_ONCE):
@@ -138,7 +143,16 @@ class Publication:
                     if name not in topics:
                         known = {*self._topic_nodes.get(name, ()), *self._paths.master_nodes(name)}
                         self._unsure[name] = self._unsure.get(name, set()) | known
+            if consumers_wait:
+                wanted = {name: self._for_producers(name, wanted[name]) for name in part}
             await self._write(wanted)
+
+    def _for_producers(self, name: str, wanted: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return what is wanted, but consumers see what they have seen."""
+        folder = self._paths.branch(metaq_tree.FOR_CONSUMERS)
+        before = self._topic_nodes.get(name, {})
+        stays = {path: data for path, data in before.items() if path.startswith(folder)}
+        return stays | {path: wanted[path] for path in wanted if not path.startswith(folder)}
 
     async def withdraw(self) -> None:
         """Delete all nodes of the broker, the address first: clients go before topics vanish."""

@@ -25,6 +25,9 @@ class CoordinatorConfig:
     """How long others keep our place when they hear nothing from us."""
     connect_timeout_ms: int = 15000
     operation_timeout_ms: int = 10000
+    relay_ms: int = 0
+    """How long former masters pass their clients' requests on; MetaQ's clients are told of a
+    planned change of master within that time, one after the other."""
     stranger_wait_ms: int = -1
     """How long a registration waits for another holder of its MetaQ broker id to go; -1: as long
     as his session may take to end after his death, the session time-out and 2 s."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from imago_testing.processes import wait_until
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Mapping
 
 _ASK_SECONDS_MAX = 5.0
@@ -78,7 +78,9 @@ class Members:
 
     def in_sync(self, shard: str) -> int:
         """How many members the master counts as in sync; 0: there is no master."""
-        return max((len(each["inSync"]) for _, each in self._told(shard) if _leads(each)), default=0)
+        return max(
+            (len(each["inSync"]) for _, each in self._told(shard) if _leads(each)), default=0
+        )
 
     def settled(self, least: int) -> None:
         """Wait until every shard has a master with so many members in sync, itself one of them."""
@@ -108,4 +110,4 @@ class Members:
 
 
 def _leads(status: Mapping[str, Any]) -> bool:
-    return status["role"] == "master"
+    return str(status["role"]) == "master"

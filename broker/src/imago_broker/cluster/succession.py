@@ -1,0 +1,78 @@
+"""When MetaQ's clients are told of a change of master that was planned.
+
+A MetaQ client that hears of a change below `topics-pub/<t>` or `topics-sub/<t>` closes its
+connections to all brokers of the topic, whoever changed, and opens them again. To a request on its
+way it answers a time-out itself. A connection that its other producers or consumers use as well
+stays, and whoever changes over goes on without an error. So after a handover, while the former
+master still passes requests on:
+
+- nothing is told at first, until what was held back during the change has been answered;
+- then producers are told, whose connections their consumers keep open;
+- then, when those have moved, consumers, and old connections end with nothing on its way.
+
+After the death of a master everything is told at once: its connections are dead already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.model.cluster import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_broker.model.shard import ShardState
+
+PLANNED = "handover"
+"""Cause of an election in which the former master gave its place away."""
+QUIET_MS = 300
+"""The held requests are answered 20 to 100 ms after the change."""
+PRODUCERS_MS = 1000
+"""A client of many topics looks at one after the other."""
+
+
+class Succession:
+    """The times of one member's last change of role."""
+
+    def __init__(self, relay_ms: int, now_ms: Callable[[], int]) -> None:
+        """`relay_ms`: how long former masters pass requests on; no wait is longer than that."""
+        self._quiet_ms = min(QUIET_MS, relay_ms // 4)
+        self._producers_ms = min(PRODUCERS_MS, relay_ms // 4)
+        self._now_ms = now_ms
+        self._epoch = -1
+        self._quiet_until = self._consumers_from = 0
+
+    def begin(self, role: Role, state: ShardState) -> None:
+        """Note that our role is this from now on; once an epoch."""
+        if state.epoch == self._epoch:
+            return
+        self._epoch = state.epoch
+        now = self._now_ms()
+        self._quiet_until = self._consumers_from = now
+        last = state.history[-1] if state.history else None
+        if last is None or last.epoch != state.epoch or last.cause != PLANNED:
+            return
+        # The former master's own place as slave comes last: consumers would look around.
+        self._consumers_from += self._quiet_ms + self._producers_ms
+        if role is Role.MASTER:
+            self._quiet_until += self._quiet_ms
+        else:
+            self._consumers_from += self._producers_ms
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nobody is told yet."""
+        return self._now_ms() < self._quiet_until
+
+    @property
+    def consumers_wait(self) -> bool:
+        """Whether consumers are not told yet."""
+        return self._now_ms() < self._consumers_from
+
+    @property
+    def due_ms(self) -> int | None:
+        """In how many milliseconds somebody else may be told; None: nobody waits."""
+        now = self._now_ms()
+        waits = [at - now for at in (self._quiet_until, self._consumers_from) if at > now]
+        return min(waits, default=None)
