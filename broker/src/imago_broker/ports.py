@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from imago_broker.model.cluster import (
         BrokerRecord,
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     )
     from imago_broker.model.shard import ShardState
     from imago_broker.model.shard_status import ShardStatus
+
+    MetaqProgress = Mapping[str, Mapping[str, Mapping[int, int]]]
+    """MetaQ positions that are read out: topic to group to partition to position."""
 
 
 class Clock(Protocol):
@@ -149,6 +152,36 @@ class Coordinator(Protocol):
         """Say that a shard takes no new topics, or that nothing of value is left; None: as is.
 
         CoordinatorError for a shard that never had a member.
+        """
+        ...
+
+    async def drain_shard(self, shard: int, request_id: str) -> None:
+        """Want a shard's topics moved to others; it is cordoned from then on.
+
+        CoordinatorConflictError: this very request was taken back since. CoordinatorError for a
+        shard that never had a member.
+        """
+        ...
+
+    async def undrain_shard(self, shard: int) -> None:
+        """Take that back, and the cordon."""
+        ...
+
+    async def note_drained(self, shard: int, drained: bool) -> None:
+        """Note whether nothing is left on a shard that is being drained; of no other shard."""
+        ...
+
+    async def forget_shard(self, shard: int) -> None:
+        """Take a shard out of the registry: its topics, its members' places, its state.
+
+        CoordinatorConflictError while it has a live broker or is not drained.
+        """
+        ...
+
+    async def metaq_progress(self, topics: Collection[str]) -> MetaqProgress:
+        """Return how far MetaQ's consumers say they are in our shard's partitions.
+
+        They write it into MetaQ's tree themselves. CoordinatorUnavailableError: nobody knows.
         """
         ...
 

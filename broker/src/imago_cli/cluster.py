@@ -87,7 +87,7 @@ def shown(value: object) -> object:
 def remarks(cluster: Mapping[str, Any]) -> Iterator[str]:
     """What a person should know besides the table."""
     for shard in cluster["shards"]:
-        marks = [mark for mark in ("cordoned", "drained") if shard[mark]]
+        marks = [mark for mark in ("cordoned", "draining", "drained") if shard.get(mark)]
         if marks:
             yield f"{shard['name']} is {' and '.join(marks)}"
     if not cluster["zooKeeperConnected"]:

@@ -1,4 +1,4 @@
-"""`imago shard`: look at shards, hand leadership over, elect in need."""
+"""`imago shard`: look at shards, hand leadership over, elect in need, drain."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.cluster import COLUMNS, member_rows
 from imago_cli.connect import AsJson, Yes, confirm
 from imago_cli.exits import CommandError, UsageError
+from imago_cli.moves import ShardName, attach_to_shard, find_shard
 from imago_cli.output import print_json, print_line, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ShardName = Annotated[str, typer.Argument(metavar="SHARD", help="Like 0 or shard-0.")]
 Member = Annotated[
     str | None, typer.Option("--to", metavar="MEMBER", help="Replica number or uuid.")
 ]
@@ -26,12 +26,13 @@ Member = Annotated[
 def attach(root: typer.Typer) -> None:
     """Add the group of commands."""
     group = typer.Typer(
-        no_args_is_help=True, help="Show shards, hand leadership over, elect in need."
+        no_args_is_help=True, help="Show shards, hand leadership over, elect in need, drain."
     )
     group.command("list")(list_shards)
     group.command("show")(show)
     group.command("handover")(handover)
     group.command("elect")(elect)
+    attach_to_shard(group)
     root.add_typer(group, name="shard")
 
 
@@ -56,7 +57,7 @@ def list_shards(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
 
 def show(shard: ShardName, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
     """Show one shard: members with lag in bytes and time, elections with their causes."""
-    found = _found(ask(admin, "/admin/v1/cluster"), shard)
+    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
     if as_json:
         print_json(found)
         return
@@ -74,7 +75,7 @@ def handover(
     shard: ShardName, to: Member = None, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False
 ) -> None:
     """Have the master give leadership to another member, or to the best."""
-    found = _found(ask(admin, "/admin/v1/cluster"), shard)
+    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
     master = next((m for m in found["members"] if m["uuid"] == found["master"]), None)
     if master is None:
         raise CommandError(
@@ -102,7 +103,7 @@ def elect(
     Without --allow-data-loss only a member that has every acknowledged message is taken. With it
     the election is on record as one that may have lost messages.
     """
-    found = _found(ask(admin, "/admin/v1/cluster"), shard)
+    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
     if found["master"] is not None:
         raise UsageError(f"{found['name']} is led by {_master(found)}", cure="nothing to do")
     if not found["members"]:
@@ -126,16 +127,6 @@ def _print(answer: Mapping[str, Any], what: str, *, as_json: bool) -> None:
         print_json(answer)
     else:
         say(f"{answer['shard']}: {what}, epoch {answer['epoch']}")
-
-
-def _found(cluster: Mapping[str, Any], name: str) -> dict[str, Any]:
-    wanted = name.removeprefix("shard-")
-    for shard in cluster["shards"]:
-        if str(shard["id"]) == wanted:
-            found: dict[str, Any] = shard
-            return found
-    listed = ", ".join(shard["name"] for shard in cluster["shards"])
-    raise UsageError(f"there is no shard {name}", cure=f"one of {listed}")
 
 
 def _member(shard: Mapping[str, Any], name: str) -> dict[str, Any]:

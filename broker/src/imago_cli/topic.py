@@ -1,4 +1,4 @@
-"""`imago topic`: create, change, list, describe and delete topics."""
+"""`imago topic`: create, change, list, describe, move and delete topics."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from imago_cli.connect import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, connected
 from imago_cli.exits import CommandError
+from imago_cli.moves import attach_to_topic
 from imago_cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -23,11 +24,12 @@ _SYSTEM_PREFIXES = ("%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_", "IMAGO_META")
 
 def attach(root: typer.Typer) -> None:
     """Add the group of commands."""
-    group = typer.Typer(no_args_is_help=True, help="Create, change, list and delete topics.")
+    group = typer.Typer(no_args_is_help=True, help="Create, change, list, move and delete topics.")
     group.command("list")(list_topics)
     group.command("create")(create)
     group.command("describe")(describe)
     group.command("delete")(delete)
+    attach_to_topic(group)
     root.add_typer(group, name="topic")
 
 

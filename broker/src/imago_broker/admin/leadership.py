@@ -16,6 +16,7 @@ from aiohttp import web
 from imago_broker.admin import views
 from imago_broker.admin.errors import AdminError, bad_request, refuse_unknown
 from imago_broker.admin.guard import CHANGING, json_body, json_response
+from imago_broker.admin.remaining import PROGRESS
 from imago_broker.core.restart import risks
 from imago_broker.model.cluster import shard_name
 from imago_broker.ports import (
@@ -37,15 +38,24 @@ EXPECTED = ("brokerId", "epoch", "requestId")
 CURE_AGAIN = "Read GET /admin/v1/shard again and decide anew."
 
 
-async def shard(services: AdminServices, _: web.Request) -> web.Response:
+async def shard(services: AdminServices, request: web.Request) -> web.Response:
     """GET /admin/v1/shard: the shard of this broker as the broker itself sees it."""
-    return json_response(describe(services))
+    drain = drains(services, request).get(services.config.broker.shard)
+    return json_response(describe(services, drain))
 
 
-def describe(services: AdminServices) -> dict[str, Any]:
+def drains(services: AdminServices, request: web.Request) -> dict[int, Any]:
+    """What is left on this broker's shard, if it leads the shard and that is being drained."""
+    left = request.app[PROGRESS].remaining
+    return {} if left is None else {services.config.broker.shard: left.to_json()}
+
+
+def describe(services: AdminServices, drain: Any) -> dict[str, Any]:
     view, status = services.coordinator.view(), services.control.shard_status()
     number = services.config.broker.shard
-    shown = views.shard(view, number, lags(services), least=services.config.min_in_sync)
+    shown = views.shard(
+        view, number, lags(services), least=services.config.min_in_sync, drain=drain
+    )
     return shown | {
         "brokerId": services.uuid,
         "role": str(status.role),
@@ -125,21 +135,12 @@ async def elect(services: AdminServices, request: web.Request) -> web.Response:
 
 async def cordon(services: AdminServices, request: web.Request) -> web.Response:
     """POST /admin/v1/cordon: this shard takes no new topics."""
-    return await _mark(services, request, cordoned=True)
-
-
-async def uncordon(services: AdminServices, request: web.Request) -> web.Response:
-    """POST /admin/v1/uncordon: this shard takes new topics again."""
-    return await _mark(services, request, cordoned=False)
-
-
-async def _mark(services: AdminServices, request: web.Request, *, cordoned: bool) -> web.Response:
     await expected(services, request, ())
     try:
-        await services.coordinator.mark_shard(services.config.broker.shard, cordoned=cordoned)
+        await services.coordinator.mark_shard(services.config.broker.shard, cordoned=True)
     except CoordinatorError as error:
         raise unavailable(error) from error
-    return json_response({"cordoned": cordoned} | who(services))
+    return json_response({"cordoned": True} | who(services))
 
 
 async def operator_epoch(services: AdminServices, request: web.Request) -> web.Response:

@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from imago_broker.admin import configuration, groups, leadership, messages, status, topics
+from imago_broker.admin import (
+    configuration,
+    groups,
+    leadership,
+    messages,
+    moves,
+    opening,
+    status,
+    topics,
+)
+from imago_broker.admin.draining import Drainer
 from imago_broker.admin.guard import authorize, errors_as_json, no_foreign_pages, repeatable
+from imago_broker.admin.remaining import PROGRESS
 from imago_broker.admin.shards import to_master
 
 if TYPE_CHECKING:
@@ -32,12 +43,18 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/admin/v1/handover", leadership.handover),
     ("POST", "/admin/v1/elect", leadership.elect),
     ("POST", "/admin/v1/cordon", leadership.cordon),
-    ("POST", "/admin/v1/uncordon", leadership.uncordon),
+    ("POST", "/admin/v1/uncordon", moves.undrain),
+    ("POST", "/admin/v1/drain", moves.drain),
+    ("POST", "/admin/v1/undrain", moves.undrain),
+    ("POST", "/admin/v1/shards/{shard}/remove", moves.remove),
     ("POST", "/admin/v1/operator-epoch", leadership.operator_epoch),
     ("GET", "/admin/v1/topics", topics.list_all),
     ("GET", "/admin/v1/topics/{topic}", topics.show),
     ("PUT", "/admin/v1/topics/{topic}", topics.put),
     ("DELETE", "/admin/v1/topics/{topic}", topics.delete),
+    ("POST", "/admin/v1/topics/{topic}/open", opening.open_here),
+    ("POST", "/admin/v1/topics/{topic}/move", moves.move),
+    ("POST", "/admin/v1/topics/{topic}/spread", moves.spread),
     ("GET", "/admin/v1/groups", groups.list_all),
     ("GET", "/admin/v1/groups/{group}", groups.show),
     ("PUT", "/admin/v1/groups/{group}", groups.put),
@@ -64,4 +81,20 @@ def build_admin(services: AdminServices) -> web.Application:
     )
     for method, path, handler in ROUTES:
         app.router.add_route(method, path, partial(handler, services))
+    _keep_drained(app, Drainer(services))
     return app
+
+
+def _keep_drained(app: web.Application, drainer: Drainer) -> None:
+    """Have the drainer work for as long as the application does."""
+
+    async def start(_: web.Application) -> None:
+        drainer.start()
+
+    async def stop(_: web.Application) -> None:
+        await drainer.stop()
+
+    app[moves.DRAINER] = drainer
+    app[PROGRESS] = drainer.progress
+    app.on_startup.append(start)
+    app.on_cleanup.append(stop)

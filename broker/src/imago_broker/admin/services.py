@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from prometheus_client import CollectorRegistry
 
@@ -63,6 +63,8 @@ class AdminServices:
     """Why the broker is not ready; empty when it is."""
     connections: Callable[[], Mapping[str, int]]
     counters: Callable[[], Counters]
+    replicated: Callable[[], Awaitable[str]]
+    """Wait until every in-sync member has the log so far; returns why not, or ""."""
     members: Callable[[str], list[Member]]
     """Consumers of a group that are connected now."""
     member_groups: Callable[[], list[str]]

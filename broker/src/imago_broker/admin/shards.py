@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from aiohttp import web
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from imago_broker.admin.services import AdminServices
     from imago_broker.admin.views import Lags
+    from imago_broker.config import BrokerConfig
     from imago_broker.model.cluster import BrokerRecord, ClusterView
 
 FORWARDED = "Imago-Forwarded"
@@ -88,31 +89,40 @@ def rooms(view: ClusterView) -> list[Room]:
     return found
 
 
-async def lags_everywhere(services: AdminServices, request: web.Request) -> Lags:
-    """How far members of all shards are behind; those whose master does not answer are left out."""
+async def known_to_masters(
+    services: AdminServices, request: web.Request
+) -> tuple[Lags, dict[int, Any]]:
+    """How far members of all shards are behind, and what is left on shards that are drained.
+
+    Those whose master does not answer are left out.
+    """
     view, own = services.coordinator.view(), services.coordinator.registered
     found = leadership.lags(services)
+    drains = leadership.drains(services, request)
     masters = [m for n in view.shards() if (m := view.master(n)) and m != own]
     if is_forwarded(request) or not masters:
-        return found
+        return found, drains
     headers = forwarded_headers(request, services.config.admin.token_file)
     async with aiohttp.ClientSession(timeout=LAGS_TIMEOUT) as session:
-        answers = await asyncio.gather(*(_lags_of(session, m, headers) for m in masters))
-    for answer in answers:
-        found |= answer
-    return found
+        answers = await asyncio.gather(*(_shard_of(session, m, headers) for m in masters))
+    for master, body in zip(masters, answers, strict=True):
+        for member in body.get("members", ()):
+            found[member["uuid"]] = (member["lagBytes"], member["lagMs"])
+        if body.get("drain"):
+            drains[master.shard] = body["drain"]
+    return found, drains
 
 
-async def _lags_of(
+async def _shard_of(
     session: aiohttp.ClientSession, master: BrokerRecord, headers: dict[str, str]
-) -> Lags:
+) -> dict[str, Any]:
     url = f"http://{master.host}:{master.admin}/admin/v1/shard"
     try:
         async with session.get(url, headers=headers) as answer:
-            body = await answer.json() if answer.status == 200 else {}
+            body: dict[str, Any] = await answer.json() if answer.status == 200 else {}
     except (aiohttp.ClientError, TimeoutError, ValueError):
         return {}
-    return {m["uuid"]: (m["lagBytes"], m["lagMs"]) for m in body.get("members", ())}
+    return body
 
 
 def to_master(services: AdminServices) -> Middleware:
@@ -160,6 +170,14 @@ async def _through(request: web.Request, master: BrokerRecord, token_file: str) 
             f"The master at {master.host}:{master.admin} does not answer: {type(error).__name__}.",
             "Repeat the call: whether it was carried out is unknown.",
         ) from error
+
+
+def own_headers(config: BrokerConfig) -> dict[str, str]:
+    """What this broker sends with calls of its own to other masters."""
+    headers = {FORWARDED: "1", "Content-Type": "application/json"}
+    if token_file := config.admin.token_file:
+        headers["Authorization"] = f"Bearer {admin_token(token_file)}"
+    return headers
 
 
 def forwarded_headers(request: web.Request, token_file: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from imago_broker.admin import views
 from imago_broker.admin.guard import json_response
-from imago_broker.admin.shards import lags_everywhere
+from imago_broker.admin.shards import known_to_masters
 from imago_broker.model.cluster import Connection, shard_name
 
 if TYPE_CHECKING:
@@ -96,14 +96,16 @@ def describe(services: AdminServices) -> dict[str, Any]:
 async def cluster(services: AdminServices, request: web.Request) -> web.Response:
     """GET /admin/v1/cluster: one snapshot of all shards, as the registry has it.
 
-    How far members are behind is known to their masters, and asked of them.
+    How far members are behind, and what keeps a shard from being drained, is known to their
+    masters, and asked of them.
     """
-    lags = await lags_everywhere(services, request)
+    lags, drains = await known_to_masters(services, request)
     body = views.cluster(
         services.coordinator.view(),
         connected=services.coordinator.state is Connection.CONNECTED,
         lags=lags,
         least=services.config.min_in_sync,
+        drains=drains,
     )
     return json_response(body)
 

@@ -85,7 +85,7 @@ def placement(services: AdminServices, name: str, asked: object) -> frozenset[in
     if asked is None:
         return has or numbers
     if isinstance(asked, list):
-        named = frozenset(_shard(entry) for entry in asked)
+        named = frozenset(shard_number(entry) for entry in asked)
         if unknown := sorted(named - numbers - has):
             raise ValueError(f"shards: {unknown} do not take new topics")
     elif isinstance(asked, int) and not isinstance(asked, bool) and asked >= 1:
@@ -102,7 +102,8 @@ def placement(services: AdminServices, name: str, asked: object) -> frozenset[in
     return named
 
 
-def _shard(entry: object) -> int:
+def shard_number(entry: object) -> int:
+    """Return the number of a shard that is named like 0 or shard-0; ValueError."""
     text = str(entry).removeprefix("shard-")
     if not text.isdecimal():
         raise ValueError(f'shards: {entry!r:.60}, must be like 0 or "shard-0"')

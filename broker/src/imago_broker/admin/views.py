@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_broker.core.explain import Explanation, explain
 from imago_broker.model.cluster import Role
+from imago_broker.model.sealing import seal_of
 from imago_wire import properties as names
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def topic(config: TopicConfig, default_level: str) -> dict[str, Any]:
         "writeQueues": config.write_queues,
         "readQueues": config.read_queues,
         "perm": config.perm,
+        "sealed": seal_of(config) is not None,
         "order": config.order,
         "acknowledgement": config.acknowledgement or default_level,
         "dialects": "metaq,rocketmq" if config.dual else "rocketmq",
@@ -125,15 +127,29 @@ def member(record: BrokerRecord) -> dict[str, Any]:
     }
 
 
-def cluster(view: ClusterView, *, connected: bool, lags: Lags, least: int) -> dict[str, Any]:
-    """All shards at one glance; `lags`: how far members are behind, where that is known."""
+def cluster(
+    view: ClusterView,
+    *,
+    connected: bool,
+    lags: Lags,
+    least: int,
+    drains: Mapping[int, Any],
+) -> dict[str, Any]:
+    """All shards at one glance.
+
+    `lags`: how far members are behind, `drains`: what is left on shards that are drained, where
+    that is known.
+    """
     return {
         "cluster": view.cluster,
         "clusterId": view.cluster_id,
         "zooKeeperConnected": connected,
         "operatorEpoch": view.operator_epoch,
         "refused": dict(view.refused),
-        "shards": [shard(view, number, lags, least=least) for number in all_shards(view)],
+        "shards": [
+            shard(view, number, lags, least=least, drain=drains.get(number))
+            for number in all_shards(view)
+        ],
     }
 
 
@@ -142,7 +158,7 @@ def all_shards(view: ClusterView) -> list[int]:
     return sorted({*view.shards(), *view.known})
 
 
-def shard(view: ClusterView, number: int, lags: Lags, *, least: int) -> dict[str, Any]:
+def shard(view: ClusterView, number: int, lags: Lags, *, least: int, drain: Any) -> dict[str, Any]:
     """One shard; epoch and in-sync set are null where it has no state."""
     master, state = view.master(number), view.states.get(number)
     in_sync = None if state is None else [member.uuid for member in state.in_sync]
@@ -169,7 +185,9 @@ def shard(view: ClusterView, number: int, lags: Lags, *, least: int) -> dict[str
         "members": shown,
         "known": dict(view.members_known(number)),
         "cordoned": number in view.cordoned,
+        "draining": number in view.draining,
         "drained": number in view.drained,
+        "drain": drain,
         "explain": explanation(explain(view, number, least=least)),
         "elections": [election(one) for one in reversed(state.history)] if state else [],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from imago_broker.app.alone import AloneShard
 from imago_broker.metrics import registry
 from imago_broker.model.cluster import Connection
 from imago_broker.processors.rocketmq.resetting import reset_offsets
+from imago_broker.service.put_status import PutStatus
 from imago_wire.hot import COMPILED
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ def admin_services(broker: Broker) -> AdminServices:
             "namesrv": broker.ports.names.connections,
         },
         counters=lambda: _counters(broker),
+        replicated=lambda: _replicated(broker),
         members=lambda group: _members(broker, group),
         member_groups=lambda: sorted(broker.rocketmq.clients.consumer_groups()),
         version=importlib.metadata.version("imago"),
@@ -79,6 +82,18 @@ def _counters(broker: Broker) -> Counters:
         bytes_in=broker.store.log_end - broker.first_log_end,
         bytes_out=traffic.bytes + metaq.bytes_out,
     )
+
+
+async def _replicated(broker: Broker) -> str:
+    waiting: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
+
+    def done(_: object, status: PutStatus, __: object) -> None:
+        if not waiting.done():
+            waiting.set_result(status)
+
+    broker.messages.when_replicated(done, None)
+    status = await waiting
+    return "" if status is PutStatus.OK else f"the shard answers {status.value}"
 
 
 def _members(broker: Broker, group: str) -> list[Member]:

@@ -9,6 +9,7 @@ from imago_broker.errors import ExitCode, FatalError, RequestError
 from imago_broker.model.declared import declared_topic
 from imago_broker.service.groups import KIND as GROUP_KIND
 from imago_broker.service.groups import GroupService
+from imago_broker.service.lingering import Lingering
 from imago_broker.service.messages import MessageService, PutStatus
 from imago_broker.service.offsets import KIND as OFFSET_KIND
 from imago_broker.service.offsets import ConsumerOffsets
@@ -61,6 +62,7 @@ class CoreServices:
             groups_max=config.limits.groups_max,
         )
         self.offsets = ConsumerOffsets(store, loop=loop)
+        self.lingering = Lingering(self.topics, clock=clock, loop=loop)
         self.topics.on_change.append(self._forget_offsets)
         store.on_metadata = self._refresh
 
@@ -90,6 +92,7 @@ class CoreServices:
 
     def close(self, *, clean: bool) -> None:
         """Answer what still waits; `clean`: write what is gathered."""
+        self.lingering.close()
         self.messages.release_all(PutStatus.STOPPING)
         self.messages.close()
         if clean:

@@ -6,7 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from imago_broker.model.cluster import BrokerRecord, ShardQueues, TopicPlacement
+from imago_broker.model.cluster import BrokerRecord
+from imago_broker.model.placed import placement
 from imago_broker.ports import CoordinatorError
 from imago_broker.replication.outlook import log_position
 
@@ -17,19 +18,6 @@ if TYPE_CHECKING:
     from imago_broker.service.topics import TopicService
 
 logger = logging.getLogger(__name__)
-
-
-def placement(config: TopicConfig, shard: int) -> TopicPlacement:
-    """Return what the registry holds of a topic on one shard."""
-    queues = ShardQueues(config.write_queues, config.read_queues, config.perm)
-    return TopicPlacement(
-        name=config.name,
-        shards={shard: queues},
-        sys_flag=config.sys_flag,
-        order=config.order,
-        dual=config.dual,
-        attributes=dict(config.attributes),
-    )
 
 
 def broker_record(broker: Broker) -> BrokerRecord:

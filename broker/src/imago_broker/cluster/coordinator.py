@@ -18,7 +18,8 @@ from imago_broker.cluster import edits, leadership, znodes
 from imago_broker.cluster.keeper import RECORD, Keeper
 from imago_broker.cluster.lease import monotonic_ms
 from imago_broker.cluster.mirror import Mirror
-from imago_broker.cluster.shared import marking, putting, raising, surplus, wiping
+from imago_broker.cluster.shared import Edit, surplus
+from imago_broker.cluster.shared_changes import SharedChanges
 from imago_broker.cluster.standing import Standing, tell
 from imago_broker.cluster.tree import (
     NodeError,
@@ -60,7 +61,7 @@ class _Waiter:
     done: asyncio.Future[None]
 
 
-class TreeCoordinator:
+class TreeCoordinator(SharedChanges):
     """`imago_broker.ports.Coordinator` over a `NodeTree`."""
 
     def __init__(
@@ -178,18 +179,6 @@ class TreeCoordinator:
         await self._read_now(self._paths.state(shard))
         return self.view().states.get(shard)
 
-    async def mark_shard(
-        self, shard: int, *, cordoned: bool | None = None, drained: bool | None = None
-    ) -> None:
-        await self._change(self._paths.shard(shard), marking(self._paths, shard, cordoned, drained))
-
-    async def read_operator_epoch(self) -> int:
-        await self._read_now(self._paths.operator)
-        return self.view().operator_epoch
-
-    async def raise_operator_epoch(self, epoch: int) -> None:
-        await self._change(self._paths.operator, raising(self._paths, epoch))
-
     async def unregister(self) -> None:
         self._keeper.wish_no_record()
         await self._ask([RECORD])
@@ -208,12 +197,6 @@ class TreeCoordinator:
 
     async def remove_topic(self, name: str) -> None:
         await self._ask(self._keeper.wish_no_topics([name]))
-
-    async def put_kv(self, namespace: str, key: str, value: str | None) -> None:
-        await self._change(self._paths.kv, putting(self._paths, namespace, key, value))
-
-    async def set_write_wiped(self, broker_name: str, wiped: bool) -> None:
-        await self._change(self._paths.wiped, wiping(self._paths, broker_name, wiped))
 
     async def put_foreign(self, broker: ForeignBroker) -> None:
         await self._ask([self._keeper.wish_foreign(broker.key, broker)])
@@ -245,14 +228,12 @@ class TreeCoordinator:
             )
         self._prepared = session_id
 
-    async def _change(self, path: str, edit: Callable[[bytes | None], bytes | None]) -> None:
-        """Compare and set a node that many processes share, then read it back."""
+    async def _change(self, path: str, edit: Edit) -> None:
         async with self._answered(path):
             await edits.change(self._tree, path, edit)
             await self._refresh({path})
 
     async def _read_now(self, path: str) -> None:
-        """Bring a node of the snapshot up to what the ensemble's leader has."""
         async with self._answered(path):
             await self._tree.sync()
             await self._refresh({path})

@@ -3,7 +3,8 @@
 `/imago/<cluster>/shards/<k>`:
 
 ```
-{"next":2,"members":{"<uuid>":{"replica":0,"metaq":"meta://h:p"}},"cordoned":false,"drained":false}
+{"next":2,"members":{"<uuid>":{"replica":0,"metaq":"meta://h:p"}},"cordoned":false,"drained":false,
+ "drain":"<request id, empty: not drained>","undrained":"<request id of the last one taken back>"}
 ```
 """
 
@@ -40,6 +41,10 @@ class ShardRecord:
     """Whether it takes no new topics."""
     drained: bool = False
     """Whether nothing of value is left on it, so that its disks may go."""
+    drain: str = ""
+    """Request by which its topics are being moved away; "" for none."""
+    undrained: str = ""
+    """The last such request that was taken back: it may still be repeated by mistake."""
 
     def with_member(self, uuid: str, metaq_url: str, *, wanted: int = -1) -> ShardRecord:
         """The record after this data folder has shown up, perhaps for the first time.
@@ -75,6 +80,8 @@ def encode_shard(record: ShardRecord) -> bytes:
             "members": members,
             "cordoned": record.cordoned,
             "drained": record.drained,
+            "drain": record.drain,
+            "undrained": record.undrained,
         }
     )
 
@@ -94,6 +101,8 @@ def decode_shard(path: str, data: bytes) -> ShardRecord:
             members,
             cordoned=of(bool, value.get("cordoned", False)),
             drained=of(bool, value.get("drained", False)),
+            drain=of(str, value.get("drain", "")),
+            undrained=of(str, value.get("undrained", "")),
         )
 
     return decode(path, data, dict, read)

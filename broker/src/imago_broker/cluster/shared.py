@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.cluster import znodes
-from imago_broker.cluster.shard_record import decode_shard, encode_shard
+from imago_broker.cluster.shard_record import ShardRecord, decode_shard, encode_shard
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ def marking(paths: Paths, shard: int, cordoned: bool | None, drained: bool | Non
     path = paths.shard(shard)
 
     def edit(data: bytes | None) -> bytes:
-        if data is None:
-            raise CoordinatorError(f"there has never been a shard {shard}")
-        record = decode_shard(path, data)
+        record = _known(path, shard, data)
         return encode_shard(
             replace(
                 record,
@@ -62,6 +60,64 @@ def marking(paths: Paths, shard: int, cordoned: bool | None, drained: bool | Non
         )
 
     return edit
+
+
+def draining(paths: Paths, shard: int, request_id: str) -> Edit:
+    """Have a shard's topics moved away, and no new ones come."""
+    path = paths.shard(shard)
+
+    def edit(data: bytes | None) -> bytes:
+        record = _known(path, shard, data)
+        if request_id == record.undrained:
+            raise CoordinatorConflictError(f"drain {request_id!r:.130} was taken back since")
+        return encode_shard(replace(record, cordoned=True, drain=record.drain or request_id))
+
+    return edit
+
+
+def undraining(paths: Paths, shard: int) -> Edit:
+    """Have a shard's topics come back, and new ones too."""
+    path = paths.shard(shard)
+
+    def edit(data: bytes | None) -> bytes:
+        record = _known(path, shard, data)
+        ended = record.drain or record.undrained
+        after = replace(record, cordoned=False, drained=False, drain="", undrained=ended)
+        return encode_shard(after)
+
+    return edit
+
+
+def noting_drained(paths: Paths, shard: int, drained: bool) -> Edit:
+    """Note whether something is left on a shard that is being drained; of no other."""
+    path = paths.shard(shard)
+
+    def edit(data: bytes | None) -> bytes | None:
+        record = _known(path, shard, data)
+        return encode_shard(replace(record, drained=drained)) if record.drain else None
+
+    return edit
+
+
+def leaving(path: str, shard: int) -> Callable[[bytes | None], bytes | None]:
+    """Take a shard's entries out of one node of topics."""
+
+    def edit(data: bytes | None) -> bytes | None:
+        before = znodes.decode_topics(path, data) if data is not None else {}
+        after = {
+            name: replace(topic, shards={n: q for n, q in topic.shards.items() if n != shard})
+            for name, topic in before.items()
+        }
+        after = {name: topic for name, topic in after.items() if topic.shards}
+        return None if after == before else znodes.encode_topics(after)
+
+    return edit
+
+
+def _known(path: str, shard: int, data: bytes | None) -> ShardRecord:
+    if data is None:
+        raise CoordinatorError(f"there has never been a shard {shard}")
+    return decode_shard(path, data)
 
 
 def raising(paths: Paths, epoch: int) -> Edit:

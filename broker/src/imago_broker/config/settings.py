@@ -61,6 +61,14 @@ class BrokerSection:
     drain_seconds: float = setting(
         10.0, "How long a stop waits for answers in flight.", low=0, high=3600
     )
+    seal_linger_ms: int = setting(
+        35_000,
+        "How long a topic that leaves this shard takes messages of producers that have not looked "
+        "for its new place; RocketMQ's look every 30 s.",
+        low=0,
+        high=3_600_000,
+        dynamic=True,
+    )
 
     def __post_init__(self) -> None:
         check(self)

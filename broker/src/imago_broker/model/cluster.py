@@ -198,6 +198,8 @@ class ClusterView:
     """Replica numbers of all data folders that a shard ever had, by uuid."""
     cordoned: frozenset[int] = frozenset()
     """Shards that take no new topics."""
+    draining: frozenset[int] = frozenset()
+    """Shards whose topics are being moved to others."""
     drained: frozenset[int] = frozenset()
     """Shards on which nothing of value is left."""
     operator_epoch: int = 0

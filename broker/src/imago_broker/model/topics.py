@@ -28,6 +28,8 @@ METAQ_STAT = "metaq.stat"
 METAQ_SUBSCRIBE = "metaq.subscribe"
 RETENTION_BYTES = "retention.bytes"
 RETENTION_MS = "retention.ms"
+SEALED = "sealed"
+"""What a sealed topic was before: see `sealing`."""
 
 OWN_ATTRIBUTES = frozenset(
     {
@@ -39,6 +41,7 @@ OWN_ATTRIBUTES = frozenset(
         METAQ_SUBSCRIBE,
         RETENTION_BYTES,
         RETENTION_MS,
+        SEALED,
     }
 )
 

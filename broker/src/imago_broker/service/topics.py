@@ -11,6 +11,7 @@ from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import InvalidNameError, RequestError
 from imago_broker.model import names
 from imago_broker.model.attributes import attributes_problem
+from imago_broker.model.sealing import kept, seal_of, sealed, unsealed
 from imago_broker.model.topics import (
     MATERIALISED,
     PERM_INHERIT,
@@ -40,13 +41,20 @@ class TopicHandle:
 
     __slots__ = ("closed", "config", "level", "partitions", "tails")
 
-    def __init__(self, config: TopicConfig, level: Acknowledgement, closed: frozenset[int]) -> None:
+    def __init__(
+        self,
+        config: TopicConfig,
+        level: Acknowledgement,
+        closed: frozenset[int],
+        partitions: int,
+    ) -> None:
         self.config = config
         self.level = level
         self.closed = closed
         """Partitions that take part in nothing through MetaQ, by its management operation."""
-        self.partitions = config.write_queues
-        self.tails: list[QueueTail | None] = [None] * config.write_queues
+        self.partitions = partitions
+        """How many queues take messages, from 0 on."""
+        self.tails: list[QueueTail | None] = [None] * partitions
         """Ends of the write queues by number, once they were used."""
 
 
@@ -78,6 +86,8 @@ class TopicService:
         }
         """By level, the tails of the topics to which a MetaQ put needs no second look."""
         self._closed: dict[str, frozenset[int]] = {}
+        self._lingering: set[str] = set()
+        self._cordoned = False
         self._configs = _stored(store)
         self.any_stat = any(config.metaq_stat for config in self._configs.values())
         """Whether any topic asks for MetaQ's real-time statistics of its own."""
@@ -93,14 +103,28 @@ class TopicService:
     def auto_create_enabled(self, enabled: bool) -> None:
         if enabled != self._auto_create_enabled:
             self._auto_create_enabled = enabled
-            template = self._configs.get(names.DEFAULT_TOPIC)
-            if template is not None:  # a member that has never led may not have it yet
-                for listener in self.on_change:
-                    listener(template.name, template)
+            self._template_changed()
+
+    @property
+    def cordoned(self) -> bool:
+        """Whether this shard takes no new topics; a group's own topics are none."""
+        return self._cordoned
+
+    @cordoned.setter
+    def cordoned(self, cordoned: bool) -> None:
+        if cordoned != self._cordoned:
+            self._cordoned = cordoned
+            self._template_changed()
+
+    def _template_changed(self) -> None:
+        template = self._configs.get(names.DEFAULT_TOPIC)
+        if template is not None:  # a member that has never led may not have it yet
+            for listener in self.on_change:
+                listener(template.name, template)
 
     def is_public(self, name: str) -> bool:
         """Whether clients may find the topic: not the template while nothing comes of it."""
-        return name != names.DEFAULT_TOPIC or self._auto_create_enabled
+        return name != names.DEFAULT_TOPIC or (self._auto_create_enabled and not self._cordoned)
 
     def get(self, name: str) -> TopicConfig | None:
         """Return a topic's settings."""
@@ -118,7 +142,7 @@ class TopicService:
             if config is None:
                 return None
             closed = self._closed.get(name, frozenset())
-            handle = TopicHandle(config, self._level(config), closed)
+            handle = TopicHandle(config, self._level(config), closed, self._partitions(config))
             self._handles[name] = handle
             if config.dual and not closed:
                 self.metaq_tails[handle.level][name] = handle.tails
@@ -164,6 +188,31 @@ class TopicService:
         if old is not None and old.materialised:
             # Members keep MetaQ's files from then on; there is no way back.
             config = config.with_attributes(**{MATERIALISED: "true"})
+        return self._put(kept(old, config), old)
+
+    def seal(self, name: str, *, until_ms: int, cause: str) -> TopicConfig | None:
+        """Have a topic take no more messages here; None when there is none.
+
+        The log, and so the shard's next master, has it too. `linger` says who is served still.
+        """
+        old = self._configs.get(name)
+        return old and self._put(sealed(old, until_ms=until_ms, cause=cause), old)
+
+    def unseal(self, name: str) -> TopicConfig | None:
+        """Have a sealed topic take messages as before; None when there is no such topic."""
+        old = self._configs.get(name)
+        return old and self._put(unsealed(old), old)
+
+    def linger(self, name: str, lingering: bool) -> None:
+        """Take messages of a sealed topic all the same, or no longer."""
+        if lingering != (name in self._lingering):
+            (self._lingering.add if lingering else self._lingering.discard)(name)
+            self._before_change()
+            self._forget_handle(name)
+
+    def _put(self, config: TopicConfig, old: TopicConfig | None) -> TopicConfig:
+        if config == old:
+            return config
         self._before_change()
         self._store.create_topic(config.name, config.to_json())
         self._configs[config.name] = config
@@ -255,6 +304,10 @@ class TopicService:
         self.default_level = level
         for name in list(self._handles):
             self._forget_handle(name)
+
+    def _partitions(self, config: TopicConfig) -> int:
+        seal = seal_of(config) if config.name in self._lingering else None
+        return config.write_queues if seal is None else seal.write_queues
 
     def _level(self, config: TopicConfig) -> Acknowledgement:
         text = config.acknowledgement

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import BrokerError
 from imago_broker.model import names
+from imago_broker.model.sealing import seal_of
 from imago_broker.model.topics import TopicConfig
 from imago_broker.processors.metaq import realtime, texts
 from imago_broker.processors.metaq.asks import ASKS
@@ -211,6 +212,9 @@ class PutProcessor:
         if refusal is not None:
             raise self._refusal(topic, partition, refusal)
         handle = self._accepted(topic, partition)
+        if not handle.partitions and seal_of(handle.config) is not None:
+            detail = texts.put_closed(self._services.identity.broker_id, partition)
+            raise RefusedError(Status.FORBIDDEN, self._text(topic, partition, detail))
         if not 0 <= partition < handle.partitions:
             raise self._refusal(topic, partition, texts.wrong_partition(partition))
         size_max = self._size_max
@@ -231,6 +235,7 @@ class PutProcessor:
 
     def _create(self, topic: str, partition: int) -> None:
         accepted = self._patterns.accept(topic) and not names.is_derived(topic)
+        accepted = accepted and not self._topics.cordoned
         if not accepted or names.is_system(topic) or names.topic_problem(topic):
             raise self._refusal(topic, partition, texts.topic_not_accepted(topic))
         queues = self._services.settings.default_partitions

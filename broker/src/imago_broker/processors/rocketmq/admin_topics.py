@@ -135,7 +135,7 @@ class TopicAdmin:
         config = self._config(header.topic)
         table = {
             self._queue(config.name, queue_id): self._bounds(config.name, queue_id)
-            for queue_id in range(config.write_queues)
+            for queue_id in range(config.queues)
         }
         return Reply(body=bodies.TopicStatsTable(offset_table=table).encode())
 
@@ -153,8 +153,7 @@ class TopicAdmin:
         header = QueryConsumeTimeSpanRequestHeader.from_ext(exchange.ext)
         config = self._config(header.topic)
         spans = tuple(
-            self._span(header.group, config.name, queue_id)
-            for queue_id in range(config.write_queues)
+            self._span(header.group, config.name, queue_id) for queue_id in range(config.queues)
         )
         return Reply(body=bodies.QueryConsumeTimeSpanBody(consume_time_span_set=spans).encode())
 

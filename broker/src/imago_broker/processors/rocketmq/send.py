@@ -64,7 +64,8 @@ class SendProcessor:
         if len(sending.body) > self._services.settings.message_bytes_max:
             return illegal_message(self._services.settings.message_bytes_max)
         if sending.queue_id < 0:
-            sending.queue_id = self._rng.randrange(config.write_queues)
+            handle = self._services.topics.handle(config.name)
+            sending.queue_id = self._rng.randrange(handle.partitions if handle else 1)
         if sending.batch:
             return self._batch(exchange, sending)
         self._single(exchange, sending)

@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
+from imago_broker.model.sealing import seal_of
 from imago_broker.model.topics import PERM_WRITE
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.delaying import delayed_entry
@@ -47,7 +48,8 @@ class SendBackProcessor:
         if group.retry_queues <= 0:
             return OK
         retry = rules.own_topic(self._services, names.retry_topic(group.name))
-        if not retry.perm & PERM_WRITE:
+        if not retry.perm & PERM_WRITE and seal_of(retry) is None:
+            # Sealed ones take what comes from the queues beside them that are read out.
             raise rules.forbidden(f"the topic[{retry.name}] sending message is forbidden")
         message = self._message(header.offset)
         tries_max = group.retry_max_times

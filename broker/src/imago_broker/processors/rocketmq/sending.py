@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
+from imago_broker.model.sealing import seal_of
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import RequestError
 from imago_broker.service.copies import joined
@@ -88,7 +89,10 @@ def checked_topic(services: RocketmqServices, sending: Sending, peer: str) -> To
             f"readQueueNums={config.read_queues} writeQueueNums={config.write_queues} "
             f"Producer: {peer}"
         )
-    if config.write_queues == 0 and sending.queue_id < 0:
+    handle = services.topics.handle(name)
+    closed = handle is None or not handle.partitions
+    if closed and (sending.queue_id < 0 or seal_of(config) is not None):
+        # Original producers take this code for a reason to try another broker.
         raise rules.forbidden(f"the topic[{name}] sending message is forbidden")
     return config
 

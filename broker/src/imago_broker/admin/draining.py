@@ -1,0 +1,159 @@
+"""Draining this shard: its topics are opened elsewhere, sealed here, and read out.
+
+Wanted is what the registry says; this task of the shard's master compares it with what is, again
+and again. So a drain goes on over restarts and failovers, topics that are made meanwhile leave
+too, and to take it back is to say so in the registry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from imago_broker.admin.errors import AdminError
+from imago_broker.admin.leadership import shard_epoch
+from imago_broker.admin.opening import open_on
+from imago_broker.admin.remaining import Progress, measure, movable
+from imago_broker.admin.shards import own_headers, rooms
+from imago_broker.core.moves import targets
+from imago_broker.model.cluster import Connection, Role, shard_name
+from imago_broker.model.sealing import DRAIN, seal_of, takes_messages
+from imago_broker.ports import CoordinatorError
+
+if TYPE_CHECKING:
+    from imago_broker.admin.services import AdminServices
+    from imago_broker.model.cluster import ClusterView
+    from imago_broker.model.topics import TopicConfig
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+IDLE_SECONDS = 5.0
+"""How soon a new master looks by itself, where nothing else tells it to."""
+AT_ONCE = 8
+"""Topics that are opened elsewhere at the same time."""
+
+
+class Drainer:
+    """Keeps this shard as the registry wants it: drained, or not."""
+
+    def __init__(self, services: AdminServices) -> None:
+        self._services = services
+        self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._blocked = ""
+        self._looked_at: tuple[int, bool] | None = None
+        self.progress = Progress()
+
+    def start(self) -> None:
+        """Look from now on."""
+        self._services.coordinator.on_change(lambda _: self._wake.set())
+        self._wake.set()
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    def wake(self) -> None:
+        """Look now."""
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self.look()
+            except (AdminError, CoordinatorError) as error:
+                self._block(str(error))
+            except Exception:
+                # A mistake of ours must not end a drain without a word.
+                logger.exception("drain_failed")
+            if self._draining(self._services.coordinator.view()):
+                await asyncio.sleep(LOOK_SECONDS)
+                self._wake.set()
+
+    async def look(self) -> None:
+        """Take one step towards what the registry wants, as far as it can be taken now."""
+        services = self._services
+        if not self._leads():
+            self.progress.remaining = self._looked_at = None
+            return
+        view = services.coordinator.view()
+        services.topics.cordoned = services.config.broker.shard in view.cordoned
+        before, self._looked_at = self._looked_at, (shard_epoch(services), self._draining(view))
+        if not self._draining(view):
+            self.progress.remaining = None
+            if before != self._looked_at:
+                self._take_back()
+            return
+        await self._leave()
+        left = self.progress.remaining = await measure(services, self._blocked)
+        shard = services.config.broker.shard
+        if left.done != (shard in services.coordinator.view().drained):
+            await services.coordinator.note_drained(shard, left.done)
+            logger.info("shard_drained shard=%d drained=%s", shard, left.done)
+
+    def _leads(self) -> bool:
+        own, view = self._services.coordinator.registered, self._services.coordinator.view()
+        master = self._services.control.shard_status().role is Role.MASTER
+        connected = self._services.coordinator.state is Connection.CONNECTED
+        return own is not None and view.leads(own) and master and connected
+
+    def _draining(self, view: ClusterView) -> bool:
+        return self._services.config.broker.shard in view.draining
+
+    def _take_back(self) -> None:
+        topics = self._services.topics
+        for config in topics.all():
+            seal = seal_of(config)
+            if seal is not None and seal.cause == DRAIN:
+                topics.unseal(config.name)
+
+    async def _leave(self) -> None:
+        """Open elsewhere what takes messages here, then seal it."""
+        topics = self._services.topics.all()
+        waiting = [config for config in topics if movable(config) and takes_messages(config)]
+        blocked = ""
+        for start in range(0, len(waiting), AT_ONCE):
+            part = waiting[start : start + AT_ONCE]
+            done = await asyncio.gather(*map(self._leave_one, part))
+            blocked = next(filter(None, done), blocked)
+        self._block(blocked)
+
+    async def _leave_one(self, config: TopicConfig) -> str:
+        """Return why the topic could not leave; empty when it has."""
+        services = self._services
+        view, own = services.coordinator.view(), services.config.broker.shard
+        free = rooms(view)
+        try:
+            shards = targets(free, writable(view, config.name, {r.shard for r in free}), own)
+            for shard in shards:
+                await open_on(services, shard, config, own_headers(services.config))
+        except (AdminError, ValueError) as error:
+            return f"{config.name}: {error}"
+        if self._leads() and self._draining(services.coordinator.view()):
+            until_ms = services.clock.epoch_ms() + services.config.broker.seal_linger_ms
+            services.topics.seal(config.name, until_ms=until_ms, cause=DRAIN)
+        return ""
+
+    def _block(self, reason: str) -> None:
+        if reason and reason != self._blocked:
+            name = shard_name(self._services.config.broker.shard)
+            logger.warning("drain_waits shard=%s reason=%s", name, reason)
+        self._blocked = reason
+
+
+def writable(view: ClusterView, topic: str, among: set[int]) -> set[int]:
+    """Return the shards among these on which a topic takes messages."""
+    placed = view.topics.get(topic)
+    entries = placed.shards.items() if placed else ()
+    return {n for n, queues in entries if n in among and queues.write and queues.perm & 2}

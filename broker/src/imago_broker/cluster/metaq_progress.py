@@ -1,0 +1,72 @@
+"""How far MetaQ's consumers are: they write it into the public tree, and no broker hears of it.
+
+`<root>/consumers/<group>/offsets/<topic>/<broker id>-<partition>` holds `<message id>-<position>`,
+or a plain position from clients before 1.4.0; the position is split off at the last `-`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from imago_broker.cluster.tree import NoNodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from imago_broker.cluster.tree import Node, NodeTree
+    from imago_broker.ports import MetaqProgress
+
+READS_AT_ONCE = 16
+
+
+async def read(tree: NodeTree, root: str, broker_id: int, topics: frozenset[str]) -> MetaqProgress:
+    """Return topic to group to partition to position, of one broker id.
+
+    What cannot be read as a position counts as the start: somebody may have read nothing.
+    """
+    found: dict[str, dict[str, dict[int, int]]] = {}
+    for group in await _names(tree, f"{root}/consumers"):
+        folder = f"{root}/consumers/{group}/offsets"
+        for topic in topics.intersection(await _names(tree, folder)):
+            positions = await _positions(tree, f"{folder}/{topic}", broker_id)
+            if positions:
+                found.setdefault(topic, {})[group] = positions
+    return found
+
+
+async def _positions(tree: NodeTree, folder: str, broker_id: int) -> dict[int, int]:
+    mine = [name for name in await _names(tree, folder) if _is_of(name, broker_id)]
+    nodes = await _each([tree.get(f"{folder}/{name}") for name in mine])
+    return {
+        int(name.rpartition("-")[2]): position(node.data)
+        for name, node in zip(mine, nodes, strict=True)
+        if node is not None
+    }
+
+
+def position(data: bytes) -> int:
+    """Return the position of an offset record; 0 for what is none."""
+    text = data.decode("utf-8", "replace")
+    at = text.rfind("-")
+    number = text[at + 1 :] if at > 0 else text
+    return int(number) if number.isascii() and number.isdecimal() else 0
+
+
+def _is_of(name: str, broker_id: int) -> bool:
+    broker, _, partition = name.partition("-")
+    return broker == str(broker_id) and partition.isascii() and partition.isdecimal()
+
+
+async def _names(tree: NodeTree, path: str) -> tuple[str, ...]:
+    try:
+        return await tree.children(path)
+    except NoNodeError:
+        return ()
+
+
+async def _each(calls: Sequence[Awaitable[Node | None]]) -> list[Node | None]:
+    done: list[Node | None] = []
+    for start in range(0, len(calls), READS_AT_ONCE):
+        done += await asyncio.gather(*calls[start : start + READS_AT_ONCE])
+    return done

@@ -1,0 +1,25 @@
+"""A shard's settings of a topic as its entry in the registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.model.cluster import ShardQueues, TopicPlacement
+from imago_broker.model.sealing import without_seal
+
+if TYPE_CHECKING:
+    from imago_broker.model.topics import TopicConfig
+
+
+def placement(config: TopicConfig, shard: int) -> TopicPlacement:
+    """Return what the registry holds of a topic on one shard."""
+    queues = ShardQueues(config.write_queues, config.read_queues, config.perm)
+    return TopicPlacement(
+        name=config.name,
+        shards={shard: queues},
+        sys_flag=config.sys_flag,
+        order=config.order,
+        dual=config.dual,
+        # The attributes are the topic's on all its shards; whether it is sealed is this one's.
+        attributes=without_seal(config.attributes),
+    )

@@ -1,0 +1,227 @@
+"""`imago shard drain` and its like, `imago topic move` and `spread`: topics on other shards."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import typer
+
+from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
+from imago_cli.connect import AsJson, Yes, confirm
+from imago_cli.exits import CommandError, Exit, UsageError
+from imago_cli.output import print_json, print_line, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ShardName = Annotated[str, typer.Argument(metavar="SHARD", help="Like 0 or shard-0.")]
+Shards = Annotated[str | None, typer.Option("--to", help="Shards, like shard-1,shard-2.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Show the progress until the shard is drained.")]
+LOOK_SECONDS = 2.0
+
+
+def attach_to_shard(group: typer.Typer) -> None:
+    """Add the commands about shards."""
+    group.command("drain")(drain)
+    group.command("undrain")(undrain)
+    group.command("drained")(drained)
+    group.command("remove")(remove)
+
+
+def attach_to_topic(group: typer.Typer) -> None:
+    """Add the commands about topics."""
+    group.command("move")(move)
+    group.command("spread")(spread)
+
+
+def drain(
+    shard: ShardName, wait: Wait = False, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False
+) -> None:
+    """Have all topics of a shard go on elsewhere; what is stored on it stays to be read."""
+    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
+    _ask_master(found, "/admin/v1/drain")
+    if wait:
+        _wait(admin, shard, as_json=as_json)
+    else:
+        _report(find_shard(ask(admin, "/admin/v1/cluster"), shard), as_json=as_json)
+
+
+def undrain(shard: ShardName, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
+    """Take a drain back: the shard's topics take messages there again, and new ones come."""
+    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
+    answer = _ask_master(found, "/admin/v1/undrain")
+    if as_json:
+        print_json(answer)
+    else:
+        say(f"{answer['shard']}: takes topics again")
+
+
+def drained(
+    shard: ShardName, wait: Wait = False, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False
+) -> None:
+    """Show what keeps a shard from being drained. Exit code 1: it is not."""
+    if wait:
+        _wait(admin, shard, as_json=as_json)
+        return
+    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
+    _report(found, as_json=as_json)
+    raise typer.Exit(Exit.DONE if found["drained"] else Exit.FAILED)
+
+
+def remove(
+    shard: ShardName, admin: Admin = DEFAULT_ADMIN, yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Forget a shard that is drained and whose brokers are stopped."""
+    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
+    name = found["name"]
+    if not found["drained"]:
+        raise CommandError(f"{name} is not drained", cure=f"imago shard drain {name} --wait")
+    if found["members"]:
+        listed = ", ".join(member["rocketmq"] for member in found["members"])
+        raise CommandError(f"{name} still runs at {listed}", cure="stop its brokers first")
+    confirm(f"Forget {name}? What is in its data folders is read by nobody then.", yes=yes)
+    answer = ask(admin, f"/admin/v1/shards/{found['id']}/remove", {"requestId": uuid4().hex})
+    if as_json:
+        print_json(answer)
+    else:
+        say(f"{name}: removed")
+
+
+def move(
+    topic: str,
+    source: Annotated[str, typer.Option("--from", help="The shard that it leaves.")],
+    to: Annotated[str, typer.Option("--to", help="Shards, like shard-1,shard-2.")],
+    admin: Admin = DEFAULT_ADMIN,
+    as_json: AsJson = False,
+) -> None:
+    """Have a topic take its messages on other shards; what it has on this one is read out."""
+    found = find_shard(ask(admin, "/admin/v1/cluster"), source)
+    answer = _ask_master(found, f"/admin/v1/topics/{quote(topic, safe='')}/move", to=_listed(to))
+    if as_json:
+        print_json(answer)
+    else:
+        say(f"topic {topic}: from {answer['from']} to {', '.join(answer['to'])}")
+
+
+def spread(
+    topic: str, to: Shards = None, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False
+) -> None:
+    """Give a topic queues on more shards: those named, or all that take topics."""
+    cluster = ask(admin, "/admin/v1/cluster")
+    path = f"/admin/v1/topics/{quote(topic, safe='')}"
+    extra = {} if to is None else {"to": _listed(to)}
+    for shard in cluster["shards"]:
+        if shard["master"] is not None and _has(_master(shard), path):
+            answer = _ask_master(shard, f"{path}/spread", **extra)
+            break
+    else:
+        raise CommandError(f"there is no topic {topic}", cure="imago topic list")
+    if as_json:
+        print_json(answer)
+    else:
+        say(f"topic {topic}: on {', '.join(answer['shards'])}")
+
+
+def find_shard(cluster: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a shard of the cluster by its name or number; UsageError lists them."""
+    wanted = name.removeprefix("shard-")
+    for shard in cluster["shards"]:
+        if str(shard["id"]) == wanted:
+            found: dict[str, Any] = shard
+            return found
+    listed = ", ".join(shard["name"] for shard in cluster["shards"])
+    raise UsageError(f"there is no shard {name}", cure=f"one of {listed}")
+
+
+def progress(shard: Mapping[str, Any]) -> Iterator[str]:
+    """Say what is left on a shard, one line a cause."""
+    name, left = shard["name"], shard.get("drain")
+    if shard["drained"]:
+        yield f"{name} is drained: stop its brokers, then imago shard remove {name}"
+        return
+    if not shard["draining"]:
+        yield f"{name} is not being drained"
+        return
+    if left is None:
+        yield f"{name} is being drained; its master does not say how far it is"
+        return
+    yield (
+        f"{name}: {left['topicsToMove']} topics to move, {left['unreadTopics']} to read out "
+        f"({left['queues']} queues, {left['messages']} messages, {left['bytes']} bytes)"
+    )
+    yield from _details(left)
+
+
+def _details(left: Mapping[str, Any]) -> Iterator[str]:
+    if left["blocked"]:
+        yield f"  blocked: {left['blocked']}"
+    if left["takesMessagesUntil"]:
+        yield f"  producers that have not looked are served until {_time(left['takesMessagesUntil'])}"
+    for group, messages in left["groups"].items():
+        yield f"  group {group} has {messages} messages to read"
+    if left["unclaimedMessages"]:
+        yield f"  {left['unclaimedMessages']} messages of which no group has read any"
+    if left["delayedMessages"]:
+        yield f"  {left['delayedMessages']} messages wait for their time"
+    if left["lastExpiresAt"]:
+        yield f"  the last of them expires after {_time(left['lastExpiresAt'])}"
+
+
+def _wait(admin: str, shard: str, *, as_json: bool) -> None:
+    told = ""
+    while True:
+        found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
+        now = "\n".join(progress(found))
+        if not as_json and now != told:
+            print_line(now)
+            told = now
+        if found["drained"]:
+            break
+        if not found["draining"]:
+            raise CommandError(f"{found['name']} is not being drained", cure="imago shard drain")
+        time.sleep(LOOK_SECONDS)
+    if as_json:
+        _report(found, as_json=True)
+
+
+def _report(shard: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json({key: shard[key] for key in ("name", "draining", "drained", "drain")})
+    else:
+        print_line("\n".join(progress(shard)))
+
+
+def _ask_master(shard: Mapping[str, Any], path: str, **body: object) -> dict[str, Any]:
+    master = _master(shard)
+    whole = {"brokerId": master["uuid"], "requestId": uuid4().hex, **body}
+    if shard["epoch"] is not None:
+        whole["epoch"] = shard["epoch"]
+    return ask(master["admin"], path, whole)
+
+
+def _master(shard: Mapping[str, Any]) -> dict[str, Any]:
+    for member in shard["members"]:
+        if member["uuid"] == shard["master"]:
+            found: dict[str, Any] = member
+            return found
+    raise CommandError(f"{shard['name']} has no master", cure="imago cluster explain")
+
+
+def _has(master: Mapping[str, Any], path: str) -> bool:
+    try:
+        ask(master["admin"], path)
+    except CommandError:
+        return False
+    return True
+
+
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")[:-6]
