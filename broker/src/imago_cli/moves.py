@@ -44,10 +44,12 @@ def drain(
     """Have all topics of a shard go on elsewhere; what is stored on it stays to be read."""
     found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
     _ask_master(found, "/admin/v1/drain")
+    # The others hear of it a little later.
+    master = _master(found)["admin"]
     if wait:
-        _wait(admin, shard, as_json=as_json)
+        _wait(master, shard, as_json=as_json)
     else:
-        _report(find_shard(ask(admin, "/admin/v1/cluster"), shard), as_json=as_json)
+        _report(find_shard(ask(master, "/admin/v1/cluster"), shard), as_json=as_json)
 
 
 def undrain(shard: ShardName, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
@@ -160,7 +162,8 @@ def _details(left: Mapping[str, Any]) -> Iterator[str]:
     if left["blocked"]:
         yield f"  blocked: {left['blocked']}"
     if left["takesMessagesUntil"]:
-        yield f"  producers that have not looked are served until {_time(left['takesMessagesUntil'])}"
+        until = _time(left["takesMessagesUntil"])
+        yield f"  producers that have not looked are served until {until}"
     for group, messages in left["groups"].items():
         yield f"  group {group} has {messages} messages to read"
     if left["unclaimedMessages"]:

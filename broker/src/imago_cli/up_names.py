@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from imago_cli.admin_http import cluster_at
 from imago_cli.exits import CommandError
 from imago_client.blocking import Client
-from imago_client.errors import TryAgainError
+from imago_client.errors import NoRouteError, TryAgainError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 NEW_TOPICS_LIKE = "TBW102"
 """Topic whose route RocketMQ clients use for a topic that does not exist yet."""
 SECONDS_MAX = 30.0
+LOCAL = "127.0.0.1"
+EVERY = ("", "0.0.0.0", "::")  # noqa: S104  compared, not bound
 _PAUSE_SECONDS = 0.05
 
 
@@ -24,14 +27,13 @@ async def wait_for_names(address: str, configs: Sequence[BrokerConfig]) -> None:
     """Return once the name service knows all brokers; CommandError names those it does not."""
     served = [config for config in configs if config.rocketmq.enabled]
     expected = {config.broker_name for config in served}
-    creating = {c.broker_name for c in served if c.rocketmq.auto_create_topic}
     if not expected:
         return
     missing = expected
     try:
         async with asyncio.timeout(SECONDS_MAX):
             while True:
-                missing = await asyncio.to_thread(_missing, address, expected, creating)
+                missing = await asyncio.to_thread(_missing, address, served)
                 if not missing:
                     return
                 await asyncio.sleep(_PAUSE_SECONDS)
@@ -43,14 +45,35 @@ async def wait_for_names(address: str, configs: Sequence[BrokerConfig]) -> None:
         ) from error
 
 
-def _missing(address: str, expected: set[str], creating: set[str]) -> set[str]:
+def _cordoned(configs: Sequence[BrokerConfig]) -> set[str]:
+    """Return brokers whose shards take no new topics, as the first that answers tells it."""
+    for config in configs:
+        bind = config.admin.bind or config.broker.bind
+        if snapshot := cluster_at(LOCAL if bind in EVERY else bind, config.admin.port):
+            shards = {shard["id"] for shard in snapshot["shards"] if shard["cordoned"]}
+            return {one.broker_name for one in configs if one.broker.shard in shards}
+    return set()
+
+
+def _missing(address: str, served: Sequence[BrokerConfig]) -> set[str]:
     """Return brokers without an entry, or without one for topics yet to be made."""
+    expected = {config.broker_name for config in served}
+    creating = {c.broker_name for c in served if c.rocketmq.auto_create_topic}
     with Client(address) as client:
         try:
             missing = expected - {shard.shard for shard in client.admin.shards()}
-            if creating and not missing:
-                queues = client.pull_consumer("imago-up").queues(NEW_TOPICS_LIKE)
-                missing = creating - {queue.shard for queue in queues}
+            if missing or not creating:
+                return missing
+            missing = creating - _offering(client)
         except TryAgainError:
             return expected
-    return missing
+    return missing - _cordoned(served) if missing else missing
+
+
+def _offering(client: Client) -> set[str]:
+    """Return the brokers on which clients may make topics."""
+    try:
+        queues = client.pull_consumer("imago-up").queues(NEW_TOPICS_LIKE)
+    except NoRouteError:
+        return set()
+    return {queue.shard for queue in queues}

@@ -129,10 +129,12 @@ def _refuse_other_cluster(
             f"{folder} holds cluster {before['cluster']}, not {cluster}",
             cure="give another --data for another cluster",
         )
-    if shards is not None and shards < before["shards"]:
+    surplus = range(before["shards"] if shards is None else shards, before["shards"])
+    if any(path for shard in surplus for path in _folders(folder, shard)):
         raise UsageError(
             f"{folder} holds {before['shards']} shards: with {shards} their messages would be lost",
-            cure=f"--shards {before['shards']}",
+            cure=f"--shards {before['shards']}; or drain those that shall go, and delete their "
+            "folders once they are drained",
         )
     if replicas is not None and replicas < before["replicas"]:
         raise UsageError(
@@ -140,3 +142,9 @@ def _refuse_other_cluster(
             "be the one with all that was acknowledged",
             cure=f"--replicas {before['replicas']}",
         )
+
+
+def _folders(folder: Path, shard: int) -> Iterator[Path]:
+    """Yield the data folders of a shard's members."""
+    yield from folder.glob(f"shard-{shard}")
+    yield from folder.glob(f"shard-{shard}-*")
