@@ -1,0 +1,101 @@
+"""What every coordinator promises about drains, and about shards that are taken away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_broker.cluster.metaq_progress import position
+from imago_broker.cluster.tree import Create
+from imago_broker.ports import CoordinatorConflictError, CoordinatorError
+from imago_testing.registry import Registry, broker, topic, until
+
+if TYPE_CHECKING:
+    from imago_broker.cluster.coordinator import TreeCoordinator
+
+
+async def two_shards(registry: Registry) -> tuple[TreeCoordinator, TreeCoordinator]:
+    one, two = await registry.join(), await registry.join()
+    await one.register(broker("disk-a"))
+    await two.register(broker("disk-b", shard=1))
+    return one, two
+
+
+async def test_a_drain_cordons_and_is_seen_until_it_is_taken_back(registry: Registry) -> None:
+    one, two = await two_shards(registry)
+    await one.drain_shard(0, "r-1")
+    await one.drain_shard(0, "r-2")
+    view = await until(two, lambda view: bool(view.draining))
+    assert (view.draining, view.cordoned, view.drained) == ({0}, {0}, set())
+    await one.note_drained(0, True)
+    assert one.view().drained == {0}
+    await two.undrain_shard(0)
+    view = await until(one, lambda view: not view.draining)
+    assert (view.cordoned, view.drained) == (frozenset(), frozenset())
+    await one.note_drained(0, True)
+    assert one.view().drained == frozenset(), "nobody drains it any more"
+
+
+async def test_a_late_repeat_of_a_drain_that_was_taken_back_is_refused(
+    registry: Registry,
+) -> None:
+    one, _ = await two_shards(registry)
+    await one.drain_shard(0, "r-1")
+    await one.undrain_shard(0)
+    await one.undrain_shard(0)
+    with pytest.raises(CoordinatorConflictError, match="taken back"):
+        await one.drain_shard(0, "r-1")
+    await one.drain_shard(0, "r-2")
+    assert one.view().draining == {0}
+    with pytest.raises(CoordinatorError, match="never been a shard 9"):
+        await one.drain_shard(9, "r-3")
+
+
+async def test_a_shard_is_forgotten_when_it_is_drained_and_nobody_runs(
+    registry: Registry,
+) -> None:
+    one, two = await two_shards(registry)
+    await one.publish_topics([topic("both"), topic("only-0")])
+    await two.publish_topics([topic("both", shard=1), topic("only-1", shard=1)])
+    with pytest.raises(CoordinatorConflictError, match=r"live brokers: 127\.0\.0\.1:10921"):
+        await one.forget_shard(1)
+    await two.stop()
+    await until(one, lambda view: view.shards() == (0,))
+    with pytest.raises(CoordinatorConflictError, match="not drained"):
+        await one.forget_shard(1)
+    await one.mark_shard(1, drained=True)
+    await one.forget_shard(1)
+    view = one.view()
+    assert set(view.known) == {0}
+    assert {name: set(found.shards) for name, found in view.topics.items()} == {
+        "both": {0}, "only-0": {0},
+    }  # fmt: skip
+    with pytest.raises(CoordinatorError, match="never been a shard-1, or it is gone"):
+        await one.forget_shard(1)
+    again = await registry.join()
+    await again.register(broker("disk-c", shard=1))
+    assert (await until(one, lambda view: 1 in view.known)).known[1] == {"disk-c": 0}
+
+
+async def test_progress_of_metaq_consumers_is_read_where_they_write_it(
+    registry: Registry,
+) -> None:
+    _, two = await two_shards(registry)
+    assert await two.metaq_progress(["orders"]) == {}
+    root = "/meta/consumers"
+    for path in ("", "/g", "/g/offsets", "/g/offsets/orders", "/g/offsets/other", "/idle"):
+        await two._tree.commit([Create(root + path)])
+    found = {"1-0": b"-77-44", "1-1": b"garbage", "0-0": b"5-9", "1-x": b"5-9"}
+    for name, data in found.items():
+        await two._tree.commit([Create(f"{root}/g/offsets/orders/{name}", data)])
+    await two._tree.commit([Create(f"{root}/g/offsets/other/1-0", b"5-9")])
+    assert await two.metaq_progress(["orders", "unknown"]) == {"orders": {"g": {0: 44, 1: 0}}}
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [(b"-1-0", 0), (b"5-44", 44), (b"44", 44), (b"-44", 0), (b"", 0), (b"1-\xff", 0), (b"1-", 0)],
+)
+def test_a_position_stands_behind_the_last_hyphen(data: bytes, expected: int) -> None:
+    assert position(data) == expected
