@@ -209,6 +209,7 @@ def test_a_folder_remembers_its_cluster(tmp_path: Path) -> None:
     assert again(tmp_path) == made
     more = again(tmp_path, shards=4, port_base=31000)
     assert (more.shards, more.port_base, more.cluster) == (4, 31000, "mine")
+    (tmp_path / "shard-2-1").mkdir()
     with pytest.raises(UsageError, match="holds 3 shards"):
         again(tmp_path, shards=2)
     assert again(tmp_path, replicas=3).replicas == 3

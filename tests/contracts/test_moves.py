@@ -27,7 +27,7 @@ async def test_a_drain_cordons_and_is_seen_until_it_is_taken_back(registry: Regi
     await one.drain_shard(0, "r-1")
     await one.drain_shard(0, "r-2")
     view = await until(two, lambda view: bool(view.draining))
-    assert (view.draining, view.cordoned, view.drained) == ({0}, {0}, set())
+    assert [set(n) for n in (view.draining, view.cordoned, view.drained)] == [{0}, {0}, set()]
     await one.note_drained(0, True)
     assert one.view().drained == {0}
     await two.undrain_shard(0)

@@ -52,7 +52,7 @@ def test_it_never_goes_where_it_leaves_and_always_has_a_place(
 def test_what_is_unread_is_what_the_slowest_group_has_to_read() -> None:
     queues = {0: (0, 10), 1: (5, 8), 2: (4, 4), 3: (0, 0)}
     found, left = unread(queues, {"fast": {0: 10, 1: 8}, "slow": {0: 7, 1: 2}})
-    assert (found, left) == (Unread(2, 6, {"slow": 6}, 0), {0, 1})
+    assert (found, left) == (Unread(2, 6, {"slow": 6}, 0), frozenset({0, 1}))
 
 
 def test_a_group_that_has_told_nothing_of_a_queue_has_read_nothing_of_it() -> None:
@@ -61,9 +61,9 @@ def test_a_group_that_has_told_nothing_of_a_queue_has_read_nothing_of_it() -> No
 
 
 def test_without_groups_messages_wait_for_their_expiry() -> None:
-    assert unread({0: (2, 5)}, {}) == (Unread(1, 3, {}, 3), {0})
-    assert unread({0: (5, 5)}, {}) == (Unread(), set())
-    assert unread({0: (2, 5)}, {"g": {0: 9}}) == (Unread(), set())
+    assert unread({0: (2, 5)}, {}) == (Unread(1, 3, {}, 3), frozenset({0}))
+    assert unread({0: (5, 5)}, {}) == (Unread(), frozenset())
+    assert unread({0: (2, 5)}, {"g": {0: 9}}) == (Unread(), frozenset())
 
 
 def test_parts_add_up() -> None:

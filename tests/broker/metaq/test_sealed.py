@@ -16,6 +16,7 @@ async def test_puts_are_refused_and_what_is_stored_is_read(broker: Broker, peer:
     for linger_ms, head in ((600_000, b"result 200 "), (0, b"result 403 ")):
         until_ms = broker.clock.epoch_ms() + linger_ms
         broker.topics.seal("test", until_ms=until_ms, cause=DRAIN)
+        answer = b""
         for partition in (1, -1):
             answer = await peer.put("test", partition, b"late")
             assert answer.startswith(head)
