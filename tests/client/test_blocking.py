@@ -189,6 +189,7 @@ def polled(consumer: GroupConsumer, count: int) -> list[ReceivedMessage]:
     raise AssertionError(f"{len(found)} messages came, {count} were sent")
 
 
+@pytest.mark.processes  # its delay is ten seconds long
 async def test_message_handed_back_comes_again(bootstrap: str) -> None:
     def work() -> None:
         with Client(bootstrap) as client:

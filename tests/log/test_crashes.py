@@ -23,6 +23,8 @@ LIMITS = {"retention_bytes": 5 * 4096}
 SEEDS = int(os.environ.get("CRASH_SEEDS", "2"))
 """How many recorded runs are crashed everywhere; each takes seconds, so more are asked for."""
 
+pytestmark = pytest.mark.simulation
+
 
 class Recording:
     """Runs a script on a store, and looks at every crash on the way."""

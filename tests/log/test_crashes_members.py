@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from imago_log import MessageStore
 
+pytestmark = pytest.mark.simulation
+
 LIMITS = {"retention_bytes": 4 * 4096}
 SEEDS = int(os.environ.get("CRASH_SEEDS", "2"))
 KEYS = ["k0", "k3"]

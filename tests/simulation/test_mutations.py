@@ -8,6 +8,8 @@ from imago_testing.simulation.mutations import MUTATIONS, Mutation
 from imago_testing.simulation.run import simulate
 from imago_testing.simulation.world import Setup
 
+pytestmark = pytest.mark.simulation
+
 
 def first_failure(mutation: Mutation, *, stores: bool = False) -> AssertionError | None:
     for seed in range(mutation.seeds_max):

@@ -7,6 +7,8 @@ import pytest
 from imago_testing.simulation.run import simulate, story
 from imago_testing.simulation.world import Setup
 
+pytestmark = pytest.mark.simulation
+
 SEEDS = 2000
 BLOCK = 250
 STORE_SEEDS = 60

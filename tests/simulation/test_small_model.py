@@ -13,6 +13,8 @@ from imago_testing.simulation.small import Bounds
 TWO_WRITES = Bounds(writes=2, epochs=2, crashes=1, expiries=0)
 """Logs that are equally long and differ need two."""
 
+pytestmark = pytest.mark.simulation
+
 SHOWN = [
     mutation
     for mutation in MUTATIONS
