@@ -51,6 +51,7 @@ class DataFolder:
         self.probe = self.config / "probe.new"
         """Written to see whether there is room."""
         self._running = root / "abort"
+        self._unclean = root / "unclean"
         self._lock: int | None = None
 
     def take(self) -> None:
@@ -125,6 +126,22 @@ class DataFolder:
         """Say durably that all is synced and nobody writes."""
         with fatal("remove", self._running):
             self._vfs.unlink(self._running)
+            self._vfs.sync_folder(self.root)
+
+    @property
+    def unclean(self) -> bool:
+        """Whether the note stands that the log may lack acknowledged records."""
+        return self._vfs.exists(self._unclean)
+
+    def mark_unclean(self, unclean: bool) -> None:
+        """Make or remove that note, durably. It outlives restarts."""
+        if unclean == self.unclean:
+            return
+        if unclean:
+            replace_whole(self._vfs, self._unclean, b"")
+            return
+        with fatal("remove", self._unclean):
+            self._vfs.unlink(self._unclean)
             self._vfs.sync_folder(self.root)
 
     def release(self) -> None:

@@ -77,6 +77,19 @@ class MemberStore(MetadataStore):
         """The highest epoch ever led, followed or promised, as it stands on the device."""
         return self._parts.epochs.promised
 
+    @property
+    def unclean(self) -> bool:
+        """Whether a member's log may lack records that were acknowledged, as the folder notes.
+
+        Noted when power was lost under a running member, and by `mark_unclean`.
+        """
+        return self._parts.folder.unclean
+
+    def mark_unclean(self, unclean: bool) -> None:
+        """Note on the device that the log may lack acknowledged records, or that it does not."""
+        with self._failing():
+            self._parts.folder.mark_unclean(unclean)
+
     def lead(self, epoch: int) -> None:
         """Begin to append, in an epoch of its own that starts at the log's end.
 

@@ -340,6 +340,9 @@ class _Opening:
             replace_whole(parts.vfs, parts.folder.metadata, parts.metadata.snapshot())
             parts.snapshot_version = parts.metadata.snapshot_version
             replace_whole(parts.vfs, self.marker, b"1\n")
+        if self.last_stop is LastStop.POWER_LOST and not self.lead:
+            # Before the running mark: a start that finds that of this boot sees no loss of power.
+            parts.folder.mark_unclean(True)
         parts.folder.mark_running()
         parts.queues.empty_trash()
 

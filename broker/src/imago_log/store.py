@@ -25,7 +25,6 @@ from imago_log.flusher import (
     ThreadFlusher,
     ThreadWorker,
 )
-from imago_log.folder import LastStop
 from imago_log.healing import heal
 from imago_log.member_store import MemberStore
 from imago_log.opening import open_parts
@@ -49,8 +48,6 @@ class MessageStore(MemberStore):
 
     def __init__(self, parts: Parts, clock: Callable[[], int], *, threaded: bool) -> None:
         self.config = parts.config
-        self.unclean = parts.last_stop is LastStop.POWER_LOST
-        """The last process left no clean mark and the machine was started anew since."""
         self.on_durable: Callable[[int], None] = _ignore
         """Called in the flusher thread with the new durable end; must not block or raise."""
         self.on_damage: Callable[[DamagedRange], None] = _ignore

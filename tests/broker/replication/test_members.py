@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.core.shard.effects import Mark, Reset
+from imago_broker.core.shard.events import StopAsked
+from imago_broker.errors import ExitCode
 from imago_broker.model.cluster import Role
 from imago_broker.service.messages import PutStatus
+from imago_log.parts import ALL_VISIBLE
 from imago_testing.shard_brokers import ShardBrokers, until
 
 if TYPE_CHECKING:
@@ -228,6 +234,114 @@ async def test_leader_cut_off_from_the_registry_answers_nobody_after_its_lease(
     leader = await shard.led()
     assert b"no" not in shard.bodies(leader)
     await shard.close()
+
+
+async def test_replicated_put_is_not_confirmed_by_a_set_that_shrinks_in_a_handover(
+    tmp_path: Path,
+) -> None:
+    shard = ShardBrokers(tmp_path, replicas=2)
+    await shard.start(0, 1)
+    await shard.all_in_sync(0, 1)
+    assert await shard.put(0, b"one") == [OK]
+    following = shard.shell(1).duties.following
+    assert following is not None
+    assert following.session is not None
+    following.session.link.on_bytes = lambda _: None  # it takes nothing more
+    following.session.heard_ms += 60_000
+    machine = shard.shell(0).machine
+    machine.limits = replace(machine.limits, handover_ms_max=20_000)
+    shard.brokers[0].messages.timeout_ms = 500
+    waiting = asyncio.create_task(shard.put(0, b"two"))
+    await until(lambda: shard.store(0).log_end > shard.store(0).high_watermark)
+    handover = asyncio.create_task(shard.shell(0).hand_over(None, "one"))
+    await until(lambda: shard.brokers[0].messages.held)
+    shard.shell(1).dispatch(StopAsked())  # it leaves the set in order
+    await until(lambda: shard.in_sync() == {0})
+    assert await waiting == [PutStatus.SLAVE_UNAVAILABLE], "only one copy was made"
+    await shard.close()
+    assert (await handover)[0] is False
+
+
+async def test_nothing_is_done_after_a_duty_that_the_disk_refused(
+    three: ShardBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await three.put(0, b"one")
+    store, duties = three.store(1), three.shell(1).duties
+    end = store.log_end
+
+    def refuse(_: bool) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(store, "mark_unclean", refuse)
+    duties.carry_out(Mark(unclean=True))
+    duties.carry_out(Reset(end))
+    assert (store.log_start, store.log_end) == (0, end), "the log is only thrown away when noted"
+    assert three.brokers[1].failed.result().exit_code is ExitCode.IO
+
+
+async def test_fault_in_a_change_of_role_ends_the_process(
+    three: ShardBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = three.brokers[1].member
+    assert member is not None
+
+    def fault(_: int) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(member, "lead", fault)
+    done, _ = await three.shell(0).hand_over(three.brokers[1].uuid, "one")
+    assert done
+    failure = await asyncio.wait_for(asyncio.shield(three.brokers[1].failed), 20)
+    assert failure.exit_code is ExitCode.UNEXPECTED
+    assert not three.gate(1).safe
+    assert await three.put(1, b"no") == [PutStatus.STOPPING]
+    await three.kill(1)
+    leader = await three.led()
+    assert await three.put(leader, b"yes") == [OK]
+
+
+async def test_fault_while_connecting_is_tried_again(
+    three: ShardBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    following = three.shell(2).duties.following
+    assert following is not None
+    assert following.session is not None
+    connect, faults = following._connect, list[int]()
+
+    async def once() -> bool:
+        if not faults:
+            faults.append(1)
+            raise KeyError("a fault of ours")
+        return await connect()
+
+    monkeypatch.setattr(following, "_connect", once)
+    following.session.end("a test")
+    await until(lambda: following.session is not None and following.session.copying)
+    assert faults
+
+
+async def test_wishes_are_answered_by_a_member_that_stops(three: ShardBrokers) -> None:
+    shell = three.shell(2)
+    await three.stop(2)
+    async with asyncio.timeout(20):
+        assert await shell.hand_over(None, "late") == (False, "this broker stops")
+
+
+async def test_retention_waits_for_connected_followers(three: ShardBrokers) -> None:
+    assert await three.put(0, b"one") == [OK]
+    keeper, store = three.store(0)._keeper, three.store(0)
+    await until(lambda: keeper.needed_from == store.log_end)
+    following = three.shell(2).duties.following
+    assert following is not None
+    assert following.session is not None
+    following.session.link.on_bytes = lambda _: None  # it takes nothing more
+    following.session.heard_ms += 60_000
+    end = store.log_end
+    assert await three.put(0, b"two", level=Acknowledgement.LEADER) == [OK]
+    await until(lambda: three.store(1).log_end == store.log_end > end)
+    await until(lambda: keeper.needed_from == end)
+    await three.shell(0).hand_over(three.brokers[1].uuid, "one")
+    assert keeper.needed_from == ALL_VISIBLE, "a follower keeps nothing for others"
 
 
 async def test_puts_under_load_survive_one_death_after_the_other(three: ShardBrokers) -> None:

@@ -7,7 +7,6 @@ import contextlib
 import logging
 import random
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imago_broker.core.shard.values import Limits
@@ -16,7 +15,6 @@ from imago_broker.model.cluster import Role
 from imago_broker.model.shard_status import ShardStatus
 from imago_broker.ports import ShardRefusedError
 from imago_broker.replication.counters import ReplicationCounters
-from imago_broker.replication.mark import UncleanMark
 from imago_broker.replication.member import Identity
 from imago_broker.replication.parts import ShardParts
 from imago_broker.replication.repair import Repairs
@@ -52,9 +50,6 @@ class ShardMember:
         self.gate = ShardGate(broker.store, broker.clock)
         self.shell: ShardShell | None = None
         self.counters = ReplicationCounters()
-        self.mark = UncleanMark(Path(broker.config.broker.data_dir))
-        if broker.store.unclean:
-            self.mark.set(unclean=True)
         self.repairs = Repairs(
             broker.store.damaged_ranges, self._heal, lambda: broker.store.high_watermark
         )
@@ -84,7 +79,6 @@ class ShardMember:
                 role=broker.role,
                 port=broker.ports.replication,
                 refused=broker.ports.replication.refused,
-                mark=self.mark,
                 repairs=self.repairs,
                 counters=self.counters,
                 record=broker.record,
@@ -242,6 +236,7 @@ class ShardMember:
         if self._broker.standing.slave_reads:
             self._broker.rocketmq.hold.look_at_all()
 
-    def fail(self, reason: str) -> None:
-        """End the process: the disk does not do what it is told."""
-        self._broker.fail(FatalError(reason, exit_code=ExitCode.IO))
+    def fail(self, reason: str, *, disk: bool) -> None:
+        """End the process."""
+        code = ExitCode.IO if disk else ExitCode.UNEXPECTED
+        self._broker.fail(FatalError(reason, exit_code=code))

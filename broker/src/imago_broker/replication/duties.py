@@ -51,6 +51,8 @@ class Duties:
         self.leader = LeaderDesk(parts, machine, dispatch, self._connection_ended)
         self.left = False
         """Whether an orderly stop is done as far as the shard goes."""
+        self.failed = False
+        """Whether a duty could not be done: nothing is carried out any more."""
         self.on_left: Callable[[], None] = _nothing
         self.on_answer: Callable[[do.Answer], None] = _ignore
         self.notes: deque[tuple[int, str]] = deque(maxlen=NOTES_MAX)
@@ -76,7 +78,7 @@ class Duties:
             do.Hangup: self._hang_up,
             do.AcceptPuts: self._accept_puts,
             do.HoldPuts: self._hold_puts,
-            do.Mark: lambda effect: parts.mark.set(effect.unclean),
+            do.Mark: lambda effect: parts.store.mark_unclean(effect.unclean),
             do.Describe: self._describe,
             do.Leave: self._leave,
             do.Answer: self._answer,
@@ -84,7 +86,12 @@ class Duties:
         }
 
     def carry_out(self, effect: do.Effect) -> None:
-        """Carry out one effect. What the disk refuses ends the process."""
+        """Carry out one effect. What the disk refuses ends the process.
+
+        Nothing is done after that: each effect counts on those before it.
+        """
+        if self.failed:
+            return
         try:
             self._table[type(effect)](effect)
         except StaleEpochError as error:
@@ -92,8 +99,14 @@ class Duties:
             self.note(f"{type(effect).__name__}: {error}")
             self._dispatch(events.EpochHeard(error.promised))
         except (StoreError, OSError, ValueError) as error:
-            logger.exception("duty_failed effect=%s", effect)
-            self._host.fail(f"{type(effect).__name__}: {error}")
+            self.fail(error, disk=True, duty=type(effect).__name__)
+
+    def fail(self, error: Exception, *, disk: bool, duty: str = "change of role") -> None:
+        """Acknowledge nothing more, and have the process end."""
+        logger.error("duty_failed duty=%s", duty, exc_info=error)
+        self.failed = True
+        self._parts.gate.close()
+        self._host.fail(f"{duty}: {type(error).__name__}: {error}", disk=disk)
 
     def note(self, text: str) -> None:
         """Keep a sentence for people."""
@@ -163,9 +176,11 @@ class Duties:
             self.show_role()
         self._host.release()
 
-    def _hold_puts(self, _: do.HoldPuts) -> None:
-        self._host.hold()
-        self._parts.messages.held = True
+    def _hold_puts(self, effect: do.HoldPuts) -> None:
+        self._parts.gate.count(replicated=effect.replicated)
+        if not self._parts.messages.held:
+            self._host.hold()
+            self._parts.messages.held = True
 
     def _step_down(self, effect: do.StepDown) -> None:
         parts = self._parts

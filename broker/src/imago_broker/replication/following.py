@@ -55,7 +55,6 @@ class Following:
         self._pause_seconds = PAUSE_SECONDS_MIN
         self._ended = asyncio.Event()
         self._task = asyncio.create_task(self._run())
-        self._task.add_done_callback(_report)
 
     def fetch(self, offset: int, last_epoch: int) -> None:
         """Continue our log from here, where the leader was compared with."""
@@ -97,8 +96,12 @@ class Following:
     async def _run(self) -> None:
         while True:
             self._ended.clear()
-            if await self._connect():
-                await self._ended.wait()
+            try:
+                if await self._connect():
+                    await self._ended.wait()
+            except Exception:
+                # A fault of ours must not leave this member without a leader for good.
+                logger.exception("replication_connect_failed leader=%s", self.leader.uuid)
             # With jitter: all followers of a leader lose it at the same moment.
             await asyncio.sleep(self._pause_seconds * self._rng.uniform(0.5, 1.0))
             self._pause_seconds = min(self._pause_seconds * 2, PAUSE_SECONDS_MAX)
@@ -143,9 +146,3 @@ async def _connected(host: str, port: int) -> socket.socket:
         sock.close()
         raise
     return sock
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    """Log what nobody would hear of otherwise: the task ends by being cancelled only."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        logger.error("replication_task_failed", exc_info=error)

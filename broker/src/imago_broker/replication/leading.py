@@ -108,6 +108,7 @@ class Leading:
             if handle is not None:
                 handle.cancel()
         self._closed = True
+        self._store.keep_from(None)
         for session in tuple(self.sessions):
             session.refuse(RefusedError(Refusal.NOT_LEADER, "the leadership has ended"))
 
@@ -135,7 +136,13 @@ class Leading:
             cursor = session.cursor
             if cursor is not None and now_ms - cursor.sent_ms >= BEAT_MS:
                 self._beat(session, cursor, now_ms)
+        self._keep_what_is_read()
         self.appended()  # a follower whose rate was used up may go on
+
+    def _keep_what_is_read(self) -> None:
+        """Have retention wait for connected followers: else they would begin anew."""
+        cursors = [session.cursor for session in self.sessions if session.cursor is not None]
+        self._store.keep_from(min((cursor.acked for cursor in cursors), default=None))
 
     def _push(self) -> None:
         self._turn = None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def log_of(store: MessageStore) -> Log:
     """Return the extent of a store's log."""
-    return Log(store.log_start, store.log_end, store.epochs)
+    return Log(store.log_start, store.log_end, store.epochs, store.high_watermark)
 
 
 def log_position(store: MessageStore) -> tuple[int, int]:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.ports import Clock, Coordinator
     from imago_broker.replication.counters import ReplicationCounters
-    from imago_broker.replication.mark import UncleanMark
     from imago_broker.replication.member import Identity
     from imago_broker.replication.port import RefusedPeers, ReplicationPort
     from imago_broker.replication.repair import Repairs
@@ -34,7 +33,6 @@ class ShardParts:
     role: RoleState
     port: ReplicationPort
     refused: RefusedPeers
-    mark: UncleanMark
     repairs: Repairs
     counters: ReplicationCounters
     record: Callable[[], BrokerRecord]
@@ -71,6 +69,6 @@ class Host(Protocol):
         """Readers of this member, which follows, see more than before."""
         ...
 
-    def fail(self, reason: str) -> None:
-        """End the process: the disk does not do what it is told."""
+    def fail(self, reason: str, *, disk: bool) -> None:
+        """End the process: the disk does not do what it is told, or a fault of ours."""
         ...

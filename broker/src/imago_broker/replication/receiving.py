@@ -28,10 +28,6 @@ class Copy:
         self._unfinished = b""
         self._unfinished_epoch = 0
 
-    def forget(self) -> None:
-        """Drop the unfinished record: another connection sends it again."""
-        self._unfinished = b""
-
     def take(self, frame: Data) -> None:
         """Write what is whole. ProtocolError: the frame does not continue what we have.
 

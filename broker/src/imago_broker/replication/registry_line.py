@@ -105,6 +105,10 @@ class RegistryLine:
             # Neither written nor refused for good: only a fresh view can tell.
             logger.warning("proposal_failed epoch=%d reason=%s", state.epoch, error)
             self._listener.dispatch(ProposalUnknown(effect.ticket))
+        except Exception:
+            # A fault of ours: without an answer nothing would ever be proposed again.
+            logger.exception("proposal_failed epoch=%d", state.epoch)
+            self._listener.dispatch(ProposalUnknown(effect.ticket))
         else:
             self._listener.dispatch(ProposalDone(effect.ticket, written))
 
@@ -114,9 +118,12 @@ class RegistryLine:
                 await self._coordinator.read_shard(self._shard)
             except CoordinatorError as error:
                 logger.info("shard_unreadable shard=%d reason=%s", self._shard, error)
-                await asyncio.sleep(RETRY_SECONDS)
+            except Exception:
+                # A fault of ours: without an answer nobody would ever be elected again.
+                logger.exception("shard_unreadable shard=%d", self._shard)
             else:
                 break
+            await asyncio.sleep(RETRY_SECONDS)
         self._listener.view_read(ticket)
 
     async def _describe(self) -> None:

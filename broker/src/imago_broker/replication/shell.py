@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
+from imago_broker.core.shard import effects as do
 from imago_broker.core.shard import events
 from imago_broker.core.shard.member import ShardMachine
 from imago_broker.model.cluster import Connection
@@ -21,7 +22,6 @@ from imago_broker.replication.outlook import log_of, view_seen
 from imago_broker.replication.registry_line import RegistryLine
 
 if TYPE_CHECKING:
-    from imago_broker.core.shard import effects as do
     from imago_broker.core.shard.values import Limits
     from imago_broker.model.cluster import ClusterView
     from imago_broker.replication.link import Link
@@ -35,6 +35,7 @@ TICK_MS = 100
 STOP_SECONDS_MAX = 4.0
 REQUESTS_MAX = 100
 """Wishes of administrators that are remembered."""
+STOPS = "this broker stops"
 
 
 class ShardShell:
@@ -45,7 +46,7 @@ class ShardShell:
             parts.identity.uuid,
             limits,
             epoch_seen=parts.store.epoch_seen,
-            unclean=parts.mark.standing,
+            unclean=parts.store.unclean,
         )
         self._parts = parts
         self._store = parts.store
@@ -102,11 +103,12 @@ class ShardShell:
         if not self._started or self._closed:
             return
         self.dispatch(events.StopAsked())
-        try:
-            async with asyncio.timeout(STOP_SECONDS_MAX):
-                await self._left.wait()
-        except TimeoutError:
-            logger.warning("shard_not_left seconds=%g", STOP_SECONDS_MAX)
+        if not self.duties.failed:
+            try:
+                async with asyncio.timeout(STOP_SECONDS_MAX):
+                    await self._left.wait()
+            except TimeoutError:
+                logger.warning("shard_not_left seconds=%g", STOP_SECONDS_MAX)
         await self.close()
 
     async def close(self) -> None:
@@ -118,8 +120,8 @@ class ShardShell:
             self._timer.cancel()
         self.duties.close()
         self._store.on_append = _nothing
-        for answer in self._answers.values():
-            answer.cancel()
+        for request in self._answers:
+            self._answered(do.Answer(request, done=False, text=STOPS))
         await self._line.close()
 
     async def hand_over(self, target: str | None, request: str) -> tuple[bool, str]:
@@ -136,8 +138,12 @@ class ShardShell:
     async def _ask(self, event: events.Event, request: str) -> tuple[bool, str]:
         answer = self._answers.get(request)
         if answer is None:
+            if self._closed or self.duties.failed or self.duties.left:
+                return False, STOPS
             if len(self._answers) >= REQUESTS_MAX:
-                del self._answers[next(iter(self._answers))]
+                oldest = next(iter(self._answers))
+                self._answered(do.Answer(oldest, done=False, text="too many wishes came after it"))
+                del self._answers[oldest]
             answer = self._answers[request] = self._loop.create_future()
             self.dispatch(event)
         found = await asyncio.shield(answer)
@@ -152,18 +158,22 @@ class ShardShell:
 
     def dispatch(self, event: events.Event) -> None:
         """Take an event; one that an effect brings about waits until its effects are done."""
+        if self._closed or self.duties.failed:
+            return
         self._events.append(event)
-        if self._busy or self._closed:
+        if self._busy:
             return
         self._busy = True
         try:
             while self._events and not self._closed:
-                effects = self.machine.handle(self._events.popleft(), self._now_ms())
-                for effect in effects:
+                for effect in self.machine.handle(self._events.popleft(), self._now_ms()):
                     self.duties.carry_out(effect)
+            self.duties.show_role()
+        except Exception as error:
+            # Half a change of role must not serve: the process ends, and begins anew as follower.
+            self.duties.fail(error, disk=False)
         finally:
             self._busy = False
-        self.duties.show_role()
         self._watermark_moved()
         self._set_timer()
 
@@ -230,8 +240,14 @@ class ShardShell:
 
     def _tick(self) -> None:
         self._timer = None
-        self._look()
-        self.dispatch(events.Tick(self.machine.watermark.progress()))
+        try:
+            self._look()
+            self.dispatch(events.Tick(self.machine.watermark.progress()))
+            self._look_after_connections()
+        finally:
+            self._set_timer()
+
+    def _look_after_connections(self) -> None:
         now_ms, duties = self._now_ms(), self.duties
         askers: list[Asker] = []
         if duties.leading is not None:
@@ -244,7 +260,6 @@ class ShardShell:
             if duties.following.session is not None and duties.following.session.copying:
                 askers.append(duties.following.session)
         self._parts.repairs.tick(now_ms, askers)
-        self._set_timer()
 
     def _sync_to_join(self) -> None:
         """Sync what was copied: the in-sync set takes members whose copy is on disk only."""

@@ -58,14 +58,17 @@ class ShardGate:
 
     def accept(self, *, replicated: bool) -> None:
         """Take puts from now on; those that wait for members only when `replicated`."""
+        self.count(replicated=replicated)
+        self.open = True
+
+    def count(self, *, replicated: bool) -> None:
+        """Confirm what waits for members only while enough of them are in sync.
+
+        To be called before the high watermark rises because fewer are waited for.
+        """
         if self.replicated and not replicated:
             self._frozen = self._store.high_watermark
-        self.open, self.replicated = True, replicated
-
-    def freeze(self) -> None:
-        """Remember how far replicated puts are done, before members are waited for no more."""
-        if self.replicated:
-            self._frozen = self._store.high_watermark
+        self.replicated = replicated
 
     def close(self) -> None:
         """Take and acknowledge nothing."""

@@ -278,7 +278,7 @@ def handing_over() -> Told:
 def test_a_handover_holds_puts_and_names_the_target() -> None:
     told = handing_over()
     told.tell(ev.HandoverAsked("r1"))
-    assert told.effects[0] == fx.HoldPuts()
+    assert told.effects[0] == fx.HoldPuts(replicated=True)
     proposed = told.only(fx.Propose)
     assert (proposed.shard.leader, proposed.shard.epoch) == (OTHER, 6)
     assert proposed.shard.in_sync == (ME, OTHER)
@@ -296,11 +296,20 @@ def test_a_handover_waits_for_the_target_and_gives_up_in_time() -> None:
     told = handing_over()
     told.machine.appended(160)
     told.tell(ev.HandoverAsked("r1"))
-    assert told.effects == [fx.HoldPuts()]
+    assert told.effects == [fx.HoldPuts(replicated=True)]
     told.now_ms = 300
     told.effects = told.machine.tick(300)
     assert told.only(fx.Answer).done is False
     assert told.effects[-1] == fx.AcceptPuts(replicated=True)
+
+
+def test_puts_that_were_taken_are_not_confirmed_by_a_set_that_shrinks_in_a_handover() -> None:
+    told = handing_over()
+    told.machine.appended(160)
+    told.tell(ev.HandoverAsked("r1"))
+    told.sees(state(ME, 5, ME, version=9), LIVE)
+    assert told.effects == [fx.HoldPuts(replicated=False)]
+    assert told.machine.watermark.value == 160, "nobody else is waited for any more"
 
 
 def test_a_handover_to_a_stranger_is_refused() -> None:

@@ -121,7 +121,13 @@ class AcceptPuts:
 
 @dataclass(frozen=True, slots=True)
 class HoldPuts:
-    """Let new puts wait: leadership is being handed over, for `handover_ms_max` at most."""
+    """Let new puts wait: leadership is being handed over, for `handover_ms_max` at most.
+
+    Those that were taken at replicated levels are confirmed only while `replicated`; it comes
+    again when that changes.
+    """
+
+    replicated: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def lead(turn: Turn) -> None:
         waiting="",
         led=False,
         waits=None,
-        puts="",
+        puts=None,
         admitted=None,
         admitted_ms=0,
         handover=None,
@@ -68,16 +68,16 @@ def govern(turn: Turn) -> None:
         turn.do(WaitFor(waits))
     replicated = len(state.shard.in_sync) >= turn.limits.min_in_sync
     held = state.handover is not None or state.stopping_ms is not None
-    puts = "held" if held else f"replicated={replicated}"
+    puts: AcceptPuts | HoldPuts = HoldPuts(replicated) if held else AcceptPuts(replicated)
     if puts != state.puts:
         turn.set(puts=puts)
-        turn.do(HoldPuts() if held else AcceptPuts(replicated=replicated))
+        turn.do(puts)
 
 
 def step_down(turn: Turn, why: str) -> None:
     """Serve no longer as leader."""
     state = turn.state
-    turn.set(role=Role.ELECTING, led=False, waits=None, puts="", admitted=None, handover=None)
+    turn.set(role=Role.ELECTING, led=False, waits=None, puts=None, admitted=None, handover=None)
     turn.do(StepDown(why))
     handover = state.handover
     if handover is not None and handover.request is not None:

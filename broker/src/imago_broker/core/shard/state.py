@@ -26,7 +26,7 @@ from imago_broker.model.shard import Member, ShardState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_broker.core.shard.effects import Effect
+    from imago_broker.core.shard.effects import AcceptPuts, Effect, HoldPuts
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class State:
     epoch_start: int = 0
     waits: frozenset[Member] | None = None
     """Whom the high watermark waits for, as last told."""
-    puts: str = ""
+    puts: AcceptPuts | HoldPuts | None = None
     """Which puts are taken, as last told."""
     admitted: Member | None = None
     """A follower that is waited for so that it can join the in-sync set."""
