@@ -57,6 +57,24 @@ def test_a_member_appends_only_after_it_was_told_to_lead(clock: FakeClock) -> No
         store.append([make_entry(tail, b"", born_ms=1, born_host=HOST)])
 
 
+def test_loss_of_power_is_noted_before_anything_else_can_end_the_process(
+    clock: FakeClock,
+) -> None:
+    vfs = MemoryVfs()
+    open_member(vfs, clock).follow(7)
+    assert not open_member(vfs.crashed(power_loss=False), clock).unclean
+    found = vfs.crashed(power_loss=True)
+    killed: list[MemoryVfs] = []
+    found.before_call = lambda *_: killed.append(found.crashed(power_loss=False))
+    assert open_member(found, clock).unclean
+    assert len(killed) > 5
+    for again in (*killed, found.crashed(power_loss=False), found.crashed(power_loss=True)):
+        assert open_member(again, clock).unclean
+    store = open_member(found.crashed(power_loss=False), clock)
+    store.mark_unclean(False)
+    assert not store.unclean
+
+
 def test_promises_outlive_a_power_loss(clock: FakeClock) -> None:
     vfs = MemoryVfs()
     open_member(vfs, clock).follow(7)

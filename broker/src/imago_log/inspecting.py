@@ -103,6 +103,12 @@ class Inspector:
                 self._mend(queue, at)
         return self.mended > mended
 
+    def read_through(self, start: int, end: int) -> bool:
+        """Look at the first place from a border on where no whole record is, up to `end`."""
+        end = min(end, self._log.end)
+        at, _ = LogReader(self._log, _ignore).run(start, end)
+        return at < end and self.look(at)
+
     def mend(self, queue: ConsumeQueue, offset: int) -> bool:
         """Put a unit right if it is wrong; true when that was done."""
         mended = self.mended
@@ -173,3 +179,7 @@ def rewrite(queue: ConsumeQueue, view: RecordView) -> None:
     position = POSITION_UNIT.pack(view.metaq_position, view.metaq_size)
     unit = UNIT.pack(view.physical_offset, view.size, view.tag_code)
     queue.overwrite(view.queue_offset, unit, position if queue.tail.dual else b"")
+
+
+def _ignore(_: bytes, __: int, ___: list[RecordView]) -> None:
+    """Reading is enough."""

@@ -203,6 +203,10 @@ class MessageStore(MemberStore):
         """
         return heal(self._parts, offset, data)
 
+    def verify(self, start: int, end: int) -> bool:
+        """Read the records from a border on now, at most to `end`; true: damage is noted."""
+        return self._inspector.read_through(start, end)
+
     def _found_damage(self, found: DamagedRange) -> None:
         self.on_damage(found)
 

@@ -7,12 +7,16 @@ import errno
 import socket
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.app import Broker
+from imago_broker.app import Broker, process
+from imago_broker.cluster.coordinator import TreeCoordinator
+from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
+from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model.topics import TopicConfig
@@ -23,6 +27,7 @@ from imago_testing.metaq_peer import MetaqPeer, metaq_peer, put_frame, put_place
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from imago_broker.model.cluster import BrokerRecord
     from imago_wire.record import Entry, Placed
 
 
@@ -256,3 +261,30 @@ async def test_message_limit_that_no_file_of_the_log_holds_is_refused(tmp_path: 
         raised = replace(before, message_bytes_max=(4 << 20) + 1)
         broker.rocketmq.change_settings(raised)
         assert broker.rocketmq.settings == broker.config.rocketmq == raised
+
+
+async def test_broker_whose_place_is_taken_ends_with_the_code_of_a_fenced_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensemble = MemoryEnsemble()
+
+    def coordinator() -> TreeCoordinator:
+        settings = CoordinatorConfig(session_timeout_ms=20_000, stranger_wait_ms=200)
+        return TreeCoordinator(settings, MemoryTree(ensemble))
+
+    usurper = coordinator()
+    taking: list[asyncio.Task[int]] = []
+
+    async def take(record: BrokerRecord) -> int:
+        await usurper.start()
+        return await usurper.register(record)
+
+    def ready(broker: Broker) -> None:
+        taking.append(asyncio.create_task(take(broker.record())))
+
+    config = loopback_config(tmp_path, "zookeeper.connect=memory")
+    monkeypatch.setattr(process, "Broker", partial(Broker, coordinator=coordinator()))
+    async with asyncio.timeout(30):
+        assert await process.run(config, on_ready=ready) == ExitCode.FENCED
+    await taking[0]
+    await usurper.stop()

@@ -188,3 +188,29 @@ async def test_damage_is_healed_by_the_other_member(shard: ShardBrokers, damaged
     member = shard.brokers[damaged].member
     assert member is not None
     assert member.repairs.healed == 1
+
+
+async def test_damage_that_a_follower_finds_is_looked_at_and_healed(tmp_path: Path) -> None:
+    shard = ShardBrokers(tmp_path, "store.scrub_interval_ms=0")
+    await shard.start(0, 1, 2)
+    await shard.all_in_sync(0, 1, 2)
+    bodies = [b"%d" % number * 50 for number in range(9)]
+    assert set(await shard.put(0, *bodies)) == {PutStatus.OK}
+    await shard.same_logs()
+    await shard.stop(2)
+    shard.wipe(2)
+    store = shard.store(0)
+    place = store.placed(TOPIC, 0, 4, 1)[0]
+    file = next((shard.folder / "member-0" / "commitlog").iterdir())
+    with file.open("r+b") as log:
+        log.seek(place[1])
+        log.write(b"\xff" * place[2])
+    store._parts.recent.clear()
+    await shard.start(2)
+    await shard.all_in_sync(0, 1, 2)
+    await shard.same_logs()
+    assert shard.bodies(2) == bodies
+    member = shard.brokers[0].member
+    assert member is not None
+    assert member.repairs.healed == 1
+    await shard.close()

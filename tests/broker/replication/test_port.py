@@ -269,7 +269,7 @@ async def test_connections_are_limited(
     callers = [await Caller.to(leader) for _ in range(3)]
     refused = leader.brokers[0].ports.replication.refused
     extra = await Caller.to(leader)
-    await extra.closed()
+    assert (await extra.refusal()).code == Refusal.BUSY
     assert refused.count["busy"] == 1
     for caller in callers:
         await caller.close()

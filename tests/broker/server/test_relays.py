@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.server import client_ports
+from imago_broker.server import client_ports, upstream
 from imago_testing.brokers import running_broker
 from imago_testing.metaq_peer import metaq_peer, put_frame, put_place, value_body
 from imago_testing.remoting_peer import RemotingPeer, heartbeat, pull_ext, send_ext
@@ -273,3 +273,33 @@ async def test_stop_of_a_relaying_broker_leaves_no_connection(
     assert await peer.closed()
     assert former.client_ports.relays == 0
     assert following.main_listener.connections == 0
+
+
+@pytest.mark.parametrize("answer", [b"", b"\xff\xff\xff\xff"])
+async def test_session_answers_itself_when_the_new_master_does_not_know_the_client(
+    former: Broker,
+    following: Broker,
+    peer: RemotingPeer,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: bytes,
+) -> None:
+    async def at_once(_: object) -> None:
+        return
+
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        while await reader.read(1 << 16):
+            pass
+        writer.close()
+
+    if not answer:
+        monkeypatch.setattr(upstream, "JOIN_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(client_ports, "until_it_leads", at_once)
+    server = await asyncio.start_server(mute, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    await peer.call(RequestCode.HEART_BEAT, body=heartbeat("consumers"))
+    former.client_ports.relay_to(replace(following.record(), rocketmq=port), LINGER_MS)
+    async with asyncio.timeout(10):
+        assert (await peer.put("T", b"stays")).code == ResponseCode.SUCCESS
+    assert end(former) == 2
+    server.close()

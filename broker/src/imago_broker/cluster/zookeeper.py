@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from kazoo import exceptions as kazoo_exceptions
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 from kazoo.retry import KazooRetry
@@ -78,6 +78,7 @@ _UNANSWERED = (
     KazooTimeoutError,
 )
 _REACH_SECONDS = 2.0
+CONNECT_SECONDS_MIN = 0.5
 RENEW_AFTER_SESSIONS = 3
 """After so many session time-outs without a connection a session is given up."""
 
@@ -90,6 +91,31 @@ def zookeeper_coordinator(config: CoordinatorConfig, hosts: str) -> TreeCoordina
         connect_timeout_ms=config.connect_timeout_ms,
     )
     return TreeCoordinator(config, tree)
+
+
+def connection_retry(session_timeout_ms: int) -> KazooRetry:
+    """Return when to try again: within a third of a session, kazoo's own jitter included.
+
+    What is left of a session when its connection is found to be gone is no more than that.
+    """
+    jitter = 0.4
+    delay_max = min(1.0, session_timeout_ms / 1000 / 3 / (1 + jitter))
+    return KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_jitter=jitter, max_delay=delay_max)
+
+
+class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's threads; a server that answers nothing does not take all of a session to be left."""
+
+    def __init__(self, session_timeout_ms: int, servers: int) -> None:
+        super().__init__()
+        self._connect_seconds_max = max(
+            CONNECT_SECONDS_MIN, session_timeout_ms / 1000 / 3 / max(1, servers)
+        )
+
+    def create_connection(self, *args: Any, **options: Any) -> Any:
+        """Connect to one server; kazoo would wait for a whole session."""
+        options["timeout"] = self._connect_seconds_max
+        return super().create_connection(*args, **options)
 
 
 class ZooKeeperTree(TreeSession):
@@ -174,7 +200,7 @@ class ZooKeeperTree(TreeSession):
     def abandon(self) -> None:  # in any thread
         client, loop = self._client, self._loop
         if client is not None and loop is not None:
-            client.stop()
+            _close(client)
             _hop(loop, self._renew_soon)
 
     async def _check_session_timeout(self) -> None:
@@ -207,7 +233,8 @@ class ZooKeeperTree(TreeSession):
             hosts=",".join(f"{_bracketed(host)}:{port}" for host, port in self._servers),
             timeout=self._session_timeout_ms / 1000,
             logger=kazoo_logger,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0),
+            connection_retry=connection_retry(self._session_timeout_ms),
+            handler=BoundedHandler(self._session_timeout_ms, len(self._servers)),
         )
         client.add_listener(partial(self._kazoo_state, client))
         self._client = client
@@ -337,8 +364,13 @@ def _resolve(answered: asyncio.Future[Any], result: Any) -> None:
 
 
 def _close(client: Any) -> None:
-    client.stop()
-    client.close()
+    """End a client for good, or as far as it lets itself be ended."""
+    try:
+        client.stop()
+        client.close()
+    except kazoo_exceptions.KazooException as error:
+        # Its thread hangs in a connection. What it does later is nobody's business any more.
+        logger.warning("zookeeper_client_hangs reason=%s", error)
 
 
 def _translated(error: Exception, where: str) -> Exception:

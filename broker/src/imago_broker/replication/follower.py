@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from imago_broker.replication.link import UNREAD_BYTES_MAX
 from imago_broker.replication.receiving import Copy
-from imago_log.errors import LogIOError, StoreError
+from imago_log.errors import CorruptRecordError, LogIOError, StoreError
 from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.replication.decoder import FrameDecoder
 from imago_wire.replication.encoder import encode, repair_header
@@ -23,6 +23,7 @@ from imago_wire.replication.frames import (
     FrameType,
     Hello,
     Metadata,
+    Refusal,
     Refuse,
     Repair,
     RepairAsk,
@@ -105,6 +106,8 @@ class FollowerSession:
         """When the leader said anything last."""
         self.copying = False
         """Whether FETCH was sent."""
+        self.agreed = False
+        """Whether anything that came behind it was taken."""
         self.copy = Copy(store, counters)
         self._store = store
         self._identity = identity
@@ -187,6 +190,11 @@ class FollowerSession:
                     self._handle(frame)
             if newest is not None:
                 self._taken(newest)
+        except CorruptRecordError as error:
+            # Behind the acknowledged end it begins: the leader looks there, and has it healed.
+            self._ack()
+            self._send(Refuse(self._epoch, Refusal.DAMAGED, str(error)[:120]))
+            self.end(f"damaged: {error}")
         except LogIOError:
             # The store has told the application, which ends the process.
             self.close()
@@ -203,6 +211,7 @@ class FollowerSession:
 
     def _taken(self, newest: Data) -> None:
         """Answer all DATA frames of this turn."""
+        self.agreed = True
         store = self._store
         store.set_high_watermark(min(newest.high_watermark, store.log_end))
         if newest.wants_sync and store.durable_end < store.log_end:

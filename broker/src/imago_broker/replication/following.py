@@ -82,7 +82,7 @@ class Following:
         if session is None:
             return
         logger.info("replication_disconnected leader=%s reason=%s", self.leader.uuid, reason)
-        if session.copying:
+        if session.agreed:
             self._pause_seconds = PAUSE_SECONDS_MIN
         self._ended.set()
 

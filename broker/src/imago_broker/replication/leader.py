@@ -94,6 +94,10 @@ class Leadership(Protocol):
         """Take bytes that we had asked for."""
         ...
 
+    def distrusted(self, session: LeaderSession, cursor: Cursor) -> None:
+        """The follower found no whole records in what it was sent and has not acknowledged."""
+        ...
+
     def ended(self, session: LeaderSession, refusal: RefusedError | None) -> None:
         """Forget the session."""
         ...
@@ -181,6 +185,8 @@ class LeaderSession:
         elif isinstance(frame, Repair):
             self._check_copying(frame.epoch)
             self._leadership.repaired(self, frame)
+        elif isinstance(frame, Refuse) and frame.code == Refusal.DAMAGED:
+            self._distrusted(frame)
         else:
             raise RefusedError(Refusal.PROTOCOL, f"unexpected {type(frame).__name__}")
         return False
@@ -222,6 +228,15 @@ class LeaderSession:
             )
         cursor.acked = ack.end
         cursor.durable = min(ack.durable_end, ack.end)
+
+    def _distrusted(self, refuse: Refuse) -> None:
+        """The follower takes no more; perhaps since what we sent is damaged here."""
+        self._check_copying(refuse.epoch)
+        assert self.cursor is not None, "copying"
+        self._leadership.distrusted(self, self.cursor)
+        self.stage = Stage.ENDED
+        self.link.close()
+        self._leadership.ended(self, None)
 
     def _check_copying(self, epoch: int) -> None:
         if self.stage is not Stage.COPYING:

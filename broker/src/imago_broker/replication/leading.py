@@ -246,6 +246,17 @@ class Leading:
         """Pass on bytes that were asked for; `Leadership.repaired`."""
         self._followers.repaired(session, repair.offset, repair.data)
 
+    def distrusted(self, session: LeaderSession, cursor: Cursor) -> None:
+        """Look at once at what a follower could not take; `Leadership.distrusted`."""
+        damaged = self._store.verify(cursor.acked, cursor.next)
+        logger.warning(
+            "replication_distrusted peer=%s from=%d to=%d damaged_here=%s",
+            session.link.peer,
+            cursor.acked,
+            cursor.next,
+            damaged,
+        )
+
     def ended(self, session: LeaderSession, refusal: RefusedError | None) -> None:
         """Forget a session; `Leadership.ended`."""
         if session not in self.sessions:

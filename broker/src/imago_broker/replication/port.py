@@ -122,6 +122,7 @@ class ReplicationPort:
         link = Link(prepared(sock), self._loop)
         if len(self._links) >= CONNECTIONS_MAX:
             self.refused.note(link.peer, "busy", f"{len(self._links)} connections")
+            link.send(encode(Refuse(0, Refusal.BUSY, f"{len(self._links)} connections")))
             link.close()
             return
         self._links.add(link)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, cast
 
 from imago_wire.errors import ProtocolError
@@ -13,10 +12,11 @@ if TYPE_CHECKING:
     from imago_broker.server.relay import Relay
     from imago_wire.remoting.command import RemotingCommand
 
-log = logging.getLogger(__name__)
-
 WRITE_BYTES_PAUSE = 1 << 20
 """Of bytes that one side has not taken, above which the other is not read."""
+
+JOIN_SECONDS_MAX = 2.0
+"""How long the new master may take to answer the repeated heartbeat."""
 
 
 class Upstream(asyncio.Protocol):
@@ -39,6 +39,8 @@ class Upstream(asyncio.Protocol):
         self._joining = FrameDecoder()
         self._relay.connected(self, joining=True)
         self._transport.write(encode_frame(self._heartbeat))
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(JOIN_SECONDS_MAX, self._unanswered)
 
     def data_received(self, data: bytes) -> None:
         decoder, beat = self._joining, self._heartbeat
@@ -53,12 +55,13 @@ class Upstream(asyncio.Protocol):
                     return
                 self._relay.answer(encode_frame(frame))
         except ProtocolError as error:
-            log.warning("relay_bad_answer error=%s", error)
-            self.abort()
+            self._lost(f"bad answer: {error}")
 
     def _joined(self, decoder: FrameDecoder) -> None:
         # Nothing of the client's has been passed on yet: what may follow are whole frames.
         self._joining = None
+        if self._timer is not None:
+            self._timer.cancel()
         rest = decoder.rest()
         if rest:
             self._relay.answer(rest)
@@ -104,9 +107,18 @@ class Upstream(asyncio.Protocol):
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(seconds, self._transport.close)
 
+    def _unanswered(self) -> None:
+        self._lost(f"no answer to a heartbeat in {JOIN_SECONDS_MAX:g} s")
+
+    def _lost(self, reason: str) -> None:
+        self.abort()
+        self._relay.upstream_lost(reason)
+
     def abort(self) -> None:
         """Close at once; nobody is told."""
         self._gone = True
+        if self._timer is not None:
+            self._timer.cancel()
         if self._transport is not None:
             self._transport.abort()
 

@@ -79,6 +79,8 @@ class Refusal(IntEnum):
     """It sent what may not be sent here."""
     BUSY = 8
     """Too many connections."""
+    DAMAGED = 9
+    """What came as log bytes behind the follower's end are no records: look at them."""
 
 
 class Flags(IntFlag):
