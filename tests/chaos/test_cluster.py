@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -36,7 +37,10 @@ def test_a_dozen_faults_break_no_promise(tmp_path: Path) -> None:
     told = tmp_path / "report.json"
     command = [sys.executable, "-m", "imago_testing.chaos.cluster", "--seed", str(SEED)]
     command += ["--faults", ",".join(FAULTS), "--json", str(told)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=580, check=False)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=580, check=False
+    )
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
     report = json.loads(told.read_text())
