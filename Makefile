@@ -77,7 +77,7 @@ fuzz: setup-dev ## fuzz every decoder: make fuzz SECONDS=60
 	@PYTHONPATH=tests/support:. $(PY) -m tests.fuzz.driver --seconds $(or $(SECONDS),60)
 
 # ---- measurements ----------------------------------------------------------------------------
-.PHONY: bench bench-gate bench-peers bench-spark
+.PHONY: bench bench-gate bench-peers bench-spark bench-failover
 bench: setup-dev ## workloads against a broker pinned to one core; table and bench/results/*.json
 	@PYTHONPATH=tests/support:. $(PY) -m bench.run $(ARGS)
 	@PYTHONPATH=tests/support:. $(PY) -m bench.scale
@@ -85,6 +85,8 @@ bench-gate: setup-dev system ## fail when the hot path needs 5 % more instructio
 	@PYTHONPATH=tests/support:. $(PY) -m bench.gate $(ARGS)
 bench-peers: setup-dev system ## the same generator against the original MetaQ and RocketMQ
 	@PYTHONPATH=tests/support:. $(PY) -m bench.peers $(ARGS)
+bench-failover: setup-dev system ## gaps that clients see: make bench-failover ARGS='--events 50'
+	@PYTHONPATH=tests/support:. $(PY) -m bench.failover $(ARGS)
 bench-spark: setup-dev ## rows per second of the Spark source
 	@PYTHONPATH=tests/support:. $(PY) -m bench.spark $(ARGS)
 

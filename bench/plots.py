@@ -88,8 +88,41 @@ def draw_peers() -> Path | None:
     return path
 
 
+def draw_failover() -> Path | None:
+    """Each gap as a point, one row a kind of event and client."""
+    rows = results("failover")
+    if not rows:
+        return None
+    figure, axes = plt.subplots(figsize=(9, 0.7 * len(rows) + 1.4))
+    for place, row in enumerate(rows):
+        for shift, (client, color) in enumerate([("imago", OURS), ("metaq", ORIGINAL)]):
+            gaps = [each / 1000 for each in row[client]["gaps_ms"]]
+            label = {"imago": "Imago's client", "metaq": "MetaQ's client"}[client]
+            axes.plot(
+                gaps,
+                [place + 0.3 * shift] * len(gaps),
+                "o",
+                color=color,
+                alpha=0.5,
+                label=None if place else label,
+            )
+    names = [f"{row['name']} ({row['events']})" for row in rows]
+    axes.set_yticks([place + 0.15 for place in range(len(rows))], names)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.set_xlabel("seconds without an acknowledgement")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    figure.tight_layout()
+    path = PLOTS / "failover.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return path
+
+
 def main() -> int:
-    drawn = [path for path in [draw_broker(), draw_peers()] if path]
+    drawn = [path for path in [draw_broker(), draw_peers(), draw_failover()] if path]
     for path in drawn:
         print(f"drawn: {path.relative_to(PLOTS.parents[1])}")
     if not drawn:
