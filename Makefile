@@ -77,7 +77,7 @@ fuzz: setup-dev ## fuzz every decoder: make fuzz SECONDS=60
 	@PYTHONPATH=tests/support:. $(PY) -m tests.fuzz.driver --seconds $(or $(SECONDS),60)
 
 # ---- measurements ----------------------------------------------------------------------------
-.PHONY: bench bench-gate bench-peers bench-spark bench-failover
+.PHONY: bench bench-gate bench-peers bench-spark bench-failover bench-replicated
 bench: setup-dev ## workloads against a broker pinned to one core; table and bench/results/*.json
 	@PYTHONPATH=tests/support:. $(PY) -m bench.run $(ARGS)
 	@PYTHONPATH=tests/support:. $(PY) -m bench.scale
@@ -87,6 +87,9 @@ bench-peers: setup-dev system ## the same generator against the original MetaQ a
 	@PYTHONPATH=tests/support:. $(PY) -m bench.peers $(ARGS)
 bench-failover: setup-dev system ## gaps that clients see: make bench-failover ARGS='--events 50'
 	@PYTHONPATH=tests/support:. $(PY) -m bench.failover $(ARGS)
+bench-replicated: setup-dev ## what copies cost, and how a member that is behind catches up
+	@PYTHONPATH=tests/support:. $(PY) -m bench.replicated $(ARGS)
+	@PYTHONPATH=tests/support:. $(PY) -m bench.catch_up
 bench-spark: setup-dev ## rows per second of the Spark source
 	@PYTHONPATH=tests/support:. $(PY) -m bench.spark $(ARGS)
 

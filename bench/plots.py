@@ -121,8 +121,32 @@ def draw_failover() -> Path | None:
     return path
 
 
+def draw_replicated() -> Path | None:
+    """Rates of one, two and three members, one group a load and level."""
+    rows = results("replicated")
+    if not rows:
+        return None
+    figure, axes = plt.subplots(figsize=(9, 0.32 * len(rows) + 1.2))
+    colors = {1: FLOOR, 2: MIDDLE, 3: OURS}
+    ordered = sorted(rows, key=lambda row: (row["load"], row["level"], row["members"]))
+    for place, row in enumerate(ordered):
+        drawn = axes.barh(place, row["rate"] / 1000, 0.8, color=colors[row["members"]])
+        axes.bar_label(drawn, labels=[f"{row['share']:.0%}"], padding=3, fontsize=8)
+    axes.set_yticks(range(len(ordered)), [row["name"] for row in ordered])
+    axes.invert_yaxis()
+    axes.set_xlabel("1,000 puts a second, all members on one machine; beside it the share of one's")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    path = PLOTS / "replicated.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return path
+
+
 def main() -> int:
-    drawn = [path for path in [draw_broker(), draw_peers(), draw_failover()] if path]
+    draws = [draw_broker, draw_peers, draw_failover, draw_replicated]
+    drawn = [path for path in (draw() for draw in draws) if path]
     for path in drawn:
         print(f"drawn: {path.relative_to(PLOTS.parents[1])}")
     if not drawn:
