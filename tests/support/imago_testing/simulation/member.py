@@ -51,6 +51,8 @@ class Process:
         self.follower_end = FollowerEnd(self)
         self.pending: list[tuple[int, Put]] = []
         self.accepting = ""
+        self.enough = False
+        """Whether replicated puts may be acknowledged, as the core has told."""
         self.syncing_end: int | None = None
         """Up to where the running sync will have synced; None: none is running."""
         self.session.open()
@@ -159,9 +161,11 @@ class Process:
 
     def accept_puts(self, effect: fx.AcceptPuts) -> None:
         self.accepting = "replicated" if effect.replicated else "leader"
+        self.enough = effect.replicated
 
-    def hold_puts(self, _: fx.HoldPuts) -> None:
+    def hold_puts(self, effect: fx.HoldPuts) -> None:
         self.accepting = ""
+        self.enough = effect.replicated
 
     def mark(self, effect: fx.Mark) -> None:
         self.disk.unclean = effect.unclean
@@ -248,12 +252,11 @@ class Process:
             Level.REPLICATED: machine.watermark.value,
             Level.REPLICATED_FSYNC: machine.watermark.durable,
         }
-        enough = machine.may_acknowledge_replicated(now)
         left = []
         for end, put in self.pending:
             if end > ends[put.level]:
                 left.append((end, put))
-            elif put.level.replicated and not enough:
+            elif put.level.replicated and not self.enough:
                 self.world.client.failed(put)
             else:
                 self.world.checker.acked(self, put, end)

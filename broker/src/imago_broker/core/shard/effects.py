@@ -114,7 +114,12 @@ class WaitFor:
 
 @dataclass(frozen=True, slots=True)
 class AcceptPuts:
-    """Take puts, and those at replicated levels too when `replicated`."""
+    """Take puts; take and acknowledge those at replicated levels only while `replicated`.
+
+    With fewer members than the minimum in the set they are not acknowledged, also when they were
+    taken while there were enough: the copies that they would promise are not there. It comes
+    before the high watermark rises because fewer are waited for.
+    """
 
     replicated: bool
 
@@ -123,8 +128,8 @@ class AcceptPuts:
 class HoldPuts:
     """Let new puts wait: leadership is being handed over, for `handover_ms_max` at most.
 
-    Those that were taken at replicated levels are confirmed only while `replicated`; it comes
-    again when that changes.
+    Those that were taken at replicated levels are acknowledged only while `replicated`; it
+    comes again when that changes.
     """
 
     replicated: bool

@@ -87,14 +87,6 @@ class ShardMachine:
         """
         return self.state.led and self.rules.leased(self.state.lease_until_ms, now_ms)
 
-    def may_acknowledge_replicated(self, now_ms: int) -> bool:
-        """Whether a replicated put below the high watermark may be acknowledged.
-
-        With fewer members than the minimum in the set it may not, also when it was taken while
-        there were enough: the copies that it would promise are not there.
-        """
-        return self.may_serve(now_ms) and (len(self.state.shard.in_sync) >= self.limits.min_in_sync)
-
     # ---- leading: every turn ----------------------------------------------------------------
 
     def appended(self, end: int) -> int:
