@@ -6,14 +6,17 @@ so the device sets the pace. Both have an inline twin that works inside the call
 
 from __future__ import annotations
 
+import logging
 import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
-from imago_log.errors import LogIOError, StoreError
+from imago_log.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
 
 
 class Flusher(Protocol):
@@ -49,7 +52,7 @@ class InlineFlusher:
 class ThreadFlusher:
     """Syncs in its own thread, as often as the device allows while there are requests."""
 
-    def __init__(self, sync: Callable[[], None], failed: Callable[[LogIOError], None]) -> None:
+    def __init__(self, sync: Callable[[], None], failed: Callable[[StoreError], None]) -> None:
         self._sync, self._failed = sync, failed
         # A lock released by one thread and acquired by the other wakes faster than an Event.
         self._wake = threading.Lock()
@@ -77,8 +80,9 @@ class ThreadFlusher:
                 return
             try:
                 self._sync()
-            except LogIOError as error:
-                self._failed(error)
+            except Exception as error:
+                # Without this thread nothing would ever be durable again: the store must stop.
+                self._failed(_failure("flusher", error))
                 return
 
 
@@ -124,6 +128,14 @@ class ThreadWorker:
         while (job := self._jobs.get()) is not None:
             try:
                 job()
-            except StoreError as error:
-                self._failed(error)
+            except Exception as error:
+                self._failed(_failure("worker", error))
                 return
+
+
+def _failure(thread: str, error: Exception) -> StoreError:
+    """Return what ends the store: the device's refusal, or a fault of ours."""
+    if isinstance(error, StoreError):
+        return error
+    logger.error("store.thread-failed thread=%s", thread, exc_info=error)
+    return StoreError(f"the store's {thread} failed: {type(error).__name__}: {error}")

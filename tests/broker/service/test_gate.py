@@ -144,6 +144,15 @@ async def test_replicated_put_is_confirmed_when_the_set_has_grown_again(shard: S
     assert shard.answers == {"one": PutStatus.OK}
 
 
+async def test_nobody_waits_for_members_of_a_shard_that_another_leads(shard: Shard) -> None:
+    await shard.put("one", REPLICATED)
+    shard.gate.close()
+    shard.service.release_all(PutStatus.NOT_WRITABLE)
+    shard.service.when_replicated(shard._done, "late")
+    assert shard.answers == {"one": PutStatus.NOT_WRITABLE, "late": PutStatus.NOT_WRITABLE}
+    assert not shard.service.in_flight, "the next leadership's log may end before"
+
+
 async def test_slow_members_are_named_by_the_answer(shard: Shard) -> None:
     await shard.put("one", REPLICATED)
     await shard.until_answered("one")

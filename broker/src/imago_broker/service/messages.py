@@ -133,6 +133,9 @@ class MessageService:
 
     def when_replicated(self, done: Done, token: object) -> None:
         """Call `done(token, status, ())` once every in-sync member has all of the log so far."""
+        if self._gate is not None and not self._gate.open:
+            _tell(done, token, PutStatus.NOT_WRITABLE, ())
+            return
         safe = self._gate is None or self._gate.safe
         if safe and self._progress(Acknowledgement.REPLICATED) >= self.store.log_end:
             _tell(done, token, PutStatus.OK, ())

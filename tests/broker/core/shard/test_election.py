@@ -84,6 +84,13 @@ def test_a_state_older_than_the_logs_decides_nothing() -> None:
     assert choose(shard(A, B), {**live, "c": info(3)}, KNOWN).candidates == ("a",)
 
 
+def test_the_set_of_a_state_older_than_the_logs_is_not_taken_over() -> None:
+    live = {"a": info(1, epoch=3, end=40), "b": info(2, epoch=3, end=40), "c": info(3, epoch=9)}
+    assert choose(shard(A, B), live, KNOWN).candidates == ("c",)
+    after = elected(shard(A, B), C, live, Outcome(epoch=10, cause="x"), min_in_sync=2)
+    assert after.in_sync == (C,), "members of then need not hold what the log of epoch 9 holds"
+
+
 def test_a_wiped_disk_is_another_member_and_is_not_elected() -> None:
     assert choose(shard(A), {"w": info(9, end=0, epoch=0)}, KNOWN | {"w"}).candidates == ()
 

@@ -57,11 +57,16 @@ def electable(member: Member, info: MemberInfo | None) -> bool:
     return info.incarnation == member.incarnation or not info.unclean
 
 
+def outdated(shard: ShardState, live: Live) -> bool:
+    """Whether a log is of a later epoch than the state: then its in-sync set is of the past."""
+    return any(info.log_epoch > shard.epoch for info in live.values())
+
+
 def choose(
     shard: ShardState, live: Live, known: frozenset[str], may_lead: Electable = electable
 ) -> Choice:
     """Return who may propose itself as leader of a shard that has no live one."""
-    if not shard.in_sync or any(info.log_epoch > shard.epoch for info in live.values()):
+    if not shard.in_sync or outdated(shard, live):
         # Without its state, or with an older one than the logs, all that counts is the logs.
         why = "first election" if shard.version == NOT_CREATED else "the state does not fit"
         return _highest(known | live.keys(), live, why)
@@ -106,14 +111,16 @@ def elected(
     """Return the state in which `me` leads.
 
     In-sync members that are not there, or that lost their page cache, leave the set. One that
-    was restarted stays under its old incarnation, until it has joined under the new one.
+    was restarted stays under its old incarnation, until it has joined under the new one. Of a set
+    of the past nobody is known to hold what the highest log holds.
     """
     kept = [
         member
         for member in shard.in_sync
         if member.uuid != me.uuid and may_lead(member, live.get(member.uuid))
     ]
-    in_sync = (me,) if outcome.unclean else tuple(sorted((me, *kept)))
+    alone = outcome.unclean or outdated(shard, live)
+    in_sync = (me,) if alone else tuple(sorted((me, *kept)))
     former = () if outcome.unclean else former_after(shard, in_sync, min_in_sync)
     return replace(
         led_by(shard, me, outcome.epoch, outcome.cause, unclean=outcome.unclean, in_sync=in_sync),
