@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.interop import streams
 from imago_testing.interop.members import Members
-from imago_testing.interop.metaq import MetaqClient
-from imago_testing.interop.rocketmq import RocketmqClient
+from imago_testing.interop.pairs import metaq_pair, rocketmq_pair
 from imago_testing.interop.streams import OWN_TIMEOUT, Reader, Stream, until_acknowledged
 from imago_testing.interop.targets import METAQ_TOPICS, ROCKETMQ_VERSIONS, imago_up
-from imago_testing.processes import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 SENDS_AROUND = 100
 """Messages of each producer before the master is asked to stop, and after another leads."""
-Pair = tuple[Stream, Reader]
 
 
 @pytest.fixture(scope="module")
@@ -36,33 +32,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, o
         yield ready
 
 
-def metaq_pair(stack: ExitStack, driver: JavaDriver, zookeeper: str) -> Pair:
-    topic = METAQ_TOPICS[0]
-    factory = stack.enter_context(MetaqClient(driver, zookeeper, []).factory())
-    producer = stack.enter_context(factory.producer([topic]))
-    consumer = stack.enter_context(factory.consumer([topic], "handover"))
-    return (
-        Stream("metaq", streams.metaq_puts(producer, topic)),
-        Reader("metaq consumer", streams.taking(consumer)),
-    )
-
-
-def rocketmq_pair(stack: ExitStack, driver: JavaDriver, version: int, namesrv: str) -> Pair:
-    client = RocketmqClient(version, driver, namesrv)
-    stack.callback(client.settle)
-    topic = f"handover-{version}"
-    admin = stack.enter_context(client.admin())
-    wait_until(lambda: bool(admin.masters()), seconds_max=40, what="a master has a route")
-    admin.create_topic(topic)
-    producer = stack.enter_context(client.producer())
-    streams.until_routed(producer.queues, topic)
-    consumer = stack.enter_context(client.push(topic, f"handover-{version}"))
-    return (
-        Stream(f"rocketmq{version}", streams.rocketmq_sends(producer, topic)),
-        Reader(f"rocketmq {version} consumer", streams.taking(consumer)),
-    )
-
-
 def test_no_original_client_sees_an_error_when_the_master_stops_in_order(
     cluster: Mapping[str, object], drivers: dict[str, JavaDriver]
 ) -> None:
@@ -72,10 +41,11 @@ def test_no_original_client_sees_an_error_when_the_master_stops_in_order(
     assert master is not None
     with ExitStack() as stack:
         namesrv = str(cluster["namesrv"])
-        pairs = [metaq_pair(stack, drivers["metaq"], str(cluster["zookeeper"]))]
+        zookeeper = str(cluster["zookeeper"])
+        pairs = [metaq_pair(stack, drivers["metaq"], zookeeper, METAQ_TOPICS[0], "handover")]
         pairs += [
-            rocketmq_pair(stack, drivers[f"rocketmq{version}"], version, namesrv)
-            for version in ROCKETMQ_VERSIONS
+            rocketmq_pair(stack, drivers[f"rocketmq{n}"], n, namesrv, f"handover-{n}")
+            for n in ROCKETMQ_VERSIONS
         ]
         for stream, reader in pairs:
             stack.enter_context(reader)
