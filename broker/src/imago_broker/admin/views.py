@@ -187,7 +187,7 @@ def shard(view: ClusterView, number: int, lags: Lags, *, least: int, drain: Any)
         "cordoned": number in view.cordoned,
         "draining": number in view.draining,
         "drained": number in view.drained,
-        "drain": drain,
+        "drain": drain if number in view.draining else None,
         "explain": explanation(explain(view, number, least=least)),
         "elections": [election(one) for one in reversed(state.history)] if state else [],
     }

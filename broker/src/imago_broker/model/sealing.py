@@ -88,8 +88,8 @@ def kept(old: TopicConfig | None, wanted: TopicConfig) -> TopicConfig:
         if SEALED not in wanted.attributes:
             return wanted
         return replace(wanted, attributes=without_seal(wanted.attributes))
-    asked = takes_messages(wanted)
-    write, perm = (wanted.write_queues, wanted.perm) if asked else seal[:2]
+    write = wanted.write_queues or seal.write_queues
+    perm = seal.perm if wanted.perm == old.perm else wanted.perm
     base = replace(wanted, read_queues=max(old.read_queues, wanted.read_queues))
     return _closed(base, seal._replace(write_queues=write, perm=perm))
 
