@@ -188,3 +188,64 @@ def test_the_doctor_sees_shards_without_master_lossy_elections_and_shared_zones(
     assert "several members stand in one zone: z1, z1" in found[2].message
     damaged = cluster("a") | {"refused": {"/imago/c/shards/0/state": "not JSON"}}
     assert next(iter(shard_findings(damaged))).check == "registry"
+
+
+LEFT: dict[str, Any] = {
+    "topicsToMove": 2, "toMove": ["a", "b"], "unreadTopics": 1, "unread": ["c"], "queues": 3,
+    "messages": 40, "bytes": 4000, "groups": {"billing": 40}, "unclaimedMessages": 7,
+    "delayedMessages": 1, "takesMessagesUntil": 1000, "lastExpiresAt": 2000,
+    "blocked": "a: no other shard takes topics",
+}  # fmt: skip
+
+
+def test_a_drain_asks_the_master_and_says_what_is_left(imago: Imago, broker: FakeBroker) -> None:
+    broker.cluster = cluster(broker.address, draining=True, cordoned=True, drain=LEFT)
+    done = imago("shard", "drain", "0", "--admin", broker.address)
+    assert done.returncode == 0, done.stderr
+    ((path, body),) = broker.asked
+    assert (path, body["brokerId"], body["epoch"]) == ("/admin/v1/drain", "disk-0", 4)
+    assert done.stdout.splitlines() == [
+        "shard-0: 2 topics to move, 1 to read out (3 queues, 40 messages, 4000 bytes)",
+        "  blocked: a: no other shard takes topics",
+        "  producers that have not looked are served until 1970-01-01 00:00:01",
+        "  group billing has 40 messages to read",
+        "  7 messages of which no group has read any",
+        "  1 messages wait for their time",
+        "  the last of them expires after 1970-01-01 00:00:02",
+    ]
+    shown = imago("cluster", "status", "--admin", broker.address)
+    assert "shard-0 is cordoned and draining" in shown.stdout
+    assert imago("shard", "drained", "0", "--admin", broker.address).returncode == 1
+
+
+def test_a_drained_shard_may_go_once_it_is_stopped(imago: Imago, broker: FakeBroker) -> None:
+    broker.cluster = cluster(broker.address, draining=True, drained=True, drain=None)
+    done = imago("shard", "drained", "0", "--wait", "--admin", broker.address)
+    assert (done.returncode, broker.asked) == (0, [])
+    assert done.stdout == "shard-0 is drained: stop its brokers, then imago shard remove shard-0\n"
+    running = imago("shard", "remove", "0", "--yes", "--admin", broker.address)
+    assert (running.returncode, broker.asked) == (1, [])
+    assert "still runs at h:10911, h:10921" in running.stderr
+    broker.cluster = cluster(broker.address, draining=True, drained=True, members=[], master=None)
+    asked = imago("shard", "remove", "0", "--admin", broker.address)
+    assert "add --yes" in asked.stderr
+    imago("shard", "remove", "0", "--yes", "--admin", broker.address)
+    assert [path for path, _ in broker.asked] == ["/admin/v1/shards/0/remove"]
+
+
+def test_a_move_names_its_shards(imago: Imago, broker: FakeBroker) -> None:
+    imago(
+        "topic",
+        "move",
+        "a|b",
+        "--from",
+        "0",
+        "--to",
+        "1, shard-2",
+        "--json",
+        "--admin",
+        broker.address,
+    )
+    ((path, body),) = broker.asked
+    assert path == "/admin/v1/topics/a%7Cb/move"
+    assert (body["to"], body["brokerId"], body["epoch"]) == (["1", "shard-2"], "disk-0", 4)

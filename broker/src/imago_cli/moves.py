@@ -22,6 +22,8 @@ ShardName = Annotated[str, typer.Argument(metavar="SHARD", help="Like 0 or shard
 Shards = Annotated[str | None, typer.Option("--to", help="Shards, like shard-1,shard-2.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Show the progress until the shard is drained.")]
 LOOK_SECONDS = 2.0
+NEWS_LOOKS_MAX = 3
+"""How often a broker is asked that may not have heard of a drain yet."""
 
 
 def attach_to_shard(group: typer.Typer) -> None:
@@ -44,11 +46,11 @@ def drain(
     """Have all topics of a shard go on elsewhere; what is stored on it stays to be read."""
     found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
     _ask_master(found, "/admin/v1/drain")
-    # The others hear of it a little later.
-    master = _master(found)["admin"]
     if wait:
-        _wait(master, shard, as_json=as_json)
+        _wait(admin, shard, as_json=as_json)
     else:
+        # The others hear of it a little later.
+        master = _master(found)["admin"]
         _report(find_shard(ask(master, "/admin/v1/cluster"), shard), as_json=as_json)
 
 
@@ -175,16 +177,17 @@ def _details(left: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _wait(admin: str, shard: str, *, as_json: bool) -> None:
-    told = ""
+    told, looks = "", 0
     while True:
+        looks += 1
         found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
         now = "\n".join(progress(found))
-        if not as_json and now != told:
+        if not as_json and now != told and (found["draining"] or looks > NEWS_LOOKS_MAX):
             print_line(now)
             told = now
         if found["drained"]:
             break
-        if not found["draining"]:
+        if not found["draining"] and looks > NEWS_LOOKS_MAX:
             raise CommandError(f"{found['name']} is not being drained", cure="imago shard drain")
         time.sleep(LOOK_SECONDS)
     if as_json:

@@ -43,6 +43,7 @@ class Pair:
 
     async def until(self, number: int, holds: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         """Return the shard as it is shown once this holds."""
+        shown: dict[str, Any] = {}
         for _ in range(LOOKS_MAX):
             if holds(shown := await self.shard(number)):
                 return shown

@@ -21,6 +21,7 @@ from imago_broker.core.moves import targets
 from imago_broker.model.cluster import Connection, Role, shard_name
 from imago_broker.model.sealing import DRAIN, seal_of, takes_messages
 from imago_broker.ports import CoordinatorError
+from imago_log.errors import StoreError
 
 if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
+PAUSE_SHARE = 10
+"""With very many topics a look takes its time: pauses are so many times longer."""
 IDLE_SECONDS = 5.0
 """How soon a new master looks by itself, where nothing else tells it to."""
 AT_ONCE = 8
@@ -70,15 +73,18 @@ class Drainer:
                 async with asyncio.timeout(IDLE_SECONDS):
                     await self._wake.wait()
             self._wake.clear()
+            clock = self._services.clock
+            began_ms = clock.monotonic_ms()
             try:
                 await self.look()
-            except (AdminError, CoordinatorError) as error:
+            except (AdminError, CoordinatorError, StoreError) as error:
                 self._block(str(error))
             except Exception:
                 # A mistake of ours must not end a drain without a word.
                 logger.exception("drain_failed")
             if self._draining(self._services.coordinator.view()):
-                await asyncio.sleep(LOOK_SECONDS)
+                spent_ms = clock.monotonic_ms() - began_ms
+                await asyncio.sleep(max(LOOK_SECONDS, PAUSE_SHARE * spent_ms / 1000))
                 self._wake.set()
 
     async def look(self) -> None:

@@ -26,13 +26,23 @@ async def read(tree: NodeTree, root: str, broker_id: int, topics: frozenset[str]
     What cannot be read as a position counts as the start: somebody may have read nothing.
     """
     found: dict[str, dict[str, dict[int, int]]] = {}
-    for group in await _names(tree, f"{root}/consumers"):
-        folder = f"{root}/consumers/{group}/offsets"
-        for topic in topics.intersection(await _names(tree, folder)):
-            positions = await _positions(tree, f"{folder}/{topic}", broker_id)
-            if positions:
-                found.setdefault(topic, {})[group] = positions
+    groups = await _names(tree, f"{root}/consumers")
+    for start in range(0, len(groups), READS_AT_ONCE):
+        part = groups[start : start + READS_AT_ONCE]
+        folders = [f"{root}/consumers/{group}/offsets" for group in part]
+        told = await asyncio.gather(*(_of_group(tree, f, broker_id, topics) for f in folders))
+        for group, positions in zip(part, told, strict=True):
+            for topic, by_partition in positions.items():
+                found.setdefault(topic, {})[group] = by_partition
     return found
+
+
+async def _of_group(
+    tree: NodeTree, folder: str, broker_id: int, topics: frozenset[str]
+) -> dict[str, dict[int, int]]:
+    names = sorted(topics.intersection(await _names(tree, folder)))
+    told = [await _positions(tree, f"{folder}/{name}", broker_id) for name in names]
+    return {name: positions for name, positions in zip(names, told, strict=True) if positions}
 
 
 async def _positions(tree: NodeTree, folder: str, broker_id: int) -> dict[int, int]:
