@@ -142,6 +142,18 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
     rule(CLUSTER, "timeout must be from", {"spec.scaleDown": {"timeout": "0s"}}),
     # clusters, edits
     edit(CLUSTER, "replicasPerShard cannot be lowered", {}, {"spec.brokers.replicasPerShard": 2}),
+    edit(
+        CLUSTER,
+        "replicasPerShard 1 cannot be changed",
+        {"spec.brokers.replicasPerShard": 1},
+        {"spec.brokers.replicasPerShard": 3},
+    ),
+    edit(
+        CLUSTER,
+        "storageClassName cannot be changed",
+        {},
+        {"spec.zookeeper.managed.storage": {"storageClassName": "fast"}},
+    ),
     edit(CLUSTER, "size cannot shrink", {}, {"spec.brokers.storage.size": "9Gi"}),
     edit(CLUSTER, "size cannot shrink", {}, {"spec.brokers.storage.size": "10G"}),
     edit(
@@ -177,7 +189,7 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
     ),
     edit(
         CLUSTER,
-        "size cannot shrink",
+        "size of ZooKeeper's claims cannot be changed",
         {"spec.zookeeper.managed.storage": {"size": "5Gi"}},
         {"spec.zookeeper.managed.storage": {"size": "1Gi"}},
     ),

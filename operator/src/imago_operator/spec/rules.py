@@ -121,6 +121,14 @@ CLUSTER: Final[tuple[Rule, ...]] = (
         BROKERS, "replicasPerShard", "replicasPerShard cannot be lowered: members hold copies"
     ),
     Rule(
+        path=BROKERS,
+        cel="oldSelf.replicasPerShard > 1 || self.replicasPerShard == oldSelf.replicasPerShard",
+        holds_after=lambda node, old: (
+            old["replicasPerShard"] > 1 or node["replicasPerShard"] == old["replicasPerShard"]
+        ),
+        message="replicasPerShard 1 cannot be changed: a shard of one member copies to nobody",
+    ),
+    Rule(
         path=f"{BROKERS}.config",
         cel=f"self.all(key, key.matches('{_SETTING}'))",
         holds=lambda node: all(re.search(_SETTING, key) for key in node),
@@ -160,7 +168,11 @@ CLUSTER: Final[tuple[Rule, ...]] = (
         f"{ZOOKEEPER}.managed", "replicas", message="replicas of ZooKeeper cannot be changed"
     ),
     immutable(f"{ZOOKEEPER}.managed.storage", "storageClassName"),
-    _not_smaller(f"{ZOOKEEPER}.managed.storage"),
+    immutable(
+        f"{ZOOKEEPER}.managed.storage",
+        "size",
+        message="size of ZooKeeper's claims cannot be changed",
+    ),
     immutable(f"{ZOOKEEPER}.external", "chroot"),
     Rule(
         path="spec.listeners[]",

@@ -1,0 +1,68 @@
+"""Clusters that are not worked on: deleted, paused, wrong, or not yet read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_operator.desired import Desired, Resource, Unreadable
+from imago_operator.plan.rows import Row, Step
+from imago_operator.state import Finding, Wait
+
+if TYPE_CHECKING:
+    from imago_operator.state import Observed
+
+
+def standing_still(wish: Desired | Unreadable, observed: Observed) -> Step | None:
+    """Return why nothing is to be done at all."""
+    resource = wish.resource
+    if resource.deleting:
+        return _deleting()
+    if resource.paused:
+        return _paused(resource)
+    if isinstance(wish, Unreadable):
+        return _invalid(wish.problem)
+    if problem := version_problem(wish, observed):
+        return _invalid(problem, reason="DowngradeRefused")
+    if not observed.synced:
+        wait = Wait(key="reading", message="Kubernetes' lists to be complete", deadline_s=120)
+        return Step(row=Row.READING, wait=wait, next="compare what is there with what is wanted")
+    return None
+
+
+def _deleting() -> Step:
+    """Children go by their owner references; no finalizer is in the way."""
+    said = Finding(
+        type="Ready", holds=False, reason="Deleting", message="The cluster is being deleted."
+    )
+    return Step(row=Row.DELETING, findings=(said,), next="Kubernetes removes what belongs to it")
+
+
+def _paused(resource: Resource) -> Step:
+    text = f"Nothing is done to {resource.name} until imago.dev/pause-reconciliation is gone."
+    said = (Finding(type="Paused", holds=True, reason="Annotation", message=text),)
+    return Step(row=Row.PAUSED, findings=said, next="the annotation is removed")
+
+
+def _invalid(problem: str, reason: str = "InvalidSpec") -> Step:
+    said = (
+        Finding(type="Stalled", holds=True, reason=reason, message=problem),
+        Finding(type="Ready", holds=False, reason="InvalidSpec", message=problem),
+    )
+    return Step(row=Row.INVALID, findings=said, next="the spec is corrected")
+
+
+def version_problem(desired: Desired, observed: Observed) -> str | None:
+    """Return why the cluster cannot get the version: only one minor step up, none down."""
+    running = observed.status.version
+    if running is None:
+        return None
+    now, wanted = (_numbers(text) for text in (running, desired.version))
+    if wanted[:2] < now[:2]:
+        return f"spec.version: {desired.version} is older than {running}, which brokers have"
+    if wanted[0] != now[0] or wanted[1] > now[1] + 1:
+        return f"spec.version: from {running} to {desired.version} is more than one minor step"
+    return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

@@ -1,0 +1,151 @@
+"""One look at a cluster, with what follows from it at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from imago_operator import names
+from imago_operator.manifests.brokers import template_notes
+from imago_operator.manifests.zookeeper import zookeeper_template
+from imago_operator.spec.brokers import SHARD_ID_MAX
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from imago_operator.desired import Desired
+    from imago_operator.state import Observed, Pod, Shard
+
+RESIZE_PENDING: Final = "FileSystemResizePending"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is wanted, what is there, and when."""
+
+    desired: Desired
+    observed: Observed
+    now: datetime
+
+    @cached_property
+    def existing(self) -> frozenset[int]:
+        """Shards that are part of the cluster, also where an object of theirs was lost."""
+        observed = self.observed
+        pods = {pod.shard for pod in observed.pods if pod.shard is not None}
+        known = {s.id for s in observed.status.shards if not self.drained(s.id)}
+        return frozenset(observed.sets()) | pods | known
+
+    @cached_property
+    def victims(self) -> tuple[int, ...]:
+        """Shards that are to go: those already begun with, those named, the highest."""
+        excess = len(self.existing) - self.desired.spec.brokers.shards
+        if excess <= 0:
+            return ()
+        begun = self.observed.status.scale_down
+        recorded = sorted(begun.victims if begun else (), key=lambda n: (not self.drained(n), n))
+        order = [*recorded, *self.desired.spec.brokers.remove_shards]
+        order += sorted(self.existing, reverse=True)
+        chosen = [n for n in dict.fromkeys(order) if n in self.existing]
+        return tuple(sorted(chosen[:excess]))
+
+    @cached_property
+    def targets(self) -> tuple[int, ...]:
+        """Shards that the cluster is to have: those it keeps, and the lowest free numbers."""
+        kept = [n for n in sorted(self.existing) if n not in self.victims]
+        missing = self.desired.spec.brokers.shards - len(kept)
+        avoided = {*self.existing, *self.desired.spec.brokers.remove_shards}
+        free = (n for n in range(SHARD_ID_MAX + 1) if n not in avoided)
+        return tuple(sorted([*kept, *(next(free) for _ in range(max(0, missing)))]))
+
+    @cached_property
+    def stopped(self) -> frozenset[int]:
+        """Victims whose pods were taken away."""
+        sets = self.observed.sets()
+        return frozenset(n for n in self.victims if n in sets and sets[n].replicas == 0)
+
+    @property
+    def informed(self) -> bool:
+        """Whether enough is known to take anything away."""
+        registry = self.observed.registry
+        known = self.observed.synced and registry is not None and registry.connected
+        return known and not self.strange
+
+    @property
+    def strange(self) -> bool:
+        """Whether brokers speak of another cluster than the one on record."""
+        registry, recorded = self.observed.registry, self.observed.status.cluster_id
+        said = registry.cluster_id if registry else None
+        return None not in (said, recorded) and said != recorded
+
+    @cached_property
+    def running(self) -> tuple[int, ...]:
+        """Shards whose pods are to be there."""
+        gone = set(self.stopped)
+        here = set(self.observed.sets())
+        return tuple(sorted((set(self.targets) | set(self.victims)) & here - gone))
+
+    def shard(self, number: int) -> Shard | None:
+        registry = self.observed.registry
+        return registry.shards.get(number) if registry else None
+
+    def drained(self, number: int) -> bool:
+        found = self.shard(number)
+        return found is not None and found.drained
+
+    def empty(self, number: int) -> bool:
+        """Whether nobody needs the shard: it is on record as drained, or never had a member."""
+        return self.drained(number) or (self.informed and self.shard(number) is None)
+
+    def is_down(self, number: int) -> bool:
+        """Whether a member of the shard is missing, for whatever reason."""
+        serving = [pod for pod in self.observed.pods_of(number) if pod.serving]
+        return len(serving) < self.desired.replicas
+
+    @cached_property
+    def down(self) -> frozenset[int]:
+        return frozenset(n for n in self.running if self.is_down(n))
+
+    def rack(self, pod: Pod) -> str:
+        """Return the rack of a pod's node; empty where it is unknown."""
+        nodes = self.observed.nodes or {}
+        node = nodes.get(pod.node or "")
+        return node.rack if node else ""
+
+    def notes(self, shard: int | None) -> dict[str, str]:
+        """Return the annotations that a pod of today's template has."""
+        return self._notes.get(shard, {})
+
+    @cached_property
+    def _notes(self) -> dict[int | None, dict[str, str]]:
+        found: dict[int | None, dict[str, str]] = {
+            n: template_notes(self.desired, n) for n in (*self.targets, *self.victims)
+        }
+        managed = self.desired.spec.zookeeper.managed
+        if managed is not None:
+            template = zookeeper_template(self.desired, managed)
+            found[None] = dict(template["metadata"]["annotations"])
+        return found
+
+    def outdated(self, pod: Pod) -> bool:
+        """Whether a restart would change something about the pod."""
+        wanted = self.notes(pod.shard)
+        if not wanted:
+            return False
+        differs = pod.annotations.get(names.TEMPLATE_HASH) != wanted[names.TEMPLATE_HASH]
+        return differs or self.ordered(pod) or self.resizing(pod)
+
+    def ordered(self, pod: Pod) -> bool:
+        """Whether somebody asked for a restart: of this pod, or of all."""
+        wanted = self.notes(pod.shard).get(names.RESTART, "")
+        return pod.annotations.get(names.RESTART, "") != wanted
+
+    def resizing(self, pod: Pod) -> bool:
+        """Whether the pod's volume grows at its next start."""
+        claims = () if pod.shard is None else self.observed.claims_of(pod.shard)
+        return any(c.ordinal == pod.ordinal and RESIZE_PENDING in c.conditions for c in claims)
+
+    def by_operator_only(self, pod: Pod) -> bool:
+        """Whether nothing that the user said differs: the operator's own template does."""
+        same = pod.annotations.get(names.SPEC_HASH) == self.notes(pod.shard).get(names.SPEC_HASH)
+        return same and not self.ordered(pod) and not self.resizing(pod)

@@ -1,0 +1,185 @@
+"""What only adds something: objects, roles, settings, new shards. It never waits for health."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from imago_operator import names
+from imago_operator.manifests.common import applied_hash, child
+from imago_operator.manifests.render import render
+from imago_operator.plan.rows import Row, Step
+from imago_operator.spec.common import Retention
+from imago_operator.spec.kinds import API_VERSION
+from imago_operator.state import (
+    STATEFUL_SET,
+    Apply,
+    CreateToken,
+    DeleteChild,
+    Finding,
+    LabelPod,
+    OwnClaim,
+    SetConfig,
+    Uncordon,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imago_operator.manifests.common import Manifest
+    from imago_operator.plan.look import Look
+    from imago_operator.state import Action, Child, Pod
+
+REBALANCE: Final = "ImagoRebalance"
+REMOVABLE: Final = frozenset({"Service", "PodDisruptionBudget", "NetworkPolicy", "ConfigMap"})
+"""Kinds that go when nothing wants them. A StatefulSet never goes this way."""
+
+
+def children(look: Look) -> Step:
+    """Make every object what it is to be."""
+    manifests = wanted(look)
+    actions: list[Action] = []
+    if look.observed.child("Secret", names.token(look.desired.name)) is None:
+        actions.append(CreateToken(names.token(look.desired.name)))
+    actions += [Apply(m, why) for m in manifests if (why := difference(look, m))]
+    actions += _unwanted(look, manifests)
+    actions += _ownership(look)
+    said = Finding(
+        type="ResourcesApplied",
+        holds=not actions,
+        reason="Applying" if actions else "Applied",
+        message=f"{len(actions)} objects are not as they are to be." if actions else "",
+    )
+    return Step(
+        row=Row.CHILDREN,
+        actions=tuple(actions),
+        findings=(said,),
+        next="look again at what Kubernetes made of it",
+    )
+
+
+def wanted(look: Look) -> tuple[Manifest, ...]:
+    """Return every object that the cluster is to have now."""
+    sets = look.observed.sets()
+    leaving = [n for n in look.victims if n in sets]
+    return render(look.desired, [*look.targets, *leaving], stopped=look.stopped)
+
+
+def difference(look: Look, manifest: Manifest) -> str:
+    """Return why an object is applied; empty where it need not be."""
+    metadata = manifest["metadata"]
+    found = look.observed.child(manifest["kind"], metadata["name"])
+    if found is None:
+        return "missing"
+    if found.deleting or found.annotations.get(names.APPLIED_HASH) == applied_hash(manifest):
+        return ""
+    return "" if is_made_anew(found, manifest) else "differs"
+
+
+def is_made_anew(found: Child, manifest: Manifest) -> bool:
+    """Whether the object cannot be changed: the size in a StatefulSet's claim template is fixed."""
+    noted = manifest["metadata"]["annotations"]
+    size = found.annotations.get(names.STORAGE_SIZE)
+    return found.kind == STATEFUL_SET and size != noted.get(names.STORAGE_SIZE)
+
+
+def _unwanted(look: Look, manifests: tuple[Manifest, ...]) -> Iterator[Action]:
+    kept = {(m["kind"], m["metadata"]["name"]) for m in manifests}
+    for found in look.observed.children:
+        gone = (found.kind, found.name) not in kept and not found.deleting
+        if gone and found.kind in REMOVABLE:
+            yield DeleteChild(found.kind, found.name, found.uid)
+
+
+def _ownership(look: Look) -> Iterator[Action]:
+    policy = look.desired.spec.brokers.storage.persistent_volume_claim_retention_policy
+    owned = policy.when_deleted is Retention.DELETE
+    for claim in look.observed.claims:
+        if claim.owned != owned:
+            yield OwnClaim(claim.name, claim.uid, owned)
+
+
+def roles(look: Look) -> Step:
+    """Say on pods who leads, for Services and for people."""
+    actions = []
+    for pod in look.observed.pods:
+        role = _role(look, pod)
+        if role is not None and pod.role_label != role and not pod.deleting:
+            actions.append(LabelPod(pod.name, pod.uid, role))
+    return Step(row=Row.ROLES, actions=tuple(actions))
+
+
+def _role(look: Look, pod: Pod) -> str | None:
+    shard = None if pod.shard is None else look.shard(pod.shard)
+    if pod.broker is None or shard is None or not look.informed:
+        return None
+    return "master" if shard.master == pod.broker.uuid else "slave"
+
+
+def settings(look: Look) -> Step:
+    """Change what brokers can change while they run."""
+    actions = []
+    for pod in look.observed.pods:
+        if pod.broker is None or pod.deleting:
+            continue
+        have = pod.broker.config
+        differing = {
+            name: value
+            for name, value in look.desired.dynamic.items()
+            if name in have and have[name] != value
+        }
+        if differing:
+            actions.append(SetConfig(pod.name, differing))
+    said = Finding(
+        type="ConfigApplied",
+        holds=not actions,
+        reason="Applying" if actions else "Applied",
+        message=f"{len(actions)} brokers have other settings." if actions else "",
+    )
+    return Step(
+        row=Row.SETTINGS,
+        actions=tuple(actions),
+        findings=(said,),
+        next="read the settings back",
+    )
+
+
+def scale_up(look: Look) -> Step:
+    """Bring new shards into use: their objects are made with all others."""
+    begun = look.observed.status.scale_down
+    returning = set(begun.victims if begun else ())
+    actions: list[Action] = [
+        Uncordon(n) for n in look.targets if look.drained(n) and n not in returning
+    ]
+    actions += _fill(look)
+    missing = [n for n in look.targets if not _serves(look, n)]
+    known = {shard.id for shard in look.observed.status.shards}
+    new = [n for n in missing if n not in known]
+    said: tuple[Finding, ...] = ()
+    if new and known:
+        listed = ", ".join(f"shard-{n}" for n in new)
+        text = f"{listed} begins."
+        said = (Finding(type="Reconciling", holds=True, reason="ScalingUp", message=text),)
+    return Step(row=Row.SCALE_UP, actions=tuple(actions), findings=said)
+
+
+def _serves(look: Look, number: int) -> bool:
+    shard = look.shard(number)
+    return shard is not None and shard.master is not None
+
+
+def _fill(look: Look) -> Iterator[Action]:
+    """Give new shards queues of the topics there are, once they serve and if that is wished."""
+    before = look.observed.status.shards
+    if not look.desired.spec.scale_up.fill or not before:
+        return
+    served = {shard.id for shard in before if shard.master is not None}
+    new = tuple(n for n in look.targets if n not in served and _serves(look, n))
+    name = names.fill(look.desired.name, new)
+    if new and look.observed.child(REBALANCE, name) is None:
+        yield Apply(rebalance(look, name, "Fill", new), "new shards")
+
+
+def rebalance(look: Look, name: str, mode: str, shards: tuple[int, ...]) -> Manifest:
+    """Return the object that moves queues."""
+    spec = {"clusterRef": {"name": look.desired.name}, "mode": mode, "shards": list(shards)}
+    return child(look.desired, API_VERSION, REBALANCE, name, "rebalance", {"spec": spec})

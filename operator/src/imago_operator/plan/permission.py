@@ -1,0 +1,72 @@
+"""Whether outdated pods may be restarted now: by whom the change was made, and when it may be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from imago_operator import names
+from imago_operator.spec.cluster import OnOperatorUpgrade, UpdateMode
+from imago_operator.spec.cluster_status import PendingApproval
+from imago_operator.state import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from imago_operator.plan.look import Look
+    from imago_operator.state import Pod
+
+PENDING: Final = "UpdatePending"
+
+
+def approval_id(look: Look) -> str:
+    """Return what a person approves: the templates as they are to be now."""
+    hashes = [look.notes(n).get(names.TEMPLATE_HASH, "") for n in look.targets[:1]]
+    hashes.append(look.notes(None).get(names.TEMPLATE_HASH, "")[:4])
+    return "restart-" + "".join(hashes)
+
+
+def obstacle(look: Look, pod: Pod) -> str:
+    """Return the reason why an outdated pod is not restarted now; empty: it may be."""
+    policy = look.desired.spec.update_policy
+    if look.desired.resource.approved == approval_id(look) or look.ordered(pod):
+        return ""
+    if look.by_operator_only(pod) and policy.on_operator_upgrade is OnOperatorUpgrade.HOLD:
+        return "OperatorTemplateChanged"
+    if policy.mode is UpdateMode.MANUAL:
+        return "ApprovalRequired"
+    if policy.mode is UpdateMode.WINDOW and not look.observed.window_open:
+        return "OutsideWindow"
+    return ""
+
+
+def held(
+    look: Look, pods: Iterable[Pod]
+) -> tuple[tuple[Finding, ...], tuple[PendingApproval, ...]]:
+    """Return what is to be said about pods that are not restarted now."""
+    reasons: dict[str, int] = {}
+    for pod in pods:
+        if reason := obstacle(look, pod):
+            reasons[reason] = reasons.get(reason, 0) + 1
+    if not reasons:
+        return (), ()
+    reason = max(reasons, key=lambda name: reasons[name])
+    many, wish = sum(reasons.values()), approval_id(look)
+    text = f"{many} pods wait; imago.dev/approve={wish} restarts them."
+    approval = PendingApproval(id=wish, kind="Restart", summary=f"Restart {many} pods, one by one.")
+    return (Finding(type=PENDING, holds=True, reason=reason, message=text),), (approval,)
+
+
+def cause(look: Look, pod: Pod) -> str:
+    """Return why a pod is outdated."""
+    if look.resizing(pod):
+        return "VolumeResize"
+    if look.ordered(pod):
+        return "ManualRestart"
+    if look.by_operator_only(pod):
+        return "OperatorTemplateChanged"
+    wanted = look.notes(pod.shard)
+    if pod.annotations.get(names.VERSION) != wanted.get(names.VERSION):
+        return "VersionChange"
+    if pod.annotations.get(names.CONFIG_HASH) != wanted.get(names.CONFIG_HASH):
+        return "ConfigNeedsRestart"
+    return "SpecChanged"

@@ -1,0 +1,106 @@
+"""The order in which cases are asked, and what none of them may do.
+
+What only adds something is done in every look. Of all else the first case that holds decides, so
+that never two of them take something away at a time. Where not everything is known, nothing is
+taken away but pods that never ran.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from imago_operator.desired import Desired, Unreadable
+from imago_operator.plan import lifecycle, objects, registry, repair, rollout, scaledown, storage
+from imago_operator.plan.look import Look
+from imago_operator.plan.rows import Plan, Row, Step
+from imago_operator.state import Finding, Wait, parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from imago_operator.state import Observed
+
+READY_S: Final = 600.0
+URGENT: Final[tuple[Callable[[Look], Step | None], ...]] = (
+    repair.stuck,
+    registry.registry,
+    repair.replace,
+    registry.failover,
+)
+"""Asked in any state of the objects: they cure what keeps objects from being applied."""
+ORDERLY: Final[tuple[Callable[[Look], Step | None], ...]] = (
+    storage.storage,
+    rollout.rollout,
+    scaledown.resume,
+    scaledown.scale_down,
+)
+"""Asked only when all objects are as they are to be: pods get what stands in them."""
+
+
+def plan(wish: Desired | Unreadable, observed: Observed, now: datetime) -> Plan:
+    """Return what is to be done now; nothing of it depends on anything but the arguments."""
+    still = lifecycle.standing_still(wish, observed)
+    if still is not None or isinstance(wish, Unreadable):
+        assert still is not None
+        return _plan([still], observed, now)
+    look = Look(wish, observed, now)
+    return _plan(list(_steps(look)), observed, now)
+
+
+def _steps(look: Look) -> Iterator[Step]:
+    applied = objects.children(look)
+    yield from (applied, objects.roles(look), objects.settings(look), objects.scale_up(look))
+    cases = URGENT if applied.actions else (*URGENT, *ORDERLY)
+    for case in cases:
+        step = case(look)
+        if step is None:
+            continue
+        yield step
+        if step.decides:
+            return
+    if missing := _members(look):
+        yield missing
+
+
+def _members(look: Look) -> Step | None:
+    """Say which members are not there: Kubernetes brings them back."""
+    down = [n for n in (*look.targets, *look.victims) if n not in look.stopped and look.is_down(n)]
+    late = [n for n in look.targets if (s := look.shard(n)) is None or s.master is None]
+    if not (down or late):
+        return None
+    text = ", ".join(f"shard-{n}" for n in sorted({*down, *late}))
+    said = Finding(
+        type="Degraded",
+        holds=True,
+        reason="ReplicasMissing",
+        message=f"{text}: members are missing.",
+    )
+    wait = Wait(key=f"members {text}", message=f"members of {text}", deadline_s=READY_S)
+    return Step(row=Row.MEMBERS, wait=wait, findings=(said,), next="all members are in sync")
+
+
+def _plan(steps: list[Step], observed: Observed, now: datetime) -> Plan:
+    decisive = [step for step in steps if step.decides] or [
+        step for step in steps if step.row in {Row.DELETING, Row.PAUSED, Row.INVALID}
+    ]
+    first = min(decisive, key=lambda step: step.row.number, default=None)
+    wait = next((step.wait for step in decisive if step.wait), None)
+    return Plan(
+        row=first.row if first else Row.SETTLED,
+        actions=tuple(action for step in steps for action in step.actions),
+        wait=wait,
+        next=first.next if first else "look again when something changes",
+        findings=tuple(finding for step in steps for finding in step.findings),
+        record={name: value for step in steps for name, value in step.record.items()},
+        late_s=_late(wait, observed, now),
+    )
+
+
+def _late(wait: Wait | None, observed: Observed, now: datetime) -> float | None:
+    """Return for how long a wait has been late: its deadline runs from when it began."""
+    progress = observed.status.progress
+    if wait is None or wait.deadline_s is None or progress is None or progress.step != wait.key:
+        return None
+    late = (now - parsed(progress.since)).total_seconds() - wait.deadline_s
+    return late if late > 0 else None

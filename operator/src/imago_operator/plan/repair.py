@@ -1,0 +1,130 @@
+"""Members that cannot come back by themselves: pods that never run, nodes that are gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from imago_operator import names
+from imago_operator.plan.rows import Row, Step
+from imago_operator.spec.cluster_status import ReplacedMember
+from imago_operator.state import DeleteClaim, DeletePod, Finding, Wait, parsed, written
+
+if TYPE_CHECKING:
+    from imago_operator.plan.look import Look
+    from imago_operator.state import Action, Claim, Pod
+
+GONE_S: Final = 300.0
+"""How long a node must be gone before the disk that was on it counts as lost."""
+
+
+def stuck(look: Look) -> Step | None:
+    """Delete pods that never run, where today's template may cure them.
+
+    It does not wait for health: such a pod may be why the shard is not healthy.
+    """
+    actions: list[Action] = []
+    for shard in (None, *look.running):
+        for pod in look.observed.pods_of(shard):
+            if pod.stuck and not pod.serving and not pod.deleting and look.outdated(pod):
+                actions.append(DeletePod(pod.name, pod.uid, shard, f"stuck: {pod.waiting}"))
+                break  # one at a time in each shard
+    if not actions:
+        return None
+    text = f"{len(actions)} pods never ran: {_listed(actions)}."
+    said = Finding(type="Updating", holds=True, reason="Repair", message=text)
+    return Step(row=Row.STUCK, actions=tuple(actions), findings=(said,), next="they run")
+
+
+def _listed(actions: list[Action]) -> str:
+    return ", ".join(action.name for action in actions if isinstance(action, DeletePod))
+
+
+def replace(look: Look) -> Step | None:
+    """Give up a member whose disk was on a node that is gone for good.
+
+    Only where another member of the shard is in sync, one in a shard at a time, and only after
+    the wish has been on record for a while: a node that comes back takes it back.
+    """
+    recorded = {member.claim: member for member in look.observed.status.replaced_members}
+    lost = {c.name: c for n in look.running for c in _lost(look, n)}
+    kept = tuple(m for name, m in recorded.items() if name in lost and lost[name].uid == m.uid)
+    new = [
+        claim
+        for claim in _one_each(list(lost.values()))
+        if not any(lost[m.claim].shard == claim.shard for m in kept)
+    ]
+    if new:
+        return _record(look, kept, new)
+    if kept != look.observed.status.replaced_members:
+        return Step(row=Row.REPLACE, record={"replaced_members": kept}, next="nothing is given up")
+    due = [m for m in kept if (look.now - parsed(m.at)).total_seconds() >= GONE_S]
+    actions = [action for m in due for action in _give_up(look, lost[m.claim])]
+    if actions:
+        return Step(row=Row.REPLACE, actions=tuple(actions), next="the member copies the log anew")
+    if kept:
+        text = f"node {kept[0].node} to come back"
+        wait = Wait(key=f"node {kept[0].node}", message=text, deadline_s=None)
+        return Step(row=Row.REPLACE, wait=wait, next=f"give up claim {kept[0].claim}")
+    return None
+
+
+def _record(look: Look, kept: tuple[ReplacedMember, ...], new: list[Claim]) -> Step:
+    at = written(look.now)
+    added = tuple(ReplacedMember(claim=c.name, uid=c.uid, node=c.node or "", at=at) for c in new)
+    text = f"{', '.join(c.name for c in new)}: the node is gone."
+    said = Finding(type="Degraded", holds=True, reason="NodeLost", message=text)
+    return Step(
+        row=Row.REPLACE,
+        record={"replaced_members": (*kept, *added)},
+        findings=(said,),
+        next="wait for the node",
+    )
+
+
+def _lost(look: Look, number: int) -> list[Claim]:
+    """Return claims of a shard that nobody will ever mount again, where another member is whole."""
+    nodes = look.observed.nodes
+    if nodes is None or not look.informed:
+        return []
+    found = []
+    for claim in look.observed.claims_of(number):
+        pod = _pod(look, claim)
+        running = pod is not None and pod.node is not None and pod.node in nodes
+        on_lost_node = claim.node is not None and claim.node not in nodes
+        if on_lost_node and not running and _another_in_sync(look, claim):
+            found.append(claim)
+    return found
+
+
+def _pod(look: Look, claim: Claim) -> Pod | None:
+    pods = (p for p in look.observed.pods_of(claim.shard) if p.ordinal == claim.ordinal)
+    return next(pods, None)
+
+
+def _another_in_sync(look: Look, claim: Claim) -> bool:
+    shard = look.shard(claim.shard)
+    if shard is None:
+        return False
+    others = {
+        pod.broker.uuid
+        for pod in look.observed.pods_of(claim.shard)
+        if pod.broker and pod.ordinal != claim.ordinal and pod.serving
+    }
+    return bool(others & shard.in_sync)
+
+
+def _one_each(claims: list[Claim]) -> list[Claim]:
+    first: dict[int, Claim] = {}
+    for claim in sorted(claims, key=lambda c: c.ordinal):
+        first.setdefault(claim.shard, claim)
+    return list(first.values())
+
+
+def _give_up(look: Look, claim: Claim) -> list[Action]:
+    """Return the deletions; a pod that waits for the claim would hold it back."""
+    actions: list[Action] = [DeleteClaim(claim.name, claim.uid, claim.shard)]
+    pod = _pod(look, claim)
+    if pod is not None and not pod.deleting:
+        name = names.pod(look.desired.name, claim.shard, claim.ordinal)
+        actions.append(DeletePod(name, pod.uid, claim.shard, "its node is gone"))
+    return actions

@@ -1,0 +1,186 @@
+"""Restarts of outdated pods, so that clients see none of it.
+
+In each shard first what is down already, then the members that do not lead, then the master
+after it handed over. The broker itself says whether it may go. A shard is touched only while all
+its members serve, and only as many shards at a time as the policy says, all in one rack.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from imago_operator import names
+from imago_operator.plan.permission import cause, held, obstacle
+from imago_operator.plan.rows import Row, Step
+from imago_operator.spec.cluster_status import Rollout
+from imago_operator.state import DeletePod, Finding, Handover, Wait, written
+
+if TYPE_CHECKING:
+    from imago_operator.plan.look import Look
+    from imago_operator.state import Action, Pod, Shard
+
+UNAVOIDABLE_ALONE: Final = frozenset({"noMasterAfter", "belowMinInSync", "singleReplica"})
+UNAVOIDABLE_FEW: Final = frozenset({"belowMinInSync"})
+
+
+def rollout(look: Look) -> Step | None:
+    """Return the next restarts, or what they wait for."""
+    outdated = [pod for pod in look.observed.pods if _concerned(look, pod)]
+    findings, approvals = held(look, outdated)
+    due = [pod for pod in outdated if not obstacle(look, pod)]
+    memory = {"pending_approvals": approvals} if approvals != _pending(look) else {}
+    if not due:
+        if look.observed.status.rollout is not None:
+            memory["rollout"] = None  # type: ignore[assignment]  # it is over
+        if not (findings or memory):
+            return None
+        return Step(row=Row.ROLLOUT, findings=findings, record=memory)
+    actions, blocked = _zookeeper(look, due) or _brokers(look, due)
+    why = cause(look, due[0])
+    said = Finding(
+        type="Updating",
+        holds=True,
+        reason=why,
+        message=f"{len(due)} pods are restarted"
+        + (f"; blocked by: {blocked}." if blocked else "."),
+    )
+    progress = _progress(look, due, why, actions, blocked)
+    if progress != look.observed.status.rollout:
+        memory["rollout"] = progress  # type: ignore[assignment]  # fields of the status
+    timeout = look.desired.spec.update_policy.ready_timeout.seconds
+    wait = Wait(key=f"restart {blocked}", message=blocked, deadline_s=timeout) if blocked else None
+    return Step(
+        row=Row.ROLLOUT,
+        actions=tuple(actions),
+        wait=wait,
+        findings=(*findings, said),
+        record=memory,
+        next=f"restart {due[0].name}" if blocked else "its shard is in sync again",
+    )
+
+
+def _concerned(look: Look, pod: Pod) -> bool:
+    here = pod.shard is None or pod.shard in look.running
+    return here and not pod.deleting and look.outdated(pod)
+
+
+def _pending(look: Look) -> tuple[object, ...]:
+    return look.observed.status.pending_approvals
+
+
+def _progress(look: Look, due: list[Pod], why: str, actions: list[Action], blocked: str) -> Rollout:
+    before = look.observed.status.rollout
+    revision = look.notes(due[0].shard).get(names.TEMPLATE_HASH, "")
+    began = before.started_at if before and before.revision == revision else written(look.now)
+    current = [a.name for a in actions if isinstance(a, DeletePod)]
+    current += [a.pod for a in actions if isinstance(a, Handover)]
+    return Rollout(
+        revision=revision,
+        cause=why,
+        updated=sum(1 for pod in look.observed.pods if not look.outdated(pod)),
+        remaining=len(due),
+        current=tuple(current),
+        blocked_by=blocked or None,
+        started_at=began,
+    )
+
+
+def _zookeeper(look: Look, due: list[Pod]) -> tuple[list[Action], str] | None:
+    """Restart servers of ZooKeeper, one at a time, before any broker; None: not concerned."""
+    managed = look.desired.spec.zookeeper.managed
+    if managed is None:
+        return None
+    servers = look.observed.pods_of(None)
+    down = [pod for pod in servers if not pod.serving]
+    mine = [pod for pod in due if pod.shard is None]
+    if ill := [pod for pod in mine if not pod.serving]:
+        return [_delete(look, ill[0])], ""
+    if down or len(servers) < managed.replicas:
+        return [], f"{len(down) or 'missing'} servers of ZooKeeper"
+    if mine:
+        return [_delete(look, mine[-1])], ""
+    return None
+
+
+def _brokers(look: Look, due: list[Pod]) -> tuple[list[Action], str]:
+    """Return the restarts of one pass, and what the first one that is not among them waits for."""
+    actions: list[Action] = []
+    blocked = ""
+    disturbed = {n: _racks(look, n) for n in look.down}
+    for number in sorted({pod.shard for pod in due if pod.shard is not None}):
+        pods = [pod for pod in due if pod.shard == number]
+        if ill := [pod for pod in pods if not pod.serving]:
+            actions.append(_delete(look, ill[0]))
+            continue
+        action, why = _restart(look, number, pods, disturbed)
+        blocked = blocked or why
+        if action is not None:
+            actions.append(action)
+            disturbed[number] = {look.rack(_pod_of(look, action))}
+    return actions, "" if actions else blocked
+
+
+def _restart(
+    look: Look, number: int, pods: list[Pod], disturbed: dict[int, set[str]]
+) -> tuple[Action | None, str]:
+    if number in look.down:
+        return None, f"shard-{number}: {_missing(look, number)} to be ready"
+    if len(disturbed) >= look.desired.spec.update_policy.max_unavailable_shards:
+        return None, f"shard-{number}: shards {sorted(disturbed)} to be whole again"
+    shard = look.shard(number)
+    if shard is None or shard.master is None or not _all_in_sync(look, shard):
+        return None, f"shard-{number}: every member in sync"
+    pod = _first(pods, shard)
+    others = set().union(*disturbed.values()) if disturbed else set()
+    if others and (others != {look.rack(pod)} or "" in others):
+        return None, f"{pod.name}: the other rack to be whole again"
+    return _gate(look, pod, shard)
+
+
+def _gate(look: Look, pod: Pod, shard: Shard) -> tuple[Action | None, str]:
+    """Ask the broker's own answer; the master hands over before it goes."""
+    assert pod.broker is not None
+    check = pod.broker.restart
+    if check is None:
+        return None, f"{pod.name}: an answer to its restart check"
+    if risks := set(check.risks) - unavoidable(look):
+        return None, f"{pod.name}: {', '.join(sorted(risks))}"
+    if shard.master == pod.broker.uuid and look.desired.replicas > 1:
+        return Handover(pod.name, pod.broker.uuid, shard.id, shard.epoch or 0), ""
+    return _delete(look, pod), ""
+
+
+def unavoidable(look: Look) -> frozenset[str]:
+    """Return the risks that every restart has with this number of members."""
+    if look.desired.replicas == 1:
+        return UNAVOIDABLE_ALONE
+    return UNAVOIDABLE_FEW if look.desired.replicas <= look.desired.min_in_sync else frozenset()
+
+
+def _all_in_sync(look: Look, shard: Shard) -> bool:
+    pods = look.observed.pods_of(shard.id)
+    return all(pod.broker and pod.broker.uuid in shard.in_sync for pod in pods)
+
+
+def _first(pods: list[Pod], shard: Shard) -> Pod:
+    """Return the pod that goes first: one that does not lead, where there is one."""
+    following = [p for p in pods if p.broker and p.broker.uuid != shard.master]
+    return following[-1] if following else pods[0]
+
+
+def _missing(look: Look, number: int) -> str:
+    waiting = [pod.name for pod in look.observed.pods_of(number) if not pod.serving]
+    return ", ".join(waiting) or "a missing pod"
+
+
+def _racks(look: Look, number: int) -> set[str]:
+    return {look.rack(pod) for pod in look.observed.pods_of(number) if not pod.serving} or {""}
+
+
+def _pod_of(look: Look, action: Action) -> Pod:
+    name = action.name if isinstance(action, DeletePod) else getattr(action, "pod", "")
+    return next(pod for pod in look.observed.pods if pod.name == name)
+
+
+def _delete(look: Look, pod: Pod) -> DeletePod:
+    return DeletePod(pod.name, pod.uid, pod.shard, cause(look, pod))

@@ -1,0 +1,85 @@
+"""The cases that a look at a cluster is compared with, and what comes out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_operator.state import Action, Finding, Wait
+
+
+class Row(Enum):
+    """The cases, in the order in which they are asked: number and name."""
+
+    DELETING = (1, "Deleting")
+    PAUSED = (2, "Paused")
+    INVALID = (3, "InvalidSpec")
+    READING = (4, "Reading")
+    CHILDREN = (5, "ApplyingObjects")
+    REGISTRY = (6, "RegistryUnavailable")
+    BOOTSTRAP = (7, "Bootstrapping")
+    REPLACE = (8, "ReplacingMember")
+    FAILOVER = (9, "ShardWithoutMaster")
+    STUCK = (10, "RepairingPods")
+    ROLES = (11, "LabellingRoles")
+    SETTINGS = (12, "ApplyingSettings")
+    STORAGE = (13, "GrowingVolumes")
+    SCALE_UP = (14, "ScalingUp")
+    ROLLOUT = (15, "Restarting")
+    RESUME = (16, "TakingShardsBack")
+    BLOCKED = (17, "ScaleDownBlocked")
+    SCALE_DOWN = (18, "ScalingDown")
+    MEMBERS = (19, "MembersMissing")
+    SETTLED = (20, "Settled")
+
+    @property
+    def number(self) -> int:
+        return self.value[0]
+
+    @property
+    def title(self) -> str:
+        return self.value[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one case asks for. Without actions and waits it only has something to say."""
+
+    row: Row
+    actions: tuple[Action, ...] = ()
+    wait: Wait | None = None
+    next: str = ""
+    findings: tuple[Finding, ...] = ()
+    record: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the status that are the operator's memory; to be written before the next look."""
+
+    @property
+    def decides(self) -> bool:
+        return bool(self.actions or self.wait or self.record)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is done now, what is waited for, and why."""
+
+    row: Row
+    actions: tuple[Action, ...] = ()
+    wait: Wait | None = None
+    next: str = ""
+    findings: tuple[Finding, ...] = ()
+    record: Mapping[str, Any] = field(default_factory=dict)
+    late_s: float | None = None
+    """How long a wait has been late, if it is."""
+
+    def explain(self) -> str:
+        """Return the case, what it waits for and what comes next, in one line."""
+        parts = [f"{self.row.number} {self.row.title}"]
+        if self.wait:
+            parts.append(f"waits for {self.wait.message}")
+        if self.next:
+            parts.append(f"next: {self.next}")
+        return "; ".join(parts)

@@ -1,0 +1,251 @@
+"""Shards that go: closed to new messages, read out, put on record, and only then removed.
+
+Every step is known by what is there, not by what was done: an operator that dies in between, and
+one that is asked to take the shards back, go on from the facts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from imago_operator import names
+from imago_operator.manifests.brokers import stateful_set
+from imago_operator.plan.objects import REBALANCE, rebalance
+from imago_operator.plan.rows import Row, Step
+from imago_operator.spec.cluster import Drain
+from imago_operator.spec.cluster_status import ScaleDownStatus
+from imago_operator.spec.common import Retention
+from imago_operator.state import (
+    STATEFUL_SET,
+    Apply,
+    Cordon,
+    DeleteChild,
+    DeleteClaim,
+    Finding,
+    MarkDrained,
+    Stop,
+    Uncordon,
+    Wait,
+    written,
+)
+
+if TYPE_CHECKING:
+    from imago_operator.plan.look import Look
+    from imago_operator.state import Action, Claim
+
+REMOVE_S: Final = 600.0
+
+
+def resume(look: Look) -> Step | None:
+    """Take shards back that were to go, and clear away what is left of a drain that is over."""
+    begun = look.observed.status.scale_down
+    back = [n for n in (begun.victims if begun else ()) if n in look.targets]
+    actions: list[Action] = [Uncordon(n) for n in back if _is_closed(look, n)]
+    current = names.drain(look.desired.name, look.victims)
+    prefix = names.drain(look.desired.name, ())
+    actions += [
+        DeleteChild(c.kind, c.name, c.uid)
+        for c in look.observed.children
+        if c.kind == REBALANCE
+        and c.name.startswith(prefix)
+        and not c.deleting
+        and (not look.victims or c.name != current)
+    ]
+    if actions:
+        return Step(row=Row.RESUME, actions=tuple(actions), next="the shards take topics again")
+    if begun is not None and not look.victims:
+        return Step(row=Row.RESUME, record={"scale_down": None}, next="all shards stay")
+    return None
+
+
+def _is_closed(look: Look, number: int) -> bool:
+    shard = look.shard(number)
+    return shard is not None and (shard.cordoned or shard.drained)
+
+
+def scale_down(look: Look) -> Step | None:
+    """Return the next step of the shards that go."""
+    if not look.victims:
+        return None
+    if reason := blocked(look):
+        text = f"{_listed(look.victims)}: {reason[1]}"
+        said = Finding(type="ScalingDown", holds=True, reason=reason[0], message=text)
+        wait = Wait(key="blocked", message=reason[1])
+        return Step(row=Row.BLOCKED, wait=wait, findings=(said,), next="close the shards")
+    for step in (_record, _close, _empty, _mark, _list_claims, _stop, _claims, _remove):
+        found = step(look)
+        if found is not None:
+            return found
+    return None
+
+
+def blocked(look: Look) -> tuple[str, str] | None:
+    """Return why shards cannot go, as reason and text; nothing stands in the way once drained."""
+    if all(look.empty(n) for n in look.victims):
+        return None
+    left = len(look.targets)
+    for topic in look.observed.topics:
+        if topic.count is not None and topic.count > left:
+            return "NotEnoughShards", f"topic {topic.name} needs {topic.count} shards, {left} stay"
+        if pinned := set(topic.shard_ids) & set(look.victims):
+            return "TopicPinned", f"topic {topic.name} names {_listed(sorted(pinned))}"
+    return None
+
+
+def _record(look: Look) -> Step | None:
+    """Put the shards on record before anything happens to them."""
+    begun = look.observed.status.scale_down
+    if begun is not None and begun.victims == look.victims:
+        return None
+    claims = () if begun is None else _still(look, begun.claims)
+    new = ScaleDownStatus(
+        victims=look.victims, step="Cordoning", claims=claims, started_at=written(look.now)
+    )
+    return Step(
+        row=Row.SCALE_DOWN,
+        record={"scale_down": new},
+        findings=(_said("Cordoning", f"{_listed(look.victims)} goes."),),
+        next="close the shards to new topics",
+    )
+
+
+def _still(look: Look, claims: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the recorded claims of shards that still go."""
+    mine = {c.name for n in look.victims for c in look.observed.claims_of(n)}
+    return tuple(name for name in claims if name in mine)
+
+
+def _close(look: Look) -> Step | None:
+    opened = [n for n in look.victims if not look.empty(n) and not _is_closed(look, n)]
+    if not opened:
+        return None
+    return Step(
+        row=Row.SCALE_DOWN,
+        actions=tuple(Cordon(n) for n in opened),
+        findings=(_said("Cordoning", f"{_listed(opened)} takes no new topics."),),
+        next="close their queues",
+    )
+
+
+def _empty(look: Look) -> Step | None:
+    """Have queues closed, and wait until what is in them is read or expired."""
+    full = [n for n in look.victims if not look.empty(n)]
+    if not full:
+        return None
+    name = names.drain(look.desired.name, look.victims)
+    if look.observed.child(REBALANCE, name) is None:
+        mode = "Seal" if look.desired.spec.scale_down.drain is Drain.SEAL else "Drain"
+        moves = Apply(rebalance(look, name, mode, look.victims), "shards go")
+        said = _said("Draining", f"{_listed(full)} is closed.")
+        return Step(row=Row.SCALE_DOWN, actions=(moves,), findings=(said,), next="read them out")
+    if any(look.observed.remaining.get(n) and look.observed.remaining[n].nothing for n in full):
+        return None
+    known = [found for n in full if (found := look.observed.remaining.get(n))]
+    queues = sum(found.writable_queues for found in known)
+    unread = sum(found.unread_messages for found in known)
+    text = f"{_listed(full)}: {queues} open queues, {unread} unread messages"
+    wait = Wait(
+        key=f"drain {look.victims}",
+        message=text,
+        deadline_s=look.desired.spec.scale_down.timeout.seconds,
+    )
+    return Step(
+        row=Row.SCALE_DOWN,
+        wait=wait,
+        findings=(_said("Draining", f"{text}."),),
+        next="put on record that nothing is left",
+        record=_counted(look, queues, unread),
+    )
+
+
+def _counted(look: Look, queues: int, unread: int) -> dict[str, object]:
+    begun = look.observed.status.scale_down
+    assert begun is not None
+    new = replace(begun, step="Draining", queues_remaining=queues, messages_remaining=unread)
+    return {} if new == begun else {"scale_down": new}
+
+
+def _mark(look: Look) -> Step | None:
+    done = [
+        n
+        for n in look.victims
+        if not look.empty(n) and (left := look.observed.remaining.get(n)) and left.nothing
+    ]
+    if not done:
+        return None
+    said = _said("Draining", f"{_listed(done)} is empty.")
+    marks = tuple(MarkDrained(n) for n in done)
+    return Step(row=Row.SCALE_DOWN, actions=marks, findings=(said,), next="stop their pods")
+
+
+def _doomed(look: Look) -> list[Claim]:
+    """Return the claims of drained shards that are not to be kept."""
+    policy = look.desired.spec.brokers.storage.persistent_volume_claim_retention_policy
+    if policy.when_scaled is Retention.RETAIN:
+        return []
+    return [c for n in look.victims if look.drained(n) for c in look.observed.claims_of(n)]
+
+
+def _list_claims(look: Look) -> Step | None:
+    """Put the claims on record before one of them goes."""
+    begun = look.observed.status.scale_down
+    assert begun is not None
+    missing = [c.name for c in _doomed(look) if c.name not in begun.claims]
+    if not missing:
+        return None
+    new = replace(begun, step="RemovingPods", claims=(*begun.claims, *missing))
+    return Step(row=Row.SCALE_DOWN, record={"scale_down": new}, next="stop their pods")
+
+
+def _stop(look: Look) -> Step | None:
+    sets = look.observed.sets()
+    running = [n for n in look.victims if n in sets and sets[n].replicas != 0]
+    if running:
+        stops = tuple(Stop(stateful_set(look.desired, n, replicas=0), n) for n in running)
+        said = _said("RemovingPods", f"{_listed(running)} stops.")
+        return Step(row=Row.SCALE_DOWN, actions=stops, findings=(said,), next="remove claims")
+    pods = [pod.name for n in look.victims for pod in look.observed.pods_of(n)]
+    if not pods:
+        return None
+    text = f"{', '.join(pods)} to stop"
+    wait = Wait(key="pods stop", message=text, deadline_s=REMOVE_S)
+    said = _said("RemovingPods", f"{text}.")
+    return Step(row=Row.SCALE_DOWN, wait=wait, findings=(said,), next="remove claims")
+
+
+def _claims(look: Look) -> Step | None:
+    """Delete claims: nothing mounts them, their shard is on record as drained, and so are they."""
+    begun = look.observed.status.scale_down
+    listed = begun.claims if begun else ()
+    present = {pod.name for pod in look.observed.pods}
+    doomed = [
+        c
+        for c in _doomed(look)
+        if c.name in listed and names.pod(look.desired.name, c.shard, c.ordinal) not in present
+    ]
+    if not doomed:
+        return None
+    gone = tuple(DeleteClaim(c.name, c.uid, c.shard) for c in doomed)
+    said = _said("RemovingClaims", f"{len(gone)} claims go.")
+    return Step(row=Row.SCALE_DOWN, actions=gone, findings=(said,), next="remove StatefulSets")
+
+
+def _remove(look: Look) -> Step | None:
+    sets = look.observed.sets()
+    left = [sets[n] for n in look.victims if n in sets and not sets[n].deleting]
+    actions = tuple(DeleteChild(STATEFUL_SET, c.name, c.uid) for c in left)
+    if not actions:
+        wait = Wait(key="sets go", message="StatefulSets to go", deadline_s=REMOVE_S)
+        return Step(row=Row.SCALE_DOWN, wait=wait, next="the shards are gone")
+    said = _said("RemovingPods", f"{_listed(look.victims)} is removed.")
+    return Step(row=Row.SCALE_DOWN, actions=actions, findings=(said,), next="the shards are gone")
+
+
+def _said(reason: str, message: str) -> Finding:
+    return Finding(type="ScalingDown", holds=True, reason=reason, message=message)
+
+
+def _listed(numbers: object) -> str:
+    assert isinstance(numbers, (list, tuple))
+    return ", ".join(f"shard-{n}" for n in numbers)

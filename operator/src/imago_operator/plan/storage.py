@@ -1,0 +1,68 @@
+"""Volumes that grow. The wanted size is a floor: what is larger stays larger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_operator.plan.objects import is_made_anew, wanted
+from imago_operator.plan.rows import Row, Step
+from imago_operator.state import STATEFUL_SET, DeleteChild, Finding, GrowClaim, Wait
+
+if TYPE_CHECKING:
+    from imago_operator.plan.look import Look
+    from imago_operator.state import Action, Claim
+
+STORAGE = "StorageReady"
+RESIZE_S = 1800.0
+
+
+def storage(look: Look) -> Step | None:
+    """Grow claims, then have StatefulSets made anew so that new claims get the size, too."""
+    size = look.desired.spec.brokers.storage.size
+    claims = [c for c in look.observed.claims if c.shard in look.running]
+    small = [c for c in claims if size is not None and c.requested < size.bytes]
+    fixed = [c for c in small if not look.observed.expandable.get(c.storage_class or "", False)]
+    if size is not None and len(fixed) < len(small):
+        growing = [GrowClaim(c.name, c.uid, size.text) for c in small if c not in fixed]
+        said = _said(False, "Expanding", f"{len(growing)} claims grow to {size.text}.")
+        return Step(row=Row.STORAGE, actions=tuple(growing), findings=(said,), next="they grow")
+    if fixed:
+        text = f"Storage class {fixed[0].storage_class or 'of the cluster'} cannot grow volumes."
+        return Step(row=Row.STORAGE, findings=(_said(False, "ExpansionUnsupported", text),))
+    if anew := _made_anew(look):
+        said = _said(False, "Expanding", "StatefulSets are made anew; their pods stay.")
+        return Step(row=Row.STORAGE, actions=anew, findings=(said,), next="apply them again")
+    return _growing(look, claims)
+
+
+def _made_anew(look: Look) -> tuple[Action, ...]:
+    found: list[Action] = []
+    for manifest in wanted(look):
+        if manifest["kind"] != STATEFUL_SET:
+            continue
+        now = look.observed.child(STATEFUL_SET, manifest["metadata"]["name"])
+        if now is not None and not now.deleting and is_made_anew(now, manifest):
+            found.append(DeleteChild(now.kind, now.name, now.uid, orphan=True))
+    return tuple(found)
+
+
+def _growing(look: Look, claims: list[Claim]) -> Step | None:
+    lost = [c.name for c in claims if c.phase == "Lost"]
+    if lost:
+        return Step(row=Row.STORAGE, findings=(_said(False, "ClaimLost", ", ".join(lost)),))
+    waiting = [c for c in claims if c.capacity is not None and c.capacity < c.requested]
+    if waiting:
+        text = f"{waiting[0].name} to have the size asked for"
+        pending = any("FileSystemResizePending" in c.conditions for c in waiting)
+        reason = "FileSystemResizePending" if pending else "Expanding"
+        # A pending resize needs a restart of the pod: nothing else may wait for it.
+        wait = None if pending else Wait(key="resize", message=text, deadline_s=RESIZE_S)
+        return Step(row=Row.STORAGE, wait=wait, findings=(_said(False, reason, text),))
+    size = look.desired.storage_bytes
+    larger = [c.name for c in claims if size is not None and c.requested > size]
+    said = _said(True, "LargerThanSpec", ", ".join(larger)) if larger else _said(True, "Bound", "")
+    return Step(row=Row.STORAGE, findings=(said,))
+
+
+def _said(holds: bool, reason: str, message: str) -> Finding:
+    return Finding(type=STORAGE, holds=holds, reason=reason, message=message)

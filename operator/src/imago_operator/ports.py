@@ -1,0 +1,84 @@
+"""What the operator needs from outside: Kubernetes, and the brokers' administration.
+
+Both raise `RetryError` for what passes by itself and `BlockedError` for what needs a fact to
+change; anything else is a bug. Every call may be repeated: it wishes a state, or names by uid or
+epoch what it means, so that a late one does nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from imago_operator.state import Probe, Registry, Remaining
+
+
+class KubePort(Protocol):
+    """Kubernetes, as far as it is needed."""
+
+    async def apply(self, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Apply from the server's side with `names.MANAGER`, taking fields over by force."""
+
+    async def apply_status(self, manifest: Mapping[str, Any]) -> None:
+        """Apply a status, as a field manager of its own."""
+
+    async def list(
+        self, kind: str, namespace: str, *, labels: str = ""
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return all objects of a kind; RetryError when it is not sure that they are all."""
+
+    async def create(self, manifest: Mapping[str, Any]) -> None:
+        """Create an object unless one of the name is there."""
+
+    async def delete(
+        self, kind: str, namespace: str, name: str, *, uid: str, orphan: bool = False
+    ) -> None:
+        """Delete in the background, only the object of this uid; gone already is done."""
+
+    async def patch(
+        self, kind: str, namespace: str, name: str, *, uid: str, patch: Mapping[str, Any]
+    ) -> None:
+        """Merge a patch into the object of this uid."""
+
+    async def event(self, about: Mapping[str, Any], type_: str, reason: str, message: str) -> None:
+        """Record an event; repeats are merged."""
+
+
+class AdminPort(Protocol):
+    """The brokers' HTTP. `broker`: base address of one; changing calls carry the epoch."""
+
+    async def registry(self, brokers: Sequence[str]) -> Registry | None:
+        """Return the snapshot of the first broker that answers, None if nobody does."""
+
+    async def probe(self, broker: str) -> Probe | None:
+        """Return what a broker says of itself: status, settings, restart check and done."""
+
+    async def remaining(self, brokers: Sequence[str], shard: int) -> Remaining | None:
+        """Return what is left in a shard that is to go; None: nobody can say."""
+
+    async def raise_epoch(self, brokers: Sequence[str]) -> int:
+        """Take over: raise the operator's epoch, so that an older operator is refused."""
+
+    async def handover(self, broker: str, *, uuid: str, epoch: int, operator_epoch: int) -> None:
+        """Have a master give leadership away; BlockedError when it no longer leads."""
+
+    async def elect(self, broker: str, *, uuid: str, operator_epoch: int) -> None:
+        """Have a broker lead though messages may be lost."""
+
+    async def set_config(
+        self, broker: str, values: Mapping[str, object], *, operator_epoch: int
+    ) -> None:
+        """Change settings of one running broker."""
+
+    async def cordon(self, brokers: Sequence[str], shard: int, *, operator_epoch: int) -> None:
+        """Have a shard take no new topics."""
+
+    async def uncordon(self, brokers: Sequence[str], shard: int, *, operator_epoch: int) -> None:
+        """Take a shard back, also from the record of drained ones."""
+
+    async def mark_drained(
+        self, brokers: Sequence[str], shard: int, *, operator_epoch: int
+    ) -> None:
+        """Put on record that a shard is empty; BlockedError when it is not."""

@@ -1,0 +1,281 @@
+"""What is said about a cluster: conditions, printed values, events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from imago_operator import names
+from imago_operator.desired import Desired, Unreadable
+from imago_operator.plan.look import Look
+from imago_operator.plan.rows import Plan, Row
+from imago_operator.spec.brokers import ShardMember
+from imago_operator.spec.cluster_status import (
+    BrokerCounts,
+    ClaimStatus,
+    ClusterStatus,
+    Progress,
+    ShardStatus,
+)
+from imago_operator.spec.common import Condition, ConditionStatus
+from imago_operator.state import Finding, destructive, written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    from imago_operator.state import Observed, Pod, Shard
+
+GOOD: Final = {
+    "Ready": "AllShardsServing",
+    "Available": "EveryShardHasMaster",
+    "ResourcesApplied": "Applied",
+    "ConfigApplied": "Applied",
+    "StorageReady": "Bound",
+    "ZooKeeperConnected": "Connected",
+}
+"""Conditions that are always there, good when True, with the reason that says so."""
+MESSAGE_MAX: Final = 1024
+LAGS: Final = ((0, "0"), (1 << 20, "<1Mi"), (64 << 20, "<64Mi"))
+NOT_READY: Final = {
+    Row.READING: "NotYetReconciled",
+    Row.REGISTRY: "ZooKeeperUnavailable",
+    Row.FAILOVER: "ShardOffline",
+    Row.PAUSED: "Paused",
+    Row.DELETING: "Deleting",
+    Row.INVALID: "InvalidSpec",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, for `kubectl describe`."""
+
+    type: str
+    """Normal or Warning."""
+    reason: str
+    message: str
+
+
+def status_of(
+    wish: Desired | Unreadable, observed: Observed, plan: Plan, now: datetime
+) -> ClusterStatus:
+    """Return the status after a look; equal to the old one where nothing changed."""
+    before = observed.status
+    new = replace(
+        before,
+        observed_generation=wish.resource.generation,
+        progress=_progress(plan, before, now),
+        **plan.record,
+    )
+    if isinstance(wish, Desired) and observed.synced:
+        new = _seen(Look(wish, observed, now), new)
+    found = {finding.type: finding for finding in findings(wish, observed, plan, now)}
+    return replace(new, conditions=_conditions(found.values(), before, wish, now))
+
+
+def _seen(look: Look, status: ClusterStatus) -> ClusterStatus:
+    desired, registry = look.desired, look.observed.registry
+    shards = look.running
+    pods = [pod for n in shards for pod in look.observed.pods_of(n)]
+    in_sync = [s.in_sync for n in shards if (s := look.shard(n))]
+    versions = {pod.broker.version if pod.broker else None for pod in pods}
+    return replace(
+        status,
+        cluster_id=status.cluster_id or (registry.cluster_id if registry else None),
+        version=_only(versions) or status.version,
+        desired_version=desired.version,
+        operator_version=desired.operator.version,
+        brokers=BrokerCounts(
+            shards=len(shards),
+            replicas=len(shards) * desired.replicas,
+            ready_replicas=sum(pod.serving for pod in pods),
+            updated_replicas=sum(not look.outdated(pod) for pod in pods),
+            in_sync_replicas=sum(map(len, in_sync))
+            if registry
+            else status.brokers.in_sync_replicas,
+        ),
+        selector=f"{names.CLUSTER_LABEL}={desired.name},{names.ROLE_LABEL}=master",
+        zookeeper=desired.zookeeper_connect,
+        bootstrap=f"{names.bootstrap(desired.name)}.{desired.namespace}.svc:9876",
+        shards=tuple(_shard(look, n) for n in sorted({*look.running, *look.stopped})),
+        storage=tuple(_claims(look)),
+    )
+
+
+def _only(versions: set[str | None]) -> str | None:
+    return next(iter(versions)) if len(versions) == 1 else None
+
+
+def _shard(look: Look, number: int) -> ShardStatus:
+    shard = look.shard(number)
+    pods = look.observed.pods_of(number)
+    master = next(
+        (p.name for p in pods if shard and p.broker and p.broker.uuid == shard.master), None
+    )
+    return ShardStatus(
+        id=number,
+        epoch=shard.epoch if shard else None,
+        master=master,
+        phase=_phase(look, shard),
+        members=tuple(_member(shard, pod) for pod in pods),
+    )
+
+
+def _phase(look: Look, shard: Shard | None) -> str:
+    if shard is None:
+        return "Unknown"
+    cases = (
+        (shard.drained, "Drained"),
+        (shard.master is None, "Offline"),
+        (shard.id in look.victims, "Draining"),
+        (shard.cordoned, "Cordoned"),
+        (look.is_down(shard.id), "Degraded"),
+    )
+    return next((name for holds, name in cases if holds), "Serving")
+
+
+def _member(shard: Shard | None, pod: Pod) -> ShardMember:
+    if pod.broker is None or shard is None:
+        return ShardMember(pod=pod.name, role="Unknown", state="Offline")
+    lag = {member.uuid: member.lag_bytes for member in shard.members}.get(pod.broker.uuid)
+    return ShardMember(
+        pod=pod.name,
+        role="Master" if pod.broker.uuid == shard.master else "Slave",
+        state="InSync" if pod.broker.uuid in shard.in_sync else "CatchingUp",
+        lag=None if lag is None else bucket(lag),
+    )
+
+
+def bucket(lag: int) -> str:
+    """Return a lag so roughly that it does not change with every message."""
+    return next((name for limit, name in LAGS if lag <= limit), ">64Mi")
+
+
+def _claims(look: Look) -> Iterator[ClaimStatus]:
+    size = look.desired.storage_bytes
+    for claim in look.observed.claims:
+        as_wanted = claim.capacity == claim.requested == size and claim.phase == "Bound"
+        if not as_wanted:
+            yield ClaimStatus(
+                claim=claim.name,
+                requested=str(claim.requested),
+                capacity=None if claim.capacity is None else str(claim.capacity),
+                condition=min(claim.conditions, default=claim.phase),
+            )
+
+
+def _progress(plan: Plan, before: ClusterStatus, now: datetime) -> Progress:
+    step = plan.wait.key if plan.wait else plan.row.title
+    old = before.progress
+    same = old is not None and old.step == step
+    return Progress(
+        row=plan.row.title,
+        step=step,
+        since=old.since if old and same else written(now),
+        waits_for=plan.wait.message[:MESSAGE_MAX] if plan.wait else None,
+        next=plan.next[:MESSAGE_MAX] or None,
+    )
+
+
+def findings(
+    wish: Desired | Unreadable, observed: Observed, plan: Plan, now: datetime
+) -> Iterator[Finding]:
+    """Yield what holds now; of one type the last counts."""
+    yield from _summary(wish, observed, plan, now)
+    yield from plan.findings
+    if plan.late_s is not None and plan.wait is not None:
+        text = f"Late by {plan.late_s:.0f} s: {plan.explain()}."
+        yield Finding(type="Stalled", holds=True, reason="DeadlineExceeded", message=text)
+
+
+def _summary(
+    wish: Desired | Unreadable, observed: Observed, plan: Plan, now: datetime
+) -> Iterator[Finding]:
+    if isinstance(wish, Unreadable) or not observed.synced:
+        reason = NOT_READY.get(plan.row, "NotYetReconciled")
+        yield Finding(type="Ready", holds=False, reason=reason, message=plan.explain())
+        return
+    look = Look(wish, observed, now)
+    yield _available(look)
+    known = observed.registry is not None and observed.registry.connected
+    if known:
+        yield Finding(type="ZooKeeperConnected", holds=True, reason="Connected", message="")
+    yield _ready(look, plan)
+    working = plan.wait is not None or bool(plan.actions)
+    if working and plan.row is not Row.BLOCKED:
+        text = plan.explain()
+        yield Finding(type="Reconciling", holds=True, reason=plan.row.title, message=text)
+
+
+def _available(look: Look) -> Finding:
+    without = [n for n in look.targets if (s := look.shard(n)) is None or s.master is None]
+    listed = ", ".join(f"shard-{n}" for n in without)
+    reason = "ShardWithoutMaster" if without else GOOD["Available"]
+    text = f"{listed} has no master." if without else ""
+    return Finding(type="Available", holds=not without, reason=reason, message=text)
+
+
+def _ready(look: Look, plan: Plan) -> Finding:
+    """Ready: every shard serves with all its members, and nothing stands still."""
+    if reason := NOT_READY.get(plan.row):
+        return Finding(type="Ready", holds=False, reason=reason, message=plan.explain())
+    starting = [n for n in look.targets if look.is_down(n) or not _serves(look, n)]
+    if starting:
+        listed = ", ".join(f"shard-{n}" for n in starting)
+        text = f"{listed}: members are not all ready."
+        return Finding(type="Ready", holds=False, reason="BrokersStarting", message=text)
+    text = f"{len(look.targets)} shards serve."
+    return Finding(type="Ready", holds=True, reason=GOOD["Ready"], message=text)
+
+
+def _serves(look: Look, number: int) -> bool:
+    shard = look.shard(number)
+    return shard is not None and shard.master is not None
+
+
+def _conditions(
+    found: Iterable[Finding], before: ClusterStatus, wish: Desired | Unreadable, now: datetime
+) -> tuple[Condition, ...]:
+    old = {condition.type: condition for condition in before.conditions}
+    kept = [c for c in before.conditions if c.type in GOOD]
+    said = {finding.type: finding for finding in found}
+    made = [_condition(f, old.get(f.type), wish, now) for f in said.values()]
+    unsaid = [c for c in kept if c.type not in said]
+    return tuple(sorted((*made, *unsaid), key=lambda c: (c.type != "Ready", c.type)))
+
+
+def _condition(
+    finding: Finding, old: Condition | None, wish: Desired | Unreadable, now: datetime
+) -> Condition:
+    status = ConditionStatus.TRUE if finding.holds else ConditionStatus.FALSE
+    same = old is not None and old.status is status
+    return Condition(
+        type=finding.type,
+        status=status,
+        reason=finding.reason,
+        message=finding.message[:MESSAGE_MAX],
+        observed_generation=wish.resource.generation,
+        last_transition_time=old.last_transition_time if old and same else written(now),
+    )
+
+
+def events_of(before: ClusterStatus, after: ClusterStatus, plan: Plan) -> tuple[Event, ...]:
+    """Return what is worth an event: conditions that changed, and what was taken away."""
+    old = {c.type: (c.status, c.reason) for c in before.conditions}
+    found = [
+        Event(_severity(c), c.reason, c.message or c.type)
+        for c in after.conditions
+        if old.get(c.type) != (c.status, c.reason) and c.type != "Reconciling"
+    ]
+    found += [
+        Event("Normal", type(action).__name__, f"{action}"[:MESSAGE_MAX])
+        for action in destructive(plan.actions)
+    ]
+    return tuple(found)
+
+
+def _severity(condition: Condition) -> str:
+    bad = (condition.type in GOOD) == (condition.status is ConditionStatus.FALSE)
+    calm = {"Updating", "ScalingDown", "UpdatePending", "Paused"}
+    return "Warning" if bad and condition.type not in calm else "Normal"
