@@ -77,9 +77,9 @@ class Unreadable:
     problem: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Desired:
-    """A cluster as it is to be."""
+    """A cluster as it is to be. One reading of a resource: equal to itself alone."""
 
     resource: Resource
     operator: OperatorInfo

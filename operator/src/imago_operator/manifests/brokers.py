@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
@@ -79,6 +80,7 @@ def stateful_set(desired: Desired, shard: int, *, replicas: int | None = None) -
     )
 
 
+@lru_cache(maxsize=1024)
 def template_notes(desired: Desired, shard: int) -> dict[str, str]:
     """Return the operator's annotations of a pod that is as it is to be."""
     noted: dict[str, str] = pod_template(desired, shard)["metadata"]["annotations"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from imago_operator.manifests.brokers import stateful_set
@@ -26,7 +27,13 @@ def render(
     desired: Desired, shards: Iterable[int], stopped: Collection[int] = ()
 ) -> tuple[Manifest, ...]:
     """Return every object of a cluster that has these shards; `stopped` ones have no pods."""
-    numbers = sorted(shards)
+    return _rendered(desired, tuple(sorted(shards)), frozenset(stopped))
+
+
+@lru_cache(maxsize=16)
+def _rendered(
+    desired: Desired, numbers: tuple[int, ...], stopped: frozenset[int]
+) -> tuple[Manifest, ...]:
     found = [config_map(desired), service_account(desired), *services(desired)]
     found += external_services(desired, numbers)
     found += managed_zookeeper(desired)
@@ -36,7 +43,7 @@ def render(
     return tuple(found)
 
 
-def _policies(desired: Desired, shards: list[int]) -> list[Manifest]:
+def _policies(desired: Desired, shards: tuple[int, ...]) -> list[Manifest]:
     managed = desired.spec.zookeeper.managed is not None
     found: list[Manifest] = []
     if desired.spec.pod_disruption_budget.enabled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
@@ -117,6 +118,16 @@ def zookeeper_set(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
         {"spec": spec},
         annotations=noted,
     )
+
+
+@lru_cache(maxsize=16)
+def zookeeper_notes(desired: Desired) -> dict[str, str]:
+    """Return the operator's annotations of a server that is as it is to be."""
+    managed = desired.spec.zookeeper.managed
+    if managed is None:
+        return {}
+    noted = zookeeper_template(desired, managed)["metadata"]["annotations"]
+    return {key: noted[key] for key in (names.TEMPLATE_HASH, names.SPEC_HASH)}
 
 
 def zookeeper_template(desired: Desired, managed: ManagedZooKeeper) -> Manifest:

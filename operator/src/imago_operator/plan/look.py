@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
 from imago_operator.manifests.brokers import template_notes
-from imago_operator.manifests.zookeeper import zookeeper_template
+from imago_operator.manifests.zookeeper import zookeeper_notes
 from imago_operator.spec.brokers import SHARD_ID_MAX
 
 if TYPE_CHECKING:
@@ -121,10 +121,7 @@ class Look:
         found: dict[int | None, dict[str, str]] = {
             n: template_notes(self.desired, n) for n in (*self.targets, *self.victims)
         }
-        managed = self.desired.spec.zookeeper.managed
-        if managed is not None:
-            template = zookeeper_template(self.desired, managed)
-            found[None] = dict(template["metadata"]["annotations"])
+        found[None] = zookeeper_notes(self.desired)
         return found
 
     def outdated(self, pod: Pod) -> bool:

@@ -60,7 +60,9 @@ def children(look: Look) -> Step:
 def wanted(look: Look) -> tuple[Manifest, ...]:
     """Return every object that the cluster is to have now."""
     sets = look.observed.sets()
-    leaving = [n for n in look.victims if n in sets]
+    # A set that was to be made anew is made anew, also where its shard goes: it has the pods.
+    orphans = {pod.shard for pod in look.observed.pods if not pod.deleting}
+    leaving = [n for n in look.victims if n in sets or n in orphans]
     return render(look.desired, [*look.targets, *leaving], stopped=look.stopped)
 
 

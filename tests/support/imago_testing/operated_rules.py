@@ -1,0 +1,187 @@
+"""What no plan may ever do, whatever is seen: checked on every look of every test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_operator import names
+from imago_operator.desired import Desired, Unreadable
+from imago_operator.spec.cluster import OnOperatorUpgrade
+from imago_operator.state import (
+    DeleteChild,
+    DeleteClaim,
+    DeletePod,
+    Elect,
+    Handover,
+    MarkDrained,
+    Observed,
+    Pod,
+    Stop,
+    destructive,
+    parsed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from imago_operator.plan import Plan
+
+REPLACE_AFTER_S = 300.0
+
+
+def violations(
+    wish: Desired | Unreadable, observed: Observed, plan: Plan, now: datetime
+) -> list[str]:
+    """Return every promise that the plan breaks."""
+    if isinstance(wish, Unreadable) or wish.resource.deleting or wish.resource.paused:
+        return ["acts on what is to stand still"] if plan.actions else []
+    checks = (_one_disruption, _pods, _claims, _uninformed, _held, _drained, _elections, _repair)
+    return [text for check in checks for text in check(wish, observed, plan, now)]
+
+
+def _of(observed: Observed, action: DeletePod | Handover) -> Pod | None:
+    name = action.name if isinstance(action, DeletePod) else action.pod
+    return next((pod for pod in observed.pods if pod.name == name), None)
+
+
+def _disruptions(observed: Observed, plan: Plan) -> Iterator[Pod]:
+    """Yield pods that serve and that the plan takes from their clients."""
+    for action in plan.actions:
+        if isinstance(action, (DeletePod, Handover)):
+            pod = _of(observed, action)
+            if pod is not None and pod.serving and pod.shard is not None:
+                yield pod
+
+
+def _down(wish: Desired, observed: Observed, shard: int) -> bool:
+    serving = [pod for pod in observed.pods_of(shard) if pod.serving]
+    return len(serving) < wish.replicas
+
+
+def _one_disruption(wish: Desired, observed: Observed, plan: Plan, _: datetime) -> Iterator[str]:
+    shards = [pod.shard for pod in _disruptions(observed, plan)]
+    if len(shards) != len(set(shards)):
+        yield "two voluntary disruptions in one shard"
+    stopped = {n for n, child in observed.sets().items() if child.replicas == 0}
+    down = {n for n in observed.sets() if n not in stopped and _down(wish, observed, n)}
+    if set(shards) & down:
+        yield "a serving member of a shard that lacks one already"
+    if shards and len(down | set(shards)) > wish.spec.update_policy.max_unavailable_shards:
+        yield "more shards down than the policy allows"
+
+
+def _pods(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterator[str]:
+    deleted = [action for action in plan.actions if isinstance(action, DeletePod)]
+    if len({action.shard for action in deleted}) != len(deleted):
+        yield "two pods of one shard"
+    for action in deleted:
+        pod = _of(observed, action)
+        if pod is None or pod.uid != action.uid or pod.shard != action.shard:
+            yield f"a pod that was not seen: {action}"
+
+
+def _claims(wish: Desired, observed: Observed, plan: Plan, now: datetime) -> Iterator[str]:
+    doomed = [action for action in plan.actions if isinstance(action, DeleteClaim)]
+    for action in doomed:
+        claim = next((c for c in observed.claims if c.name == action.name), None)
+        if claim is None or claim.uid != action.uid:
+            yield f"a claim that was not seen: {action}"
+        elif not (_is_of_drained(wish, observed, action) or _is_replaced(observed, action, now)):
+            yield f"a claim that somebody needs: {action}"
+    shards = [a.shard for a in doomed if not _is_of_drained(wish, observed, a)]
+    if len(shards) != len(set(shards)):
+        yield "two members of a shard at a time"
+
+
+def _is_of_drained(wish: Desired, observed: Observed, action: DeleteClaim) -> bool:
+    registry, begun = observed.registry, observed.status.scale_down
+    shard = registry.shards.get(action.shard) if registry and registry.connected else None
+    pods = {f"data-{pod.name}" for pod in observed.pods}
+    listed = begun is not None and action.name in begun.claims
+    stays = len(observed.sets()) <= wish.spec.brokers.shards
+    return bool(shard and shard.drained and listed and action.name not in pods and not stays)
+
+
+def _is_replaced(observed: Observed, action: DeleteClaim, now: datetime) -> bool:
+    records = [m for m in observed.status.replaced_members if m.claim == action.name]
+    claim = next(c for c in observed.claims if c.name == action.name)
+    if not records or records[0].uid != action.uid or observed.nodes is None:
+        return False
+    waited = (now - parsed(records[0].at)).total_seconds() >= REPLACE_AFTER_S
+    registry = observed.registry
+    shard = registry.shards.get(action.shard) if registry and registry.connected else None
+    others = {
+        pod.broker.uuid
+        for pod in observed.pods_of(action.shard)
+        if pod.broker and pod.ordinal != claim.ordinal
+    }
+    pod = next((p for p in observed.pods_of(action.shard) if p.ordinal == claim.ordinal), None)
+    runs = pod is not None and pod.node in observed.nodes
+    gone = claim.node is not None and claim.node not in observed.nodes
+    return bool(waited and gone and not runs and shard and shard.in_sync & others)
+
+
+def _uninformed(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterator[str]:
+    """Where something is not known, nothing is taken away but what never ran."""
+    registry = observed.registry
+    known = observed.synced and registry is not None and registry.connected
+    recorded = observed.status.cluster_id
+    other = registry is not None and None not in (recorded, registry.cluster_id)
+    if other and registry is not None and recorded != registry.cluster_id:
+        known = False
+    if known:
+        return
+    for action in destructive(plan.actions):
+        pod = _of(observed, action) if isinstance(action, DeletePod) else None
+        unwanted = isinstance(action, DeleteChild) and action.kind != "StatefulSet"
+        harmless = (pod is not None and pod.stuck and not pod.serving) or unwanted
+        if not (harmless or type(action).__name__ == "OwnClaim"):
+            yield f"acts without knowing: {action}"
+    if not observed.synced and plan.actions:
+        yield "acts before Kubernetes was read"
+
+
+def _held(wish: Desired, observed: Observed, plan: Plan, _: datetime) -> Iterator[str]:
+    """A new operator alone restarts nothing."""
+    policy = wish.spec.update_policy.on_operator_upgrade
+    if policy is not OnOperatorUpgrade.HOLD or wish.resource.approved:
+        return
+    for pod in _disruptions(observed, plan):
+        claims = [c for c in observed.claims if c.name == f"data-{pod.name}"]
+        ordered = pod.annotations.get(names.RESTART, "") != wish.resource.restart
+        same = pod.annotations.get(names.SPEC_HASH) == wish.spec_hash
+        if same and not ordered and not any(c.conditions for c in claims):
+            yield f"restarts {pod.name}, about which the user said nothing new"
+
+
+def _drained(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterator[str]:
+    registry = observed.registry
+    for action in plan.actions:
+        if isinstance(action, MarkDrained):
+            left = observed.remaining.get(action.shard)
+            if left is None or not left.nothing:
+                yield f"says of a shard that it is empty: {action}"
+        if isinstance(action, Stop):
+            shard = registry.shards.get(action.shard) if registry else None
+            if shard is not None and not shard.drained:
+                yield f"stops a shard that is needed: {action.shard}"
+
+
+def _elections(wish: Desired, observed: Observed, plan: Plan, _: datetime) -> Iterator[str]:
+    for action in plan.actions:
+        if isinstance(action, Elect):
+            shard = observed.registry.shards[action.shard] if observed.registry else None
+            allowed = wish.resource.allow_data_loss == str(action.shard)
+            if not allowed or shard is None or shard.in_sync or shard.master:
+                yield f"elects who may lack messages: {action}"
+
+
+def _repair(wish: Desired, observed: Observed, plan: Plan, _: datetime) -> Iterator[str]:
+    """New shards and missing objects never wait for health."""
+    made = {getattr(a, "manifest", {}).get("metadata", {}).get("name") for a in plan.actions}
+    refused = "DowngradeRefused" in {f.reason for f in plan.findings}
+    first = names.stateful_set(wish.name, 0)
+    nothing = observed.synced and not (observed.children or observed.pods or observed.status.shards)
+    if nothing and not refused and first not in made and 0 not in wish.spec.brokers.remove_shards:
+        yield "does not make what is missing"

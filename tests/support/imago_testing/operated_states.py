@@ -1,0 +1,365 @@
+"""Random clusters for the operator: single looks, and walks through edits and faults.
+
+    python -m imago_testing.operated_states --seeds 100000
+
+A state that breaks a promise is printed with its seed: `--from SEED --seeds 1` shows it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator import names
+from imago_operator.manifests.brokers import template_notes
+from imago_operator.manifests.render import render
+from imago_operator.plan import plan
+from imago_operator.spec.cluster_status import (
+    ClusterStatus,
+    Progress,
+    ReplacedMember,
+    Rollout,
+    ScaleDownStatus,
+    ShardStatus,
+)
+from imago_operator.state import (
+    Child,
+    Claim,
+    Member,
+    Node,
+    Observed,
+    Pod,
+    Probe,
+    Registry,
+    Remaining,
+    RestartCheck,
+    Shard,
+    TopicNeeds,
+    written,
+)
+from imago_operator.status import status_of
+from imago_testing.operated import OPERATOR, wanted
+from imago_testing.operated_rules import violations
+from imago_testing.operated_world import START, World
+
+if TYPE_CHECKING:
+    from imago_operator.desired import Desired
+
+NEWER: Final = replace(OPERATOR, version="1.3.0", supported=("1.2.0", "1.1.0"))
+SHARDS_MAX: Final = 3
+RISKS: Final = ("noMasterAfter", "belowMinInSync", "unreplicatedBytes", "singleReplica")
+EDITS: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {"spec.image": "mine:2"},
+    {"spec.brokers.config": {"store.retention_ms": 5}},
+    {"spec.brokers.config": {"rocketmq.pull_hold_ms_max": 5}},
+    {"spec.updatePolicy": {"maxUnavailableShards": 2}, "spec.image": "mine:3"},
+    {"spec.updatePolicy": {"onOperatorUpgrade": "Roll"}},
+    {"spec.updatePolicy": {"mode": "Manual"}, "spec.image": "mine:4"},
+    {"spec.brokers.storage.size": "20Gi"},
+    {
+        "spec.brokers.storage.persistentVolumeClaimRetentionPolicy": {
+            "whenScaled": "Delete",
+            "whenDeleted": "Delete",
+        }
+    },
+    {"spec.brokers.removeShards": [0]},
+    {"spec.podDisruptionBudget": {"enabled": False}},
+)
+ORDERS: Final[tuple[dict[str, str], ...]] = (
+    {},
+    {},
+    {},
+    {"imago.dev/restart": "now"},
+    {"imago.dev/allow-data-loss": "0"},
+    {"imago.dev/pause-reconciliation": "true"},
+)
+
+
+@cache
+def wish_of(shards: int, replicas: int, edit: int, order: int, newer: bool) -> Desired:
+    sizes = {"spec.brokers.shards": shards, "spec.brokers.replicasPerShard": replicas}
+    return wanted(EDITS[edit] | sizes, ORDERS[order], NEWER if newer else OPERATOR)
+
+
+def random_wish(rng: random.Random, replicas: int) -> Desired:
+    edit, order = rng.randrange(len(EDITS)), rng.randrange(len(ORDERS))
+    return wish_of(rng.randint(1, SHARDS_MAX), replicas, edit, order, rng.random() < 0.3)
+
+
+def random_look(rng: random.Random) -> tuple[Desired, Observed]:
+    """Return any wish, and anything that may be seen of a cluster that once had another."""
+    replicas = rng.randint(1, 3)
+    wish, before = random_wish(rng, replicas), random_wish(rng, replicas)
+    numbers = [n for n in range(SHARDS_MAX + 1) if rng.random() < 0.7]
+    nodes = {f"node-{n}": Node(name=f"node-{n}", rack=rng.choice("ab ").strip()) for n in range(3)}
+    if rng.random() < 0.3:
+        nodes.pop(rng.choice(sorted(nodes)))
+    applied = rng.choice((wish, wish, before))
+    children = [] if rng.random() < 0.1 else _children(rng, applied, numbers)
+    pods = [p for n in numbers for p in _pods(rng, rng.choice((wish, before)), n)]
+    shards = {n: s for n in numbers if (s := _shard(rng, n, pods))}
+    return wish, Observed(
+        synced=rng.random() < 0.95,
+        children=tuple(children),
+        pods=(*pods, *_servers(rng, wish)),
+        claims=tuple(c for n in numbers for c in _claims(rng, wish, n)),
+        nodes=None if rng.random() < 0.1 else nodes,
+        expandable={"": rng.random() < 0.8},
+        registry=_registry(rng, shards),
+        remaining={n: _remaining(rng) for n in numbers if rng.random() < 0.7},
+        topics=(TopicNeeds(name="t", count=2),) if rng.random() < 0.1 else (),
+        window_open=rng.random() < 0.8,
+        status=_status(rng, numbers, pods),
+    )
+
+
+def _registry(rng: random.Random, shards: dict[int, Shard]) -> Registry | None:
+    if rng.random() < 0.1:
+        return None
+    identity = rng.choice(("c-1", "c-1", "c-1", "c-2", None))
+    return Registry(cluster_id=identity, connected=rng.random() < 0.9, shards=shards)
+
+
+def _remaining(rng: random.Random) -> Remaining:
+    return Remaining(writable_queues=rng.choice((0, 3)), unread_messages=rng.choice((0, 0, 7)))
+
+
+def _children(rng: random.Random, applied: Desired, numbers: list[int]) -> list[Child]:
+    found = [Child(kind="Secret", name=names.token(applied.name), uid="token")]
+    for manifest in render(applied, numbers):
+        metadata = manifest["metadata"]
+        shard = metadata["labels"].get(names.SHARD_LABEL)
+        if rng.random() < 0.99:
+            found.append(
+                Child(
+                    kind=manifest["kind"],
+                    name=metadata["name"],
+                    uid=f"uid-{metadata['name']}",
+                    annotations=metadata["annotations"],
+                    shard=None if shard is None else int(shard),
+                    replicas=rng.choice((manifest["spec"].get("replicas"), 0))
+                    if manifest["kind"] == "StatefulSet" and rng.random() < 0.2
+                    else manifest.get("spec", {}).get("replicas"),
+                    deleting=rng.random() < 0.01,
+                )
+            )
+    return found
+
+
+def _pods(rng: random.Random, template: Desired, shard: int) -> list[Pod]:
+    found = []
+    for ordinal in range(template.replicas):
+        if rng.random() < 0.07:
+            continue
+        name = names.pod("demo", shard, ordinal)
+        notes = dict(template_notes(template, shard))
+        if rng.random() < 0.05:
+            notes[names.RESTART] = "mine"
+        ready = rng.random() < 0.93
+        waiting = None if ready else rng.choice((None, "ImagePullBackOff", "ContainerCreating"))
+        found.append(
+            Pod(
+                name=name,
+                uid=f"uid-{name}-{rng.randrange(9)}",
+                shard=shard,
+                ordinal=ordinal,
+                annotations=notes,
+                node=f"node-{ordinal}" if ready or rng.random() < 0.5 else None,
+                ready=ready,
+                deleting=rng.random() < 0.03,
+                waiting=waiting,
+                role_label=rng.choice((None, "master", "slave")),
+                broker=_probe(rng, shard, name) if ready or rng.random() < 0.3 else None,
+            )
+        )
+    return found
+
+
+def _probe(rng: random.Random, shard: int, name: str) -> Probe | None:
+    if rng.random() < 0.03:
+        return None
+    risks = tuple(risk for risk in RISKS if rng.random() < 0.05)
+    check = None if rng.random() < 0.05 else RestartCheck(safe=not risks, risks=risks)
+    return Probe(
+        uuid=f"broker-{name}",
+        shard=shard,
+        role=rng.choice(("master", "slave", "electing")),
+        settled=True,
+        version="1.2.0",
+        config={"rocketmq.pull_hold_ms_max": rng.choice((5, 30_000))},
+        restart=check,
+        log=(rng.randrange(3), rng.randrange(99)),
+    )
+
+
+def _shard(rng: random.Random, number: int, pods: list[Pod]) -> Shard | None:
+    if rng.random() < 0.05:
+        return None
+    alive = [p.broker.uuid for p in pods if p.shard == number and p.broker]
+    master = rng.choice(alive) if alive and rng.random() < 0.93 else None
+    members = tuple(
+        Member(uuid=uuid, in_sync=uuid == master or rng.random() < 0.93) for uuid in alive
+    )
+    drained = rng.random() < 0.15
+    return Shard(
+        id=number,
+        master=master,
+        epoch=rng.randrange(9),
+        members=members,
+        cordoned=drained or rng.random() < 0.3,
+        drained=drained,
+    )
+
+
+def _servers(rng: random.Random, wish: Desired) -> list[Pod]:
+    from imago_operator.manifests.zookeeper import zookeeper_notes
+
+    found = []
+    for ordinal in range(3):
+        name = f"demo-zookeeper-{ordinal}"
+        notes = dict(zookeeper_notes(wish)) if rng.random() < 0.9 else {}
+        ready = rng.random() < 0.95
+        if rng.random() < 0.98:
+            found.append(
+                Pod(
+                    name=name,
+                    uid=f"uid-{name}",
+                    shard=None,
+                    ordinal=ordinal,
+                    annotations=notes,
+                    ready=ready,
+                    waiting=None if ready else "CrashLoopBackOff",
+                )
+            )
+    return found
+
+
+def _claims(rng: random.Random, wish: Desired, shard: int) -> list[Claim]:
+    size, found = wish.storage_bytes or 0, []
+    for ordinal in range(wish.replicas):
+        name = names.claim("demo", shard, ordinal)
+        asked = rng.choice((size, size, size, size // 2, size * 2))
+        found.append(
+            Claim(
+                name=name,
+                uid=f"uid-{name}",
+                shard=shard,
+                ordinal=ordinal,
+                requested=asked,
+                capacity=rng.choice((asked, asked, asked // 2)),
+                phase=rng.choice(("Bound", "Bound", "Bound", "Lost")),
+                conditions=frozenset({"FileSystemResizePending"} if rng.random() < 0.05 else ()),
+                node=rng.choice((None, f"node-{ordinal}")),
+                owned=rng.random() < 0.2,
+            )
+        )
+    return found
+
+
+def _status(rng: random.Random, numbers: list[int], pods: list[Pod]) -> ClusterStatus:
+    early = written(START - timedelta(seconds=rng.choice((1, 100, 100_000))))
+    claims = tuple(names.claim("demo", n, o) for n in numbers for o in range(3))
+    victims = tuple(n for n in numbers if rng.random() < 0.5)
+    down = ScaleDownStatus(
+        victims=victims,
+        step="Draining",
+        claims=tuple(c for c in claims if rng.random() < 0.5),
+        started_at=early,
+    )
+    lost = tuple(
+        ReplacedMember(claim=c, uid=f"uid-{c}", node="node-1", at=early)
+        for c in claims
+        if rng.random() < 0.1
+    )
+    step = rng.choice(("master of shard-0", "zookeeper", "bootstrap", "Settled"))
+    rolling = Rollout(revision="r", cause="SpecChanged", started_at=early)
+    return ClusterStatus(
+        cluster_id=rng.choice(("c-1", "c-1", "c-1", None)),
+        version=rng.choice(("1.2.0", "1.2.0", "1.1.0", None)),
+        shards=tuple(
+            ShardStatus(id=n, phase="Serving", master=pods[0].name if pods else None)
+            for n in numbers
+            if rng.random() < 0.8
+        ),
+        progress=Progress(row="x", step=step, since=early) if rng.random() < 0.8 else None,
+        rollout=rolling if rng.random() < 0.3 else None,
+        scale_down=down if rng.random() < 0.4 else None,
+        replaced_members=lost if rng.random() < 0.4 else (),
+    )
+
+
+def check_look(rng: random.Random) -> None:
+    """Raise AssertionError if a plan of a random look breaks a promise."""
+    wish, seen = random_look(rng)
+    found = plan(wish, seen, START)
+    assert violations(wish, seen, found, START) == [], found.explain()
+    history = [seen.status]
+    for _ in range(5):
+        same = replace(seen, status=history[-1])
+        history.append(status_of(wish, same, plan(wish, same, START), START))
+    assert history[-1] == history[-2], "a status that is written again and again"
+
+
+def check_walk(rng: random.Random, steps: int = 25) -> None:
+    """Raise AssertionError if edits and faults, once over, leave a cluster that never settles."""
+    replicas = rng.choice((2, 3))
+    world = World(wish_of(2, replicas, 0, 0, False))
+    for _ in range(steps):
+        _event(rng, world, replicas)
+        for _ in range(rng.randrange(6)):
+            world.look()
+            if rng.random() < 0.8:
+                world.turn()
+    world.zookeeper = True
+    world.broken_images.clear()
+    world.pods = {n: replace(p, waiting=None) for n, p in world.pods.items()}
+    world.unread = min(world.unread, 3)
+    last = wish_of(rng.randint(1, SHARDS_MAX), replicas, rng.randrange(len(EDITS)), 0, True)
+    world.wish = last  # the newest operator, with nothing that keeps it from working
+    world.settle()
+    assert len(world.observe().sets()) == last.spec.brokers.shards
+
+
+def _event(rng: random.Random, world: World, replicas: int) -> None:
+    chance = rng.random()
+    if chance < 0.35:
+        world.wish = random_wish(rng, replicas)
+    elif chance < 0.5 and world.pods:
+        world.kill(rng.choice(sorted(world.pods)))
+    elif chance < 0.6:
+        world.zookeeper = not world.zookeeper
+    elif chance < 0.7:
+        world.broken_images ^= {rng.choice(("mine:2", "mine:3", "imago/broker:1.3.0"))}
+    elif chance < 0.8:
+        world.status = ClusterStatus(
+            cluster_id=world.status.cluster_id, scale_down=world.status.scale_down
+        )
+    elif chance < 0.9:
+        world.unread = rng.randrange(4)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=2000)
+    parser.add_argument("--from", type=int, default=0, dest="first")
+    asked = parser.parse_args(arguments)
+    for seed in range(asked.first, asked.first + asked.seeds):
+        for check, every in ((check_look, 1), (check_walk, 50)):
+            if seed % every == 0 or asked.seeds == 1:
+                try:
+                    check(random.Random(seed))
+                except Exception:
+                    print(f"seed {seed}: {check.__name__}", file=sys.stderr)
+                    raise
+    print(f"{asked.seeds} looks and {asked.seeds // 50} walks kept every promise")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,347 @@
+"""A model of Kubernetes and of brokers, on which the operator's plans are carried out."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from imago_operator import names
+from imago_operator.brokerkeys import KEYS
+from imago_operator.plan import Plan, plan
+from imago_operator.spec.cluster_status import ClusterStatus
+from imago_operator.spec.values import Quantity
+from imago_operator.state import (
+    STATEFUL_SET,
+    Action,
+    Apply,
+    Child,
+    Claim,
+    Cordon,
+    CreateToken,
+    DeleteChild,
+    DeleteClaim,
+    DeletePod,
+    Elect,
+    GrowClaim,
+    Handover,
+    LabelPod,
+    MarkDrained,
+    Member,
+    Node,
+    Observed,
+    OwnClaim,
+    Pod,
+    Probe,
+    Registry,
+    Remaining,
+    RestartCheck,
+    SetConfig,
+    Shard,
+    Stop,
+    Uncordon,
+)
+from imago_operator.status import status_of
+from imago_testing.operated_rules import violations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_operator.desired import Desired, Unreadable
+
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+RACKS = ("east", "west", "north")
+
+
+def number_of(manifest: Mapping[str, Any]) -> int | None:
+    said = manifest["metadata"].get("labels", {}).get(names.SHARD_LABEL)
+    return None if said is None else int(said)
+
+
+@dataclass
+class Disk:
+    """What stands on a claim: who the broker is."""
+
+    uuid: str
+    log: int = 0
+
+
+@dataclass
+class World:
+    """Objects of one cluster, and the brokers in its pods."""
+
+    wish: Desired | Unreadable
+    now: datetime = START
+    status: ClusterStatus = field(default_factory=ClusterStatus)
+    children: dict[tuple[str, str], Child] = field(default_factory=dict)
+    manifests: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    claims: dict[str, Claim] = field(default_factory=dict)
+    disks: dict[str, Disk] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(
+        default_factory=lambda: {
+            f"node-{n}": Node(name=f"node-{n}", rack=r) for n, r in enumerate(RACKS)
+        }
+    )
+    shards: dict[int, Shard] = field(default_factory=dict)
+    config: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Settings of running brokers that may change, by pod uid."""
+    broken_images: set[str] = field(default_factory=set)
+    zookeeper: bool = True
+    unread: int = 3
+    """Messages that a shard still has once it is closed; one look reads one of them."""
+    done: list[Action] = field(default_factory=list)
+    ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    def uid(self, what: str) -> str:
+        return f"{what}-{next(self.ids)}"
+
+    # ---- what the operator sees ------------------------------------------------------------
+
+    def observe(self) -> Observed:
+        answers = any(pod.broker for pod in self.pods.values())
+        registry = Registry(
+            cluster_id="c-1" if self.shards else None,
+            connected=self.zookeeper,
+            shards=dict(self.shards),
+        )
+        pods = tuple(replace(pod, broker=self._probe(pod)) for pod in self.pods.values())
+        closed = [n for n, shard in self.shards.items() if shard.cordoned]
+        left = {n: Remaining(writable_queues=0, unread_messages=self.unread) for n in closed}
+        return Observed(
+            synced=True,
+            children=tuple(self.children.values()),
+            pods=pods,
+            claims=tuple(self.claims.values()),
+            nodes=dict(self.nodes),
+            expandable={"": True},
+            registry=registry if answers else None,
+            remaining=left if self._draining() else {},
+            status=self.status,
+        )
+
+    def _draining(self) -> bool:
+        return any(kind == "ImagoRebalance" for kind, _ in self.children)
+
+    def _probe(self, pod: Pod) -> Probe | None:
+        if pod.broker is None or pod.shard is None:
+            return None
+        shard = self.shards.get(pod.shard)
+        others = shard.in_sync - {pod.broker.uuid} if shard else frozenset()
+        risks = [] if others else ["noMasterAfter", "singleReplica"]
+        if len(others) < self._least():
+            risks.append("belowMinInSync")
+        return replace(
+            pod.broker,
+            config=dict(self.config.get(pod.uid, {})),
+            restart=RestartCheck(safe=not risks, risks=tuple(risks)),
+        )
+
+    def _least(self) -> int:
+        return getattr(self.wish, "min_in_sync", 1)
+
+    # ---- one look, and what comes of it ----------------------------------------------------
+
+    def look(self) -> tuple[Observed, Plan]:
+        """Plan once, write the status, carry the actions out, let a second pass."""
+        seen = self.observe()
+        found = plan(self.wish, seen, self.now)
+        assert violations(self.wish, seen, found, self.now) == []
+        self.status = status_of(self.wish, seen, found, self.now)
+        for action in found.actions:
+            self.do(action)
+        self.now += timedelta(seconds=1)
+        return seen, found
+
+    def do(self, action: Action) -> None:
+        self.done.append(action)
+        getattr(self, f"_{type(action).__name__.lower()}")(action)
+
+    def _apply(self, action: Apply | Stop) -> None:
+        manifest: Mapping[str, Any] = json.loads(json.dumps(action.manifest))
+        metadata = manifest["metadata"]
+        key = manifest["kind"], metadata["name"]
+        before = self.children.get(key)
+        self.manifests[key] = manifest
+        self.children[key] = Child(
+            kind=key[0],
+            name=key[1],
+            uid=before.uid if before else self.uid(key[1]),
+            annotations=metadata.get("annotations", {}),
+            shard=number_of(manifest),
+            replicas=manifest.get("spec", {}).get("replicas"),
+        )
+
+    _stop = _apply
+
+    def _createtoken(self, action: CreateToken) -> None:
+        key = ("Secret", action.name)
+        self.children[key] = Child(kind="Secret", name=action.name, uid=self.uid("secret"))
+
+    def _deletechild(self, action: DeleteChild) -> None:
+        key = action.kind, action.name
+        assert self.children[key].uid == action.uid
+        shard = self.children.pop(key).shard
+        del self.manifests[key]
+        if action.kind == STATEFUL_SET and not action.orphan:
+            self.pods = {n: p for n, p in self.pods.items() if p.shard != shard}
+
+    def _deletepod(self, action: DeletePod) -> None:
+        assert self.pods[action.name].uid == action.uid
+        self._leave(self.pods.pop(action.name))
+
+    def _labelpod(self, action: LabelPod) -> None:
+        self.pods[action.name] = replace(self.pods[action.name], role_label=action.role)
+
+    def _growclaim(self, action: GrowClaim) -> None:
+        size = Quantity(action.size).bytes
+        self.claims[action.name] = replace(self.claims[action.name], requested=size, capacity=size)
+
+    def _ownclaim(self, action: OwnClaim) -> None:
+        self.claims[action.name] = replace(self.claims[action.name], owned=action.owned)
+
+    def _deleteclaim(self, action: DeleteClaim) -> None:
+        assert self.claims.pop(action.name).uid == action.uid
+        self.disks.pop(action.name, None)
+
+    def _setconfig(self, action: SetConfig) -> None:
+        self.config[self.pods[action.pod].uid].update(action.values)
+
+    def _handover(self, action: Handover) -> None:
+        shard = self.shards[action.shard]
+        assert shard.master == action.uuid
+        better = sorted(shard.in_sync - {action.uuid})
+        if better:
+            self._lead(shard, better[0])
+
+    def _elect(self, action: Elect) -> None:
+        self._lead(self.shards[action.shard], action.uuid)
+
+    def _cordon(self, action: Cordon) -> None:
+        self.shards[action.shard] = replace(self.shards[action.shard], cordoned=True)
+
+    def _uncordon(self, action: Uncordon) -> None:
+        shard = self.shards[action.shard]
+        self.shards[action.shard] = replace(shard, cordoned=False, drained=False)
+
+    def _markdrained(self, action: MarkDrained) -> None:
+        assert self.unread == 0
+        self.shards[action.shard] = replace(self.shards[action.shard], drained=True)
+
+    # ---- Kubernetes and brokers ------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Let Kubernetes make pods, and brokers start, catch up and elect."""
+        for key, manifest in list(self.manifests.items()):
+            if key[0] == STATEFUL_SET:
+                self._pods(key[1], manifest)
+        for name in list(self.pods):
+            self._start(name)
+        for shard in self.shards.values():
+            if shard.master is None and shard.in_sync:
+                self._lead(shard, min(shard.in_sync))
+        self.unread = max(0, self.unread - 1) if self._draining() else self.unread
+
+    def _pods(self, name: str, manifest: Mapping[str, Any]) -> None:
+        spec, shard = manifest["spec"], number_of(manifest)
+        for ordinal in range(spec["replicas"]):
+            self._pod(f"{name}-{ordinal}", ordinal, shard, spec)
+        beyond = [
+            p for p in self.pods.values() if p.shard == shard and p.ordinal >= spec["replicas"]
+        ]
+        for pod in beyond:
+            self._leave(self.pods.pop(pod.name))
+
+    def _pod(self, name: str, ordinal: int, shard: int | None, spec: Mapping[str, Any]) -> None:
+        if name not in self.pods:
+            template = spec["template"]
+            bad = template["spec"]["containers"][0]["image"] in self.broken_images
+            self.pods[name] = Pod(
+                name=name,
+                uid=self.uid(name),
+                shard=shard,
+                ordinal=ordinal,
+                annotations=template["metadata"]["annotations"],
+                waiting="ImagePullBackOff" if bad else None,
+            )
+        claim = f"data-{name}"
+        if shard is not None and claim not in self.claims and "volumeClaimTemplates" in spec:
+            asked = spec["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"]
+            size = Quantity(asked).bytes
+            self.claims[claim] = Claim(
+                name=claim,
+                uid=self.uid(claim),
+                shard=shard,
+                ordinal=ordinal,
+                requested=size,
+                capacity=size,
+            )
+
+    def _start(self, name: str) -> None:
+        pod = self.pods[name]
+        if pod.waiting or pod.ready:
+            return
+        claim = self.claims.get(f"data-{name}")
+        free = [f"node-{(pod.ordinal + n) % len(RACKS)}" for n in range(len(RACKS))]
+        usual = next((name for name in free if name in self.nodes), "none")
+        node = claim.node if claim and claim.node else usual
+        if node not in self.nodes:
+            return
+        pod = replace(pod, node=node, ready=True)
+        if pod.shard is not None:
+            pod = replace(pod, broker=self._join(pod))
+        self.pods[name] = pod
+
+    def _join(self, pod: Pod) -> Probe:
+        assert pod.shard is not None
+        disk = self.disks.setdefault(f"data-{pod.name}", Disk(uuid=self.uid("broker")))
+        shard = self.shards.get(pod.shard) or Shard(id=pod.shard, master=None, epoch=0)
+        members = tuple(m for m in shard.members if m.uuid != disk.uuid)
+        member = Member(uuid=disk.uuid, in_sync=True, lag_bytes=0)
+        self.shards[pod.shard] = replace(shard, members=(*members, member))
+        settings = getattr(self.wish, "dynamic", {})
+        self.config[pod.uid] = {name: settings[name] for name in KEYS if name in settings}
+        version = pod.annotations.get(names.VERSION, "")
+        return Probe(uuid=disk.uuid, shard=pod.shard, role="slave", settled=True, version=version)
+
+    def _leave(self, pod: Pod) -> None:
+        if pod.shard is None or pod.broker is None:
+            return
+        shard, uuid = self.shards[pod.shard], pod.broker.uuid
+        members = tuple(m for m in shard.members if m.uuid != uuid)
+        master = None if shard.master == uuid else shard.master
+        self.shards[pod.shard] = replace(shard, members=members, master=master)
+
+    def _lead(self, shard: Shard, uuid: str) -> None:
+        now = self.shards[shard.id]
+        self.shards[shard.id] = replace(now, master=uuid, epoch=(now.epoch or 0) + 1)
+
+    # ---- faults ----------------------------------------------------------------------------
+
+    def kill(self, name: str) -> None:
+        """Take a pod away, as a user or a node's end does."""
+        if name in self.pods:
+            self._leave(self.pods.pop(name))
+
+    def lose_node(self, name: str) -> None:
+        """A node goes for good, with the volumes that are on it."""
+        self.nodes.pop(name, None)
+        for pod in [p for p in self.pods.values() if p.node == name]:
+            self._leave(self.pods.pop(pod.name))
+
+    def settle(self, looks: int = 400) -> list[tuple[Observed, Plan]]:
+        """Look and let things happen until nothing is left to do; return every look."""
+        found = []
+        for _ in range(looks):
+            found.append(self.look())
+            self.turn()
+            if not found[-1][1].actions and found[-1][1].wait is None and self._still():
+                return found
+        raise AssertionError(f"does not settle: {found[-1][1].explain()}\n{found[-1][1].actions}")
+
+    def _still(self) -> bool:
+        seen = self.observe()
+        after = plan(self.wish, seen, self.now)
+        return not (after.actions or after.wait or after.record)
