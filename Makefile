@@ -70,8 +70,9 @@ interop: setup-dev system ## the original Java clients only (INTEROP_TARGET=imag
 chaos: setup-dev system ## break a cluster under load (root): make chaos MINUTES=10
 	@PYTHONPATH=tests/support:. $(PY) -m imago_testing.chaos.cluster --minutes $(or $(MINUTES),5) $(ARGS)
 
-simulate: setup-dev ## seeded simulation of a shard: make simulate SEEDS=100000 FROM=0, or STORES=1, MODEL=full
-	@PYTHONPATH=tests/support:. $(PY) -m imago_testing.simulation --seeds $(or $(SEEDS),2000) --from $(or $(FROM),0) --model $(or $(MODEL),no) $(if $(STORES),--stores)
+simulate: setup-dev ## seeded simulation of a shard: make simulate SEEDS=100000 FROM=0, or STORES=1, MODEL=full, OPERATOR=1
+	@if [ -n "$(OPERATOR)" ]; then PYTHONPATH=operator/src:tests/support $(PY) -m imago_testing.operated_states --seeds $(or $(SEEDS),2000) --from $(or $(FROM),0); exit; fi
+	PYTHONPATH=tests/support:. $(PY) -m imago_testing.simulation --seeds $(or $(SEEDS),2000) --from $(or $(FROM),0) --model $(or $(MODEL),no) $(if $(STORES),--stores)
 
 fuzz: setup-dev ## fuzz every decoder: make fuzz SECONDS=60
 	@PYTHONPATH=tests/support:. $(PY) -m tests.fuzz.driver --seconds $(or $(SECONDS),60)

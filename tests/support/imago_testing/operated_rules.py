@@ -117,7 +117,7 @@ def _is_replaced(observed: Observed, action: DeleteClaim, now: datetime) -> bool
         if pod.broker and pod.ordinal != claim.ordinal
     }
     pod = next((p for p in observed.pods_of(action.shard) if p.ordinal == claim.ordinal), None)
-    runs = pod is not None and pod.node in observed.nodes
+    runs = pod is not None and (pod.serving or pod.broker or pod.node in observed.nodes)
     gone = claim.node is not None and claim.node not in observed.nodes
     return bool(waited and gone and not runs and shard and shard.in_sync & others)
 

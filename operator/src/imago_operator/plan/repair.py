@@ -89,7 +89,8 @@ def _lost(look: Look, number: int) -> list[Claim]:
     found = []
     for claim in look.observed.claims_of(number):
         pod = _pod(look, claim)
-        running = pod is not None and pod.node is not None and pod.node in nodes
+        # A node that is only off the list may still run a pod that serves.
+        running = pod is not None and (pod.ready or pod.broker is not None or pod.node in nodes)
         on_lost_node = claim.node is not None and claim.node not in nodes
         if on_lost_node and not running and _another_in_sync(look, claim):
             found.append(claim)
