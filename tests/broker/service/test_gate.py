@@ -153,6 +153,17 @@ async def test_nobody_waits_for_members_of_a_shard_that_another_leads(shard: Sha
     assert not shard.service.in_flight, "the next leadership's log may end before"
 
 
+async def test_change_waits_for_members_that_are_about_to_join(shard: Shard) -> None:
+    await shard.put("leader", LEADER)
+    shard.gate.accept(replicated=False)
+    shard.service.when_replicated(shard._done, "change")
+    assert "change" not in shard.answers
+    shard.gate.accept(replicated=True)
+    shard.store.replicate_to(100)
+    shard.service.progressed()
+    assert shard.answers["change"] is PutStatus.OK
+
+
 async def test_slow_members_are_named_by_the_answer(shard: Shard) -> None:
     await shard.put("one", REPLICATED)
     await shard.until_answered("one")

@@ -132,13 +132,17 @@ class MessageService:
             self._wait({wanted: [(done, token, placed)]})
 
     def when_replicated(self, done: Done, token: object) -> None:
-        """Call `done(token, status, ())` once every in-sync member has all of the log so far."""
-        if self._gate is not None and not self._gate.open:
-            _tell(done, token, PutStatus.NOT_WRITABLE, ())
-            return
-        safe = self._gate is None or self._gate.safe
+        """Call `done(token, status, ())` once every in-sync member has all of the log so far.
+
+        Where too few are in sync it waits as well: members that have just started are about to
+        join. NOT_WRITABLE, at once, where this member does not lead.
+        """
+        gate = self._gate
+        safe = gate is None or gate.safe
         if safe and self._progress(Acknowledgement.REPLICATED) >= self.store.log_end:
             _tell(done, token, PutStatus.OK, ())
+        elif gate is not None and not gate.open:
+            _tell(done, token, PutStatus.NOT_WRITABLE, ())
         else:
             self._wait({Acknowledgement.REPLICATED: [(done, token, ())]})
 

@@ -33,6 +33,11 @@ RejectRule = Callable[[], bool]
 Confirm = Callable[[Callable[[Any, PutStatus, Sequence[Any]], None], object], None]
 """`MessageService.when_replicated`."""
 
+_UNCONFIRMED = {
+    PutStatus.SLAVE_TIMEOUT: "the other members of the shard did not confirm it in time",
+    PutStatus.SLAVE_UNAVAILABLE: "too few members of the shard are in sync to confirm it",
+    PutStatus.STOPPING: "this broker stops",
+}
 REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
 REMARK_SIZE_MAX = 512
 OVERLOADED = "[OVERLOAD]system busy, start flow control for a while"
@@ -172,7 +177,7 @@ def not_here(reason: str) -> Reply:
 def _confirmed(token: tuple[Exchange, Reply], status: PutStatus, _: Sequence[Any]) -> None:
     exchange, reply = token
     if status is not PutStatus.OK:
-        reply = not_here("the other members of the shard did not confirm it in time")
+        reply = not_here(_UNCONFIRMED.get(status, "this broker is the master of the shard no more"))
     exchange.answer(reply)
 
 
