@@ -25,6 +25,7 @@ KEYS: Final[dict[str, Key]] = {
     "broker.bind": Key("0.0.0.0", False),
     "broker.data_dir": Key("data", False),
     "broker.drain_seconds": Key(10.0, False),
+    "broker.seal_linger_ms": Key(35000, True),
     "metaq.enabled": Key(True, False),
     "metaq.port": Key(8123, False),
     "metaq.broker_id_base": Key(0, False),

@@ -1,0 +1,98 @@
+"""What is said about a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from imago_operator.plan import plan
+from imago_operator.spec.build import build
+from imago_operator.spec.cluster_status import ClusterStatus
+from imago_operator.spec.fields import to_json
+from imago_operator.spec.kinds import CLUSTER
+from imago_operator.spec.schema import problems
+from imago_operator.status import bucket, events_of, status_of
+from imago_testing.operated import wanted
+from imago_testing.operated_world import World
+
+
+@pytest.fixture(name="world")
+def _world() -> World:
+    world = World(wanted())
+    world.settle()
+    return world
+
+
+def test_a_status_fits_its_schema_and_is_read_back(world: World) -> None:
+    written = to_json(world.status)
+    assert list(problems(CLUSTER.status_schema, written, "status")) == []
+    assert build(ClusterStatus, written) == world.status
+
+
+def test_what_clients_need_is_shown(world: World) -> None:
+    assert world.status.zookeeper == "demo-zookeeper.mq.svc:2181"
+    assert world.status.bootstrap == "demo-bootstrap.mq.svc:9876"
+    assert world.status.selector == "imago.dev/cluster=demo,imago.dev/role=master"
+    (first, *_) = world.status.shards
+    assert first.master is not None
+    assert {member.state for member in first.members} == {"InSync"}
+
+
+@pytest.mark.parametrize(
+    ("lag", "shown"), [(0, "0"), (1, "<1Mi"), (2 << 20, "<64Mi"), (65 << 20, ">64Mi")]
+)
+def test_lags_are_rough(lag: int, shown: str) -> None:
+    assert bucket(lag) == shown
+
+
+def test_a_condition_keeps_the_moment_of_its_last_change(world: World) -> None:
+    before = {c.type: c.last_transition_time for c in world.status.conditions}
+    world.now += timedelta(hours=1)
+    world.look()
+    assert {c.type: c.last_transition_time for c in world.status.conditions} == before
+    world.zookeeper = False
+    world.look()
+    after = {c.type: c for c in world.status.conditions}
+    assert after["Ready"].last_transition_time != before["Ready"]
+    assert after["Ready"].reason == "ZooKeeperUnavailable"
+    assert after["StorageReady"].last_transition_time == before["StorageReady"]
+
+
+def test_conditions_that_are_bad_news_go_when_they_are_over(world: World) -> None:
+    world.wish = wanted({"spec.image": "mine:2"})
+    world.look()
+    world.look()
+    assert {"Updating", "Reconciling"} <= {c.type for c in world.status.conditions}
+    world.settle()
+    assert not {"Updating", "Reconciling", "Stalled"} & {c.type for c in world.status.conditions}
+
+
+def test_events_are_about_changes_alone(world: World) -> None:
+    seen = world.observe()
+    found = plan(world.wish, seen, world.now)
+    assert events_of(seen.status, status_of(world.wish, seen, found, world.now), found) == ()
+
+    world.zookeeper = False
+    seen = world.observe()
+    found = plan(world.wish, seen, world.now)
+    events = events_of(seen.status, status_of(world.wish, seen, found, world.now), found)
+    assert {(e.type, e.reason) for e in events} == {("Warning", "ZooKeeperUnavailable")}
+
+
+def test_what_is_taken_away_is_an_event(world: World) -> None:
+    world.wish = wanted({"spec.image": "mine:2"})
+    world.look()
+    seen = world.observe()
+    found = plan(world.wish, seen, world.now)
+    events = events_of(seen.status, status_of(world.wish, seen, found, world.now), found)
+    assert "DeletePod" in {event.reason for event in events}
+
+
+def test_an_unread_cluster_keeps_what_was_known(world: World) -> None:
+    seen = replace(world.observe(), synced=False)
+    found = plan(world.wish, seen, world.now)
+    after = status_of(world.wish, seen, found, world.now)
+    assert after.shards == world.status.shards
+    assert {c.reason for c in after.conditions if c.type == "Ready"} == {"NotYetReconciled"}
