@@ -33,7 +33,7 @@ def test_brokers_read_the_file_they_get(replicas: int) -> None:
     settings = {"store.retention_ms": 5, "metaq.topic_patterns": "a*,b", "metaq.stat": "true"}
     desired = wanted({"spec.brokers.replicasPerShard": replicas, "spec.brokers.config": settings})
 
-    config = load(toml({**desired.dynamic, **desired.static}))
+    config = load(toml(desired.settings))
 
     assert config.broker.cluster == "demo"
     assert config.broker.replicas == replicas
@@ -43,6 +43,14 @@ def test_brokers_read_the_file_they_get(replicas: int) -> None:
     assert config.store.retention_ms == 5
     assert config.metaq.topic_patterns == ("a*", "b")
     assert config.metaq.stat is True
+
+
+def test_the_file_has_no_mere_defaults() -> None:
+    """A broker of an older version refuses a setting that it does not know."""
+    desired = wanted({"spec.brokers.config": {"metaq.stat": "true"}})
+    assert desired.settings["metaq.stat"] is True
+    assert "rocketmq.pull_hold_ms_max" not in desired.settings
+    assert desired.dynamic["rocketmq.pull_hold_ms_max"] == 30_000
 
 
 def test_external_zookeeper_is_named_with_its_chroot() -> None:

@@ -89,8 +89,11 @@ class Desired:
     acknowledgement: Level
     min_in_sync: int
     zookeeper_connect: str
+    settings: Mapping[str, Scalar]
+    """What stands in the brokers' file: nothing that is only a default, for a broker of another
+    version may not know it."""
     static: Mapping[str, Scalar]
-    """Settings that brokers read at their start."""
+    """Those of `settings` that need a restart."""
     dynamic: Mapping[str, Scalar]
     """Settings that may change while they run: every one of them, also by its default."""
     spec_hash: str
@@ -171,6 +174,7 @@ def _desired(resource: Resource, spec: ClusterSpec, operator: OperatorInfo) -> D
         acknowledgement=level,
         min_in_sync=least,
         zookeeper_connect=connect,
+        settings=settings,
         static=static,
         dynamic=dynamic,
         spec_hash=fingerprint(said_of_pods(resource, spec)),

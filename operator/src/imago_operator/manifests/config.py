@@ -20,7 +20,7 @@ FILE = "broker.toml"
 
 def config_map(desired: Desired) -> Manifest:
     """Return the ConfigMap with the file that all brokers of the cluster read."""
-    text = toml({**desired.dynamic, **desired.static})
+    text = toml(desired.settings)
     return child(
         desired,
         "v1",
