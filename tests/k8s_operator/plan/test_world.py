@@ -312,6 +312,40 @@ def settle_until_replaced(world: World) -> None:
     settle(world)
 
 
+def reinstalled(world: World) -> None:
+    """Everything but claims and registry goes, as with `kubectl delete imc` and a new one."""
+    for name in list(world.pods):
+        world.kill(name)
+    world.children.clear()
+    world.manifests.clear()
+    world.status = type(world.status)()
+
+
+class TestReinstall:
+    def test_a_new_cluster_takes_up_the_claims(self) -> None:
+        world = began({"spec.brokers.shards": 3})
+        world.wish = wanted({"spec.brokers.shards": 2, "spec.brokers.removeShards": [1]})
+        settle(world)
+        disks = {name: disk.uuid for name, disk in world.disks.items()}
+
+        reinstalled(world)
+        world.wish = wanted()
+        settle(world)
+
+        assert sorted(world.observe().sets()) == [0, 2]
+        assert {name: disk.uuid for name, disk in world.disks.items()} == disks
+        assert world.status.cluster_id == "c-1"
+
+    def test_a_smaller_one_reads_the_others_out_first(self) -> None:
+        world = began()
+        reinstalled(world)
+        world.unread = 3
+        world.wish = wanted({"spec.brokers.shards": 1})
+        settle(world)
+        assert sorted(world.observe().sets()) == [0]
+        assert world.shards[1].drained
+
+
 def test_volumes_grow_without_a_restart() -> None:
     world = began()
     world.wish = wanted({"spec.brokers.storage.size": "20Gi"})

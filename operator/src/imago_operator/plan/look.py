@@ -30,21 +30,39 @@ class Look:
 
     @cached_property
     def existing(self) -> frozenset[int]:
-        """Shards that are part of the cluster, also where an object of theirs was lost."""
+        """Shards that are part of the cluster, also where objects of theirs were lost.
+
+        Claims alone are enough: those of a cluster that was deleted are taken up again.
+        """
         observed = self.observed
-        pods = {pod.shard for pod in observed.pods if pod.shard is not None}
-        known = {s.id for s in observed.status.shards if not self.drained(s.id)}
-        return frozenset(observed.sets()) | pods | known
+        known = {s.id for s in observed.status.shards if not self.empty(s.id)}
+        return self.present | known | self.claimed
+
+    @cached_property
+    def present(self) -> frozenset[int]:
+        """Shards that have a StatefulSet or pods."""
+        pods = {pod.shard for pod in self.observed.pods if pod.shard is not None}
+        return frozenset(self.observed.sets()) | pods
+
+    @cached_property
+    def claimed(self) -> frozenset[int]:
+        """Shards that have claims, with something on them that somebody may need."""
+        return frozenset(c.shard for c in self.observed.claims if not self.empty(c.shard))
 
     @cached_property
     def victims(self) -> tuple[int, ...]:
-        """Shards that are to go: those already begun with, those named, the highest."""
+        """Shards that are to go: those begun with, those that are empty, those named, the highest.
+
+        A shard of which only claims are left goes before one that runs.
+        """
         excess = len(self.existing) - self.desired.spec.brokers.shards
         if excess <= 0:
             return ()
         begun = self.observed.status.scale_down
         recorded = sorted(begun.victims if begun else (), key=lambda n: (not self.drained(n), n))
-        order = [*recorded, *self.desired.spec.brokers.remove_shards]
+        order = [*recorded, *filter(self.drained, sorted(self.existing))]
+        order += sorted(self.claimed - self.present, reverse=True)
+        order += self.desired.spec.brokers.remove_shards
         order += sorted(self.existing, reverse=True)
         chosen = [n for n in dict.fromkeys(order) if n in self.existing]
         return tuple(sorted(chosen[:excess]))

@@ -62,8 +62,13 @@ def wanted(look: Look) -> tuple[Manifest, ...]:
     sets = look.observed.sets()
     # A set that was to be made anew is made anew, also where its shard goes: it has the pods.
     orphans = {pod.shard for pod in look.observed.pods if not pod.deleting}
-    leaving = [n for n in look.victims if n in sets or n in orphans]
+    leaving = [n for n in look.victims if n in sets or n in orphans or _is_needed(look, n)]
     return render(look.desired, [*look.targets, *leaving], stopped=look.stopped)
+
+
+def _is_needed(look: Look, number: int) -> bool:
+    """Whether a shard that goes has something left: its brokers must run to be read out."""
+    return look.informed and not look.empty(number)
 
 
 def difference(look: Look, manifest: Manifest) -> str:
