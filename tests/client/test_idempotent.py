@@ -115,7 +115,7 @@ def test_tries_follow_the_shard_to_its_new_master() -> None:
 
 
 def test_gives_up_at_the_time_limit_and_says_why() -> None:
-    producer = Producer(CONFIG, *[LOST] * 100)
+    producer = Producer(CONFIG, *[LOST] * 200)
     with pytest.raises(SendFailedError, match="a:1: gone") as failed:
         producer.send()
     assert len(failed.value.causes) > 10
@@ -194,7 +194,7 @@ def test_late_replication_is_asked_for_again() -> None:
     producer = Producer(config, late, stored())
     assert producer.send().status is SendStatus.OK
     assert [sent[2] for sent in producer.sent] == [0, 0]
-    producer = Producer(config, *[late] * 100)
+    producer = Producer(config, *[late] * 200)
     assert producer.send().status is SendStatus.FLUSH_SLAVE_TIMEOUT
 
 

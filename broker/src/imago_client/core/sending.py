@@ -47,7 +47,7 @@ _STATUS: Final = {
     int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
     int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
 }
-PAUSES: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
+PAUSES: Final = (0.1, 0.2, 0.3)
 """Seconds before a further try that has nowhere else to go; the last one from then on."""
 
 
