@@ -45,15 +45,16 @@ def test_a_message_that_nobody_sent() -> None:
 
 
 def test_two_copies_of_one_send_are_a_fault_of_the_broker_also_where_clients_try_again() -> None:
-    twice = SOUND | {"0-1": [Copy(A[4], 14)]}
+    twice = SOUND | {"1-3": [*SOUND["1-3"], Copy(A[4], 14)]}
     assert kinds(twice) == ["DUPLICATED"]
     assert kinds(twice, replace(PLAIN, retries=True)) == ["DUPLICATED"]
 
 
 def test_two_copies_of_two_sends_are_the_clients_own_doing() -> None:
-    twice = SOUND | {"0-1": [Copy(A[0], 15)]}
-    assert kinds(twice) == ["DUPLICATED"]
-    assert kinds(twice, replace(PLAIN, retries=True)) == []
+    for copy in (Copy(A[4], 14), Copy(A[0], 15)):
+        twice = SOUND | {"0-1": [copy]}
+        assert kinds(twice) == ["DUPLICATED"]
+        assert kinds(twice, replace(PLAIN, retries=True)) == []
 
 
 def test_messages_that_changed_places() -> None:
