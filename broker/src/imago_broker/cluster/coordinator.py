@@ -287,11 +287,11 @@ class TreeCoordinator(SharedChanges):
                 await step()
             except TreeUnavailableError as error:
                 logger.info("registry_unavailable task=%s reason=%s", name, error)
-                self._wake_later(wake)
+                self._wake_later(wake, RETRY_SECONDS)
             except Exception:
                 # A mistake of ours: say it, and keep the registry going with what works.
                 logger.exception("registry_task_failed task=%s", name)
-                self._wake_later(wake)
+                self._wake_later(wake, RETRY_SECONDS)
 
     async def _read(self) -> None:
         dirty, self._dirty = self._dirty, set()
@@ -311,7 +311,7 @@ class TreeCoordinator(SharedChanges):
         # Not only when it changed: what we wrote may be gone again before we first read it.
         if self._keeper.doubts(view, self._mirror.buckets):
             self._write_wake.set()
-        if (due_ms := self._keeper.succession.due_ms) is not None:
+        if (due_ms := self._keeper.due_ms) is not None:
             self._wake_later(self._write_wake, due_ms / 1000)
         for _ in range(given):
             self._keeper.release()
@@ -360,7 +360,7 @@ class TreeCoordinator(SharedChanges):
             logger.warning("registry_wishes_failed more=%d", len(fresh) - FAILURES_LOGGED_MAX)
         self._failed = failures
         if failures and not self._keeper.fenced:
-            self._wake_later(self._write_wake)
+            self._wake_later(self._write_wake, RETRY_SECONDS)
 
     async def _leave(self) -> None:
         try:
@@ -379,5 +379,5 @@ class TreeCoordinator(SharedChanges):
         self._prepared = 0
         self._read_wake.set()
 
-    def _wake_later(self, wake: asyncio.Event, seconds: float = RETRY_SECONDS) -> None:
+    def _wake_later(self, wake: asyncio.Event, seconds: float) -> None:
         asyncio.get_running_loop().call_later(seconds, wake.set)

@@ -93,7 +93,9 @@ class Keeper:
         """The record as MetaQ's clients were told of it."""
         self._state: ShardState | None = None
         self._giving = 0
-        self.succession = Succession(config.relay_ms, now_ms)
+        self._succession = Succession(config.relay_ms, now_ms)
+        self._held_back = False
+        """Whether the last pass kept from consumers what it should tell them later."""
         self.fenced = False
         """Whether another process has taken our place: this one writes no more."""
 
@@ -188,6 +190,7 @@ class Keeper:
         """
         written: set[str] = set()
         failures: dict[str, CoordinatorError] = {}
+        self._held_back = False
         if self.fenced:
             return written, dict.fromkeys(self._all_keys(), CoordinatorConflictError(FENCED))
         if self._wish is None:
@@ -198,6 +201,12 @@ class Keeper:
             await self._settle_topics(self._announced, written, failures)
         await self._settle_foreign(written, failures)
         return written, failures
+
+    @property
+    def due_ms(self) -> int | None:
+        """In how many milliseconds a pass is wanted though nothing happens; None: it is not."""
+        due_ms = self._succession.due_ms
+        return 0 if due_ms is None and self._held_back else due_ms
 
     async def leave(self) -> None:
         """Take the broker's addresses away; the end of the session takes all other nodes."""
@@ -297,8 +306,8 @@ class Keeper:
         """Whether clients are to know us by our former role for a moment."""
         if not self._changes_role(shown) or self._state is None:
             return False
-        self.succession.begin(shown.role, self._state)
-        return self.succession.quiet
+        self._succession.begin(shown.role, self._state)
+        return self._succession.quiet
 
     async def _publish(self, record: BrokerRecord) -> None:
         if self._publication is None:
@@ -342,12 +351,13 @@ class Keeper:
             placed = sorted(names) if record.role is Role.MASTER else []
             buckets, failed = await self._membership.place(record.shard, self._topics, placed)
             if self._publication is not None:
-                waiting = self.succession.consumers_wait
+                waiting = self._succession.consumers_wait
                 await self._publication.offer(
                     record, self._topics, list(offers), consumers_wait=waiting
                 )
-                if waiting:
+                if waiting and offers:
                     self._topics_unoffered |= offers
+                    self._held_back = True
         except TreeUnavailableError:
             self._topics_unplaced |= names
             self._topics_unoffered |= offers
