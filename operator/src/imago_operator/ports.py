@@ -29,6 +29,9 @@ class KubePort(Protocol):
     ) -> Sequence[Mapping[str, Any]]:
         """Return all objects of a kind; RetryError when it is not sure that they are all."""
 
+    async def get(self, kind: str, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """Return one object as the server has it now; None if there is none."""
+
     async def create(self, manifest: Mapping[str, Any]) -> None:
         """Create an object unless one of the name is there."""
 

@@ -1,0 +1,81 @@
+"""What works on one object, and what it gets to work with.
+
+A reconciler gets keys, never events: it reads what is there, compares it with what is wanted, does
+what is missing, and writes a status if that says something new. It may be stopped between any two
+calls and is called again with the same key, never twice at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+
+    from imago_operator.desired import OperatorInfo
+    from imago_operator.ports import AdminPort, KubePort
+
+
+class Key(NamedTuple):
+    """One object of our kinds."""
+
+    kind: str
+    """As in the manifest: ImagoCluster, ImagoTopic …"""
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+class Reconciler(Protocol):
+    """Works on the objects of one kind."""
+
+    @property
+    def kind(self) -> str:
+        """The kind whose keys it gets."""
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring one object one step on; it may be gone already, which is no error.
+
+        Returns in how many seconds it wants to look again by itself; None: only when something
+        changes, and at the next resync. Raises RetryError, BlockedError or InvalidError; anything
+        else is a bug, which is logged and tried again later.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """The brokers of one cluster, as they can be reached now."""
+
+    admin: AdminPort
+    brokers: tuple[str, ...]
+    """Base addresses (http://10.1.2.3:8080) of the pods that have one, those that are ready first;
+    empty where there is no cluster of the name, or no pod of it."""
+    epoch: Callable[[], Awaitable[int]]
+    """The operator's epoch, for changing calls. The first call of a leader's life raises it, which
+    shuts out any operator before it. RetryError while no broker with ZooKeeper answers."""
+
+
+class Brokers(Protocol):
+    """Finds the brokers of clusters: their addresses, and the token."""
+
+    async def __call__(self, namespace: str, cluster: str) -> Reached:
+        """Return how the brokers of a cluster are reached; RetryError if Kubernetes cannot say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What every reconciler gets."""
+
+    kube: KubePort
+    brokers: Brokers
+    operator: OperatorInfo
+    now: Callable[[], datetime]
+    """Now, with a zone."""
+    leading: Callable[[], None]
+    """To be called before anything is taken away: ends the process when the lease has run out."""
+    enqueue: Callable[[Key], None]
+    """Have another object looked at soon."""
