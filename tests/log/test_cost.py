@@ -91,6 +91,30 @@ def test_units_of_many_queues_reach_their_files_in_the_end() -> None:
         store._keeper.sweep()
         assert sum(vfs.made.values()) <= 100
     assert store.tick().views_end == store.log_end
+    Model().send(store, [("T", queue_id, 10) for queue_id in range(count)])
+    assert store.tick().views_end < store.log_end
+    for _ in range(count // 10):
+        vfs.reset()
+        clock.now_ms += 20
+        store._keeper.sweep()
+        assert sum(vfs.made.values()) <= 4 * 10, "half a queue a millisecond"
+    assert store.tick().views_end == store.log_end
+    store.close()
+
+
+def test_few_queues_are_written_at_a_pace() -> None:
+    vfs, clock = CountingVfs(), FakeClock()
+    store = opened(vfs, clock)
+    store.create_topic("T", {"attributes": {"dialects": "rocketmq"}})
+    model = Model()
+    model.send(store, [("T", 0, 10)])
+    vfs.reset()
+    for _ in range(1000):
+        clock.now_ms += 1
+        model.send(store, [("T", 0, 10)])
+        store._keeper.sweep()
+    assert vfs.made["write"] <= 1000 + 1000 // 4 + 40, "the log, and the queue every four"
+    model.check(store)
     store.close()
 
 

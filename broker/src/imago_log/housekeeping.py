@@ -60,6 +60,7 @@ class Housekeeper:
         """Writes metadata changes to the log."""
         self._newest_ms: dict[int, int] = {}
         self._relieved_at = parts.log.end
+        self._swept_ms = clock()
         self._next_sync_ms = clock() + config.view_sync_interval_ms
         self._next_checkpoint_ms = 0
         self.needed_from = ALL_VISIBLE
@@ -82,7 +83,9 @@ class Housekeeper:
             parts.keys.write_behind()
         if self.level is not DiskLevel.FULL:
             parts.materialiser.advance(BLOCK_BYTES_MIN)
-        parts.queues.write_some()
+        now_ms = self._clock()
+        parts.queues.write_some(max(0, now_ms - self._swept_ms))
+        self._swept_ms = now_ms
         if parts.log.end - self._relieved_at > RELIEF_INTERVAL_BYTES:
             self._relieved_at = parts.log.end
             parts.queues.relieve()

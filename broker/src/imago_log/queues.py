@@ -27,6 +27,10 @@ LOOKED_AT_MAX = 1024
 """Queues that one round looks at."""
 WRITES_MAX = 32
 """Queues that one round writes, while memory is not short."""
+WRITES_A_MS = (0.25, 0.5)
+"""Queues written in a millisecond: as many as QUEUES_A_MS allow, but within these bounds."""
+QUEUES_A_MS = 1 / 200
+"""Of a few queues each one is written every 200 ms: rarer and larger writes cost less."""
 MADE_MAX = 8
 """Queues that get their first files in one round: making folders and files is slow."""
 
@@ -63,6 +67,8 @@ class Queues:
         self._order: list[ConsumeQueue] = []
         self._kept_tails: dict[tuple[str, int], QueueTail] = {}
         self._cursor = 0
+        self._allowance = float(WRITES_MAX)
+        self._hurried = False
         self._trashed = 0
         self.limit = 0
         self.ends_found: dict[tuple[str, int], tuple[int, int, int]] = {}
@@ -199,11 +205,13 @@ class Queues:
 
     # Writing behind
 
-    def write_some(self) -> None:
-        """Write units to files, a bounded number of queues."""
+    def write_some(self, elapsed_ms: int) -> None:
+        """Write units to files, a bounded number of queues; so long after the last round."""
         self._write_made()
         order = self._order
-        left, cursor = WRITES_MAX, self._cursor
+        left, cursor = self._writes_now(elapsed_ms), self._cursor
+        if not left:
+            return
         fresh: list[ConsumeQueue] = []
         for _ in range(min(LOOKED_AT_MAX, len(order))):
             cursor = cursor + 1 if cursor + 1 < len(order) else 0
@@ -216,6 +224,7 @@ class Queues:
                     break
                 continue
             queue.write_behind()
+            self._allowance -= 1
             left -= 1
             if not left:
                 break
@@ -224,6 +233,13 @@ class Queues:
             self._making = _Making(self._pool, fresh)
             self.submit(self._making.run)
             self._write_made()
+
+    def _writes_now(self, elapsed_ms: int) -> int:
+        """Return how many queues may be written in this round."""
+        least, most = WRITES_A_MS
+        pace = min(max(least, len(self._order) * QUEUES_A_MS), most)
+        self._allowance = min(WRITES_MAX, self._allowance + elapsed_ms * pace)
+        return WRITES_MAX if self._hurried else max(0, int(self._allowance))
 
     def _write_made(self) -> None:
         """Write the queues whose first files the worker has made meanwhile."""
@@ -241,12 +257,13 @@ class Queues:
                 queue.write_behind()
 
     def relieve(self) -> None:
-        """Write everything when the units in memory exceed their limit."""
+        """Write everything when the units in memory exceed their limit; hurry at half of it."""
         pending = sum(
             len(queue.tail.units) + len(queue.tail.positions)
             for queue in self._order
             if queue.tail.units
         )
+        self._hurried = pending > self._pending_bytes_max // 2
         if pending > self._pending_bytes_max:
             self.write_all()
 
