@@ -95,12 +95,15 @@ bench-spark: setup-dev ## rows per second of the Spark source
 	@PYTHONPATH=tests/support:. $(PY) -m bench.spark $(ARGS)
 
 # ---- what comes later ------------------------------------------------------------------------
-.PHONY: images cluster-up cluster-down e2e docs clean lock
+.PHONY: images cluster-up cluster-down e2e-images e2e docs clean lock
 cluster-up: ## a Kubernetes of three nodes on this machine
 	@PYTHONPATH=e2e/cluster $(PYTHON) -m rig up
 	echo "use it: PYTHONPATH=e2e/cluster $(PYTHON) -m rig run kubectl get nodes"
 cluster-down: ## stop it and forget what was in it
 	@PYTHONPATH=e2e/cluster $(PYTHON) -m rig down --clean
+
+e2e-images: setup-dev ## the images of that cluster: built where they changed, brought to its nodes (root)
+	@PYTHONPATH=e2e/cluster:tests/support:broker/src $(PY) e2e/images.py $(ARGS)
 
 IMAGES := $(patsubst %/Dockerfile,%,$(wildcard */Dockerfile))
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)

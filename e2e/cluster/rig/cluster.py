@@ -98,6 +98,15 @@ def load(tar: Path) -> None:
         images.load(process_of(file.stem), tar.resolve())
 
 
+def bring() -> None:
+    """Bring the images that were built to every node that runs, where they are not there yet."""
+    for file in sorted(STATE.glob("node*.pid")):
+        if _alive(file) is not None:
+            names = images.bring(process_of(file.stem), int(file.stem.removeprefix("node")))
+            if names:
+                print(f"{file.stem} has {', '.join(names)}", flush=True)
+
+
 def start_machine(name: str, number: int, plan: dict[str, object]) -> None:
     """Start a machine on its plan, in name spaces of its own."""
     file = STATE / f"{name}.pid"

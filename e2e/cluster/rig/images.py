@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rig import archives, node
+from rig import archives, layout, node
 from rig.places import STATE, TARS, RigError
 
 _STORE = STATE / "store"
@@ -35,7 +35,7 @@ def fill_store() -> None:
     done = _STORE / "imported"
     known = set(done.read_text().split()) if done.exists() else set()
     tars = [tar for tar in sorted(TARS.glob("*.tar")) if _name(tar) not in known]
-    if not tars:
+    if not tars and layout.stamp() in known:
         return
     _STORE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as run:
@@ -55,10 +55,29 @@ def fill_store() -> None:
                 print(f"importing {tar.name}", flush=True)
                 _run(*_CTR[:1], "--address", str(socket), *_CTR[1:], "images", "import", str(tar))
                 known.add(_name(tar))
+            print("importing what was built", flush=True)
+            _send([*_CTR[:1], "--address", str(socket), *_CTR[1:]], _STORE)
+            known.add(layout.stamp())
         finally:
             process.terminate()
             process.wait()
     done.write_text("\n".join(sorted(known)))
+
+
+def bring(pid: int, number: int) -> list[str]:
+    """Give a node that runs the images that it lacks; return their names."""
+    inside = ["nsenter", f"--target={pid}", "--mount"]
+    ctr = [*inside, *_CTR[:1], "--address", node.SOCKET, *_CTR[1:]]
+    return _send(ctr, node.containerd_root(number))
+
+
+def _send(ctr: list[str], root: Path) -> list[str]:
+    listed = subprocess.run([*ctr, "images", "ls"], capture_output=True, text=True, check=True)
+    rows = (line.split() for line in listed.stdout.splitlines()[1:])
+    names = layout.missing({row[0]: row[2] for row in rows if len(row) > 2})
+    if names:
+        layout.send(names, root / _CONTENT, [*ctr, "images", "import", "-"])
+    return names
 
 
 def clone_store(number: int) -> None:

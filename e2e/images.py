@@ -1,0 +1,148 @@
+"""The images that the suite's cluster runs: built where they changed, and brought to its nodes.
+
+`python e2e/images.py [NAME …]`: all, or those with these names. Needs e2e/cluster and
+tests/support on the path, and the packages of requirements/dev.txt.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rig import baking, cluster, layout
+from rig.baking import Recipe
+from rig.places import CACHE, RigError
+
+from imago_cli.zookeeper_server import class_path
+from imago_testing.java.modules import METAQ_CLIENT, ROCKETMQ4_CLIENT, ROCKETMQ5_CLIENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parents[1]
+OWN = ROOT / "e2e" / "dockerfiles"
+PRODUCT = ("broker", "operator", "spark-apps")
+"""Folders of the product with a Dockerfile."""
+_OF_PRODUCT = (
+    "pyproject.toml",
+    "README.md",
+    "requirements/*",
+    "broker/**/*",
+    "operator/**/*",
+    "spark-apps/**/*",
+)
+_JAVA = "localhost/imago-java:1"
+
+
+def version() -> str:
+    """Return the version of the product, which its images have as their tag."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return str(project["version"])
+
+
+def names() -> list[str]:
+    """Return the names of all images, in the order in which they are built."""
+    product = [part for part in PRODUCT if (ROOT / part / "Dockerfile").exists()]
+    return ["zookeeper", *product, "clients"]
+
+
+def provide(wanted: list[str] | None = None) -> None:
+    """Build what changed and bring it to the nodes that run."""
+    began = time.monotonic()
+    for name in wanted or names():
+        image, tag, pods = _MAKERS[name]() if name in _MAKERS else _of_product(name)
+        layout.put(tag, image, pods)
+    cluster.bring()
+    print(f"images are there after {time.monotonic() - began:.1f} s", flush=True)
+
+
+def _of_product(part: str) -> tuple[str, str, str]:
+    tag = f"localhost/imago/{part}:{version()}"
+    # Spark needs Java, which the base it has elsewhere brings along.
+    base = _java() if part == "spark-apps" else baking.base()
+    recipe = Recipe(
+        tag=tag,
+        dockerfile=ROOT / part / "Dockerfile",
+        context=ROOT,
+        inputs=_OF_PRODUCT,
+        base=base,
+    )
+    return baking.bake(recipe), tag, f"docker.io/imago/{part}:{version()}"
+
+
+def _java() -> str:
+    recipe = Recipe(
+        tag=_JAVA,
+        dockerfile=OWN / "java" / "Dockerfile",
+        context=OWN / "java",
+        inputs=(),
+        base=baking.base(),
+        registries=False,
+    )
+    baking.bake(recipe)
+    return _JAVA
+
+
+def _zookeeper() -> tuple[str, str, str]:
+    folder = _context("zookeeper")
+    for jar in class_path():
+        _copy(jar, folder / "jars" / jar.name)
+    return _bake_own("zookeeper", folder), _own_tag("zookeeper"), "docker.io/library/zookeeper:3.9"
+
+
+def _clients() -> tuple[str, str, str]:
+    folder = _context("clients")
+    for module in (METAQ_CLIENT, ROCKETMQ4_CLIENT, ROCKETMQ5_CLIENT):
+        module.class_path()
+        for part in ("lib", "classes"):
+            made = module.folder / "target" / part
+            for path in (each for each in made.rglob("*") if each.is_file()):
+                _copy(path, folder / "java" / module.name / part / path.relative_to(made))
+    return _bake_own("clients", folder), _own_tag("clients"), "docker.io/imago/e2e-clients:1"
+
+
+def _own_tag(name: str) -> str:
+    return f"localhost/imago-e2e-{name}:1"
+
+
+def _bake_own(name: str, folder: Path) -> str:
+    return baking.bake(
+        Recipe(
+            tag=_own_tag(name),
+            dockerfile=folder / "Dockerfile",
+            context=folder,
+            inputs=("**/*",),
+            base=_java(),
+        )
+    )
+
+
+def _context(name: str) -> Path:
+    """Return a folder to build in, outside of the checkout, with what OWN has of it."""
+    folder = CACHE / "contexts" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(OWN / name, folder)
+    return folder
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+_MAKERS: dict[str, Callable[[], tuple[str, str, str]]] = {
+    "zookeeper": _zookeeper,
+    "clients": _clients,
+}
+
+
+if __name__ == "__main__":
+    try:
+        provide(sys.argv[1:] or None)
+    except RigError as error:
+        print(f"images: {error}", file=sys.stderr)
+        sys.exit(2)
