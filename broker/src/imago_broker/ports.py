@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         ForeignBroker,
         TopicPlacement,
     )
+    from imago_broker.model.pipelines import Pipeline, Progress
     from imago_broker.model.shard import ShardState
     from imago_broker.model.shard_status import ShardStatus
 
@@ -193,6 +194,27 @@ class Coordinator(Protocol):
         """Make this the fence of whoever operates the cluster; the same again is no change.
 
         CoordinatorConflictError when a higher one stands.
+        """
+        ...
+
+    async def read_pipeline(self, name: str) -> Pipeline:
+        """Return what is on record of a pipeline as nobody can know it newer.
+
+        One that nobody has spoken of has epoch 0. Names are those of `model.pipelines`.
+        """
+        ...
+
+    async def raise_pipeline_epoch(self, name: str, epoch: int) -> None:
+        """End all runs of a pipeline with a lower epoch; the same again is no change.
+
+        CoordinatorConflictError when a higher one stands.
+        """
+        ...
+
+    async def report_pipeline(self, name: str, epoch: int, progress: Progress) -> None:
+        """Note how far the run of this epoch is.
+
+        CoordinatorConflictError, and nothing noted, unless this very epoch stands.
         """
         ...
 

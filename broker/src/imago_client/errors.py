@@ -66,7 +66,7 @@ class BrokerError(ClientError):
 
 
 class ProducerFencedError(BrokerError):
-    """Another instance of this idempotent producer, with a higher epoch, has taken over: stop."""
+    """Another instance of this producer or pipeline, with a higher epoch, has taken over: stop."""
 
 
 class OutOfOrderSequenceError(BrokerError):

@@ -15,6 +15,7 @@ from imago_broker.admin import (
     messages,
     moves,
     opening,
+    pipelines,
     status,
     topics,
 )
@@ -48,6 +49,8 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/admin/v1/undrain", moves.undrain),
     ("POST", "/admin/v1/shards/{shard}/remove", moves.remove),
     ("POST", "/admin/v1/operator-epoch", leadership.operator_epoch),
+    ("GET", "/admin/v1/pipelines/{name}", pipelines.show),
+    ("POST", "/admin/v1/pipelines/{name}/epoch", pipelines.raise_epoch),
     ("GET", "/admin/v1/topics", topics.list_all),
     ("GET", "/admin/v1/topics/{topic}", topics.show),
     ("PUT", "/admin/v1/topics/{topic}", topics.put),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from imago_broker.cluster import metaq_progress, shared
+from imago_broker.cluster import edits, metaq_progress, pipelines, shared
 from imago_broker.cluster.removal import remove_shard
+from imago_broker.model.pipelines import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from imago_broker.cluster.tree import NodeTree
     from imago_broker.cluster.znodes import Paths
     from imago_broker.model.cluster import BrokerRecord, ClusterView
+    from imago_broker.model.pipelines import Progress
     from imago_broker.ports import MetaqProgress
 
 
@@ -88,6 +90,24 @@ class SharedChanges(ABC):
 
     async def raise_operator_epoch(self, epoch: int) -> None:
         await self._change(self._paths.operator, shared.raising(self._paths, epoch))
+
+    async def read_pipeline(self, name: str) -> Pipeline:
+        path = self._paths.pipeline(name)
+        async with self._answered(path):
+            await self._tree.sync()
+            node = await self._tree.get(path)
+            return pipelines.decode_pipeline(path, node.data) if node else Pipeline()
+
+    async def raise_pipeline_epoch(self, name: str, epoch: int) -> None:
+        path = self._paths.pipeline(name)
+        async with self._answered(path):
+            await edits.change(self._tree, path, pipelines.raising(path, name, epoch))
+
+    async def report_pipeline(self, name: str, epoch: int, progress: Progress) -> None:
+        path = self._paths.pipeline(name)
+        async with self._answered(path):
+            edit = pipelines.reporting(path, name, epoch, progress)
+            await edits.change(self._tree, path, edit)
 
     async def put_kv(self, namespace: str, key: str, value: str | None) -> None:
         await self._change(self._paths.kv, shared.putting(self._paths, namespace, key, value))

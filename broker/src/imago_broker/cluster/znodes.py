@@ -3,6 +3,7 @@
 ```
 /imago/<cluster>/id                       {"format":1,"id":…,"metaqRoot":"/meta","brokerIdBase":0}
                 /operator                 {"epoch":0}
+                /pipelines/<name>         which run may write: `pipelines`
                 /shards/<k>               members, cordoned, drained: `shard_record`
                 /shards/<k>/state         leadership of the shard: `state_node`
                 /brokers/<k>-<replica>    one live broker; ephemeral, its czxid is the incarnation
@@ -100,6 +101,13 @@ class Paths:
         return f"{self.root}/operator"
 
     @property
+    def pipelines(self) -> str:
+        return f"{self.root}/pipelines"
+
+    def pipeline(self, name: str) -> str:
+        return f"{self.pipelines}/{name}"
+
+    @property
     def shards(self) -> str:
         return f"{self.root}/shards"
 
@@ -125,7 +133,7 @@ class Paths:
 
     def skeleton(self) -> list[tuple[str, bytes]]:
         """The persistent nodes that must exist, parents first."""
-        folders = ["/imago", self.root, self.shards, self.brokers]
+        folders = ["/imago", self.root, self.shards, self.brokers, self.pipelines]
         folders += [f"{self.root}/topics", f"{self.root}/namesrv", self.foreigners]
         nodes = [(path, b"") for path in folders]
         nodes += [(path, b"{}") for path in self.buckets()]

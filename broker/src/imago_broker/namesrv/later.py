@@ -26,7 +26,16 @@ class Later:
         self, exchange: Exchange, work: Coroutine[Any, Any, Any], reply: Callable[[], Reply]
     ) -> None:
         """Do the work, then answer with what `reply` returns, or with the registry's error."""
-        self._start(self._answered(exchange, work, reply))
+
+        async def done() -> Reply:
+            await work
+            return reply()
+
+        self.answer_with(exchange, done())
+
+    def answer_with(self, exchange: Exchange, work: Coroutine[Any, Any, Reply]) -> None:
+        """Answer with what the work returns, or with the registry's error."""
+        self._start(self._answered(exchange, work))
 
     def run(self, work: Coroutine[Any, Any, Any]) -> None:
         """Do the work; an error is logged."""
@@ -44,12 +53,9 @@ class Later:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answered(
-        self, exchange: Exchange, work: Coroutine[Any, Any, Any], reply: Callable[[], Reply]
-    ) -> None:
+    async def _answered(self, exchange: Exchange, work: Coroutine[Any, Any, Reply]) -> None:
         try:
-            await work
-            answer = reply()
+            answer = await work
         except CoordinatorError as error:
             answer = Reply(ResponseCode.SYSTEM_ERROR, str(error)[:512])
         except Exception:

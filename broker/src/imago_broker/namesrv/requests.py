@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from imago_broker.namesrv import routes
+from imago_broker.namesrv import pipelines, routes
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.rules import FAQ
 from imago_wire.remoting.bodies import KvTable
@@ -137,13 +137,20 @@ class NameProcessor:
         if not exchange.ext.get("namespace") or not exchange.ext.get("key"):
             raise RequestError(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
         header = PutKVConfigRequestHeader.from_ext(exchange.ext)
+        if header.namespace == pipelines.NAMESPACE:
+            noted = pipelines.note(self._coordinator, header.key, header.value)
+            self._later.answer_with(exchange, noted)
+            return None
         work = self._coordinator.put_kv(header.namespace, header.key, header.value)
         self._later.answer(exchange, work, Reply)
         return None
 
-    def get_kv(self, exchange: Exchange) -> Reply:
+    def get_kv(self, exchange: Exchange) -> Reply | None:
         """GET_KV_CONFIG."""
         header = GetKVConfigRequestHeader.from_ext(exchange.ext)
+        if header.namespace == pipelines.NAMESPACE:
+            self._later.answer_with(exchange, pipelines.tell(self._coordinator, header.key))
+            return None
         value = self._coordinator.view().kv.get(header.namespace, {}).get(header.key)
         if value is None:
             raise RequestError(
@@ -155,6 +162,8 @@ class NameProcessor:
     def delete_kv(self, exchange: Exchange) -> Reply | None:
         """DELETE_KV_CONFIG."""
         header = DeleteKVConfigRequestHeader.from_ext(exchange.ext)
+        if header.namespace == pipelines.NAMESPACE:
+            raise RequestError(ResponseCode.NO_PERMISSION, "a fence is never taken away")
         work = self._coordinator.put_kv(header.namespace, header.key, None)
         self._later.answer(exchange, work, Reply)
         return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from imago_client.blocking.consumers import PullConsumer
 from imago_client.blocking.driver import BlockingDriver
 from imago_client.blocking.group import GroupConsumer
+from imago_client.blocking.pipelines import PipelineRun
 from imago_client.blocking.producer import Producer
 from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from imago_client.core.subscriptions import ALL
@@ -54,6 +55,10 @@ class Client:
     def pull_consumer(self, group: str) -> PullConsumer:
         """Return a consumer that reads what the caller asks for, with the group's offsets."""
         return PullConsumer(self._state, self._driver, group)
+
+    def pipeline_run(self, pipeline: str, epoch: int) -> PipelineRun:
+        """Return one run of a pipeline, which its starter has allowed under this epoch."""
+        return PipelineRun(self._state, self._driver, pipeline, epoch)
 
     def group_consumer(
         self, config: ConsumerConfig | str, topics: Mapping[str, str] | Sequence[str]
