@@ -12,13 +12,16 @@ import importlib.metadata
 import os
 import shlex
 import sys
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from imago_cli import exits
 from imago_cli.exits import CommandError, Exit
 from imago_cli.output import print_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Row(NamedTuple):
@@ -51,8 +54,13 @@ _COMPLETION_WORDS = ("_TYPER_COMPLETE_ARGS", "COMP_WORDS")
 def main() -> None:
     """Run the command of this process's arguments and exit with its code."""
     name = _command_name(sys.argv[1:])
+    run(lambda: build(name)(prog_name="imago"))
+
+
+def run(command: Callable[[], object]) -> None:
+    """Run a command, and exit with its code; errors are told in a sentence, never a trace."""
     try:
-        build(name)(prog_name="imago")
+        command()
     except CommandError as error:
         print_error(error)
         sys.exit(error.code)

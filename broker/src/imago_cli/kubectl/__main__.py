@@ -1,0 +1,5 @@
+"""`python -m imago_cli.kubectl`: the same as `kubectl-imago`."""
+
+from imago_cli.kubectl.main import main
+
+main()

@@ -1,0 +1,116 @@
+"""What the operator is at, told from a cluster's status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator.plan.rows import Row
+from imago_operator.reasons import find
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+GOOD: Final = frozenset(
+    {
+        "Available",
+        "ConfigApplied",
+        "Ready",
+        "ResourcesApplied",
+        "StorageReady",
+        "ZooKeeperConnected",
+    }
+)
+"""Conditions that are well when True; all others tell of something that is not."""
+RUNBOOK: Final = "docs/runbook.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One cluster: the case that decides, what it waits for, what a person should look at."""
+
+    cluster: str
+    namespace: str
+    row: str
+    number: int | None
+    since: str
+    waits_for: str
+    next: str
+    notable: tuple[Mapping[str, Any], ...]
+    pending: tuple[Mapping[str, str], ...]
+    stale: bool
+    """Whether the status speaks of an older spec."""
+
+    @classmethod
+    def of(cls, cluster: Mapping[str, Any], pending: Sequence[Mapping[str, str]]) -> Story:
+        """Return the story of an ImagoCluster."""
+        metadata, status = cluster["metadata"], cluster.get("status", {})
+        progress = status.get("progress") or {}
+        row = progress.get("row", "")
+        return cls(
+            cluster=metadata["name"],
+            namespace=metadata.get("namespace", ""),
+            row=row,
+            number=next((one.number for one in Row if one.title == row), None),
+            since=progress.get("since", ""),
+            waits_for=progress.get("waitsFor", ""),
+            next=progress.get("next", ""),
+            notable=tuple(one for one in status.get("conditions", ()) if _is_notable(one)),
+            pending=tuple(pending),
+            stale=status.get("observedGeneration", 0) < metadata.get("generation", 0),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "cluster": self.cluster,
+            "namespace": self.namespace,
+            "row": self.row,
+            "number": self.number,
+            "since": self.since,
+            "waitsFor": self.waits_for,
+            "next": self.next,
+            "observed": not self.stale,
+            "conditions": [{**one, **_advice(one)} for one in self.notable],
+            "pendingApprovals": [dict(one) for one in self.pending],
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yield it for people."""
+        if not self.row:
+            yield f"{self.cluster}: the operator has not looked at it yet"
+            yield "  cure: is it running, and for this namespace?"
+            return
+        number = "" if self.number is None else f"{self.number} "
+        yield f"{self.cluster}: case {number}{self.row}, since {self.since}"
+        if self.waits_for:
+            yield f"  waits for: {self.waits_for}"
+        if self.next:
+            yield f"  next: {self.next}"
+        if self.stale:
+            yield "  the operator has not seen the newest spec yet"
+        for one in self.notable:
+            if one["type"] != "Reconciling":  # it repeats the lines above
+                yield from _told(one)
+        for wish in self.pending:
+            yield f"waits for approval: {wish['summary']}"
+            yield f"  kubectl imago approve {self.cluster} {wish['id']}"
+
+
+def _is_notable(condition: Mapping[str, Any]) -> bool:
+    well = condition["type"] in GOOD
+    return well is not (condition["status"] == "True")
+
+
+def _told(condition: Mapping[str, Any]) -> Iterator[str]:
+    said = f": {condition['message']}" if condition.get("message") else ""
+    yield f"{condition['type']}={condition['status']} {condition['reason']}{said}"
+    advice = _advice(condition)
+    if advice:
+        yield f"  means: {advice['means']}"
+        yield f"  do: {advice['cure'].replace('See *', f'see {RUNBOOK}, *')}"
+
+
+def _advice(condition: Mapping[str, Any]) -> dict[str, str]:
+    found = find("ImagoCluster", condition["type"], condition["reason"])
+    return {"means": found.means, "cure": found.cure} if found else {}

@@ -1,0 +1,80 @@
+"""Have another member lead a shard."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import uuid4
+
+import typer
+
+from imago_cli.exits import CommandError, UsageError
+from imago_cli.kubectl.brokers import Brokers
+from imago_cli.kubectl.options import (
+    Cluster,
+    Context,
+    Format,
+    Kubeconfig,
+    Namespace,
+    Output,
+)
+from imago_cli.kubectl.tool import CLUSTERS, Kubectl
+from imago_cli.moves import find_shard
+from imago_cli.output import print_json, say
+
+
+def handover(
+    cluster: Cluster,
+    shard: Annotated[str, typer.Argument(help="Number or name of a shard.", show_default=False)],
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="POD", help="Who leads next; the best unless given."),
+    ] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Have the master of a shard give leadership to another member, or to the best.
+
+    Clients of both protocols go on without an error: the former master relays those that have not
+    found the next one yet.
+    """
+    kube = Kubectl(namespace, context, kubeconfig)
+    kube.get(CLUSTERS, cluster)
+    brokers = Brokers(kube, cluster)
+    found = find_shard(brokers.cluster(), shard)
+    pods = brokers.of_shard(found["id"])
+    if to is not None and to not in pods:
+        raise UsageError(f"{found['name']} has no pod {to}", cure=f"it has: {', '.join(pods)}")
+    if found["master"] is None:
+        raise CommandError(
+            f"{found['name']} has no master to hand over", cure=f"kubectl imago explain {cluster}"
+        )
+    answer = _hand_over(brokers, found, pods, to)
+    if output is Format.JSON:
+        print_json(answer)
+    else:
+        say(f"{found['name']}: handed over, epoch {answer['epoch']}")
+
+
+def _hand_over(
+    brokers: Brokers, shard: dict[str, Any], pods: list[str], to: str | None
+) -> dict[str, Any]:
+    """Ask the master, and nobody else, in the epoch that was seen and in no later one."""
+    pod_of: dict[str, str] = {}
+    for pod in pods:
+        try:
+            pod_of[brokers.ask(pod, "/admin/v1/status")["uuid"]] = pod
+        except CommandError:
+            if pod == to:
+                raise
+    master = pod_of.get(shard["master"])
+    if master is None:
+        raise CommandError(
+            f"{shard['name']}: none of its pods that answer is its master",
+            cure="kubectl get pods; try again when the shard is whole",
+        )
+    body = {"brokerId": shard["master"], "epoch": shard["epoch"], "requestId": uuid4().hex}
+    if to is not None:
+        body["target"] = next(uuid for uuid, pod in pod_of.items() if pod == to)
+    return brokers.ask(master, "/admin/v1/handover", body)

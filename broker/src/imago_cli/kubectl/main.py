@@ -1,0 +1,45 @@
+"""The program `kubectl-imago`, which kubectl finds by its name: `kubectl imago COMMAND`."""
+
+from __future__ import annotations
+
+import typer
+
+from imago_cli import exits
+from imago_cli.kubectl import handover, orders, plan, queues, status
+from imago_cli.main import run
+
+PROGRAM = "kubectl imago"
+
+
+def main() -> None:
+    """Run the command of this process's arguments and exit with its code."""
+    run(lambda: build()(prog_name=PROGRAM))
+
+
+def build() -> typer.Typer:
+    """Return the command with all that it knows."""
+    root = typer.Typer(
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        epilog=exits.HELP,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    root.callback()(_root)
+    for command in (
+        status.status,
+        status.explain,
+        plan.plan,
+        handover.handover,
+        orders.approve,
+        orders.pause,
+        orders.resume,
+        orders.restart,
+        queues.topics,
+        queues.groups,
+    ):
+        root.command()(command)
+    return root
+
+
+def _root() -> None:
+    """Look at clusters of Imago on Kubernetes, and give the operator its orders."""

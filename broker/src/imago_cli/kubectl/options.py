@@ -1,0 +1,27 @@
+"""Options that all commands share; they are kubectl's own."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class Format(StrEnum):
+    """What is printed: tables for people, JSON for programs."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", "-n", help="Namespace; that of the context unless given."),
+]
+Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")]
+Kubeconfig = Annotated[
+    str | None, typer.Option("--kubeconfig", metavar="FILE", help="Another kubeconfig.")
+]
+Output = Annotated[Format, typer.Option("--output", "-o", help="What to print.")]
+Cluster = Annotated[str, typer.Argument(help="Name of an ImagoCluster.", show_default=False)]

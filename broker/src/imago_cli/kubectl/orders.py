@@ -1,0 +1,163 @@
+"""Orders to the operator: annotations that it reads, set by the caller's own rights."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from imago_cli.exits import CommandError, UsageError
+from imago_cli.kubectl.options import (
+    Cluster,
+    Context,
+    Format,
+    Kubeconfig,
+    Namespace,
+    Output,
+)
+from imago_cli.kubectl.tool import CLUSTERS, REBALANCES, Kubectl
+from imago_cli.output import print_json, say
+from imago_operator import names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def pause(
+    cluster: Cluster,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Have the operator leave a cluster alone. Brokers and clients go on."""
+    _order(
+        Kubectl(namespace, context, kubeconfig),
+        CLUSTERS,
+        cluster,
+        {names.PAUSE: "true"},
+        f"{cluster}: paused; `kubectl imago resume {cluster}` ends that",
+        output,
+    )
+
+
+def resume(
+    cluster: Cluster,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Have the operator work on a cluster again."""
+    _order(
+        Kubectl(namespace, context, kubeconfig),
+        CLUSTERS,
+        cluster,
+        {names.PAUSE: None},
+        f"{cluster}: the operator works on it again",
+        output,
+    )
+
+
+def restart(
+    cluster: Cluster,
+    pod: Annotated[
+        str | None, typer.Option("--pod", help="Only this pod; all of them unless given.")
+    ] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Restart brokers in the operator's order: one by one, each when it may, masters hand over.
+
+    Nothing restarts at once: the operator asks each broker whether it may go. Windows, manual
+    approval and the like do not hold back what is ordered here.
+    """
+    kube = Kubectl(namespace, context, kubeconfig)
+    order = {names.RESTART: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    if pod is None:
+        text = f"{cluster}: all brokers are restarted one by one; `kubectl imago explain {cluster}`"
+        _order(kube, CLUSTERS, cluster, order, text, output)
+        return
+    labels = kube.get("pods", pod)["metadata"].get("labels") or {}
+    if labels.get(names.CLUSTER_LABEL) != cluster:
+        raise UsageError(
+            f"pod {pod} is not one of {cluster}",
+            cure=f"kubectl get pods -l {names.CLUSTER_LABEL}={cluster}",
+        )
+    text = f"{pod}: is restarted when it may be; `kubectl imago explain {cluster}`"
+    _order(kube, "pods", pod, order, text, output)
+
+
+def approve(
+    cluster: Cluster,
+    wish: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ID]", help="What is approved; not needed where one thing waits for it."
+        ),
+    ] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Approve what waits for a person: held restarts, and rebalances that are only proposed.
+
+    ID is that of `status.pendingApprovals`, or the name of an ImagoRebalance.
+    """
+    kube = Kubectl(namespace, context, kubeconfig)
+    waiting = pending(kube, kube.get(CLUSTERS, cluster))
+    chosen = _chosen(cluster, wish, waiting)
+    text = f"{cluster}: approved {chosen['id']}: {chosen['summary']}"
+    if chosen["kind"] == "Rebalance":
+        _order(kube, REBALANCES, chosen["id"], {names.APPROVE: "true"}, text, output)
+    else:
+        _order(kube, CLUSTERS, cluster, {names.APPROVE: chosen["id"]}, text, output)
+
+
+def pending(kube: Kubectl, cluster: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return what waits for a person: id, kind, summary."""
+    found = list(cluster.get("status", {}).get("pendingApprovals", ()))
+    return found + [
+        {
+            "id": one["metadata"]["name"],
+            "kind": "Rebalance",
+            "summary": f"{one['spec']['mode']} of shards {one['spec'].get('shards') or 'all'}",
+        }
+        for one in kube.all_of(REBALANCES)
+        if one["spec"]["clusterRef"]["name"] == cluster["metadata"]["name"]
+        and one["spec"].get("approval") == "Manual"
+        and one.get("status", {}).get("phase") == "Proposed"
+    ]
+
+
+def _chosen(cluster: str, wish: str | None, waiting: list[dict[str, str]]) -> dict[str, str]:
+    if not waiting:
+        raise CommandError(f"nothing of {cluster} waits for approval", cure="nothing to do")
+    if wish is None and len(waiting) == 1:
+        return waiting[0]
+    listed = ", ".join(f"{one['id']} ({one['summary']})" for one in waiting)
+    if wish is None:
+        raise UsageError(f"several things wait: {listed}", cure="name one of them")
+    for one in waiting:
+        if one["id"] == wish:
+            return one
+    raise CommandError(f"nothing called {wish} waits", cure=f"these wait: {listed}")
+
+
+def _order(
+    kube: Kubectl,
+    kind: str,
+    name: str,
+    notes: Mapping[str, str | None],
+    text: str,
+    output: Format,
+) -> None:
+    kube.annotate(kind, name, notes)
+    if output is Format.JSON:
+        print_json({"kind": kind, "name": name, "annotations": dict(notes)})
+    else:
+        say(text)

@@ -1,0 +1,154 @@
+"""What clusters are, and what the operator is at: read off the status that it writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from imago_cli.exits import Exit
+from imago_cli.kubectl.explain import Story
+from imago_cli.kubectl.options import (
+    Cluster,
+    Context,
+    Format,
+    Kubeconfig,
+    Namespace,
+    Output,
+)
+from imago_cli.kubectl.orders import pending
+from imago_cli.kubectl.tool import CLUSTERS, Kubectl
+from imago_cli.output import print_json, print_line, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+COLUMNS = ("namespace", "cluster", "ready", "reason", "shards", "in sync", "version", "waits for")
+MEMBERS = ("shard", "epoch", "phase", "pod", "role", "state", "lag")
+
+
+def status(
+    cluster: Annotated[
+        str | None, typer.Argument(help="Name of an ImagoCluster; all unless given.")
+    ] = None,
+    everywhere: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="Clusters of all namespaces.")
+    ] = False,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show clusters, or one with its shards and members. Exit code 1: a shard has no master."""
+    kube = Kubectl(namespace, context, kubeconfig)
+    if cluster is None:
+        found = kube.all_of(CLUSTERS, everywhere=everywhere)
+        _print_all(found, output)
+    else:
+        found = [kube.get(CLUSTERS, cluster)]
+        _print_one(kube, found[0], output)
+    if any(holds(one, "Available") == "False" for one in found):
+        raise typer.Exit(Exit.FAILED)
+
+
+def explain(
+    cluster: Cluster,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Say which case the operator is in, what it waits for, what comes next, and what to do."""
+    kube = Kubectl(namespace, context, kubeconfig)
+    found = kube.get(CLUSTERS, cluster)
+    story = Story.of(found, pending(kube, found))
+    if output is Format.JSON:
+        print_json(story.to_json())
+    else:
+        for line in story.lines():
+            print_line(line)
+
+
+def condition(resource: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
+    """Return a condition; empty where the resource does not have it."""
+    listed = resource.get("status", {}).get("conditions", ())
+    return next((one for one in listed if one["type"] == type_), {})
+
+
+def holds(resource: Mapping[str, Any], type_: str) -> str:
+    """Return True, False or Unknown."""
+    return str(condition(resource, type_).get("status", "Unknown"))
+
+
+def _print_all(found: Sequence[Mapping[str, Any]], output: Format) -> None:
+    if output is Format.JSON:
+        print_json([_brief(one) for one in found])
+        return
+    print_table("", COLUMNS, [tuple(_brief(one).values()) for one in found])
+
+
+def _brief(one: Mapping[str, Any]) -> dict[str, Any]:
+    said = one.get("status", {})
+    brokers = said.get("brokers", {})
+    return {
+        "namespace": one["metadata"].get("namespace", ""),
+        "name": one["metadata"]["name"],
+        "ready": holds(one, "Ready"),
+        "reason": condition(one, "Ready").get("reason", "NotYetReconciled"),
+        "shards": brokers.get("shards", 0),
+        "inSync": f"{brokers.get('inSyncReplicas', 0)} of {brokers.get('replicas', 0)}",
+        "version": said.get("version", ""),
+        "waitsFor": (said.get("progress") or {}).get("waitsFor", ""),
+    }
+
+
+def _print_one(kube: Kubectl, found: Mapping[str, Any], output: Format) -> None:
+    if output is Format.JSON:
+        print_json({**_brief(found), "status": found.get("status", {})})
+        return
+    for line in _head(found):
+        print_line(line)
+    shards = found.get("status", {}).get("shards", ())
+    print_table("", MEMBERS, [row for shard in shards for row in _members(shard)])
+    for line in _remarks(kube, found):
+        print_line(line)
+
+
+def _head(found: Mapping[str, Any]) -> Iterator[str]:
+    ready, said = condition(found, "Ready"), found.get("status", {})
+    name = f"{found['metadata']['name']} (namespace {found['metadata'].get('namespace', '')})"
+    yield f"{name}: Ready={holds(found, 'Ready')} {ready.get('reason', 'NotYetReconciled')}"
+    if text := ready.get("message"):
+        yield f"  {text}"
+    if said.get("zookeeper"):
+        yield f"  MetaQ clients:    zkConnect {said['zookeeper']}"
+    if said.get("bootstrap"):
+        yield f"  RocketMQ clients: name server {said['bootstrap']}"
+
+
+def _members(shard: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
+    name, epoch = f"shard-{shard['id']}", shard.get("epoch", "")
+    for one in shard.get("members") or [{"pod": "", "role": "", "state": ""}]:
+        mine = (one["pod"], one["role"], one["state"], one.get("lag", ""))
+        yield (name, epoch, shard["phase"], *mine)
+
+
+def _remarks(kube: Kubectl, found: Mapping[str, Any]) -> Iterator[str]:
+    """What a person should know besides the table."""
+    said = found.get("status", {})
+    if rollout := said.get("rollout"):
+        blocked = f"; blocked by {rollout['blockedBy']}" if rollout.get("blockedBy") else ""
+        count = f"{rollout.get('updated', 0)} done, {rollout.get('remaining', 0)} to go"
+        yield f"restarting ({rollout['cause']}): {count}{blocked}"
+    if leaving := said.get("scaleDown"):
+        victims = ", ".join(f"shard-{n}" for n in leaving.get("victims", ()))
+        left = leaving.get("messagesRemaining")
+        unread = "" if left is None else f", {left} messages to be read"
+        yield f"going: {victims}: {leaving['step']}{unread}"
+    for claim in said.get("storage", ()):
+        size = f"{claim.get('capacity', '?')} of {claim['requested']} bytes"
+        yield f"claim {claim['claim']}: {size}, {claim.get('condition', '')}"
+    for one in pending(kube, found):
+        yield f"waits for approval: {one['summary']} `kubectl imago approve` … {one['id']}"
+    if not said:
+        yield "the operator has not looked at it yet: is it running, and for this namespace?"

@@ -1,0 +1,125 @@
+"""The caller's own kubectl, as a process: what it may do, this may do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_cli.exits import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+VARIABLE: Final = "KUBECTL"
+"""Names another kubectl than the first one on the path."""
+SECONDS_MAX: Final = 60.0
+CLUSTERS: Final = "imagoclusters.imago.dev"
+TOPICS: Final = "imagotopics.imago.dev"
+GROUPS: Final = "imagoconsumergroups.imago.dev"
+REBALANCES: Final = "imagorebalances.imago.dev"
+CURES: Final = (
+    (
+        "the server doesn't have a resource type",
+        "the operator's resources are not known here: helm install imago charts/imago",
+    ),
+    ("(Forbidden)", "ask for the right that is named, or take another --context"),
+    ("(NotFound)", "`kubectl imago status -A` lists the clusters; look at --namespace"),
+    ("Unable to connect to the server", "look at --context and --kubeconfig"),
+    ("was refused", "look at --context and --kubeconfig"),
+    ("Please enter Username", "no cluster is configured: look at --context and --kubeconfig"),
+)
+
+
+class KubectlError(CommandError):
+    """kubectl itself refused: its own words, and what to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """kubectl with the options that the caller gave."""
+
+    namespace: str | None = None
+    context: str | None = None
+    kubeconfig: str | None = None
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        """Return one object; KubectlError when it is not there."""
+        return self._json("get", kind, name, "-o", "json")
+
+    def all_of(self, kind: str, *, labels: str = "", everywhere: bool = False) -> list[Any]:
+        """Return all objects of a kind in the namespace, or in all of them."""
+        chosen = ["-l", labels] if labels else []
+        scope = ["--all-namespaces"] if everywhere else []
+        found: list[Any] = self._json("get", kind, *chosen, *scope, "-o", "json")["items"]
+        return found
+
+    def annotate(self, kind: str, name: str, notes: Mapping[str, str | None]) -> None:
+        """Set annotations; None takes one away."""
+        words = [f"{key}-" if value is None else f"{key}={value}" for key, value in notes.items()]
+        self.call("annotate", kind, name, "--overwrite", *words)
+
+    def dry_run(self, path: str) -> list[Any]:
+        """Return the objects of a file as the server would store them, admission included."""
+        answer = self._json("apply", "--dry-run=server", "-f", path, "-o", "json")
+        found: list[Any] = answer["items"] if answer["kind"] == "List" else [answer]
+        return found
+
+    def execute(self, pod: str, container: str, command: Sequence[str]) -> str:
+        """Run a program in a pod and return what it printed."""
+        return self.call("exec", pod, "-c", container, "--", *command)
+
+    def call(self, *words: str) -> str:
+        """Run kubectl and return what it printed; KubectlError in its own words."""
+        done = self._run(words)
+        if done.returncode != 0:
+            raise refusal(done.stderr or done.stdout, words[0])
+        return done.stdout
+
+    def _json(self, *words: str) -> dict[str, Any]:
+        text = self.call(*words)
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise KubectlError(f"kubectl {words[0]} answers no JSON object: {text[:200]!r}")
+        return value
+
+    def _run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        program = os.environ.get(VARIABLE) or "kubectl"
+        command = [program, *self._options(), *words]
+        try:
+            return subprocess.run(  # noqa: S603  the caller's own kubectl, no shell
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS_MAX,
+                check=False,
+            )
+        except FileNotFoundError as error:
+            cure = f"put it on the path, or name it in {VARIABLE}"
+            raise KubectlError(f"there is no {program}", cure=cure) from error
+        except OSError as error:
+            raise KubectlError(f"{program} cannot be run: {error.strerror}") from error
+        except subprocess.TimeoutExpired as error:
+            text = f"kubectl {words[0]} has not answered for {SECONDS_MAX:.0f} s"
+            raise KubectlError(text, cure="look at --context and --kubeconfig") from error
+
+    def _options(self) -> list[str]:
+        given = {
+            "--namespace": self.namespace,
+            "--context": self.context,
+            "--kubeconfig": self.kubeconfig,
+        }
+        return [f"{name}={value}" for name, value in given.items() if value is not None]
+
+
+def refusal(said: str, what: str) -> KubectlError:
+    """Return what kubectl said as an error, with the cure where one is known."""
+    text = said.strip()
+    cure = next((cure for mark, cure in CURES if mark in text), "")
+    return KubectlError(text or f"kubectl {what} failed without a word", cure=cure)

@@ -1,0 +1,273 @@
+"""Conditions of an ImagoCluster."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from imago_operator.reasons.model import BY_ITSELF, Happening, Reason
+
+_of = partial(Reason, "ImagoCluster")
+EXPLAIN: Final = "`kubectl imago explain CLUSTER` names what it waits for."
+OPERATOR_LOG: Final = "`kubectl -n imago-system logs deploy/imago-operator`"
+
+READY: Final = (
+    _of("Ready", "AllShardsServing", "Every shard has a master and all its members."),
+    _of(
+        "Ready",
+        "NotYetReconciled",
+        "The operator has not yet read all that is there.",
+        f"Nothing for two minutes; then look at the operator: {OPERATOR_LOG}.",
+    ),
+    _of(
+        "Ready",
+        "BrokersStarting",
+        "Members of a shard are missing or not in sync. Shards with a master serve meanwhile.",
+        "`kubectl imago status CLUSTER` shows which; `kubectl describe pod` why one does not run.",
+    ),
+    _of(
+        "Ready",
+        "ShardOffline",
+        "A shard has no master: its queues take and give nothing.",
+        "See *A shard without master*.",
+    ),
+    _of(
+        "Ready",
+        "ZooKeeperUnavailable",
+        "Nobody answers, or brokers that answer have no ZooKeeper.",
+        "See *ZooKeeper is gone*.",
+    ),
+    _of(
+        "Ready",
+        "InvalidSpec",
+        "The spec is refused; brokers go on with the one before.",
+        "Correct the field that the message names.",
+    ),
+    _of(
+        "Ready",
+        "Paused",
+        "The annotation imago.dev/pause-reconciliation stops the operator.",
+        "`kubectl imago resume CLUSTER` when you are done.",
+    ),
+    _of("Ready", "Deleting", "The cluster is being deleted; claims stay unless told otherwise."),
+    _of("Available", "EveryShardHasMaster", "Every shard takes and gives messages."),
+    _of(
+        "Available",
+        "ShardWithoutMaster",
+        "The shards named have no master.",
+        "See *A shard without master*.",
+    ),
+    _of("ZooKeeperConnected", "Connected", "Brokers have their session."),
+    _of(
+        "ZooKeeperConnected",
+        "ZooKeeperUnavailable",
+        "Brokers answer, and have no session with ZooKeeper. Masters stop acknowledging when their"
+        " lease is over; nothing is restarted or removed.",
+        "See *ZooKeeper is gone*.",
+    ),
+    _of(
+        "ZooKeeperConnected",
+        "NoBrokerAnswers",
+        "No broker answers the operator's HTTP calls. Clients may be served all the same.",
+        "Are pods running? May the operator reach port 8080 (NetworkPolicy)? Is the Secret"
+        " `CLUSTER-admin-token` the one that brokers have mounted?",
+    ),
+    _of(
+        "ZooKeeperConnected",
+        "OtherCluster",
+        "Brokers speak of another cluster id than the one on record: ZooKeeper was replaced or"
+        " emptied, or another cluster's address is in the spec. Nothing is taken away.",
+        "See *ZooKeeper is gone*.",
+    ),
+)
+WORK: Final = (
+    _of("ResourcesApplied", "Applied", "Every object is as it is to be."),
+    _of(
+        "ResourcesApplied",
+        "Applying",
+        "Objects differ and are applied.",
+        f"{BY_ITSELF} Where it stays, the operator is refused: {OPERATOR_LOG}.",
+    ),
+    _of("ConfigApplied", "Applied", "Running brokers have the settings of the spec."),
+    _of(
+        "ConfigApplied",
+        "Applying",
+        "Settings that may change at run time are being set.",
+        f"{BY_ITSELF} Where it stays, a broker refuses a value: {OPERATOR_LOG}.",
+    ),
+    _of("Reconciling", "Reading", "Lists of Kubernetes are not complete yet.", BY_ITSELF),
+    _of("Reconciling", "ApplyingObjects", "Objects are made or changed.", BY_ITSELF),
+    _of(
+        "Reconciling",
+        "RegistryUnavailable",
+        "Waits for a broker, or for ZooKeeper.",
+        "See *ZooKeeper is gone*.",
+    ),
+    _of(
+        "Reconciling",
+        "Bootstrapping",
+        "A new cluster: pods start, brokers name the cluster in the registry and elect masters.",
+        "Nothing for ten minutes; then `kubectl describe pod`: image, volumes, room on nodes.",
+    ),
+    _of(
+        "Reconciling",
+        "ReplacingMember",
+        "A member whose disk was on a node that is gone is about to be given up.",
+        "See *A node is lost*.",
+    ),
+    _of(
+        "Reconciling",
+        "ShardWithoutMaster",
+        "Waits for an election.",
+        "See *A shard without master*.",
+    ),
+    _of("Reconciling", "RepairingPods", "Pods that never ran are made anew.", BY_ITSELF),
+    _of("Reconciling", "LabellingRoles", "Labels follow a change of master.", BY_ITSELF),
+    _of("Reconciling", "ApplyingSettings", "Settings are being changed.", BY_ITSELF),
+    _of("Reconciling", "GrowingVolumes", "Volumes are growing.", "See StorageReady."),
+    _of("Reconciling", "ScalingUp", "New shards begin.", BY_ITSELF),
+    _of("Reconciling", "Restarting", "Pods are being restarted.", "See Updating."),
+    _of("Reconciling", "TakingShardsBack", "A scale-down was taken back.", BY_ITSELF),
+    _of("Reconciling", "ScalingDown", "Shards go.", "See ScalingDown."),
+    _of(
+        "Reconciling",
+        "MembersMissing",
+        "Waits for members to come back.",
+        "`kubectl describe pod` of those named.",
+    ),
+)
+CHANGE: Final = (
+    _of(
+        "Updating",
+        "SpecChanged",
+        "The spec changed what pods are made of.",
+        f"Nothing. Where it says *blocked by*: {EXPLAIN}",
+    ),
+    _of("Updating", "VersionChange", "Brokers get another version.", EXPLAIN),
+    _of("Updating", "ConfigNeedsRestart", "A setting changed that needs a restart.", EXPLAIN),
+    _of("Updating", "VolumeResize", "A restart lets a file system grow.", EXPLAIN),
+    _of("Updating", "ManualRestart", "Somebody ordered a restart.", EXPLAIN),
+    _of(
+        "Updating",
+        "OperatorTemplateChanged",
+        "A new operator makes pods differently, and that was let through.",
+        EXPLAIN,
+    ),
+    _of(
+        "Updating",
+        "Repair",
+        "Pods that never ran with an old template are deleted, so that they get the new one.",
+        BY_ITSELF,
+    ),
+    _of(
+        "UpdatePending",
+        "OperatorTemplateChanged",
+        "A new operator would make pods differently; that alone restarts nothing.",
+        "`kubectl imago approve CLUSTER` when it suits you. Nothing is wrong until then.",
+    ),
+    _of(
+        "UpdatePending",
+        "OutsideWindow",
+        "Restarts wait for a window of `updatePolicy`.",
+        "Wait, or `kubectl imago approve CLUSTER`.",
+    ),
+    _of(
+        "UpdatePending",
+        "ApprovalRequired",
+        "`updatePolicy.mode` is Manual.",
+        "`kubectl imago approve CLUSTER`.",
+    ),
+    _of("ScalingDown", "Cordoning", "The shards that go take no new topics.", BY_ITSELF),
+    _of(
+        "ScalingDown",
+        "Draining",
+        "Their topics go on elsewhere; what they have is read out or expires.",
+        "Nothing. Where it does not end: see *A drain does not end*.",
+    ),
+    _of("ScalingDown", "RemovingPods", "They are empty; pods and StatefulSets go.", BY_ITSELF),
+    _of("ScalingDown", "RemovingClaims", "Claims go, since whenScaled is Delete.", BY_ITSELF),
+    _of(
+        "ScalingDown",
+        "NotEnoughShards",
+        "An ImagoTopic asks for more shards than would stay.",
+        "Lower its `placement.count`, or keep the shards.",
+    ),
+    _of(
+        "ScalingDown",
+        "TopicPinned",
+        "An ImagoTopic names a shard that is to go.",
+        "Change its `placement.shardIds`, or name other shards in `removeShards`.",
+    ),
+)
+TROUBLE: Final = (
+    _of("StorageReady", "Bound", "Claims are bound and as large as asked for."),
+    _of("StorageReady", "LargerThanSpec", "Somebody made claims larger than the spec: they stay."),
+    _of("StorageReady", "Expanding", "Volumes grow.", "Nothing for half an hour."),
+    _of(
+        "StorageReady",
+        "FileSystemResizePending",
+        "The file system grows at the pod's next start, which is planned.",
+        BY_ITSELF,
+    ),
+    _of(
+        "StorageReady",
+        "ExpansionUnsupported",
+        "The storage class cannot grow volumes. Brokers go on with what they have.",
+        "Set `allowVolumeExpansion: true` on the class where its driver can do it. Otherwise put"
+        " `storage.size` back by `kubectl replace` of the backup, or move to new shards: see"
+        " *A disk runs full*.",
+    ),
+    _of(
+        "StorageReady",
+        "ClaimLost",
+        "The volume of a claim is gone.",
+        "See *A node is lost*: the member is made anew from the others.",
+    ),
+    _of(
+        "Degraded",
+        "ReplicasMissing",
+        "Members are missing; shards with a master serve.",
+        "`kubectl describe pod` of those missing. Do not restart others meanwhile.",
+    ),
+    _of(
+        "Degraded",
+        "NodeLost",
+        "The node that a member's disk was on is gone; the member is given up after five minutes"
+        " if another one of its shard is in sync.",
+        "See *A node is lost*.",
+    ),
+    _of(
+        "Stalled",
+        "InvalidSpec",
+        "The spec is refused.",
+        "Correct the field that the message names.",
+    ),
+    _of(
+        "Stalled",
+        "DowngradeRefused",
+        "The version is older than what runs, or more than one minor step newer.",
+        "Go in single minor steps; brokers of an older version are not supported on newer data.",
+    ),
+    _of(
+        "Stalled",
+        "DeadlineExceeded",
+        "What is waited for takes longer than it should. It is waited for all the same.",
+        f"{EXPLAIN} Then the entry for that.",
+    ),
+    _of("Paused", "Annotation", "See Ready, Paused.", "`kubectl imago resume CLUSTER`."),
+)
+REASONS: Final = (*READY, *WORK, *CHANGE, *TROUBLE)
+
+_did = partial(Happening, "ImagoCluster")
+EVENTS: Final = (
+    _did("Stop", "A drained shard's StatefulSet was scaled to no pods."),
+    _did("DeleteChild", "An object that is no longer wanted was deleted."),
+    _did("DeletePod", "A pod was deleted for a restart or a repair; the message says which."),
+    _did("OwnClaim", "A claim goes with the cluster from now on, or stays when it goes."),
+    _did("DeleteClaim", "A claim was deleted, with what was on it."),
+    _did("Handover", "A master was asked to give leadership away before its restart."),
+    _did("Elect", "A member that may lack messages was made master, as a person had allowed."),
+    _did("Cordon", "A shard takes no new topics from now on."),
+    _did("MarkDrained", "A shard was put on record as empty."),
+)
+"""What was taken away, moved or stopped: one event each."""

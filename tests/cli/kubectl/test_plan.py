@@ -1,0 +1,110 @@
+"""`kubectl imago plan`: what an edit would bring about, and what the operator then does."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_cli.kubectl.edit import edit_of
+from imago_operator.spec.fields import to_json
+from imago_operator.state import Apply, DeleteChild, DeletePod, SetConfig
+from imago_testing.custom_resources import TOPIC, manifest
+from imago_testing.operated import OPERATOR, resource, wanted
+from imago_testing.operated_states import EDITS
+from imago_testing.operated_world import World
+
+if TYPE_CHECKING:
+    from imago_testing.plugin import Kube
+
+CLUSTERS = "imagoclusters.imago.dev"
+
+
+def settled() -> World:
+    world = World(wanted())
+    world.settle()
+    return world
+
+
+def there(world: World) -> dict[str, Any]:
+    """The cluster as the server has it."""
+    return {**resource(), "status": to_json(world.status)}
+
+
+def effects(before: dict[str, Any], changes: dict[str, Any]) -> list[tuple[str, str]]:
+    edit = edit_of(before, resource(changes), OPERATOR)
+    assert not isinstance(edit, str)
+    return [(one.what, one.about) for one in edit.effects()]
+
+
+@pytest.mark.parametrize("changes", EDITS, ids=str)
+def test_what_is_announced_is_what_is_done(changes: dict[str, Any]) -> None:
+    """For each edit, the model's operator restarts, sets, applies and deletes what was told."""
+    world = settled()
+    told = effects(there(world), changes)
+    world.done.clear()
+    world.wish = wanted(changes)
+    policy = changes.get("spec.updatePolicy", {})
+    if policy.get("mode") == "Manual":
+        world.look()
+    else:
+        world.settle()
+    done = world.done
+    restarted = {pod.shard for pod in done if isinstance(pod, DeletePod)}
+    announced = {int(about[6]) for what, about in told if what == "Restart" and "shard-" in about}
+    assert restarted == (set() if policy.get("mode") == "Manual" else announced)
+    set_now = {name for one in done if isinstance(one, SetConfig) for name in one.values}
+    assert set_now == {about.split(":")[0] for what, about in told if what == "SetConfig"}
+    manifests: list[Any] = [one.manifest for one in done if isinstance(one, Apply)]
+    applied = {f"{one['kind']} {one['metadata']['name']}" for one in manifests}
+    assert applied == {about for what, about in told if what == "Apply"}
+    gone = {f"{one.kind} {one.name}" for one in done if isinstance(one, DeleteChild)}
+    made_anew = {name for name in gone if name.startswith("StatefulSet")}
+    assert gone - made_anew == {about for what, about in told if what == "DeleteChild"}
+    assert bool(made_anew) == any(what == "GrowVolumes" for what, _ in told)
+
+
+def test_shards_that_come_and_go_are_named() -> None:
+    before = there(settled())
+    assert ("AddShards", "1 to 2") in effects(before, {"spec.brokers.shards": 3})
+    assert ("RemoveShard", "shard-1") in effects(before, {"spec.brokers.shards": 1})
+    named = {"spec.brokers.shards": 1, "spec.brokers.removeShards": [0]}
+    assert ("RemoveShard", "shard-0") in effects(before, named)
+
+
+class TestCommand:
+    def test_an_edit_is_shown(self, kube: Kube) -> None:
+        kube.objects[CLUSTERS] = [there(settled())]
+        kube.dry_run = [resource({"spec.image": "mine:2", "spec.logging": {"level": "debug"}})]
+        done = kube.run("plan", "-f", "new.yaml")
+        assert (done.code, done.err) == (0, "")
+        assert "shard-0: 3 pods" in done.out
+        assert "one by one, at once" in done.out
+        assert "not seen: brokers were not asked" in done.out
+        assert ["apply", "--dry-run=server", "-f", "new.yaml", "-o", "json"] in kube.calls()
+
+    def test_an_edit_that_changes_nothing(self, kube: Kube) -> None:
+        kube.objects[CLUSTERS] = kube.dry_run = [there(settled())]
+        assert "nothing would change" in kube.run("plan", "-f", "x").out
+
+    def test_a_new_cluster(self, kube: Kube) -> None:
+        kube.dry_run = [resource()]
+        (told,) = json.loads(kube.run("plan", "-f", "x", "-o", "json").out)
+        assert told["effects"][0]["what"] == "CreateCluster"
+
+    def test_what_admission_refuses_is_an_error_in_its_words(self, kube: Kube) -> None:
+        kube.refusals["--dry-run=server"] = "The ImagoCluster is invalid: may not shrink"
+        done = kube.run("plan", "-f", "x")
+        assert (done.code, "may not shrink" in done.err) == (1, True)
+
+    def test_what_only_the_operator_refuses_is_told(self, kube: Kube) -> None:
+        kube.objects[CLUSTERS] = [there(settled())]
+        kube.dry_run = [resource({"spec.brokers.config": {"store.no_such_key": 1}})]
+        done = kube.run("plan", "-f", "x")
+        assert (done.code, "no such setting" in done.out) == (1, True)
+
+    def test_other_kinds_are_only_admitted(self, kube: Kube) -> None:
+        kube.dry_run = [manifest(TOPIC)]
+        done = kube.run("plan", "-f", "x")
+        assert (done.code, "not seen" in done.out) == (0, True)

@@ -1,0 +1,140 @@
+"""What the plugin says of clusters: golden outputs for each case of the operator."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_operator.plan import Row
+from imago_testing.operated_stories import by_row
+
+if TYPE_CHECKING:
+    from imago_testing.plugin import Kube
+
+GOLDEN = Path(__file__).with_name("golden")
+CLUSTERS = "imagoclusters.imago.dev"
+
+
+@cache
+def stories() -> dict[str, dict[str, Any]]:
+    return by_row()
+
+
+def golden(name: str, text: str) -> None:
+    """Compare with a file; IMAGO_GOLDEN=write writes it anew, to be read before it is kept."""
+    file = GOLDEN / name
+    if os.environ.get("IMAGO_GOLDEN") == "write":
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+@pytest.mark.parametrize("row", [row.title for row in Row])
+def test_each_case_is_explained(kube: Kube, row: str) -> None:
+    kube.objects[CLUSTERS] = [stories()[row]]
+    done = kube.run("explain", "demo")
+    assert (done.code, done.err) == (0, "")
+    golden(f"explain-{row}.txt", done.out)
+
+
+@pytest.mark.parametrize("row", ["Settled", "Restarting", "ShardWithoutMaster", "ScalingDown"])
+def test_a_cluster_is_shown(kube: Kube, row: str) -> None:
+    kube.objects[CLUSTERS] = [stories()[row]]
+    done = kube.run("status", "demo")
+    assert (done.code, done.err) == (int(row == "ShardWithoutMaster"), "")
+    golden(f"status-{row}.txt", done.out)
+
+
+def test_all_clusters_are_listed(kube: Kube) -> None:
+    kube.objects[CLUSTERS] = [stories()["Settled"], stories()["Paused"]]
+    done = kube.run("status", "-A")
+    assert done.code == 0
+    golden("status.txt", done.out)
+    assert "--all-namespaces" in kube.calls()[0]
+
+
+def test_programs_get_json(kube: Kube) -> None:
+    kube.objects[CLUSTERS] = [stories()["Restarting"]]
+    (one,) = json.loads(kube.run("status", "-o", "json").out)
+    assert (one["name"], one["namespace"], one["shards"]) == ("demo", "mq", 2)
+    told = json.loads(kube.run("explain", "demo", "-o", "json").out)
+    assert (told["row"], told["number"]) == ("Restarting", Row.ROLLOUT.number)
+    assert all(one["means"] for one in told["conditions"])
+
+
+def test_a_cluster_that_nobody_looked_at_says_so(kube: Kube) -> None:
+    fresh = {key: value for key, value in stories()["Settled"].items() if key != "status"}
+    kube.objects[CLUSTERS] = [fresh]
+    assert "has not looked at it yet" in kube.run("status", "demo").out
+    assert "has not looked at it yet" in kube.run("explain", "demo").out
+
+
+def test_a_spec_that_is_newer_than_the_status_is_told(kube: Kube) -> None:
+    newer = json.loads(json.dumps(stories()["Settled"]))
+    newer["metadata"]["generation"] += 1
+    kube.objects[CLUSTERS] = [newer]
+    assert "has not seen the newest spec" in kube.run("explain", "demo").out
+
+
+def test_a_reason_that_is_newer_than_the_plugin_is_shown_as_it_is(kube: Kube) -> None:
+    newer = json.loads(json.dumps(stories()["Settled"]))
+    newer["status"]["conditions"].append(
+        {"type": "Degraded", "status": "True", "reason": "Unheard", "message": "of"}
+    )
+    newer["status"]["progress"]["row"] = "Unheard"
+    kube.objects[CLUSTERS] = [newer]
+    assert "Degraded=True Unheard: of\n" in kube.run("explain", "demo").out
+
+
+@pytest.mark.parametrize(
+    ("said", "cure"),
+    [
+        ('error: the server doesn\'t have a resource type "x"', "helm install"),
+        ("Error from server (Forbidden): you cannot", "ask for the right"),
+        ("Unable to connect to the server: dial tcp", "--kubeconfig"),
+        ("The connection to the server x was refused", "--kubeconfig"),
+    ],
+)
+def test_kubectls_refusals_come_with_a_cure(kube: Kube, said: str, cure: str) -> None:
+    kube.refusals["get"] = said
+    done = kube.run("status")
+    assert (done.code, done.out) == (1, "")
+    assert said in done.err
+    assert cure in done.err
+
+
+def test_without_kubectl_it_says_so(kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECTL", "/nowhere/kubectl")
+    done = kube.run("status")
+    assert (done.code, "/nowhere/kubectl" in done.err) == (1, True)
+
+
+def test_kubectls_options_are_passed_on(kube: Kube) -> None:
+    kube.run("status", "-n", "mq", "--context", "east", "--kubeconfig", "f")
+    assert kube.calls()[0][:3] == ["--namespace=mq", "--context=east", "--kubeconfig=f"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "status",
+        "explain",
+        "plan",
+        "handover",
+        "approve",
+        "pause",
+        "resume",
+        "restart",
+        "topics",
+        "groups",
+    ],
+)
+def test_every_command_explains_itself(kube: Kube, command: str) -> None:
+    done = kube.run(command, "--help")
+    assert done.code == 0
+    assert "Usage: kubectl imago " + command in done.out
+    assert "--namespace" in done.out

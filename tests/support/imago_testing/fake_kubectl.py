@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""A kubectl for tests: answers out of a file, and notes what it was asked.
+
+The file is JSON: `objects` by kind, `brokers` as pod → "METHOD PATH" → [status, answer], `refusals`
+as words that a command line must contain → what is said on standard error, `dryRun` as what an
+apply would store. `calls` next to it gets one line of JSON a call.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+OPTIONS = ("--namespace=", "--context=", "--kubeconfig=")
+
+
+def main(arguments: list[str]) -> int:
+    """Answer one call."""
+    world = json.loads(Path(os.environ["FAKE_KUBECTL"]).read_text())
+    with Path(os.environ["FAKE_KUBECTL"] + ".calls").open("a") as calls:
+        calls.write(json.dumps(arguments) + "\n")
+    line = " ".join(arguments)
+    for words, said in world["refusals"].items():
+        if words in line:
+            return refuse(said)
+    given = [word for word in arguments if not word.startswith(OPTIONS)]
+    return {"get": get, "annotate": done, "apply": apply, "exec": execute}[given[0]](
+        world, given[1:]
+    )
+
+
+def get(world: dict[str, Any], words: list[str]) -> int:
+    kind, *rest = words
+    found = world["objects"].get(kind, [])
+    if rest and not rest[0].startswith("-"):
+        named = [one for one in found if one["metadata"]["name"] == rest[0]]
+        if not named:
+            return refuse(f'Error from server (NotFound): {kind} "{rest[0]}" not found')
+        return say(named[0])
+    if "-l" in rest:
+        wanted = dict(pair.split("=") for pair in rest[rest.index("-l") + 1].split(","))
+        found = [one for one in found if wanted.items() <= one["metadata"]["labels"].items()]
+    return say({"kind": "List", "items": found})
+
+
+def apply(world: dict[str, Any], _: list[str]) -> int:
+    items = world["dryRun"]
+    return say(items[0] if len(items) == 1 else {"kind": "List", "items": items})
+
+
+def done(_: dict[str, Any], words: list[str]) -> int:
+    print(f"{words[0]}/{words[1]} annotated")
+    return 0
+
+
+def execute(world: dict[str, Any], words: list[str]) -> int:
+    pod, (method, path, body) = words[0], words[-3:]
+    assert not body or json.loads(body) is not None
+    answers = world["brokers"].get(pod)
+    if answers is None:
+        return refuse("Error from server: error dialing backend: no route to host")
+    status, answer = answers.get(
+        f"{method} {path}", [404, {"error": "x", "message": "none", "cure": "c"}]
+    )
+    print(status, json.dumps(answer))
+    return 0
+
+
+def say(value: object) -> int:
+    print(json.dumps(value))
+    return 0
+
+
+def refuse(text: str) -> int:
+    sys.stderr.write(text + "\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,149 @@
+"""What a cluster's status says in each case of the operator: told from a life of one cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator import names
+from imago_operator.desired import Desired, desired_of
+from imago_operator.plan import Row, plan
+from imago_operator.spec.fields import to_json
+from imago_operator.state import TopicNeeds, written
+from imago_operator.status import status_of
+from imago_testing.operated import OPERATOR, resource, wanted
+from imago_testing.operated_world import START, World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imago_operator.desired import Unreadable
+    from imago_operator.state import Observed
+
+GROWN: Final = {"spec.brokers.storage.size": "20Gi"}
+FILLED: Final = {"spec.brokers.shards": 3, "spec.scaleUp": {"fill": True}}
+
+
+def by_row() -> dict[str, dict[str, Any]]:
+    """Return an ImagoCluster for each case by its title: the first time that it decides."""
+    found: dict[str, dict[str, Any]] = {}
+    for manifest in _told():
+        found.setdefault(manifest["status"]["progress"]["row"], manifest)
+    order = [row.title for row in Row]
+    return {title: found[title] for title in sorted(found, key=order.index)}
+
+
+def _told() -> Iterator[dict[str, Any]]:
+    world = World(wanted())
+    yield from _life(world)
+    for change, orders in (({}, {names.PAUSE: "true"}), ({"spec.brokers.shards": 99}, {})):
+        wish = desired_of(resource(change, orders), OPERATOR)
+        yield _manifest(wish, world.observe(), change, orders)
+    yield _manifest(world.wish, replace(world.observe(), synced=False))
+    yield _deleted(world)
+    yield from _faults(world)
+    yield from _edits(world)
+
+
+def _faults(world: World) -> Iterator[dict[str, Any]]:
+    world.zookeeper = False
+    yield _manifest(world.wish, world.observe())
+    world.zookeeper = True
+    seen = world.observe()
+    assert seen.registry is not None
+    shards = dict(seen.registry.shards)
+    members = tuple(replace(member, in_sync=False) for member in shards[1].members)
+    shards[1] = replace(shards[1], master=None, members=members)
+    yield _manifest(world.wish, replace(seen, registry=replace(seen.registry, shards=shards)))
+    pods = tuple(replace(p, role_label="slave") for p in seen.pods)
+    yield _manifest(world.wish, replace(seen, pods=pods))
+    down = tuple(replace(p, ready=p.name != "demo-s1-2") for p in seen.pods)
+    yield _manifest(world.wish, replace(seen, pods=down))
+    stuck = tuple(
+        replace(p, ready=False, waiting="ImagePullBackOff", annotations={})
+        if p.name == "demo-s1-2"
+        else p
+        for p in seen.pods
+    )
+    yield _manifest(world.wish, replace(seen, pods=stuck))
+    yield _lost(world, seen)
+    unknown = replace(seen.status, cluster_id=None)
+    silent = tuple(replace(p, broker=None) for p in seen.pods)
+    yield _manifest(world.wish, replace(seen, registry=None, pods=silent, status=unknown))
+    yield from _additions(world, seen)
+
+
+def _additions(world: World, seen: Observed) -> Iterator[dict[str, Any]]:
+    """What only adds something: a setting, queues on a shard that has just begun to serve."""
+    other = tuple(
+        replace(p, broker=replace(p.broker, config=dict.fromkeys(p.broker.config, 5)))
+        if p.broker and p.name == "demo-s0-1"
+        else p
+        for p in seen.pods
+    )
+    yield _manifest(world.wish, replace(seen, pods=other))
+    began = tuple(replace(s, master=None) if s.id == 1 else s for s in seen.status.shards)
+    fill = {"spec.scaleUp": {"fill": True}}
+    status = replace(seen.status, shards=began)
+    yield _manifest(wanted(fill), replace(seen, status=status), fill)
+
+
+def _lost(world: World, seen: Observed) -> dict[str, Any]:
+    """The node of a member is gone, and its volume was on that node."""
+    claims = tuple(
+        replace(c, node="node-9") if c.name == "data-demo-s0-2" else c for c in seen.claims
+    )
+    pods = tuple(p for p in seen.pods if p.name != "demo-s0-2")
+    return _manifest(world.wish, replace(seen, claims=claims, pods=pods))
+
+
+def _edits(world: World) -> Iterator[dict[str, Any]]:
+    settings = {"spec.brokers.config": {"store.retention_ms": 5}}
+    for change in (settings, GROWN, {"spec.image": "mine:2"}):
+        world.wish = wanted(change)
+        yield from _life(world, change)
+    world.wish = wanted(FILLED)
+    yield from _life(world, FILLED)
+    less = {"spec.brokers.shards": 2}
+    world.wish = wanted(less)
+    pinned = replace(world.observe(), topics=(TopicNeeds(name="orders", shard_ids=(2,)),))
+    yield _manifest(world.wish, pinned, less)
+    world.unread = 40
+    for _ in range(4):
+        yield _look(world, less)
+    world.wish = wanted(FILLED)
+    yield from _life(world, FILLED)
+
+
+def _life(world: World, change: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+    """Look until nothing is left to do."""
+    for _ in range(200):
+        told = _look(world, change)
+        yield told
+        if told["status"]["progress"]["row"] == Row.SETTLED.title:
+            return
+    raise AssertionError("does not settle")
+
+
+def _look(world: World, change: dict[str, Any] | None = None) -> dict[str, Any]:
+    seen, _ = world.look()
+    told = _manifest(world.wish, seen, change)
+    world.turn()
+    return told
+
+
+def _deleted(world: World) -> dict[str, Any]:
+    manifest = resource()
+    manifest["metadata"]["deletionTimestamp"] = written(START)
+    return _manifest(desired_of(manifest, OPERATOR), world.observe())
+
+
+def _manifest(
+    wish: Desired | Unreadable,
+    seen: Observed,
+    change: dict[str, Any] | None = None,
+    annotations: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return the resource with the status that a look gives it."""
+    status = status_of(wish, seen, plan(wish, seen, START), START)
+    return {**resource(change, annotations), "status": to_json(status)}
