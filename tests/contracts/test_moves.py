@@ -99,3 +99,19 @@ async def test_progress_of_metaq_consumers_is_read_where_they_write_it(
 )
 def test_a_position_stands_behind_the_last_hyphen(data: bytes, expected: int) -> None:
     assert position(data) == expected
+
+
+async def test_a_shard_whose_topics_stay_is_told_apart(registry: Registry) -> None:
+    one, two = await two_shards(registry)
+    await one.drain_shard(0, "r-1", move=False)
+    view = await until(two, lambda view: bool(view.staying))
+    assert [set(n) for n in (view.draining, view.staying, view.cordoned)] == [{0}, {0}, {0}]
+    with pytest.raises(CoordinatorConflictError, match="in another way"):
+        await two.drain_shard(0, "r-2")
+    await two.drain_shard(0, "r-3", move=False)
+    await two.undrain_shard(0)
+    assert (two.view().draining, two.view().staying) == (frozenset(), frozenset())
+    await two.drain_shard(0, "r-4")
+    assert (set(two.view().draining), two.view().staying) == ({0}, frozenset())
+    with pytest.raises(CoordinatorConflictError, match="in another way"):
+        await two.drain_shard(0, "r-5", move=False)

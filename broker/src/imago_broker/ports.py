@@ -156,11 +156,12 @@ class Coordinator(Protocol):
         """
         ...
 
-    async def drain_shard(self, shard: int, request_id: str) -> None:
+    async def drain_shard(self, shard: int, request_id: str, *, move: bool = True) -> None:
         """Want a shard's topics moved to others; it is cordoned from then on.
 
-        CoordinatorConflictError: this very request was taken back since. CoordinatorError for a
-        shard that never had a member.
+        `move=False`: they are only closed. CoordinatorConflictError: this very request was taken
+        back since, or the shard is being drained in the other way. CoordinatorError for a shard
+        that never had a member.
         """
         ...
 

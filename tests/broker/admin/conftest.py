@@ -10,6 +10,7 @@ import pytest
 
 from imago_broker.app import Broker
 from imago_testing.admin import Admin, broker_config
+from imago_testing.shard_pair import Pair, running_pair
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -32,3 +33,9 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 async def admin(broker: Broker) -> AsyncIterator[Admin]:
     async with aiohttp.ClientSession() as session:
         yield Admin(session, broker)
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
+    async with running_pair(tmp_path) as running:
+        yield running

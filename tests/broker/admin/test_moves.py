@@ -2,100 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import aiohttp
 import pytest
 
-from imago_broker.app import Broker
-from imago_broker.cluster.memory import MemoryEnsemble, memory_coordinator
-from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.model.groups import GroupConfig
 from imago_broker.model.sealing import seal_of
-from imago_broker.model.topics import TopicConfig
-from imago_testing.admin import Admin, broker_config
-from imago_testing.remoting_peer import RemotingPeer
-from imago_wire.remoting.codes import ResponseCode
+from imago_testing.shard_pair import eventually, make, put, there
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-LOOKS_MAX = 400
-
-
-@dataclass
-class Pair:
-    """Brokers of shards 0 and 1."""
-
-    one: Admin
-    two: Admin
-
-    async def drain(self, admin: Admin, **body: object) -> None:
-        status, answer = await admin.call("POST", "/admin/v1/drain", body)
-        assert (status, answer.get("draining")) == (200, True), answer
-
-    async def shard(self, number: int) -> dict[str, Any]:
-        _, body = await self.one.call("GET", "/admin/v1/cluster")
-        return next(dict(s) for s in body["shards"] if s["id"] == number)
-
-    async def until(self, number: int, holds: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-        """Return the shard as it is shown once this holds."""
-        shown: dict[str, Any] = {}
-        for _ in range(LOOKS_MAX):
-            if holds(shown := await self.shard(number)):
-                return shown
-            await asyncio.sleep(0.05)
-        raise TimeoutError(f"shard-{number} is shown so: {shown}")
-
-
-@pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
-    ensemble, settings = MemoryEnsemble(), CoordinatorConfig(session_timeout_ms=60_000)
-    brokers: list[Broker] = []
-    for shard in range(2):
-        folder = tmp_path / str(shard)
-        folder.mkdir()
-        config = broker_config(folder)
-        config = replace(
-            config,
-            broker=replace(config.broker, shard=shard, seal_linger_ms=0),
-            store=replace(config.store, segment_bytes_max=8 << 20),
-        )
-        brokers.append(Broker(config, coordinator=memory_coordinator(settings, ensemble)))
-        await brokers[-1].start()
-    async with aiohttp.ClientSession() as session:
-        yield Pair(*(Admin(session, broker) for broker in brokers))
-    for broker in brokers:
-        await broker.stop()
-
-
-async def eventually(holds: Callable[[], object]) -> None:
-    for _ in range(LOOKS_MAX):
-        if holds():
-            return
-        await asyncio.sleep(0.05)
-    raise TimeoutError
-
-
-def make(admin: Admin, name: str, queues: int = 2, **changes: Any) -> TopicConfig:
-    wanted = TopicConfig(name=name, write_queues=queues, read_queues=queues, **changes)
-    return admin.broker.topics.create_or_update(wanted)
-
-
-async def put(admin: Admin, topic: str, properties: str = "") -> None:
-    peer = await RemotingPeer.connect(admin.broker.rocketmq_port)
-    sent = await peer.put(topic, b"x", queue_id=0, properties=properties)
-    assert sent.code == ResponseCode.SUCCESS
-    await peer.close()
-
-
-def there(admin: Admin, topic: str) -> TopicConfig:
-    config = admin.broker.topics.get(topic)
-    assert config is not None
-    return config
+    from imago_testing.shard_pair import Pair
 
 
 async def test_topics_go_on_elsewhere_as_they_were(pair: Pair) -> None:

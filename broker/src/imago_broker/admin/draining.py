@@ -24,6 +24,8 @@ from imago_broker.ports import CoordinatorError
 from imago_log.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from imago_broker.admin.services import AdminServices
     from imago_broker.model.cluster import ClusterView
     from imago_broker.model.topics import TopicConfig
@@ -139,11 +141,9 @@ class Drainer:
         """Return why the topic could not leave; empty when it has."""
         services = self._services
         view, own = services.coordinator.view(), services.config.broker.shard
-        free = rooms(view)
         try:
-            shards = targets(free, writable(view, config.name, {r.shard for r in free}), own)
-            for shard in shards:
-                await open_on(services, shard, config, own_headers(services.config))
+            if own not in view.staying:
+                await open_elsewhere(services, config, own_headers(services.config))
         except (AdminError, ValueError) as error:
             return f"{config.name}: {error}"
         if self._leads() and self._draining(services.coordinator.view()):
@@ -156,6 +156,22 @@ class Drainer:
             name = shard_name(self._services.config.broker.shard)
             logger.warning("drain_waits shard=%s reason=%s", name, reason)
         self._blocked = reason
+
+
+async def open_elsewhere(
+    services: AdminServices, config: TopicConfig, headers: Mapping[str, str]
+) -> tuple[int, ...]:
+    """Have a topic keep the number of shards that it has when it leaves this one.
+
+    Returns the shards on which it was opened; none where it has enough. ValueError: no other shard
+    takes topics. AdminError: one does not answer.
+    """
+    view, own = services.coordinator.view(), services.config.broker.shard
+    free = rooms(view)
+    shards = targets(free, writable(view, config.name, {r.shard for r in free}), own)
+    for shard in shards:
+        await open_on(services, shard, config, headers)
+    return shards
 
 
 def writable(view: ClusterView, topic: str, among: set[int]) -> set[int]:

@@ -6,7 +6,7 @@ from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.admin import views
-from imago_broker.admin.errors import bad_request, not_found, refuse_unknown
+from imago_broker.admin.errors import AdminError, bad_request, not_found, refuse_unknown
 from imago_broker.admin.guard import json_body, json_response
 from imago_broker.admin.paging import page
 from imago_broker.admin.shards import OK, on_other_shards
@@ -73,23 +73,40 @@ async def reset(services: AdminServices, request: web.Request) -> web.Response:
     """POST /admin/v1/groups/{group}/reset {"topic", "to"}: set where the group goes on.
 
     `to`: "earliest", "latest", epoch milliseconds, or {"queue": offset, …} for single queues
-    (those of this shard: an explicit map is not repeated on other shards).
+    (those of this shard: an explicit map is not repeated on other shards). `whenEmpty`: 409 while
+    a member of the group is connected, which else goes on from there at once.
     """
     name = request.match_info["group"]
     if problem := group_problem(name):
         raise bad_request(f"Group {name!r:.200}: {problem}.", "Name the group of your consumers.")
     body = await json_body(request)
-    refuse_unknown(body, ("topic", "to"))
-    config = known_topic(services, str(body.get("topic", "")))
-    to = body.get("to")
-    if isinstance(to, dict):
-        offsets = explicit(services, config.name, to, config.queues)
-    else:
-        offsets = {q: target(services, config.name, q, to) for q in range(config.read_queues)}
-    services.reset_offsets(name, config.name, offsets)
-    shards = {} if isinstance(to, dict) else await on_other_shards(services, request)
-    answer: dict[str, Any] = {"group": name, "topic": config.name, "offsets": offsets}
+    refuse_unknown(body, ("topic", "to", "whenEmpty"))
+    if body.get("whenEmpty") and (members := services.members(name)):
+        text = f"Group {name!r} has {len(members)} members here, like {members[0].client_id!r:.80}."
+        raise AdminError(409, "group_active", text, "Stop its consumers, then repeat the call.")
+    topic = str(body.get("topic", ""))
+    placed = services.coordinator.view().topics.get(topic)
+    single = isinstance(body.get("to"), dict)
+    elsewhere = placed is not None and services.config.broker.shard not in placed.shards
+    here = single or not elsewhere
+    offsets = reset_here(services, name, topic, body.get("to")) if here else {}
+    shards = {}
+    if not single:
+        only = None if placed is None else placed.shards
+        shards = await on_other_shards(services, request, here=here, only=only)
+    answer: dict[str, Any] = {"group": name, "topic": topic, "offsets": offsets}
     return json_response(answer | {"shards": shards})
+
+
+def reset_here(services: AdminServices, group: str, topic: str, to: object) -> dict[int, int]:
+    """Set where a group goes on in a topic's queues on this shard; return the offsets."""
+    config = known_topic(services, topic)
+    if isinstance(to, dict):
+        offsets = explicit(services, topic, to, config.queues)
+    else:
+        offsets = {q: target(services, topic, q, to) for q in range(config.read_queues)}
+    services.reset_offsets(group, topic, offsets)
+    return offsets
 
 
 def names(services: AdminServices) -> set[str]:

@@ -133,16 +133,6 @@ async def elect(services: AdminServices, request: web.Request) -> web.Response:
     return json_response({"elected": True} | who(services))
 
 
-async def cordon(services: AdminServices, request: web.Request) -> web.Response:
-    """POST /admin/v1/cordon: this shard takes no new topics."""
-    await expected(services, request, ())
-    try:
-        await services.coordinator.mark_shard(services.config.broker.shard, cordoned=True)
-    except CoordinatorError as error:
-        raise unavailable(error) from error
-    return json_response({"cordoned": True} | who(services))
-
-
 async def operator_epoch(services: AdminServices, request: web.Request) -> web.Response:
     """POST /admin/v1/operator-epoch {"epoch": n}: shut out whoever operates with a lower one."""
     body = await json_body(request)

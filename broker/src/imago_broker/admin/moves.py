@@ -1,103 +1,108 @@
-"""Routes that move topics between shards, and take shards that hold nothing any more away."""
+"""Routes that move topics between shards.
+
+Any broker takes them: a topic leaves a shard by its master (`from`; this broker's shard unless
+given), and comes to more shards through one that has it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
-from imago_broker.admin.draining import Drainer
-from imago_broker.admin.errors import AdminError, bad_request, refuse_unknown
+from imago_broker.admin.draining import open_elsewhere
+from imago_broker.admin.errors import AdminError, bad_request
 from imago_broker.admin.guard import json_body, json_response
-from imago_broker.admin.leadership import OPERATOR_EPOCH, expected, request_id, unavailable, who
+from imago_broker.admin.leadership import OPERATOR_EPOCH, expected
 from imago_broker.admin.opening import open_on, settled
-from imago_broker.admin.shards import own_headers, rooms
+from imago_broker.admin.shards import asked_of_master, own_headers, rooms
 from imago_broker.admin.topics import known, shard_number
 from imago_broker.model import names
 from imago_broker.model.cluster import shard_name
 from imago_broker.model.sealing import MOVE, seal_of
-from imago_broker.ports import CoordinatorConflictError, CoordinatorError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from aiohttp import web
+
     from imago_broker.admin.services import AdminServices
-    from imago_broker.model.cluster import ClusterView
+    from imago_broker.model.topics import TopicConfig
 
-DRAINER = web.AppKey("drainer", Drainer)
-
-
-async def drain(services: AdminServices, request: web.Request) -> web.Response:
-    """POST /admin/v1/drain: move all topics of this shard to others; repeat it as you like."""
-    body = await expected(services, request, ())
-    view, own = services.coordinator.view(), services.config.broker.shard
-    if own not in view.draining and (reason := _no_room(view, own)):
-        raise AdminError(409, "too_few_shards", reason, "Add a shard, or uncordon one.")
-    try:
-        await services.coordinator.drain_shard(own, request_id(request, body))
-    except CoordinatorConflictError as error:
-        raise AdminError(409, "taken_back", f"{error}.", "Ask with a new request id.") from error
-    except CoordinatorError as error:
-        raise unavailable(error) from error
-    request.app[DRAINER].wake()
-    return json_response({"draining": True} | who(services))
-
-
-async def undrain(services: AdminServices, request: web.Request) -> web.Response:
-    """POST /admin/v1/undrain and uncordon: this shard takes topics again, first its own."""
-    await expected(services, request, ())
-    try:
-        await services.coordinator.undrain_shard(services.config.broker.shard)
-    except CoordinatorError as error:
-        raise unavailable(error) from error
-    request.app[DRAINER].wake()
-    return json_response({"draining": False, "cordoned": False} | who(services))
-
-
-async def remove(services: AdminServices, request: web.Request) -> web.Response:
-    """POST /admin/v1/shards/{shard}/remove: forget a shard that is drained and stopped."""
-    refuse_unknown(await json_body(request), ("requestId",))
-    try:
-        shard = shard_number(request.match_info["shard"])
-        await services.coordinator.forget_shard(shard)
-    except ValueError as error:
-        raise bad_request(f"{error}.", "Name a shard.") from error
-    except CoordinatorConflictError as error:
-        raise AdminError(
-            409, "in_use", f"{error}.", "Drain it, wait until it is drained, stop its brokers."
-        ) from error
-    except CoordinatorError as error:
-        raise unavailable(error) from error
-    return json_response({"removed": shard_name(shard)})
+ANY = "any"
+"""In place of shards: as many as the topic loses, chosen as a drain chooses them."""
 
 
 async def move(services: AdminServices, request: web.Request) -> web.Response:
-    """POST /admin/v1/topics/{topic}/move {"to": [shards]}: open it there, seal it here."""
-    body = await expected(services, request, ("to",))
+    """POST /admin/v1/topics/{topic}/move {"from": shard, "to": [shards]}: open there, seal here.
+
+    `to` may be "any": then it keeps the number of shards that it has, as in a drain.
+    """
+    if answer := await _elsewhere(services, request):
+        return answer
+    body = await expected(services, request, ("from", "to"))
     config = known(services, _client_topic(request))
-    own = services.config.broker.shard
-    to = _named(services, body.get("to")) - {own}
-    if not to:
-        raise bad_request("to: no shard but this one.", "Name the shards that take the topic.")
-    for shard in sorted(to):
-        await open_on(services, shard, config, _headers(services, request))
+    headers = _headers(services, request)
+    if body.get("to") == ANY:
+        try:
+            to: Collection[int] = await open_elsewhere(services, config, headers)
+        except ValueError as error:
+            raise AdminError(
+                409, "no_room", f"{error}.", "Add a shard, or uncordon one."
+            ) from error
+    else:
+        to = _named(services, body.get("to")) - {services.config.broker.shard}
+        if not to:
+            raise bad_request("to: no shard but this one.", "Name the shards that take the topic.")
+        for shard in sorted(to):
+            await open_on(services, shard, config, headers)
+    return await _sealed(services, config, to)
+
+
+async def seal(services: AdminServices, request: web.Request) -> web.Response:
+    """POST /admin/v1/topics/{topic}/seal {"from": shard}: it takes no more messages there."""
+    if answer := await _elsewhere(services, request):
+        return answer
+    await expected(services, request, ("from",))
+    return await _sealed(services, known(services, _client_topic(request)), ())
+
+
+async def _sealed(
+    services: AdminServices, config: TopicConfig, to: Collection[int]
+) -> web.Response:
     until_ms = services.clock.epoch_ms() + services.config.broker.seal_linger_ms
     config = services.topics.seal(config.name, until_ms=until_ms, cause=MOVE) or config
     await settled(services, config)
-    seal = seal_of(config)
+    found = seal_of(config)
     return json_response(
         {
             "topic": config.name,
-            "from": shard_name(own),
+            "from": shard_name(services.config.broker.shard),
             "to": [shard_name(shard) for shard in sorted(to)],
-            "takesMessagesUntil": seal.until_ms if seal else None,
+            "takesMessagesUntil": found.until_ms if found else None,
         }
     )
 
 
+async def _elsewhere(services: AdminServices, request: web.Request) -> web.Response | None:
+    """Have the master of the shard that a topic leaves answer; None: it leaves ours."""
+    named = (await json_body(request)).get("from")
+    try:
+        shard = services.config.broker.shard if named is None else shard_number(named)
+    except ValueError as error:
+        raise bad_request(f"from: {error}.", "Name a shard.") from error
+    if shard == services.config.broker.shard:
+        return None
+    return await asked_of_master(services, request, shard)
+
+
 async def spread(services: AdminServices, request: web.Request) -> web.Response:
     """POST /admin/v1/topics/{topic}/spread {"to": [shards]}: open it on more shards, or on all."""
+    own = services.config.broker.shard
+    placed = services.coordinator.view().topics.get(_client_topic(request))
+    elsewhere = sorted(placed.shards) if placed is not None and own not in placed.shards else []
+    if elsewhere and (answer := await asked_of_master(services, request, elsewhere[0])):
+        return answer
     body = await expected(services, request, ("to",))
     config = known(services, _client_topic(request))
-    own = services.config.broker.shard
     free = {room.shard for room in rooms(services.coordinator.view())}
     to = free if body.get("to") is None else _named(services, body["to"])
     for shard in sorted(to - {own}):
@@ -108,24 +113,6 @@ async def spread(services: AdminServices, request: web.Request) -> web.Response:
     return json_response(
         {"topic": config.name, "shards": [shard_name(shard) for shard in sorted(to)]}
     )
-
-
-def _no_room(view: ClusterView, own: int) -> str:
-    """Return why no other shard can take this one's topics; empty when one can."""
-    others = sorted({*view.shards(), *view.known} - {own})
-    if not others:
-        return "There is no other shard"
-    free = {room.shard for room in rooms(view)}
-    if any(n in free and (m := view.master(n)) and m.admin for n in others):
-        return ""
-    causes = (f"{shard_name(n)} {_closed(view, n)}" for n in others)
-    return f"No other shard takes topics: {', '.join(causes)}."
-
-
-def _closed(view: ClusterView, shard: int) -> str:
-    if shard in view.cordoned:
-        return "is cordoned"
-    return "has no master" if view.master(shard) is None else "has no admin interface"
 
 
 def _client_topic(request: web.Request) -> str:

@@ -34,6 +34,8 @@ class Remaining:
 
     topics: tuple[str, ...]
     """Topics that take messages here still."""
+    open_queues: int
+    """Queues that take messages: theirs, and those in which late producers are served."""
     unread_topics: tuple[str, ...]
     unread: Unread
     bytes: int
@@ -57,6 +59,8 @@ class Remaining:
     def to_json(self) -> dict[str, Any]:
         groups = sorted(self.unread.groups.items(), key=lambda item: -item[1])
         return {
+            "done": self.done,
+            "openQueues": self.open_queues,
             "topicsToMove": len(self.topics),
             "toMove": list(self.topics[:LISTED_MAX]),
             "unreadTopics": len(self.unread_topics),
@@ -107,6 +111,7 @@ async def measure(services: AdminServices, blocked: str) -> Remaining:
     seals = [seal for config in configs if (seal := seal_of(config))]
     return Remaining(
         topics=tuple(config.name for config in configs if takes_messages(config)),
+        open_queues=sum(_open_queues(config, now_ms) for config in configs),
         unread_topics=tuple(left),
         unread=total(part for part, _, _ in left.values()),
         bytes=sum(size for _, size, _ in left.values()),
@@ -116,6 +121,13 @@ async def measure(services: AdminServices, blocked: str) -> Remaining:
         settled=seen,
         blocked=blocked,
     )
+
+
+def _open_queues(config: TopicConfig, now_ms: int) -> int:
+    seal = seal_of(config)
+    if seal is not None:
+        return seal.write_queues if seal.until_ms > now_ms else 0
+    return config.write_queues if takes_messages(config) else 0
 
 
 def _of_topic(

@@ -12,12 +12,14 @@ from imago_broker.admin import (
     configuration,
     groups,
     leadership,
+    marks,
     messages,
     moves,
     opening,
     pipelines,
     status,
     topics,
+    whole,
 )
 from imago_broker.admin.draining import Drainer
 from imago_broker.admin.guard import authorize, errors_as_json, no_foreign_pages, repeatable
@@ -38,16 +40,24 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/metrics", status.metrics),
     ("GET", "/admin/v1/status", status.status),
     ("GET", "/admin/v1/cluster", status.cluster),
+    ("GET", "/admin/v1/cluster/topics", whole.topics),
+    ("GET", "/admin/v1/cluster/groups", whole.groups),
     ("GET", "/admin/v1/shard", leadership.shard),
     ("GET", "/admin/v1/restart-check", leadership.restart_check),
     ("GET", "/admin/v1/restart-done", leadership.restart_done),
     ("POST", "/admin/v1/handover", leadership.handover),
     ("POST", "/admin/v1/elect", leadership.elect),
-    ("POST", "/admin/v1/cordon", leadership.cordon),
-    ("POST", "/admin/v1/uncordon", moves.undrain),
-    ("POST", "/admin/v1/drain", moves.drain),
-    ("POST", "/admin/v1/undrain", moves.undrain),
-    ("POST", "/admin/v1/shards/{shard}/remove", moves.remove),
+    ("POST", "/admin/v1/cordon", marks.cordon),
+    ("POST", "/admin/v1/uncordon", marks.undrain),
+    ("POST", "/admin/v1/drain", marks.drain),
+    ("POST", "/admin/v1/undrain", marks.undrain),
+    ("POST", "/admin/v1/shards/{shard}/cordon", marks.cordon),
+    ("POST", "/admin/v1/shards/{shard}/uncordon", marks.undrain),
+    ("POST", "/admin/v1/shards/{shard}/drain", marks.drain),
+    ("POST", "/admin/v1/shards/{shard}/undrain", marks.undrain),
+    ("GET", "/admin/v1/shards/{shard}/remaining", marks.remaining),
+    ("POST", "/admin/v1/shards/{shard}/drained", marks.mark_drained),
+    ("POST", "/admin/v1/shards/{shard}/remove", marks.remove),
     ("POST", "/admin/v1/operator-epoch", leadership.operator_epoch),
     ("GET", "/admin/v1/pipelines/{name}", pipelines.show),
     ("POST", "/admin/v1/pipelines/{name}/epoch", pipelines.raise_epoch),
@@ -57,6 +67,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("DELETE", "/admin/v1/topics/{topic}", topics.delete),
     ("POST", "/admin/v1/topics/{topic}/open", opening.open_here),
     ("POST", "/admin/v1/topics/{topic}/move", moves.move),
+    ("POST", "/admin/v1/topics/{topic}/seal", moves.seal),
     ("POST", "/admin/v1/topics/{topic}/spread", moves.spread),
     ("GET", "/admin/v1/groups", groups.list_all),
     ("GET", "/admin/v1/groups/{group}", groups.show),
@@ -97,7 +108,7 @@ def _keep_drained(app: web.Application, drainer: Drainer) -> None:
     async def stop(_: web.Application) -> None:
         await drainer.stop()
 
-    app[moves.DRAINER] = drainer
+    app[marks.DRAINER] = drainer
     app[PROGRESS] = drainer.progress
     app.on_startup.append(start)
     app.on_cleanup.append(stop)

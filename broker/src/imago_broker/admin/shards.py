@@ -139,21 +139,45 @@ def to_master(services: AdminServices) -> Middleware:
             return await handler(request)
         master = view.master(own.shard)
         if master is None or is_forwarded(request):
-            raise AdminError(
-                503,
-                "no_master",
-                f"{shard_name(own.shard)} has no master now, and only a master changes this.",
-                "Repeat the call; `imago cluster explain` says what the shard waits for.",
-            )
+            raise no_master(own.shard)
         return await _through(request, master, services.config.admin.token_file)
 
     return pass_on
 
 
-async def _through(request: web.Request, master: BrokerRecord, token_file: str) -> web.Response:
-    """Ask the master with the caller's own words, and give back what he says."""
+async def asked_of_master(
+    services: AdminServices, request: web.Request, shard: int
+) -> web.Response | None:
+    """Return what the master of a shard answers to this request; None where we are it."""
+    view, own = services.coordinator.view(), services.coordinator.registered
+    master = view.master(shard)
+    if master is not None and own is not None and view.leads(own) and own.shard == shard:
+        return None
+    if master is None or is_forwarded(request):
+        raise no_master(shard)
+    return await _through(request, master, services.config.admin.token_file, once=True)
+
+
+def no_master(shard: int) -> AdminError:
+    """The answer where only a master can say or do it, and there is none."""
+    return AdminError(
+        503,
+        "no_master",
+        f"{shard_name(shard)} has no master now, and only a master knows and changes this.",
+        "Repeat the call; `imago cluster explain` says what the shard waits for.",
+    )
+
+
+async def _through(
+    request: web.Request, master: BrokerRecord, token_file: str, *, once: bool = False
+) -> web.Response:
+    """Ask the master with the caller's own words, and give back what he says.
+
+    `once`: it goes no further from there.
+    """
     headers = forwarded_headers(request, token_file)
-    del headers[FORWARDED]  # it goes on to the other shards from there
+    if not once:
+        del headers[FORWARDED]
     url, body = f"http://{master.host}:{master.admin}{request.path_qs}", await request.read()
     try:
         async with (
@@ -183,7 +207,7 @@ def own_headers(config: BrokerConfig) -> dict[str, str]:
 def forwarded_headers(request: web.Request, token_file: str) -> dict[str, str]:
     """The caller's own, and this broker's token: the caller may have needed none here."""
     headers = {FORWARDED: "1", "Content-Type": "application/json"}
-    for name in ("Authorization", "Idempotency-Key"):
+    for name in ("Authorization", "Idempotency-Key", leadership.OPERATOR_EPOCH):
         if name in request.headers:
             headers[name] = request.headers[name]
     if token_file and "Authorization" not in headers:

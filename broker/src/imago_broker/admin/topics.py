@@ -89,10 +89,13 @@ def placement(services: AdminServices, name: str, asked: object) -> frozenset[in
         if unknown := sorted(named - numbers - has):
             raise ValueError(f"shards: {unknown} do not take new topics")
     elif isinstance(asked, int) and not isinstance(asked, bool) and asked >= 1:
-        taken = [Room(n, 0, master.zone) for n in has if (master := view.master(n))]
-        named = has | set(choose(free, max(0, asked - len(has)), taken=taken))
-        if asked < len(has):
-            raise ValueError(f"shards: {asked}, but the topic has queues on {len(has)}")
+        # Those that it has left, by a drain or a move, do not count, and are not opened again.
+        takes = [n for n in has if before and before.shards[n].write]
+        taken = [Room(n, 0, master.zone) for n in takes if (master := view.master(n))]
+        others = [room for room in free if room.shard not in has]
+        named = has | set(choose(others, max(0, asked - len(takes)), taken=taken))
+        if asked < len(takes):
+            raise ValueError(f"shards: {asked}, but the topic has queues on {len(takes)}")
     else:
         raise ValueError(f"shards: {asked!r:.60}, must be a number or a list of shards")
     if missing := sorted(has - named):

@@ -175,6 +175,7 @@ class Mirror:
             known=MappingProxyType({n: shard.replicas() for n, shard in shards.items()}),
             cordoned=frozenset(n for n, shard in shards.items() if shard.cordoned),
             draining=frozenset(n for n, shard in shards.items() if shard.drain),
+            staying=frozenset(n for n, shard in shards.items() if shard.drain and shard.stays),
             drained=frozenset(n for n, shard in shards.items() if shard.drained),
             operator_epoch=self._operator.good.get(self._paths.operator, 0),
             topics=self._merged_topics(before.topics),

@@ -4,7 +4,8 @@
 
 ```
 {"next":2,"members":{"<uuid>":{"replica":0,"metaq":"meta://h:p"}},"cordoned":false,"drained":false,
- "drain":"<request id, empty: not drained>","undrained":"<request id of the last one taken back>"}
+ "drain":"<request id, empty: not drained>","undrained":"<request id of the last one taken back>",
+ "stays":false}
 ```
 """
 
@@ -45,6 +46,8 @@ class ShardRecord:
     """Request by which its topics are being moved away; "" for none."""
     undrained: str = ""
     """The last such request that was taken back: it may still be repeated by mistake."""
+    stays: bool = False
+    """Whether that request only closes the topics here, and opens them nowhere else."""
 
     def with_member(self, uuid: str, metaq_url: str, *, wanted: int = -1) -> ShardRecord:
         """The record after this data folder has shown up, perhaps for the first time.
@@ -82,6 +85,7 @@ def encode_shard(record: ShardRecord) -> bytes:
             "drained": record.drained,
             "drain": record.drain,
             "undrained": record.undrained,
+            "stays": record.stays,
         }
     )
 
@@ -103,6 +107,7 @@ def decode_shard(path: str, data: bytes) -> ShardRecord:
             drained=of(bool, value.get("drained", False)),
             drain=of(str, value.get("drain", "")),
             undrained=of(str, value.get("undrained", "")),
+            stays=of(bool, value.get("stays", False)),
         )
 
     return decode(path, data, dict, read)

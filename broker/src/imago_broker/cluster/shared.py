@@ -62,15 +62,19 @@ def marking(paths: Paths, shard: int, cordoned: bool | None, drained: bool | Non
     return edit
 
 
-def draining(paths: Paths, shard: int, request_id: str) -> Edit:
-    """Have a shard's topics moved away, and no new ones come."""
+def draining(paths: Paths, shard: int, request_id: str, *, move: bool) -> Edit:
+    """Have a shard's topics moved away, or only closed, and no new ones come."""
     path = paths.shard(shard)
 
     def edit(data: bytes | None) -> bytes:
         record = _known(path, shard, data)
         if request_id == record.undrained:
             raise CoordinatorConflictError(f"drain {request_id!r:.130} was taken back since")
-        return encode_shard(replace(record, cordoned=True, drain=record.drain or request_id))
+        if record.drain:
+            if record.stays == move:
+                raise CoordinatorConflictError(f"shard-{shard} is being drained in another way")
+            return encode_shard(replace(record, cordoned=True))
+        return encode_shard(replace(record, cordoned=True, drain=request_id, stays=not move))
 
     return edit
 
@@ -82,8 +86,8 @@ def undraining(paths: Paths, shard: int) -> Edit:
     def edit(data: bytes | None) -> bytes:
         record = _known(path, shard, data)
         ended = record.drain or record.undrained
-        after = replace(record, cordoned=False, drained=False, drain="", undrained=ended)
-        return encode_shard(after)
+        after = replace(record, cordoned=False, drained=False, drain="", stays=False)
+        return encode_shard(replace(after, undrained=ended))
 
     return edit
 

@@ -58,8 +58,8 @@ class SharedChanges(ABC):
         edit = shared.marking(self._paths, shard, cordoned, drained)
         await self._change(self._paths.shard(shard), edit)
 
-    async def drain_shard(self, shard: int, request_id: str) -> None:
-        edit = shared.draining(self._paths, shard, request_id)
+    async def drain_shard(self, shard: int, request_id: str, *, move: bool = True) -> None:
+        edit = shared.draining(self._paths, shard, request_id, move=move)
         await self._change(self._paths.shard(shard), edit)
 
     async def undrain_shard(self, shard: int) -> None:

@@ -200,6 +200,8 @@ class ClusterView:
     """Shards that take no new topics."""
     draining: frozenset[int] = frozenset()
     """Shards whose topics are being moved to others."""
+    staying: frozenset[int] = frozenset()
+    """Those among them whose topics are only closed, and opened nowhere else."""
     drained: frozenset[int] = frozenset()
     """Shards on which nothing of value is left."""
     operator_epoch: int = 0

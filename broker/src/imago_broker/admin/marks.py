@@ -1,0 +1,174 @@
+"""Routes about whether a shard takes anything new, and whether anything is left on it.
+
+Each stands alone for the broker's own shard, and below `/admin/v1/shards/{shard}` for any shard at
+any broker: what is wanted of a shard stands in the registry, and what is left on it is asked of its
+master.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from imago_broker.admin.draining import Drainer
+from imago_broker.admin.errors import AdminError, bad_request, refuse_unknown
+from imago_broker.admin.guard import json_body, json_response
+from imago_broker.admin.leadership import expected, request_id, unavailable, who
+from imago_broker.admin.remaining import measure
+from imago_broker.admin.shards import asked_of_master, rooms
+from imago_broker.admin.topics import shard_number
+from imago_broker.model.cluster import shard_name
+from imago_broker.ports import CoordinatorConflictError, CoordinatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_broker.admin.services import AdminServices
+    from imago_broker.model.cluster import ClusterView
+
+DRAINER = web.AppKey("drainer", Drainer)
+
+
+async def cordon(services: AdminServices, request: web.Request) -> web.Response:
+    """POST /admin/v1/cordon, /admin/v1/shards/{shard}/cordon: the shard takes no new topics."""
+    shard, _ = await _wish(services, request)
+    try:
+        await services.coordinator.mark_shard(shard, cordoned=True)
+    except CoordinatorError as error:
+        raise unavailable(error) from error
+    return json_response({"cordoned": True} | _said(services, shard))
+
+
+async def drain(services: AdminServices, request: web.Request) -> web.Response:
+    """POST /admin/v1/drain, /admin/v1/shards/{shard}/drain {"move": true}: close its topics here.
+
+    They go on on other shards, or with `"move": false` nowhere. Repeat it as you like.
+    """
+    shard, body = await _wish(services, request, "move")
+    move = body.get("move", True)
+    if not isinstance(move, bool):
+        raise bad_request(f"move: {move!r:.60}.", "Send true or false.")
+    view = services.coordinator.view()
+    if move and shard not in view.draining and (reason := _no_room(view, shard)):
+        raise AdminError(409, "too_few_shards", reason, "Add a shard, or uncordon one.")
+    try:
+        await services.coordinator.drain_shard(shard, request_id(request, body), move=move)
+    except CoordinatorConflictError as error:
+        raise AdminError(409, "taken_back", f"{error}.", "Ask with a new request id.") from error
+    except CoordinatorError as error:
+        raise unavailable(error) from error
+    request.app[DRAINER].wake()
+    return json_response({"draining": True, "move": move} | _said(services, shard))
+
+
+async def undrain(services: AdminServices, request: web.Request) -> web.Response:
+    """POST /admin/v1/undrain, uncordon, and below /admin/v1/shards/{shard}: take topics again.
+
+    First those come back that the drain has closed.
+    """
+    shard, _ = await _wish(services, request)
+    try:
+        await services.coordinator.undrain_shard(shard)
+    except CoordinatorError as error:
+        raise unavailable(error) from error
+    request.app[DRAINER].wake()
+    return json_response({"draining": False, "cordoned": False} | _said(services, shard))
+
+
+async def remaining(services: AdminServices, request: web.Request) -> web.Response:
+    """GET /admin/v1/shards/{shard}/remaining: what somebody may need of it still."""
+    shard = _shard(services, request)
+    if answer := await asked_of_master(services, request, shard):
+        return answer
+    left = await measure(services, "")
+    return json_response(left.to_json() | who(services))
+
+
+async def mark_drained(services: AdminServices, request: web.Request) -> web.Response:
+    """POST /admin/v1/shards/{shard}/drained: put on record that nothing of value is left on it.
+
+    Its master looks again itself, and refuses with 409 where something is, or may come.
+    """
+    shard, _ = await _wish(services, request)
+    if answer := await asked_of_master(services, request, shard):
+        return answer
+    if shard not in services.coordinator.view().cordoned:
+        raise AdminError(
+            409, "not_cordoned", f"{shard_name(shard)} takes new topics.", "Cordon or drain it."
+        )
+    left = await measure(services, "")
+    if not left.done:
+        raise AdminError(
+            409,
+            "not_drained",
+            f"{shard_name(shard)} has {left.open_queues} queues that take messages, "
+            f"{left.unread.messages} unread messages and {left.delayed} that wait for their time.",
+            f"GET /admin/v1/shards/{shard}/remaining shows them.",
+        )
+    try:
+        await services.coordinator.mark_shard(shard, cordoned=True, drained=True)
+    except CoordinatorError as error:
+        raise unavailable(error) from error
+    return json_response({"drained": True} | _said(services, shard))
+
+
+async def remove(services: AdminServices, request: web.Request) -> web.Response:
+    """POST /admin/v1/shards/{shard}/remove: forget a shard that is drained and stopped."""
+    shard, _ = await _wish(services, request)
+    try:
+        await services.coordinator.forget_shard(shard)
+    except CoordinatorConflictError as error:
+        raise AdminError(
+            409, "in_use", f"{error}.", "Drain it, wait until it is drained, stop its brokers."
+        ) from error
+    except CoordinatorError as error:
+        raise unavailable(error) from error
+    return json_response({"removed": shard_name(shard)})
+
+
+async def _wish(
+    services: AdminServices, request: web.Request, *keys: str
+) -> tuple[int, Mapping[str, object]]:
+    """Return the shard that is meant, and the body.
+
+    Only calls for the broker's own shard may name the broker and the epoch that they mean.
+    """
+    shard = _shard(services, request)
+    if "shard" not in request.match_info:
+        return shard, await expected(services, request, keys)
+    body = await json_body(request)
+    refuse_unknown(body, (*keys, "requestId"))
+    return shard, body
+
+
+def _shard(services: AdminServices, request: web.Request) -> int:
+    named = request.match_info.get("shard")
+    try:
+        return services.config.broker.shard if named is None else shard_number(named)
+    except ValueError as error:
+        raise bad_request(f"{error}.", "Name a shard.") from error
+
+
+def _said(services: AdminServices, shard: int) -> dict[str, object]:
+    if shard == services.config.broker.shard:
+        return who(services)
+    return {"shard": shard_name(shard)}
+
+
+def _no_room(view: ClusterView, leaving: int) -> str:
+    """Return why no other shard can take this one's topics; empty when one can."""
+    others = sorted({*view.shards(), *view.known} - {leaving})
+    if not others:
+        return "There is no other shard"
+    free = {room.shard for room in rooms(view)}
+    if any(n in free and (m := view.master(n)) and m.admin for n in others):
+        return ""
+    causes = (f"{shard_name(n)} {_closed(view, n)}" for n in others)
+    return f"No other shard takes topics: {', '.join(causes)}."
+
+
+def _closed(view: ClusterView, shard: int) -> str:
+    if shard in view.cordoned:
+        return "is cordoned"
+    return "has no master" if view.master(shard) is None else "has no admin interface"

@@ -1,0 +1,146 @@
+"""Lists of the whole cluster, asked of one broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_broker.admin.whole import together
+from imago_broker.model.groups import GroupConfig
+from imago_testing.remoting_peer import RemotingPeer, heartbeat
+from imago_testing.shard_pair import Pair, eventually, make, put
+from imago_wire.remoting.codes import RequestCode
+
+if TYPE_CHECKING:
+    from imago_testing.admin import Admin
+
+
+async def listed(admin: Admin, what: str, query: str = "") -> dict[str, Any]:
+    status, body = await admin.call("GET", f"/admin/v1/cluster/{what}{query}")
+    assert status == 200, body
+    return dict(body)
+
+
+async def test_topics_of_all_shards_are_in_one_list(pair: Pair) -> None:
+    make(pair.one, "orders", 3, attributes={"acknowledgement": "leader-fsync"})
+    make(pair.two, "orders", 4, attributes={"acknowledgement": "leader-fsync"})
+    make(pair.two, "other", order=True, attributes={"dialects": "rocketmq"})
+    await eventually(lambda: "other" in pair.one.broker.coordinator.view().topics)
+    await eventually(lambda: len(pair.one.broker.coordinator.view().topics["orders"].shards) == 2)
+    body = await listed(pair.one, "topics")
+    assert body == {
+        "items": [
+            {
+                "name": "orders",
+                "order": False,
+                "dialects": "metaq,rocketmq",
+                "attributes": {"acknowledgement": "leader-fsync"},
+                "shards": [shard(0, 3), shard(1, 4)],
+            },
+            {
+                "name": "other",
+                "order": True,
+                "dialects": "rocketmq",
+                "attributes": {"dialects": "rocketmq"},
+                "shards": [shard(1, 2)],
+            },
+        ],
+        "next": None,
+    }
+    assert (await listed(pair.one, "topics", "?limit=1"))["next"] == "other"
+    names = {t["name"] for t in (await listed(pair.two, "topics", "?system=true"))["items"]}
+    assert {"orders", "other", "TBW102"} <= names
+
+
+def shard(number: int, queues: int) -> dict[str, object]:
+    both = {"writeQueues": queues, "readQueues": queues}
+    return {"id": number, **both, "perm": 6, "online": True}
+
+
+async def test_a_group_is_the_sum_of_what_all_shards_know(pair: Pair) -> None:
+    make(pair.one, "orders")
+    make(pair.two, "orders")
+    pair.two.broker.groups.update(GroupConfig(name="billing", retry_max_times=3))
+    for admin in (pair.one, pair.two):
+        await put(admin, "orders")
+        admin.broker.offsets.commit("billing", "orders", 0, 0)
+    pair.one.broker.offsets.commit("done", "orders", 0, 1)
+    body = await listed(pair.one, "groups")
+    assert (body["missing"], body["next"]) == ([], None)
+    billing, done = body["items"]
+    assert (billing["name"], billing["members"]) == ("billing", [])
+    assert billing["settings"]["retry_max_times"] == 3
+    assert billing["topics"]["orders"]["lag"] == 2
+    now_ms = pair.one.broker.clock.epoch_ms()
+    assert now_ms - 60_000 < billing["topics"]["orders"]["oldest"] <= now_ms
+    assert done == {
+        "name": "done",
+        "settings": None,
+        "members": [],
+        "topics": {"orders": {"lag": 0, "oldest": None}},
+    }
+    assert (await listed(pair.one, "groups", "?limit=1"))["next"] == "done"
+    named = await listed(pair.one, "groups", "?group=done&group=nobody")
+    assert [item["name"] for item in named["items"]] == ["done"]
+
+
+async def test_a_shard_that_does_not_answer_is_named(pair: Pair) -> None:
+    pair.one.broker.offsets.commit("billing", "orders", 0, 0)
+    await pair.two.broker.ports.admin.stop()
+    body = await listed(pair.one, "groups")
+    assert body["missing"] == ["shard-1"]
+    assert [item["name"] for item in body["items"]] == ["billing"]
+
+
+def test_members_and_lags_of_two_shards_are_put_together() -> None:
+    one = {"name": "g", "settings": None, "members": ["a"], "topics": {"t": lag(1, 50)}}
+    two = {
+        "name": "g",
+        "settings": {"name": "g"},
+        "members": ["a", "b"],
+        "topics": {"t": lag(2, 40), "u": lag(0, None)},
+    }
+    both = together(one, two)
+    assert sorted(both["members"]) == ["a", "b"]
+    assert both["settings"] == {"name": "g"}
+    assert both["topics"] == {"t": lag(3, 40), "u": lag(0, None)}
+
+
+def lag(messages: int, oldest: int | None) -> dict[str, object]:
+    return {"lag": messages, "oldest": oldest}
+
+
+async def test_offsets_are_set_on_the_shards_that_have_the_topic(pair: Pair) -> None:
+    make(pair.two, "orders", 2)
+    await put(pair.two, "orders")
+    await eventually(lambda: "orders" in pair.one.broker.coordinator.view().topics)
+    path = "/admin/v1/groups/billing/reset"
+    body = {"topic": "orders", "to": "latest", "whenEmpty": True}
+    status, answer = await pair.one.call("POST", path, body)
+    assert (status, answer["offsets"], answer["shards"]) == (200, {}, {"shard-1": "ok"}), answer
+    assert pair.two.broker.offsets.of_group("billing") == {"orders": {0: 1, 1: 0}}
+    status, answer = await pair.one.call("POST", path, body | {"topic": "unknown"})
+    assert (status, answer["error"]) == (404, "topic_not_found")
+    status, answer = await pair.one.call("POST", path, body | {"to": {"0": 0}})
+    assert (status, answer["error"]) == (404, "topic_not_found"), "single queues are ours alone"
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+async def test_offsets_stay_while_somebody_consumes(pair: Pair, asked: int) -> None:
+    admin = (pair.one, pair.two)[asked]
+    make(pair.one, "orders")
+    make(pair.two, "orders")
+    peer = await RemotingPeer.connect(admin.broker.rocketmq_port)
+    beat = await peer.call(RequestCode.HEART_BEAT, {}, heartbeat("billing"))
+    assert beat.code == 0
+    path = "/admin/v1/groups/billing/reset"
+    body = {"topic": "orders", "to": "latest", "whenEmpty": True}
+    status, answer = await admin.call("POST", path, body)
+    assert (status, answer["error"]) == (409, "group_active")
+    assert "has 1 members here" in answer["message"]
+    assert admin.broker.offsets.of_group("billing") == {}
+    await peer.close()
+    await eventually(lambda: not admin.broker.rocketmq.clients.consumers("billing"))
+    status, answer = await admin.call("POST", path, body)
+    assert status == 200, answer

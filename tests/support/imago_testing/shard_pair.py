@@ -1,0 +1,101 @@
+"""Two shards of one broker each in the test's process: one registry in memory, admin over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from imago_broker.app import Broker
+from imago_broker.cluster.memory import MemoryEnsemble, memory_coordinator
+from imago_broker.cluster.settings import CoordinatorConfig
+from imago_broker.model.topics import TopicConfig
+from imago_testing.admin import Admin, broker_config
+from imago_testing.remoting_peer import RemotingPeer
+from imago_wire.remoting.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+LOOKS_MAX = 400
+
+
+@dataclass
+class Pair:
+    """Brokers of shards 0 and 1."""
+
+    one: Admin
+    two: Admin
+
+    async def drain(self, admin: Admin, **body: object) -> None:
+        status, answer = await admin.call("POST", "/admin/v1/drain", body)
+        assert (status, answer.get("draining")) == (200, True), answer
+
+    async def shard(self, number: int) -> dict[str, Any]:
+        _, body = await self.one.call("GET", "/admin/v1/cluster")
+        return next(dict(s) for s in body["shards"] if s["id"] == number)
+
+    async def until(self, number: int, holds: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        """Return the shard as it is shown once this holds."""
+        shown: dict[str, Any] = {}
+        for _ in range(LOOKS_MAX):
+            if holds(shown := await self.shard(number)):
+                return shown
+            await asyncio.sleep(0.05)
+        raise TimeoutError(f"shard-{number} is shown so: {shown}")
+
+
+@asynccontextmanager
+async def running_pair(folder: Path) -> AsyncIterator[Pair]:
+    """Run two brokers with a registry in memory; they stop in order."""
+    ensemble, settings = MemoryEnsemble(), CoordinatorConfig(session_timeout_ms=60_000)
+    brokers: list[Broker] = []
+    for shard in range(2):
+        own = folder / str(shard)
+        own.mkdir()
+        config = broker_config(own)
+        config = replace(
+            config,
+            broker=replace(config.broker, shard=shard, seal_linger_ms=0),
+            store=replace(config.store, segment_bytes_max=8 << 20),
+        )
+        brokers.append(Broker(config, coordinator=memory_coordinator(settings, ensemble)))
+        await brokers[-1].start()
+    async with aiohttp.ClientSession() as session:
+        yield Pair(*(Admin(session, broker) for broker in brokers))
+    for broker in brokers:
+        await broker.stop()
+
+
+async def eventually(holds: Callable[[], object]) -> None:
+    """Wait until something holds; TimeoutError."""
+    for _ in range(LOOKS_MAX):
+        if holds():
+            return
+        await asyncio.sleep(0.05)
+    raise TimeoutError
+
+
+def make(admin: Admin, name: str, queues: int = 2, **changes: Any) -> TopicConfig:
+    """Make a topic on one shard alone."""
+    wanted = TopicConfig(name=name, write_queues=queues, read_queues=queues, **changes)
+    return admin.broker.topics.create_or_update(wanted)
+
+
+async def put(admin: Admin, topic: str, properties: str = "") -> None:
+    """Put one message into queue 0."""
+    peer = await RemotingPeer.connect(admin.broker.rocketmq_port)
+    sent = await peer.put(topic, b"x", queue_id=0, properties=properties)
+    assert sent.code == ResponseCode.SUCCESS
+    await peer.close()
+
+
+def there(admin: Admin, topic: str) -> TopicConfig:
+    """Return a topic's settings on a shard that has it."""
+    config = admin.broker.topics.get(topic)
+    assert config is not None
+    return config
