@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -56,3 +57,9 @@ def toml(settings: Mapping[str, Scalar]) -> str:
 def _value(value: Scalar) -> str:
     """Scalars and lists of JSON are also those of TOML; only text beyond ASCII is escaped alike."""
     return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+
+
+def token_secret(desired: Desired, name: str, token: str) -> Manifest:
+    """Return the Secret with the token of the brokers' administration."""
+    content = {"type": "Opaque", "data": {"token": base64.b64encode(token.encode()).decode()}}
+    return child(desired, "v1", "Secret", name, names.BROKER, content)

@@ -1,0 +1,192 @@
+"""Carries out a plan, one action after the other, through the ports.
+
+What the planner promises is asked again here, of what it saw and of Kubernetes as it is now: a
+mistake in the one is not to be one in the other. Nothing is taken away after an action failed.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatchmethod
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator import names
+from imago_operator.errors import OperatorError, RetryError
+from imago_operator.manifests.common import owner
+from imago_operator.manifests.config import token_secret
+from imago_operator.promises import broken
+from imago_operator.state import (
+    ADDITIVE,
+    Action,
+    Apply,
+    Cordon,
+    CreateToken,
+    DeleteChild,
+    DeleteClaim,
+    DeletePod,
+    Elect,
+    GrowClaim,
+    Handover,
+    LabelPod,
+    MarkDrained,
+    OwnClaim,
+    SetConfig,
+    Stop,
+    Uncordon,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from imago_operator.desired import Desired
+    from imago_operator.observed import Seen
+    from imago_operator.reconcile import Context
+
+NO_ADDRESS_S: Final = 2.0
+CLAIM: Final = "PersistentVolumeClaim"
+
+
+class BrokenPromiseError(Exception):
+    """A plan that must not be carried out: a bug."""
+
+
+class Executor:
+    """Carries out what one look at one cluster has led to."""
+
+    def __init__(
+        self, context: Context, desired: Desired, seen: Seen, new_token: Callable[[], str]
+    ) -> None:
+        """`new_token`: a fresh secret for the brokers' administration."""
+        self._context, self._kube = context, context.kube
+        self._desired, self._seen = desired, seen
+        self._new_token = new_token
+
+    async def carry_out(self, actions: Iterable[Action]) -> list[OperatorError]:
+        """Do all that can be done; return what failed, in order."""
+        actions = tuple(actions)
+        if found := broken(self._desired, self._seen.observed, actions):
+            raise BrokenPromiseError(f"{found}; nothing was done")
+        failed: list[OperatorError] = []
+        for action in actions:
+            if failed and not isinstance(action, ADDITIVE):
+                break
+            try:
+                self._context.leading()
+                await self._do(action)
+            except OperatorError as error:
+                failed.append(error)
+        return failed
+
+    @singledispatchmethod
+    async def _do(self, action: Action) -> None:
+        raise NotImplementedError(type(action).__name__)
+
+    # ---- Kubernetes ------------------------------------------------------------------------
+
+    @_do.register
+    async def _(self, action: Apply) -> None:
+        await self._kube.apply(action.manifest)
+
+    @_do.register
+    async def _(self, action: Stop) -> None:
+        await self._kube.apply(action.manifest)
+
+    @_do.register
+    async def _(self, action: CreateToken) -> None:
+        await self._kube.create(token_secret(self._desired, action.name, self._new_token()))
+
+    @_do.register
+    async def _(self, action: DeleteChild) -> None:
+        await self._kube.delete(
+            action.kind, self._namespace, action.name, uid=action.uid, orphan=action.orphan
+        )
+
+    @_do.register
+    async def _(self, action: DeletePod) -> None:
+        await self._kube.delete("Pod", self._namespace, action.name, uid=action.uid)
+
+    @_do.register
+    async def _(self, action: LabelPod) -> None:
+        patch = {"metadata": {"labels": {names.ROLE_LABEL: action.role}}}
+        await self._patch("Pod", action.name, action.uid, patch)
+
+    @_do.register
+    async def _(self, action: GrowClaim) -> None:
+        patch = {"spec": {"resources": {"requests": {"storage": action.size}}}}
+        await self._patch(CLAIM, action.name, action.uid, patch)
+
+    @_do.register
+    async def _(self, action: OwnClaim) -> None:
+        owners = [owner(self._desired)] if action.owned else []
+        await self._patch(CLAIM, action.name, action.uid, {"metadata": {"ownerReferences": owners}})
+
+    @_do.register
+    async def _(self, action: DeleteClaim) -> None:
+        """Delete a claim; its pod must be absent by name, or never have run on this claim again."""
+        pod = await self._kube.get("Pod", self._namespace, action.name.removeprefix("data-"))
+        if pod is not None and not self._given_up(action):
+            raise RetryError(f"{action.name}: its pod is there", delay_s=NO_ADDRESS_S)
+        await self._kube.delete(CLAIM, self._namespace, action.name, uid=action.uid)
+
+    def _given_up(self, action: DeleteClaim) -> bool:
+        """Whether the claim's node is gone, so that its pod cannot run."""
+        members = self._seen.observed.status.replaced_members
+        return any(m.claim == action.name and m.uid == action.uid for m in members)
+
+    async def _patch(self, kind: str, name: str, uid: str, patch: Mapping[str, Any]) -> None:
+        await self._kube.patch(kind, self._namespace, name, uid=uid, patch=patch)
+
+    # ---- brokers ---------------------------------------------------------------------------
+
+    @_do.register
+    async def _(self, action: SetConfig) -> None:
+        values = {k: list(v) if isinstance(v, tuple) else v for k, v in action.values.items()}
+        await self._admin.set_config(
+            self._address(action.pod), values, operator_epoch=await self._epoch()
+        )
+
+    @_do.register
+    async def _(self, action: Handover) -> None:
+        await self._admin.handover(
+            self._address(action.pod),
+            uuid=action.uuid,
+            epoch=action.epoch,
+            operator_epoch=await self._epoch(),
+        )
+
+    @_do.register
+    async def _(self, action: Elect) -> None:
+        await self._admin.elect(
+            self._address(action.pod), uuid=action.uuid, operator_epoch=await self._epoch()
+        )
+
+    @_do.register
+    async def _(self, action: Cordon) -> None:
+        await self._mark(self._admin.cordon, action.shard)
+
+    @_do.register
+    async def _(self, action: Uncordon) -> None:
+        await self._mark(self._admin.uncordon, action.shard)
+
+    @_do.register
+    async def _(self, action: MarkDrained) -> None:
+        await self._mark(self._admin.mark_drained, action.shard)
+
+    async def _mark(self, call: Callable[..., Awaitable[None]], shard: int) -> None:
+        await call(self._seen.reached.brokers, shard, operator_epoch=await self._epoch())
+
+    async def _epoch(self) -> int:
+        return await self._seen.reached.epoch()
+
+    def _address(self, pod: str) -> str:
+        found = self._seen.addresses.get(pod)
+        if found is None:
+            raise RetryError(f"pod {pod} has no address", delay_s=NO_ADDRESS_S)
+        return found
+
+    @property
+    def _admin(self) -> Any:
+        return self._seen.reached.admin
+
+    @property
+    def _namespace(self) -> str:
+        return self._desired.namespace

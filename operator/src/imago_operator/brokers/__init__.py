@@ -1,0 +1,1 @@
+"""The brokers of clusters, over their admin HTTP."""

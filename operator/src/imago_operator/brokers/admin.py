@@ -1,0 +1,117 @@
+"""What the operator asks of brokers and has them do: the AdminPort."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator.brokers.answers import probe_of, registry_of, remaining_of
+from imago_operator.brokers.http import RETRY_S, SilentError
+from imago_operator.errors import OperatorError, RetryError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from imago_operator.brokers.http import BrokerCalls
+    from imago_operator.state import Probe, Registry, Remaining
+
+ASKED_AT_ONCE: Final = 3
+"""Brokers that are asked for the same snapshot together: one may just have died."""
+RAISES_MAX: Final = 5
+
+
+class Admin:
+    """The brokers of one cluster, as `ports.AdminPort` describes them."""
+
+    def __init__(self, calls: BrokerCalls) -> None:
+        self._calls = calls
+
+    async def registry(self, brokers: Sequence[str]) -> Registry | None:
+        silent: Registry | None = None
+        for start in range(0, len(brokers), ASKED_AT_ONCE):
+            batch = brokers[start : start + ASKED_AT_ONCE]
+            found = await asyncio.gather(*(self._registry(broker) for broker in batch))
+            for registry in found:
+                if registry is not None and registry.connected:
+                    return registry
+                silent = silent or registry
+        return silent
+
+    async def _registry(self, broker: str) -> Registry | None:
+        answer = await self._asked(broker, "/admin/v1/cluster")
+        return None if answer is None else registry_of(answer)
+
+    async def probe(self, broker: str) -> Probe | None:
+        status = await self._asked(broker, "/admin/v1/status")
+        if status is None:
+            return None
+        config, check, done = await asyncio.gather(
+            self._asked(broker, "/admin/v1/config"),
+            self._asked(broker, "/admin/v1/restart-check"),
+            self._asked(broker, "/admin/v1/restart-done"),
+        )
+        return probe_of(status, config, check, done)
+
+    async def remaining(self, brokers: Sequence[str], shard: int) -> Remaining | None:
+        for broker in brokers:
+            answer = await self._asked(broker, f"/admin/v1/shards/{shard}/remaining")
+            if answer is not None:
+                return remaining_of(answer)
+        return None
+
+    async def raise_epoch(self, brokers: Sequence[str]) -> int:
+        for _ in range(RAISES_MAX):
+            registry = await self.registry(brokers)
+            if registry is None or not registry.connected:
+                break
+            wish = registry.operator_epoch + 1
+            try:
+                await self._calls.change_at_any(
+                    "POST", brokers, "/admin/v1/operator-epoch", {"epoch": wish}, epoch=None
+                )
+            except SilentError:
+                raise
+            except RetryError:
+                continue  # somebody was faster, or brokers had not seen it yet
+            return wish
+        raise RetryError("no broker could raise the operator's epoch", delay_s=RETRY_S)
+
+    async def handover(self, broker: str, *, uuid: str, epoch: int, operator_epoch: int) -> None:
+        body = {"brokerId": uuid, "epoch": epoch}
+        await self._change("POST", broker, "/admin/v1/handover", body, operator_epoch)
+
+    async def elect(self, broker: str, *, uuid: str, operator_epoch: int) -> None:
+        body = {"brokerId": uuid, "allowDataLoss": True}
+        await self._change("POST", broker, "/admin/v1/elect", body, operator_epoch)
+
+    async def set_config(
+        self, broker: str, values: Mapping[str, object], *, operator_epoch: int
+    ) -> None:
+        await self._change("PATCH", broker, "/admin/v1/config", dict(values), operator_epoch)
+
+    async def cordon(self, brokers: Sequence[str], shard: int, *, operator_epoch: int) -> None:
+        await self._mark(brokers, shard, "cordon", operator_epoch)
+
+    async def uncordon(self, brokers: Sequence[str], shard: int, *, operator_epoch: int) -> None:
+        await self._mark(brokers, shard, "uncordon", operator_epoch)
+
+    async def mark_drained(
+        self, brokers: Sequence[str], shard: int, *, operator_epoch: int
+    ) -> None:
+        await self._mark(brokers, shard, "drained", operator_epoch)
+
+    async def _mark(self, brokers: Sequence[str], shard: int, what: str, epoch: int) -> None:
+        path = f"/admin/v1/shards/{shard}/{what}"
+        await self._calls.change_at_any("POST", brokers, path, {}, epoch=epoch)
+
+    async def _change(
+        self, method: str, broker: str, path: str, body: Mapping[str, Any], epoch: int
+    ) -> None:
+        await self._calls.change(method, broker, path, body, epoch=epoch)
+
+    async def _asked(self, broker: str, path: str) -> Any:
+        """Return the answer; None where there is none to rely on."""
+        try:
+            return await self._calls.get(broker, path)
+        except OperatorError:
+            return None

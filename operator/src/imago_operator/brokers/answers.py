@@ -1,0 +1,85 @@
+"""Brokers' answers as plain values. An answer that lacks something says less, never a guess."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from imago_operator.brokerkeys import KEYS
+from imago_operator.state import Member, Probe, Registry, Remaining, RestartCheck, Shard
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_operator.brokerkeys import Scalar
+
+
+def registry_of(answer: Mapping[str, Any]) -> Registry:
+    """Return the answer to GET /admin/v1/cluster."""
+    shards = [_shard(said) for said in answer.get("shards", ())]
+    return Registry(
+        cluster_id=answer.get("clusterId") or None,
+        connected=bool(answer.get("zooKeeperConnected")),
+        operator_epoch=int(answer.get("operatorEpoch") or 0),
+        shards={shard.id: shard for shard in shards},
+    )
+
+
+def _shard(said: Mapping[str, Any]) -> Shard:
+    return Shard(
+        id=int(said["id"]),
+        master=said.get("master"),
+        epoch=said.get("epoch"),
+        members=tuple(
+            Member(
+                uuid=member["uuid"],
+                in_sync=bool(member.get("inSync")),
+                lag_bytes=member.get("lagBytes"),
+            )
+            for member in said.get("members", ())
+        ),
+        cordoned=bool(said.get("cordoned")),
+        drained=bool(said.get("drained")),
+        waits_for=str((said.get("explain") or {}).get("waitsFor") or ""),
+    )
+
+
+def probe_of(
+    status: Mapping[str, Any],
+    config: Mapping[str, Any] | None,
+    check: Mapping[str, Any] | None,
+    done: Mapping[str, Any] | None,
+) -> Probe:
+    """Return the answers of one broker: status, config, restart-check, restart-done."""
+    return Probe(
+        uuid=str(status["uuid"]),
+        shard=int(str(status["shard"]).rpartition("-")[2]),
+        role=str(status.get("role", "")),
+        settled=bool(status.get("settled")),
+        version=str(status.get("version", "")),
+        config=_settings(config or {}),
+        restart=RestartCheck(safe=bool(check.get("safe")), risks=tuple(check.get("risks", ())))
+        if check
+        else None,
+        caught_up=bool(done and done.get("caughtUp")),
+        log=(int(status.get("epoch") or 0), int(status.get("logEnd") or 0)),
+    )
+
+
+def _settings(answer: Mapping[str, Any]) -> dict[str, Scalar]:
+    """Return the settings that may change while the broker runs."""
+    found: dict[str, Scalar] = {}
+    for item in answer.get("items", ()):
+        key = KEYS.get(item.get("key", ""))
+        if key is not None and key.dynamic and item.get("dynamic"):
+            value = item["value"]
+            found[item["key"]] = tuple(value) if isinstance(value, list) else value
+    return found
+
+
+def remaining_of(answer: Mapping[str, Any]) -> Remaining:
+    """Return what is left in a shard: open queues, messages not read or not yet due."""
+    queues = int(answer.get("openQueues") or 0)
+    unread = int(answer.get("messages") or 0) + int(answer.get("delayedMessages") or 0)
+    if not answer.get("done") and queues == unread == 0:
+        unread = 1  # the broker knows of something that no number says
+    return Remaining(writable_queues=queues, unread_messages=unread)

@@ -1,0 +1,159 @@
+"""Calls to brokers' admin HTTP: the token, the operator's epoch, limits on everything."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import aiohttp
+
+from imago_operator.errors import BlockedError, InvalidError, OperatorError, RetryError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+EPOCH: Final = "Imago-Operator-Epoch"
+ONCE: Final = "Idempotency-Key"
+READ: Final = aiohttp.ClientTimeout(total=5, sock_connect=2)
+CHANGE: Final = aiohttp.ClientTimeout(total=45, sock_connect=2)
+"""A handover waits for a follower, and a change of topics for every shard."""
+CALLS_MAX: Final = 64
+ANSWER_MAX: Final = 16 << 20
+TEXT_MAX: Final = 600
+RETRY_S: Final = 2.0
+
+
+class SilentError(RetryError):
+    """A broker did not answer at all."""
+
+
+class StaleOperatorError(RetryError):
+    """Another operator has taken over: its epoch is in force (409)."""
+
+
+class BrokerHttp:
+    """One session with the brokers of all clusters; to be entered in the loop that uses it."""
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        """`new_id`: a fresh id for each wish, so that brokers tell repeats from new ones."""
+        self._new_id = new_id
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(limit=CALLS_MAX, limit_per_host=4)
+        self._session = aiohttp.ClientSession(connector=connector)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._session is not None
+        await self._session.close()
+
+    def with_token(self, token: str | None) -> BrokerCalls:
+        """Return the calls to one cluster's brokers."""
+        return BrokerCalls(self, token)
+
+    async def call(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        query: Mapping[str, str] | None,
+        body: Any,
+    ) -> tuple[int, Any]:
+        """Return status and decoded answer; SilentError where there is none."""
+        assert self._session is not None, "to be entered first"
+        changes = method != "GET"
+        sent = {"Accept": "application/json", **headers}
+        if changes:
+            sent |= {"Content-Type": "application/json", ONCE: self._new_id()}
+        try:
+            async with self._session.request(
+                method,
+                url,
+                params=query,
+                data=None if body is None else json.dumps(body).encode(),
+                headers=sent,
+                timeout=CHANGE if changes else READ,
+            ) as answer:
+                raw = await _bounded(answer)
+                return answer.status, json.loads(raw) if raw else {}
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            text = f"{method} {url}: {type(error).__name__} {error}".rstrip()
+            raise SilentError(text[:TEXT_MAX], delay_s=RETRY_S) from error
+
+
+class BrokerCalls:
+    """Calls to the brokers of one cluster. A broker is its base address."""
+
+    def __init__(self, http: BrokerHttp, token: str | None) -> None:
+        self._http = http
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    async def get(self, broker: str, path: str, query: Mapping[str, str] | None = None) -> Any:
+        """Return the answer to a question; errors as in `refusal`, RetryError for none."""
+        status, answer = await self._http.call(
+            "GET", broker + path, headers=self._headers, query=query, body=None
+        )
+        if status >= 400:
+            raise refusal(f"GET {broker}{path}", status, answer)
+        return answer
+
+    async def change(
+        self, method: str, broker: str, path: str, body: Any, *, epoch: int | None
+    ) -> Any:
+        """Have one broker change something, under the operator's epoch."""
+        headers = dict(self._headers)
+        if epoch is not None:
+            headers[EPOCH] = str(epoch)
+        status, answer = await self._http.call(
+            method, broker + path, headers=headers, query=None, body=body
+        )
+        if status >= 400:
+            raise refusal(f"{method} {broker}{path}", status, answer)
+        return answer
+
+    async def change_at_any(
+        self, method: str, brokers: Sequence[str], path: str, body: Any, *, epoch: int | None
+    ) -> Any:
+        """Have the first broker that can change something do it."""
+        last: OperatorError = SilentError("no broker has an address", delay_s=RETRY_S)
+        for broker in brokers:
+            try:
+                return await self.change(method, broker, path, body, epoch=epoch)
+            except StaleOperatorError:
+                raise
+            except RetryError as error:
+                last = error
+        raise last
+
+
+def refusal(what: str, status: int, answer: Any) -> OperatorError:
+    """Return the error that an answer of 400 or above stands for.
+
+    Brokers say `{"error": code, "message": …, "cure": …}`. 409 means that a fact is another one
+    than the caller had seen, or that one has to change first.
+    """
+    said = answer if isinstance(answer, dict) else {}
+    code = str(said.get("error", ""))
+    text = f"{what}: {status} {said.get('message', '')}"[:TEXT_MAX]
+    if code == "stale_operator":
+        return StaleOperatorError(text, delay_s=RETRY_S)
+    if status == 409:
+        return BlockedError(text, until=str(said.get("cure", "")) or code)
+    if status in (400, 403, 404, 413, 422):
+        return InvalidError(text)
+    return RetryError(text, delay_s=RETRY_S)
+
+
+async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
+    raw = await answer.content.read(ANSWER_MAX + 1)
+    parts = [raw]
+    size = len(raw)
+    while raw and size <= ANSWER_MAX:
+        raw = await answer.content.read(ANSWER_MAX + 1 - size)
+        parts.append(raw)
+        size += len(raw)
+    if size > ANSWER_MAX:
+        raise ValueError(f"an answer of more than {ANSWER_MAX} bytes")
+    return b"".join(parts)

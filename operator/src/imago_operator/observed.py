@@ -1,0 +1,259 @@
+"""One look at everything that belongs to a cluster: Kubernetes' objects, and what brokers say."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator import names
+from imago_operator.brokers.reach import addresses, is_ready
+from imago_operator.plan.objects import REBALANCE
+from imago_operator.spec.build import build
+from imago_operator.spec.cluster import UpdateMode
+from imago_operator.spec.cluster_status import ClusterStatus
+from imago_operator.spec.kinds import CLUSTER
+from imago_operator.spec.schema import with_defaults
+from imago_operator.state import STATEFUL_SET, STUCK, Child, Observed, Pod, TopicNeeds
+from imago_operator.windows import is_open
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from imago_operator.brokers.reach import BrokerFinder
+    from imago_operator.desired import Desired
+    from imago_operator.reconcile import Context, Reached
+    from imago_operator.state import Probe, Registry, Remaining
+    from imago_operator.volumes import Volumes
+
+CHILD_KINDS: Final = (
+    STATEFUL_SET,
+    "ConfigMap",
+    "NetworkPolicy",
+    "PodDisruptionBudget",
+    "Service",
+    "ServiceAccount",
+    REBALANCE,
+)
+
+Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What was seen, and how to reach whom."""
+
+    observed: Observed
+    reached: Reached
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """Base addresses of brokers, by pod."""
+
+
+class Observer:
+    """Looks at clusters."""
+
+    def __init__(
+        self,
+        context: Context,
+        finder: BrokerFinder,
+        volumes: Volumes,
+        namespaces: Sequence[str],
+    ) -> None:
+        """`namespaces`: those that the operator works in; empty: all."""
+        self._context, self._finder, self._volumes = context, finder, volumes
+        self._namespaces = tuple(namespaces) or ("",)
+
+    async def look(self, desired: Desired, manifest: Manifest) -> Seen:
+        """Return what belongs to a cluster. RetryError: something could not be read."""
+        kinds = (*CHILD_KINDS, "Pod", "PersistentVolumeClaim")
+        lists, secret = await asyncio.gather(
+            asyncio.gather(*(self._list(kind, desired) for kind in kinds)),
+            self._context.kube.get("Secret", desired.namespace, names.token(desired.name)),
+        )
+        found = dict(zip(kinds, lists, strict=True))
+        children = tuple(_children(desired, found, secret))
+        objects = pods_of(desired, children, found["Pod"])
+        reached = await self._finder.of_pods(
+            desired.namespace,
+            desired.name,
+            [o for o in objects if shard_of(o, desired) is not None],
+        )
+        urls = addresses(objects)
+        registry, probes = await asyncio.gather(
+            reached.admin.registry(reached.brokers), self._probes(desired, reached, objects, urls)
+        )
+        claims = found["PersistentVolumeClaim"]
+        observed = Observed(
+            synced=True,
+            children=children,
+            pods=tuple(pod_of(o, desired, probes.get(o["metadata"]["name"])) for o in objects),
+            claims=await self._volumes.claims(desired, claims, objects),
+            nodes=await self._volumes.nodes(desired),
+            expandable=await self._volumes.expandable(claims),
+            registry=registry,
+            remaining=await self._remaining(reached, registry),
+            topics=await self._topics(desired, children),
+            window_open=_window_open(desired, self._context),
+            status=status_of_manifest(manifest),
+        )
+        return Seen(observed=observed, reached=reached, addresses=urls)
+
+    async def _list(self, kind: str, desired: Desired) -> Sequence[Manifest]:
+        labels = f"{names.CLUSTER_LABEL}={desired.name}"
+        return await self._context.kube.list(kind, desired.namespace, labels=labels)
+
+    async def _probes(
+        self,
+        desired: Desired,
+        reached: Reached,
+        objects: Sequence[Manifest],
+        urls: Mapping[str, str],
+    ) -> dict[str, Probe]:
+        """Return what brokers say, by pod; who does not answer, or is another's, is left out."""
+        shards = {o["metadata"]["name"]: shard_of(o, desired) for o in objects}
+        asked = [pod for pod, shard in shards.items() if shard is not None and pod in urls]
+        said = await asyncio.gather(*(reached.admin.probe(urls[pod]) for pod in asked))
+        pairs = zip(asked, said, strict=True)
+        return {pod: probe for pod, probe in pairs if probe and probe.shard == shards[pod]}
+
+    async def _remaining(self, reached: Reached, registry: Registry | None) -> dict[int, Remaining]:
+        shards = registry.shards.values() if registry else ()
+        closed = [s.id for s in shards if s.cordoned and not s.drained]
+        said = await asyncio.gather(*(reached.admin.remaining(reached.brokers, n) for n in closed))
+        return {shard: left for shard, left in zip(closed, said, strict=True) if left is not None}
+
+    async def _topics(self, desired: Desired, children: Iterable[Child]) -> tuple[TopicNeeds, ...]:
+        """Return what topics ask of shards; only looked up while shards are to go."""
+        sets = [c for c in children if c.kind == STATEFUL_SET and c.shard is not None]
+        if len(sets) <= desired.spec.brokers.shards:
+            return ()
+        lists = await asyncio.gather(
+            *(self._context.kube.list("ImagoTopic", namespace) for namespace in self._namespaces)
+        )
+        return tuple(topic for items in lists for item in items if (topic := _needs(item, desired)))
+
+
+def _window_open(desired: Desired, context: Context) -> bool:
+    policy = desired.spec.update_policy
+    return policy.mode is not UpdateMode.WINDOW or is_open(policy.windows, context.now())
+
+
+def status_of_manifest(manifest: Manifest) -> ClusterStatus:
+    """Return the status that an ImagoCluster has: the operator's memory."""
+    said = with_defaults(CLUSTER.status_schema, manifest.get("status") or {})
+    return build(ClusterStatus, said)
+
+
+def _children(
+    desired: Desired, found: Mapping[str, Sequence[Manifest]], secret: Manifest | None
+) -> Iterable[Child]:
+    for kind in CHILD_KINDS:
+        for item in found[kind]:
+            if owner_uid(item) == desired.resource.uid:
+                yield _child(kind, item)
+    # A token that somebody else has put there is as good as ours.
+    if secret is not None and owner_uid(secret) in (None, desired.resource.uid):
+        yield _child("Secret", secret)
+
+
+def owner_uid(item: Manifest) -> str | None:
+    """Return the uid of what an object belongs to."""
+    references = item["metadata"].get("ownerReferences") or ()
+    return next((str(r["uid"]) for r in references if r.get("controller")), None)
+
+
+def _child(kind: str, item: Manifest) -> Child:
+    metadata = item["metadata"]
+    shard = (metadata.get("labels") or {}).get(names.SHARD_LABEL)
+    return Child(
+        kind=kind,
+        name=metadata["name"],
+        uid=metadata["uid"],
+        annotations=dict(metadata.get("annotations") or {}),
+        shard=int(shard) if shard is not None else None,
+        replicas=item.get("spec", {}).get("replicas") if kind == STATEFUL_SET else None,
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def pods_of(
+    desired: Desired, children: Iterable[Child], items: Iterable[Manifest]
+) -> list[Manifest]:
+    """Return the pods of the cluster's StatefulSets, by owner and name.
+
+    Those without an owner are included: their StatefulSet is being made anew.
+    """
+    sets = {child.name: child.uid for child in children if child.kind == STATEFUL_SET}
+    found = []
+    for item in items:
+        owner, name = owner_uid(item), item["metadata"]["name"].rpartition("-")[0]
+        mine = owner == sets.get(name) if owner is not None else _is_set(name, desired)
+        if mine and item["metadata"]["name"].rpartition("-")[2].isdecimal():
+            found.append(item)
+    return found
+
+
+def _is_set(name: str, desired: Desired) -> bool:
+    return name == names.zookeeper(desired.name) or shard_of_set(name, desired) is not None
+
+
+def shard_of_set(name: str, desired: Desired) -> int | None:
+    """Return the shard that a StatefulSet of this name is; None: it is none."""
+    found = re.fullmatch(rf"{re.escape(desired.name)}-s([0-9]+)", name)
+    return int(found[1]) if found else None
+
+
+def shard_of(item: Manifest, desired: Desired) -> int | None:
+    """Return the shard of a pod, by its name; None: a server of ZooKeeper."""
+    return shard_of_set(item["metadata"]["name"].rpartition("-")[0], desired)
+
+
+def pod_of(item: Manifest, desired: Desired, probe: Probe | None) -> Pod:
+    """Return a pod as the planner sees it."""
+    metadata, spec = item["metadata"], item.get("spec", {})
+    return Pod(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        shard=shard_of(item, desired),
+        ordinal=int(metadata["name"].rpartition("-")[2]),
+        annotations=dict(metadata.get("annotations") or {}),
+        node=spec.get("nodeName"),
+        ready=is_ready(item),
+        deleting="deletionTimestamp" in metadata,
+        waiting=waiting(item.get("status", {})),
+        role_label=(metadata.get("labels") or {}).get(names.ROLE_LABEL),
+        broker=probe,
+    )
+
+
+def waiting(status: Manifest) -> str | None:
+    """Return why a pod does not run: the worst reason of its containers, or the scheduler's."""
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("reason") or "Unschedulable")
+    containers = [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
+    states = [container.get("state", {}).get("waiting") or {} for container in containers]
+    reasons = [str(state["reason"]) for state in states if state.get("reason")]
+    return next((reason for reason in reasons if reason in STUCK), next(iter(reasons), None))
+
+
+def _needs(item: Manifest, desired: Desired) -> TopicNeeds | None:
+    """Return what a topic asks of shards; None: it is not one of the cluster, or goes."""
+    spec, metadata = item.get("spec", {}), item["metadata"]
+    reference = spec.get("clusterRef", {})
+    where = reference.get("namespace") or metadata["namespace"]
+    if (where, reference.get("name")) != (desired.namespace, desired.name):
+        return None
+    if "deletionTimestamp" in metadata:
+        return None
+    placement = spec.get("placement") or {}
+    return TopicNeeds(
+        name=spec.get("topicName") or metadata["name"],
+        count=placement.get("count"),
+        shard_ids=tuple(placement.get("shardIds") or ()),
+    )

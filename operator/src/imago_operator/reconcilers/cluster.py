@@ -1,0 +1,205 @@
+"""ImagoCluster: look, plan, keep in mind, act, say."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator.apply import Executor
+from imago_operator.desired import Desired, desired_of
+from imago_operator.errors import BlockedError, InvalidError, OperatorError, RetryError
+from imago_operator.observed import Seen, status_of_manifest
+from imago_operator.plan import Plan, plan
+from imago_operator.plan.rows import Row
+from imago_operator.spec.fields import to_json
+from imago_operator.spec.kinds import API_VERSION, CLUSTER
+from imago_operator.state import Finding, Observed
+from imago_operator.status import events_of, status_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from imago_operator.desired import Unreadable
+    from imago_operator.observed import Observer
+    from imago_operator.reconcile import Context, Key
+    from imago_operator.spec.cluster_status import ClusterStatus
+    from imago_operator.state import Registry
+
+    Manifest = Mapping[str, Any]
+
+log = logging.getLogger(__name__)
+
+SOON_S: Final = 1.0
+"""After something was done: what came of it?"""
+WAIT_S: Final = 2.0
+LONG_WAIT_S: Final = 10.0
+"""Where the deadline is an hour away or more."""
+LONG_S: Final = 3600.0
+BLOCKED_S: Final = 30.0
+WINDOW_S: Final = 60.0
+STATUS_EVERY: Final = timedelta(seconds=5)
+REMEMBERED_MAX: Final = 2000
+RESTLESS: Final = frozenset({Row.FAILOVER, Row.REGISTRY, Row.BOOTSTRAP})
+"""Rows in which what is waited for shows in no object of Kubernetes."""
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is worth keeping between two passes; losing it costs nothing but time."""
+
+    read_as: tuple[Any, ...] = ()
+    wish: Desired | Unreadable | None = None
+    said_at: datetime | None = None
+    raised: bool = field(default=False)
+
+
+class ClusterReconciler:
+    """Brings one cluster one step on."""
+
+    kind: Final = CLUSTER.name
+
+    def __init__(self, context: Context, observer: Observer, new_token: Callable[[], str]) -> None:
+        self._context, self._kube = context, context.kube
+        self._observer, self._new_token = observer, new_token
+        self._memories: OrderedDict[Key, _Memory] = OrderedDict()
+
+    async def reconcile(self, key: Key) -> float | None:
+        manifest = await self._kube.get(key.kind, key.namespace, key.name)
+        if manifest is None:
+            self._memories.pop(key, None)
+            return None
+        memory = self._memory(key)
+        wish = self._wish(manifest, memory)
+        if not isinstance(wish, Desired) or wish.resource.deleting:
+            observed = Observed(synced=False, status=status_of_manifest(manifest))
+            return await self._say(manifest, memory, wish, observed, self._plan(wish, observed))
+        seen = await self._observer.look(wish, manifest)
+        await self._take_over(seen, memory)
+        found = self._plan(wish, seen.observed)
+        log.debug("%s: %s", key, found.explain())
+        return await self._act(manifest, memory, wish, seen, found)
+
+    def _memory(self, key: Key) -> _Memory:
+        memory = self._memories.setdefault(key, _Memory())
+        self._memories.move_to_end(key)
+        while len(self._memories) > REMEMBERED_MAX:
+            self._memories.popitem(last=False)
+        return memory
+
+    def _wish(self, manifest: Manifest, memory: _Memory) -> Desired | Unreadable:
+        """Read the resource; an equal one is the same value, for what is kept by it."""
+        metadata = manifest["metadata"]
+        read_as = (
+            metadata["uid"],
+            metadata.get("generation"),
+            metadata.get("deletionTimestamp"),
+            tuple(sorted((metadata.get("annotations") or {}).items())),
+        )
+        if memory.wish is None or memory.read_as != read_as:
+            memory.wish = desired_of(manifest, self._context.operator)
+            memory.read_as = read_as
+        return memory.wish
+
+    def _plan(self, wish: Desired | Unreadable, observed: Observed) -> Plan:
+        return plan(wish, observed, self._context.now())
+
+    async def _take_over(self, seen: Seen, memory: _Memory) -> None:
+        """Shut out the operator before this one as soon as brokers can be told."""
+        if memory.raised or not _connected(seen.observed.registry):
+            return
+        self._context.leading()
+        with suppress(RetryError):
+            await seen.reached.epoch()
+            memory.raised = True
+
+    async def _act(
+        self, manifest: Manifest, memory: _Memory, wish: Desired, seen: Seen, found: Plan
+    ) -> float | None:
+        before = seen.observed.status
+        if found.record:
+            # What later looks rely on is written down before anything is done.
+            await self._write(manifest, memory, replace(before, **found.record))
+        executor = Executor(self._context, wish, seen, self._new_token)
+        failed = await executor.carry_out(found.actions)
+        said = replace(found, findings=(*found.findings, *_problems(failed)))
+        wait = await self._say(manifest, memory, wish, seen.observed, said)
+        if failed:
+            raise failed[0]
+        if not seen.observed.window_open:
+            return min(wait or WINDOW_S, WINDOW_S)
+        return wait
+
+    async def _say(
+        self,
+        manifest: Manifest,
+        memory: _Memory,
+        wish: Desired | Unreadable,
+        observed: Observed,
+        found: Plan,
+    ) -> float | None:
+        """Write the status if it says something new, and events of what changed."""
+        now, before = self._context.now(), observed.status
+        after = status_of(wish, observed, found, now)
+        # What the last pass has written down is no news, but must not be unsaid either.
+        due = memory.said_at is None or now - memory.said_at >= STATUS_EVERY or found.record
+        if after == before or not due:
+            await self._events(manifest, before, before, found)
+            return _earliest(_look_again(found), SOON_S if after != before else None)
+        await self._write(manifest, memory, after)
+        await self._events(manifest, before, after, found)
+        return _look_again(found)
+
+    async def _write(self, manifest: Manifest, memory: _Memory, status: ClusterStatus) -> None:
+        metadata = manifest["metadata"]
+        self._context.leading()
+        await self._kube.apply_status(
+            {
+                "apiVersion": API_VERSION,
+                "kind": self.kind,
+                "metadata": {k: metadata[k] for k in ("name", "namespace", "uid")},
+                "status": to_json(status),
+            }
+        )
+        memory.said_at = self._context.now()
+
+    async def _events(
+        self, manifest: Manifest, before: ClusterStatus, after: ClusterStatus, found: Plan
+    ) -> None:
+        for event in events_of(before, after, found):
+            await self._kube.event(manifest, event.type, event.reason, event.message)
+
+
+def _connected(registry: Registry | None) -> bool:
+    return registry is not None and registry.connected
+
+
+def _problems(failed: Iterable[OperatorError]) -> Iterable[Finding]:
+    """Say what did not work and will not by itself."""
+    for error in failed:
+        if isinstance(error, BlockedError):
+            reason = "QuotaExceeded" if "quota" in error.until else "PermissionDenied"
+            text = f"{error}; it goes on when {error.until}."
+            yield Finding(type="Stalled", holds=True, reason=reason, message=text)
+        elif isinstance(error, InvalidError):
+            yield Finding(type="Stalled", holds=True, reason="InvalidSpec", message=str(error))
+
+
+def _look_again(found: Plan) -> float | None:
+    """Return when to look again where no event of Kubernetes may tell."""
+    if found.actions or found.record:
+        return SOON_S
+    if found.row is Row.BLOCKED:
+        return BLOCKED_S
+    if found.wait is None:
+        return None
+    if found.row in RESTLESS:
+        return SOON_S
+    return LONG_WAIT_S if (found.wait.deadline_s or 0.0) >= LONG_S else WAIT_S
+
+
+def _earliest(*moments: float | None) -> float | None:
+    return min((moment for moment in moments if moment is not None), default=None)
