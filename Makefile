@@ -122,6 +122,7 @@ docs: setup-dev ## plots from bench/results; definitions and reference of the cu
 	$(BIN)/ruff format -q operator/src/imago_operator/brokerkeys.py
 	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.crd manifests/crds
 	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.reference docs/reference/crds.md
+	PYTHONPATH=operator/src $(PY) -m imago_operator.reasons.page docs/runbook.md
 	@PYTHONPATH=tests/support:. $(PY) -m bench.plots
 
 lock: $(BIN)/uv ## renew requirements/*.txt from pyproject.toml
