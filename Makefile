@@ -50,11 +50,11 @@ run: setup ## the demo: both protocols and Spark agree on real data
 
 test: setup-dev system ## everything that needs no Kubernetes
 	@IMAGO_REQUIRE_COMPILED=1 $(PY) broker/build_hot.py
-	$(PYTEST) -n 2 -m 'not processes and not interop and not spark and not zookeeper'
+	$(PYTEST) -n 2 -m 'not processes and not interop and not spark and not zookeeper and not apiserver'
 	$(PYTEST) -m 'processes or interop or spark or zookeeper' --timeout 300
 
 test-fast: setup-dev ## the pure tests only, without the long searches
-	@$(PYTEST) -n 2 -m 'not processes and not interop and not spark and not zookeeper and not simulation'
+	@$(PYTEST) -n 2 -m 'not processes and not interop and not spark and not zookeeper and not apiserver and not simulation'
 
 check: setup-dev ## format, lint, types, imports, layout, spelling
 	@echo "ruff format"; $(BIN)/ruff format --check .
@@ -117,12 +117,14 @@ images: ## an image for each Dockerfile, by docker, podman or buildah (IMAGE_FLA
 e2e:
 	@echo "$@: not there yet; see the README of operator/, charts/ and e2e/"; exit 2
 
-docs: setup-dev ## plots from bench/results; definitions and reference of the custom resources
+docs: setup-dev ## everything that is made: definitions, references, chart, install.yaml, plots
 	@PYTHONPATH=tests/support $(PY) -m imago_testing.broker_keys > operator/src/imago_operator/brokerkeys.py
 	$(BIN)/ruff format -q operator/src/imago_operator/brokerkeys.py
 	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.crd manifests/crds
 	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.reference docs/reference/crds.md
 	PYTHONPATH=operator/src $(PY) -m imago_operator.reasons.page docs/runbook.md
+	PYTHONPATH=operator/src:tests/support $(PY) -m imago_testing.chart_files
+	PYTHONPATH=operator/src:tests/support:e2e/cluster $(PY) -m imago_testing.chart_helm
 	@PYTHONPATH=tests/support:. $(PY) -m bench.plots
 
 lock: $(BIN)/uv ## renew requirements/*.txt from pyproject.toml

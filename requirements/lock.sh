@@ -9,5 +9,5 @@ compile() {
 compile pyproject.toml --extra spark --extra operator --group build --group dev -o requirements/dev.txt
 compile pyproject.toml --extra spark --group build -c requirements/dev.txt -o requirements/run.txt
 compile pyproject.toml -c requirements/dev.txt -o requirements/broker.txt
-compile pyproject.toml --extra operator -c requirements/dev.txt -o requirements/operator.txt
+compile --group operator-image -c requirements/dev.txt -o requirements/operator.txt
 compile --group build -c requirements/dev.txt -o requirements/build.txt

@@ -1,0 +1,137 @@
+"""What the operator may do in Kubernetes: one table, from which the chart's roles are made.
+
+A right is there because a call needs it; a test compares the table with the calls. In namespaces
+that the operator is confined to it has the rights of `Where.NAMESPACE`, in its own those of
+`Where.OWN`, and nothing in the cluster's scope.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from imago_operator.names import GROUP
+
+READ: Final = ("get", "list", "watch")
+SEE: Final = ("list", "watch")
+APPLY: Final = ("create", "patch")
+"""Applying from the server's side creates what is missing, and needs both."""
+
+
+class Where(Enum):
+    """Part of the chart's roles that a right belongs to."""
+
+    NAMESPACE = "namespace"
+    """In every namespace that is looked after."""
+    PIPELINES = "pipelines"
+    """There, too, if pipelines are wanted."""
+    SPARK_OPERATOR = "sparkOperator"
+    """There, too, if kubeflow's operator is to run them."""
+    OWN = "own"
+    """In the operator's own namespace."""
+    FACTS = "facts"
+    """In the cluster's scope: read what no namespace has."""
+    CLUSTER = "cluster"
+    """In the cluster's scope, where all namespaces are looked after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """Verbs on resources of one API group, and what they are for."""
+
+    where: Where
+    group: str
+    """Empty: the core."""
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    why: str
+
+    @property
+    def rule(self) -> dict[str, list[str]]:
+        """The rule of a Role."""
+        return {
+            "apiGroups": [self.group],
+            "resources": list(self.resources),
+            "verbs": list(self.verbs),
+        }
+
+
+KINDS: Final = (
+    "imagoclusters",
+    "imagotopics",
+    "imagoconsumergroups",
+    "imagorebalances",
+    "imagopipelines",
+)
+_N, _P = Where.NAMESPACE, Where.PIPELINES
+RIGHTS: Final[tuple[Right, ...]] = (
+    Right(_N, GROUP, KINDS, READ, "what is wished"),
+    Right(_N, GROUP, tuple(f"{kind}/status" for kind in KINDS), ("patch",), "what became of it"),
+    Right(_N, GROUP, ("imagotopics",), ("patch",), "the finalizer of topics that go with theirs"),
+    Right(_N, GROUP, ("imagorebalances",), ("create", "patch", "delete"), "drains and fills"),
+    Right(
+        _N,
+        GROUP,
+        ("imagoclusters/finalizers", "imagopipelines/finalizers"),
+        ("update",),
+        "owner references that block, where the API server asks for this",
+    ),
+    Right(
+        _N,
+        "",
+        ("configmaps", "services"),
+        ("list", "watch", *APPLY, "delete"),
+        "configuration and ways in",
+    ),
+    Right(_N, "", ("serviceaccounts",), ("list", *APPLY), "accounts without rights, of brokers"),
+    Right(_N, "", ("secrets",), ("get", "list", "create"), "the token of the brokers' admin port"),
+    Right(
+        _N, "", ("pods",), ("list", "watch", "patch", "delete"), "who leads; restarts, one by one"
+    ),
+    Right(
+        _N,
+        "",
+        ("persistentvolumeclaims",),
+        ("list", "watch", "patch", "delete"),
+        "growth, owners; those of drained shards go if that is wished",
+    ),
+    Right(_N, "", ("events",), APPLY, "what happened, for people"),
+    Right(_N, "apps", ("statefulsets",), ("list", "watch", *APPLY, "delete"), "a shard each"),
+    Right(
+        _N,
+        "policy",
+        ("poddisruptionbudgets",),
+        ("list", *APPLY, "delete"),
+        "at most one member of a shard is disturbed",
+    ),
+    Right(
+        _N,
+        "networking.k8s.io",
+        ("networkpolicies",),
+        ("list", *APPLY, "delete"),
+        "who reaches what",
+    ),
+    Right(_P, "batch", ("jobs",), ("list", "watch", *APPLY, "delete"), "runs of spark-submit"),
+    Right(_P, "", ("persistentvolumeclaims",), ("create",), "checkpoints"),
+    Right(
+        Where.SPARK_OPERATOR,
+        "sparkoperator.k8s.io",
+        ("sparkapplications",),
+        ("list", "watch", *APPLY, "delete"),
+        "runs by kubeflow's operator",
+    ),
+    Right(Where.OWN, "coordination.k8s.io", ("leases",), ("get", "create", "update"), "who works"),
+    Right(Where.FACTS, "", ("nodes",), ("list",), "whether the node of a lost member is gone"),
+    Right(
+        Where.FACTS, "storage.k8s.io", ("storageclasses",), ("list",), "whether volumes can grow"
+    ),
+    Right(
+        Where.CLUSTER, "", ("namespaces",), ("list",), "labels that `allowedNamespaces` selects by"
+    ),
+)
+
+
+def rules(where: Where) -> list[dict[str, list[str]]]:
+    """Return the rules of one part of the roles."""
+    return [right.rule for right in RIGHTS if right.where is where]
