@@ -53,35 +53,59 @@ class AdminPort(Protocol):
     """The brokers' HTTP. `broker`: base address of one; changing calls carry the epoch."""
 
     async def registry(self, brokers: Sequence[str]) -> Registry | None:
-        """Return the snapshot of the first broker that answers, None if nobody does."""
+        """Return the snapshot of the first broker that answers, None if nobody does.
+
+        GET /admin/v1/cluster.
+        """
 
     async def probe(self, broker: str) -> Probe | None:
-        """Return what a broker says of itself: status, settings, restart check and done."""
+        """Return what a broker says of itself.
+
+        GET /admin/v1/status, config, restart-check and restart-done.
+        """
 
     async def remaining(self, brokers: Sequence[str], shard: int) -> Remaining | None:
-        """Return what is left in a shard that is to go; None: nobody can say."""
+        """Return what is left in a shard that is to go; None: nobody can say.
+
+        GET /admin/v1/shards/{shard}/remaining.
+        """
 
     async def raise_epoch(self, brokers: Sequence[str]) -> int:
-        """Take over: raise the operator's epoch, so that an older operator is refused."""
+        """Take over: raise the operator's epoch, so that an older operator is refused.
+
+        POST /admin/v1/operator-epoch.
+        """
 
     async def handover(self, broker: str, *, uuid: str, epoch: int, operator_epoch: int) -> None:
-        """Have a master give leadership away; BlockedError when it no longer leads."""
+        """Have a master give leadership away; BlockedError when it no longer leads.
+
+        POST /admin/v1/handover with `brokerId` and `epoch`.
+        """
 
     async def elect(self, broker: str, *, uuid: str, operator_epoch: int) -> None:
-        """Have a broker lead though messages may be lost."""
+        """Have a broker lead though messages may be lost.
+
+        POST /admin/v1/elect with `brokerId` and `allowDataLoss`.
+        """
 
     async def set_config(
         self, broker: str, values: Mapping[str, object], *, operator_epoch: int
     ) -> None:
-        """Change settings of one running broker."""
+        """Change settings of one running broker: PATCH /admin/v1/config."""
 
     async def cordon(self, brokers: Sequence[str], shard: int, *, operator_epoch: int) -> None:
-        """Have a shard take no new topics."""
+        """Have a shard take no new topics: POST /admin/v1/shards/{shard}/cordon."""
 
     async def uncordon(self, brokers: Sequence[str], shard: int, *, operator_epoch: int) -> None:
-        """Take a shard back, also from the record of drained ones."""
+        """Take a shard back, also from the record of drained ones.
+
+        POST /admin/v1/shards/{shard}/uncordon.
+        """
 
     async def mark_drained(
         self, brokers: Sequence[str], shard: int, *, operator_epoch: int
     ) -> None:
-        """Put on record that a shard is empty; BlockedError when it is not."""
+        """Put on record that a shard is empty; BlockedError when it is not.
+
+        POST /admin/v1/shards/{shard}/drained: its master looks once more itself.
+        """

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
+    from imago_operator.contents.port import ContentsPort
     from imago_operator.desired import OperatorInfo
     from imago_operator.ports import AdminPort, KubePort
 
@@ -51,6 +52,8 @@ class Reached:
     """The brokers of one cluster, as they can be reached now."""
 
     admin: AdminPort
+    contents: ContentsPort
+    """The same brokers, as far as it is about topics, groups and moves."""
     brokers: tuple[str, ...]
     """Base addresses (http://10.1.2.3:8080) of the pods that have one, those that are ready first;
     empty where there is no cluster of the name, or no pod of it."""
@@ -79,3 +82,7 @@ class Context:
     """To be called before anything is taken away: ends the process when the lease has run out."""
     enqueue: Callable[[Key], None]
     """Have another object looked at soon."""
+    namespaces: tuple[str, ...] = ("",)
+    """Those that the operator works in; one that is empty stands for all."""
+    release_after_s: float = 900.0
+    """How long a deleted resource waits for a cluster that cannot be reached."""

@@ -47,6 +47,7 @@ async def test_topics_of_all_shards_are_in_one_list(pair: Pair) -> None:
             },
         ],
         "next": None,
+        "zooKeeperConnected": True,
     }
     assert (await listed(pair.one, "topics", "?limit=1"))["next"] == "other"
     names = {t["name"] for t in (await listed(pair.two, "topics", "?system=true"))["items"]}

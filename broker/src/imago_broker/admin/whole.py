@@ -14,7 +14,7 @@ from imago_broker.admin.groups import names as groups_here
 from imago_broker.admin.guard import json_response
 from imago_broker.admin.paging import LIMIT, LIMIT_MAX, number, page
 from imago_broker.admin.shards import forwarded_headers, is_forwarded
-from imago_broker.model.cluster import shard_name
+from imago_broker.model.cluster import Connection, shard_name
 from imago_broker.model.names import is_system
 
 if TYPE_CHECKING:
@@ -33,11 +33,14 @@ async def topics(services: AdminServices, request: web.Request) -> web.Response:
     """GET /admin/v1/cluster/topics: every topic with its settings and its queues on each shard.
 
     As the registry has them, so no master is asked; the broker's own only with `?system=true`.
+    Without `zooKeeperConnected` it is what the registry had when this broker saw it last.
     """
     view = services.coordinator.view()
     system = request.query.get("system") == "true"
     listed = sorted(name for name in view.topics if system or not is_system(name))
-    return json_response(page(listed, request.query, lambda n: placed(view, view.topics[n])))
+    connected = services.coordinator.state is Connection.CONNECTED
+    shown = page(listed, request.query, lambda n: placed(view, view.topics[n]))
+    return json_response(shown | {"zooKeeperConnected": connected})
 
 
 def placed(view: ClusterView, topic: TopicPlacement) -> dict[str, Any]:

@@ -31,6 +31,10 @@ class StaleOperatorError(RetryError):
     """Another operator has taken over: its epoch is in force (409)."""
 
 
+class MissingError(InvalidError):
+    """What the call is about is not there (404)."""
+
+
 class BrokerHttp:
     """One session with the brokers of all clusters; to be entered in the loop that uses it."""
 
@@ -99,6 +103,18 @@ class BrokerCalls:
             raise refusal(f"GET {broker}{path}", status, answer)
         return answer
 
+    async def get_at_any(
+        self, brokers: Sequence[str], path: str, query: Mapping[str, str] | None = None
+    ) -> Any:
+        """Return the answer of the first broker that has one to give."""
+        last: OperatorError = SilentError("no broker has an address", delay_s=RETRY_S)
+        for broker in brokers:
+            try:
+                return await self.get(broker, path, query)
+            except RetryError as error:
+                last = error
+        raise last
+
     async def change(
         self, method: str, broker: str, path: str, body: Any, *, epoch: int | None
     ) -> Any:
@@ -141,7 +157,9 @@ def refusal(what: str, status: int, answer: Any) -> OperatorError:
         return StaleOperatorError(text, delay_s=RETRY_S)
     if status == 409:
         return BlockedError(text, until=str(said.get("cure", "")) or code)
-    if status in (400, 403, 404, 413, 422):
+    if status == 404:
+        return MissingError(text)
+    if status in (400, 403, 413, 422):
         return InvalidError(text)
     return RetryError(text, delay_s=RETRY_S)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
 from imago_operator.brokers.admin import Admin
+from imago_operator.brokers.contents import Contents
 from imago_operator.manifests.services import ADMIN
 from imago_operator.reconcile import Reached
 
@@ -39,13 +40,19 @@ class BrokerFinder:
     ) -> Reached:
         """Return the same, where the pods are known already."""
         secret = await self._kube.get("Secret", namespace, names.token(cluster))
-        admin = Admin(self._http.with_token(token_of(secret)))
+        calls = self._http.with_token(token_of(secret))
+        admin = Admin(calls)
         brokers = tuple(addresses(pods).values())
         epoch = self._epochs.setdefault((namespace, cluster), _Epoch())
         self._epochs.move_to_end((namespace, cluster))
         while len(self._epochs) > CLUSTERS_MAX:
             self._epochs.popitem(last=False)
-        return Reached(admin=admin, brokers=brokers, epoch=lambda: epoch.get(admin, brokers))
+        return Reached(
+            admin=admin,
+            contents=Contents(calls),
+            brokers=brokers,
+            epoch=lambda: epoch.get(admin, brokers),
+        )
 
 
 class _Epoch:

@@ -1,0 +1,193 @@
+"""Topics, groups and moves over brokers' HTTP: the ContentsPort."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from imago_operator.brokers.http import RETRY_S, MissingError
+from imago_operator.contents.values import Lag, Queues, SeenGroup, SeenGroups, SeenShard, SeenTopic
+from imago_operator.errors import RetryError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from imago_operator.brokers.http import BrokerCalls
+
+PAGE: Final = 1000
+PAGES_MAX: Final = 200
+GROUPS_A_CALL: Final = 50
+
+
+class Contents:
+    """The brokers of one cluster, as `contents.port.ContentsPort` describes them."""
+
+    def __init__(self, calls: BrokerCalls) -> None:
+        self._calls = calls
+
+    async def topics(self, brokers: Sequence[str]) -> Mapping[str, SeenTopic]:
+        last = RetryError("no broker has an address", delay_s=RETRY_S)
+        for broker in brokers:
+            try:
+                items = await self._topics(broker)
+            except RetryError as error:
+                last = error
+            else:
+                return {item["name"]: topic_of(item) for item in items}
+        raise last
+
+    async def _topics(self, broker: str) -> list[Mapping[str, Any]]:
+        """Return all pages of one broker."""
+        path, query = "/admin/v1/cluster/topics", {"limit": str(PAGE)}
+        found: list[Mapping[str, Any]] = []
+        for _ in range(PAGES_MAX):
+            answer = await self._calls.get(broker, path, query)
+            if not answer["zooKeeperConnected"]:
+                raise RetryError(f"{broker} has no ZooKeeper", delay_s=RETRY_S)
+            found += answer["items"]
+            if not answer["next"]:
+                return found
+            query["next"] = answer["next"]
+        raise RetryError(f"{broker}{path}: more than {PAGE * PAGES_MAX}", delay_s=60)
+
+    async def put_topic(
+        self, brokers: Sequence[str], name: str, body: Mapping[str, Any], *, operator_epoch: int
+    ) -> None:
+        await self._change("PUT", brokers, _topic(name), body, operator_epoch)
+
+    async def delete_topic(self, brokers: Sequence[str], name: str, *, operator_epoch: int) -> None:
+        await self._delete(brokers, _topic(name), operator_epoch)
+
+    async def groups(self, brokers: Sequence[str], names: Collection[str]) -> SeenGroups:
+        wanted = sorted(names)
+        found: dict[str, SeenGroup] = {}
+        missing: set[str] = set()
+        for start in range(0, len(wanted), GROUPS_A_CALL):
+            part = "&".join(f"group={quote(n)}" for n in wanted[start : start + GROUPS_A_CALL])
+            path = f"/admin/v1/cluster/groups?limit={GROUPS_A_CALL}&{part}"
+            answer = await self._calls.get_at_any(brokers, path)
+            found |= {item["name"]: group_of(item) for item in answer["items"]}
+            missing |= set(answer["missing"])
+        return SeenGroups(groups=found, missing=tuple(sorted(missing)))
+
+    async def put_group(
+        self, brokers: Sequence[str], name: str, body: Mapping[str, Any], *, operator_epoch: int
+    ) -> None:
+        await self._change("PUT", brokers, _group(name), body, operator_epoch)
+
+    async def delete_group(self, brokers: Sequence[str], name: str, *, operator_epoch: int) -> None:
+        await self._delete(brokers, _group(name), operator_epoch)
+
+    async def reset_group(
+        self, brokers: Sequence[str], group: str, topic: str, to: str | int, *, operator_epoch: int
+    ) -> None:
+        body = {"topic": topic, "to": to, "whenEmpty": True}
+        await self._change("POST", brokers, f"{_group(group)}/reset", body, operator_epoch)
+
+    async def shards(self, brokers: Sequence[str]) -> Mapping[int, SeenShard]:
+        answer = await self._calls.get_at_any(brokers, "/admin/v1/cluster")
+        if not answer.get("zooKeeperConnected"):
+            raise RetryError("the broker that answers has no ZooKeeper", delay_s=RETRY_S)
+        return {shard.id: shard for shard in map(shard_of, answer["shards"])}
+
+    async def drain(
+        self,
+        brokers: Sequence[str],
+        shard: int,
+        *,
+        request_id: str,
+        move: bool,
+        operator_epoch: int,
+    ) -> None:
+        body = {"requestId": request_id, "move": move}
+        await self._change("POST", brokers, f"{_shard(shard)}/drain", body, operator_epoch)
+
+    async def undrain(self, brokers: Sequence[str], shard: int, *, operator_epoch: int) -> None:
+        await self._change("POST", brokers, f"{_shard(shard)}/undrain", {}, operator_epoch)
+
+    async def spread(
+        self, brokers: Sequence[str], topic: str, to: Collection[int], *, operator_epoch: int
+    ) -> None:
+        body = {"to": sorted(to)}
+        await self._change("POST", brokers, f"{_topic(topic)}/spread", body, operator_epoch)
+
+    async def move(
+        self, brokers: Sequence[str], topic: str, shard: int, *, operator_epoch: int
+    ) -> None:
+        body = {"from": shard, "to": "any"}
+        await self._change("POST", brokers, f"{_topic(topic)}/move", body, operator_epoch)
+
+    async def seal(
+        self, brokers: Sequence[str], topic: str, shard: int, *, operator_epoch: int
+    ) -> None:
+        body = {"from": shard}
+        await self._change("POST", brokers, f"{_topic(topic)}/seal", body, operator_epoch)
+
+    async def _change(
+        self,
+        method: str,
+        brokers: Sequence[str],
+        path: str,
+        body: Mapping[str, Any],
+        epoch: int,
+    ) -> None:
+        await self._calls.change_at_any(method, brokers, path, dict(body), epoch=epoch)
+
+    async def _delete(self, brokers: Sequence[str], path: str, epoch: int) -> None:
+        try:
+            await self._calls.change_at_any("DELETE", brokers, path, None, epoch=epoch)
+        except MissingError:
+            return
+
+
+def topic_of(said: Mapping[str, Any]) -> SeenTopic:
+    """Return one item of GET /admin/v1/cluster/topics."""
+    return SeenTopic(
+        name=said["name"],
+        order=bool(said["order"]),
+        dialects=said["dialects"],
+        attributes=dict(said["attributes"]),
+        shards={
+            int(one["id"]): Queues(
+                int(one["writeQueues"]), int(one["readQueues"]), int(one["perm"]), one["online"]
+            )
+            for one in said["shards"]
+        },
+    )
+
+
+def group_of(said: Mapping[str, Any]) -> SeenGroup:
+    """Return one item of GET /admin/v1/cluster/groups."""
+    return SeenGroup(
+        name=said["name"],
+        settings=said["settings"],
+        members=tuple(said["members"]),
+        lags={name: Lag(int(one["lag"]), one["oldest"]) for name, one in said["topics"].items()},
+    )
+
+
+def shard_of(said: Mapping[str, Any]) -> SeenShard:
+    """Return one shard of GET /admin/v1/cluster."""
+    drain = said.get("drain") or {}
+    return SeenShard(
+        id=int(said["id"]),
+        master=said["master"] is not None,
+        cordoned=bool(said["cordoned"]),
+        draining=bool(said["draining"]),
+        drained=bool(said["drained"]),
+        to_move=drain.get("topicsToMove"),
+        unread=int(drain.get("messages") or 0) + int(drain.get("delayedMessages") or 0),
+        blocked=str(drain.get("blocked") or ""),
+    )
+
+
+def _topic(name: str) -> str:
+    return f"/admin/v1/topics/{quote(name, safe='')}"
+
+
+def _group(name: str) -> str:
+    return f"/admin/v1/groups/{quote(name, safe='')}"
+
+
+def _shard(number: int) -> str:
+    return f"/admin/v1/shards/{number}"

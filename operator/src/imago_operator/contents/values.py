@@ -1,0 +1,104 @@
+"""Topics, groups and drains as brokers tell them: plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PERM_WRITE: Final = 2
+SYSTEM_PREFIXES: Final = ("%RETRY%", "%DLQ%")
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """A topic's queues on one shard."""
+
+    write: int
+    read: int
+    perm: int = 6
+    online: bool = True
+    """Whether the shard has a master."""
+
+    @property
+    def number(self) -> int:
+        """How many there are: those that are closed to new messages still have a number."""
+        return max(self.write, self.read)
+
+    @property
+    def open(self) -> int:
+        """How many take messages."""
+        return self.write if self.perm & PERM_WRITE else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenTopic:
+    """A topic, as the registry has it."""
+
+    name: str
+    shards: Mapping[int, Queues]
+    order: bool = False
+    dialects: str = "metaq,rocketmq"
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def open_on(self) -> frozenset[int]:
+        """Shards on which it takes messages."""
+        return frozenset(shard for shard, queues in self.shards.items() if queues.open)
+
+    @property
+    def derived(self) -> bool:
+        """Whether it is a group's own: its retries or its dead letters."""
+        return self.name.startswith(SYSTEM_PREFIXES)
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """What a group has not read of a topic."""
+
+    messages: int
+    oldest_ms: int | None = None
+    """When the oldest of them was stored, ms since 1970."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenGroup:
+    """A consumer group, as all shards together know it."""
+
+    name: str
+    settings: Mapping[str, Any] | None
+    """None: it has only offsets or members."""
+    members: tuple[str, ...] = ()
+    lags: Mapping[str, Lag] = field(default_factory=dict)
+    """By topic; topics that the group has offsets of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenGroups:
+    """Groups by name, and which shards could not be asked: what they know is missing."""
+
+    groups: Mapping[str, SeenGroup]
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenShard:
+    """A shard, as far as moves are concerned."""
+
+    id: int
+    master: bool = True
+    cordoned: bool = False
+    draining: bool = False
+    drained: bool = False
+    to_move: int | None = None
+    """Topics that take messages still, while it is drained; None: its master does not say."""
+    unread: int = 0
+    blocked: str = ""
+    """Why the next topic cannot leave."""
+
+    @property
+    def free(self) -> bool:
+        """Whether topics may come to it."""
+        return self.master and not self.cordoned
