@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.app import Broker, process
+from imago_broker.app.identity import numeric_address
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
 from imago_broker.cluster.settings import CoordinatorConfig
@@ -288,3 +289,43 @@ async def test_broker_whose_place_is_taken_ends_with_the_code_of_a_fenced_one(
         assert await process.run(config, on_ready=ready) == ExitCode.FENCED
     await taking[0]
     await usurper.stop()
+
+
+async def test_clients_are_told_another_way_in(tmp_path: Path) -> None:
+    told = ("broker.advertised_host=198.51.100.7", "metaq.advertised_port=30001")
+    async with running_broker(tmp_path, *told, "rocketmq.advertised_port=30011") as broker:
+        record = broker.record()
+        assert record.host == "127.0.0.1"
+        assert record.metaq_url == "meta://198.51.100.7:30001"
+        assert record.rocketmq_address == "198.51.100.7:30011"
+        assert record.replication_address.startswith("127.0.0.1:")
+        assert broker.metaq is not None
+        assert broker.metaq.identity.url == record.metaq_url
+        assert broker.rocketmq.identity.address == record.rocketmq_address
+
+
+async def test_a_name_that_is_not_known_yet_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = [socket.gaierror(socket.EAI_NONAME, "not yet")] * 2
+
+    def resolve(*_: object, **__: object) -> object:
+        if answers:
+            raise answers.pop()
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("10.1.2.3", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    assert await numeric_address("broker-0.brokers") == "10.1.2.3"
+    assert not answers
+
+
+async def test_a_name_that_is_never_known_is_a_wrong_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def resolve(*_: object, **__: object) -> object:
+        raise socket.gaierror(socket.EAI_NONAME, "unknown")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with pytest.raises(FatalError, match=r"broker\.host.*cannot be resolved") as caught:
+        await numeric_address("broker-0.brokers", patience_seconds=0)
+    assert caught.value.exit_code is ExitCode.USAGE

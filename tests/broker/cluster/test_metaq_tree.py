@@ -50,6 +50,12 @@ def test_a_master_announces_its_address_and_the_checksum_of_its_settings() -> No
     assert next(iter(written)).endswith("/master"), "clients that see topics find the broker"
 
 
+def test_clients_from_outside_are_told_what_they_can_reach() -> None:
+    record = replace(MASTER, client_host="198.51.100.7", client_metaq=30001)
+    written = metaq_tree.broker_nodes(PATHS, record, 1)
+    assert written["/meta/brokers/ids/3/master"] == b"meta://198.51.100.7:30001"
+
+
 def test_a_slave_announces_itself_by_its_number_plus_one() -> None:
     written = metaq_tree.broker_nodes(PATHS, SLAVE, 1)
     assert written == {"/meta/brokers/ids/3/slave2": b"meta://10.0.0.7:8123"}

@@ -56,6 +56,9 @@ brokers = st.builds(
     log_epoch=st.integers(0, 1 << 62),
     log_end=st.integers(0, 1 << 62),
     zone=st.just("") | words,
+    client_host=st.just("") | words,
+    client_metaq=ports,
+    client_rocketmq=ports,
 )
 topics = st.builds(
     TopicPlacement,

@@ -87,6 +87,12 @@ def test_route_names_every_live_member_and_the_master_is_zero() -> None:
     assert "orderTopicConf" not in found
 
 
+def test_route_tells_clients_what_they_can_reach() -> None:
+    told = replace(broker(0, 0), client_host="198.51.100.7", client_rocketmq=30011)
+    view = replace(VIEW, brokers=(told,))
+    assert route("both", view)["brokerDatas"][0]["brokerAddrs"] == {"0": "198.51.100.7:30011"}
+
+
 def test_route_has_only_brokers_that_have_the_topic() -> None:
     assert [data["brokerName"] for data in route("one")["brokerDatas"]] == ["shard-1"]
 

@@ -123,7 +123,31 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
     rule(
         CLUSTER,
         "firstNodePort goes with type NodePort",
-        {"spec.listeners": [{"name": "out", "type": "LoadBalancer", "firstNodePort": 30000}]},
+        {
+            "spec.listeners": [
+                {
+                    "name": "out",
+                    "type": "LoadBalancer",
+                    "firstNodePort": 30000,
+                    "advertisedHostTemplate": "{pod}.example.org",
+                }
+            ]
+        },
+    ),
+    rule(
+        CLUSTER,
+        "firstNodePort goes with type NodePort",
+        {"spec.listeners": [{"name": "out", "type": "NodePort"}]},
+    ),
+    rule(
+        CLUSTER,
+        "firstNodePort must be a multiple of 10",
+        {"spec.listeners": [{"name": "out", "type": "NodePort", "firstNodePort": 30005}]},
+    ),
+    rule(
+        CLUSTER,
+        "type LoadBalancer needs advertisedHostTemplate",
+        {"spec.listeners": [{"name": "out", "type": "LoadBalancer"}]},
     ),
     rule(CLUSTER, "selector goes with from", {"spec.allowedNamespaces": {"from": "Selector"}}),
     rule(
@@ -225,7 +249,11 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
     schema(
         CLUSTER,
         "spec.listeners",
-        {"spec.listeners": [{"name": n, "type": "NodePort"} for n in ("one", "two")]},
+        {
+            "spec.listeners": [
+                {"name": n, "type": "NodePort", "firstNodePort": 30000} for n in ("one", "two")
+            ]
+        },
     ),
     schema(
         CLUSTER,

@@ -101,7 +101,9 @@ class Broker:
         self.metaq: MetaqServices | None = None
         self.names: NameService | None = None
         self.metaq_counters = MetaqCounters()
-        self.config_file = render(config, host=self.host)
+        self.told_host = config.broker.advertised_host or self.host
+        """Address that clients are told."""
+        self.config_file = render(config, host=self.told_host)
         self.coordinator = coordinator or make_coordinator(config, self.config_file)
         self.serving = False
         self.ports = Ports(config)
@@ -132,6 +134,11 @@ class Broker:
         return self.ports.rocketmq.port if self.config.rocketmq.enabled else 0
 
     @property
+    def told_rocketmq_port(self) -> int:
+        """Port that RocketMQ clients are told."""
+        return self.config.rocketmq.advertised_port or self.rocketmq_port
+
+    @property
     def fast_port(self) -> int:
         """Bound port of the second RocketMQ listener; 0: not enabled."""
         return self.ports.fast.port if self.config.rocketmq.enabled else 0
@@ -153,7 +160,7 @@ class Broker:
             # The ports first: a busy one must not cost a recovery of the log.
             self._undo.push_async_callback(self._close_ports)
             self.ports.bind()
-            self._open()
+            self._open(await numeric_address(self.told_host))
             await self._join()
             await self._serve()
             await self._announce()
@@ -212,14 +219,13 @@ class Broker:
         """Return how this broker announces itself."""
         return broker_record(self)
 
-    def _open(self) -> None:
+    def _open(self, address: str) -> None:
         config, loop = self.config, asyncio.get_running_loop()
-        address = numeric_address(self.host)
         self.store = open_store(
             config,
             clock=self.clock,
             address=address,
-            rocketmq_port=self.rocketmq_port,
+            rocketmq_port=self.told_rocketmq_port,
             lead=not is_member(config),
         )
         self._undo.callback(self._close_store)
@@ -264,8 +270,8 @@ class Broker:
             identity=RocketmqIdentity(
                 cluster=config.broker.cluster,
                 broker_name=config.broker_name,
-                host=self.host,
-                port=self.rocketmq_port,
+                host=self.told_host,
+                port=self.told_rocketmq_port,
             ),
             settings=config.rocketmq,
             messages=self.messages,
@@ -326,7 +332,7 @@ class Broker:
             self.metaq = serve_metaq(
                 self.ports.metaq,
                 config,
-                host=self.host,
+                host=self.told_host,
                 messages=self.messages,
                 topics=self.topics,
                 clock=self.clock,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 import socket
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 UUID_FILE = "uuid"
+_ASK_AGAIN_SECONDS = 0.25
 
 
 def advertised_host(configured: str) -> str:
@@ -33,20 +35,30 @@ def advertised_host(configured: str) -> str:
     return address
 
 
-def numeric_address(host: str) -> str:
-    """Return a host's IP address, which is what records and message ids hold."""
+async def numeric_address(host: str, *, patience_seconds: float = 30.0) -> str:
+    """Return a host's IP address, which is what records and message ids hold.
+
+    The name of a pod is not always known yet when its broker starts: it is asked for again and
+    again for as long as patience lasts. FatalError after that.
+    """
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
         pass
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise FatalError(
-            f"broker.host: {host!r} cannot be resolved ({error}); set an address or fix DNS",
-            exit_code=ExitCode.USAGE,
-        ) from error
-    return str(found[0][4][0])
+    loop = asyncio.get_running_loop()
+    end = loop.time() + patience_seconds
+    while True:
+        try:
+            found = await asyncio.to_thread(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            if loop.time() < end:
+                await asyncio.sleep(_ASK_AGAIN_SECONDS)
+                continue
+            raise FatalError(
+                f"broker.host: {host!r} cannot be resolved ({error}); set an address or fix DNS",
+                exit_code=ExitCode.USAGE,
+            ) from error
+        return str(found[0][4][0])
 
 
 def data_folder_uuid(data_dir: Path) -> str:

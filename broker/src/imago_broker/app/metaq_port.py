@@ -52,7 +52,11 @@ def serve_metaq(
     """Have a bound listener speak MetaQ; return what its processors stand on."""
     now_ms = clock.monotonic_ms()
     services = MetaqServices(
-        identity=MetaqIdentity(broker_id=config.metaq_broker_id, host=host, port=listener.port),
+        identity=MetaqIdentity(
+            broker_id=config.metaq_broker_id,
+            host=host,
+            port=config.metaq.advertised_port or listener.port,
+        ),
         settings=config.metaq,
         messages=messages,
         topics=topics,

@@ -42,6 +42,9 @@ def broker_record(broker: Broker) -> BrokerRecord:
         log_epoch=epoch,
         log_end=end,
         zone=config.broker.zone,
+        client_host=config.broker.advertised_host,
+        client_metaq=config.metaq.advertised_port,
+        client_rocketmq=config.rocketmq.advertised_port,
     )
 
 

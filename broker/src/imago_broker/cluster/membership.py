@@ -153,12 +153,13 @@ def _clash(record: BrokerRecord, other: BrokerRecord) -> str | None:
     """Return why two brokers cannot both be there, if so."""
     same_place = (other.shard, other.replica) == (record.shard, record.replica)
     same_address = other.host == record.host and bool(_ports(other) & _ports(record))
+    same_told = _told(other) == _told(record)
     place = f"shard-{other.shard}, replica {other.replica}"
     who = f"the broker at {other.rocketmq_address} ({place})"
     if other.uuid != record.uuid:
         if same_place:
             return f"replica {record.replica} of shard-{record.shard} is {who}, another data folder"
-        if same_address:
+        if same_address or same_told:
             return f"{who} is registered with an address of ours: give each its own ports and host"
     elif not same_address:
         return (
@@ -166,6 +167,11 @@ def _clash(record: BrokerRecord, other: BrokerRecord) -> str | None:
             "folder becomes a member of its own when its file `uuid` is deleted"
         )
     return None
+
+
+def _told(record: BrokerRecord) -> tuple[str, str]:
+    """Return what clients are told."""
+    return record.rocketmq_address, record.metaq_url
 
 
 def _ports(record: BrokerRecord) -> set[int]:

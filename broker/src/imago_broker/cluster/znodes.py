@@ -191,6 +191,9 @@ def encode_broker(record: BrokerRecord) -> bytes:
             "logEpoch": record.log_epoch,
             "logEnd": record.log_end,
             "zone": record.zone,
+            "clientHost": record.client_host,
+            "clientMetaq": record.client_metaq,
+            "clientRocketmq": record.client_rocketmq,
         }
     )
 
@@ -215,6 +218,9 @@ def decode_broker(path: str, data: bytes, incarnation: int) -> BrokerRecord:
             log_epoch=value.get("logEpoch", 0),
             log_end=value.get("logEnd", 0),
             zone=of(str, value.get("zone", "")),
+            client_host=of(str, value.get("clientHost", "")),
+            client_metaq=value.get("clientMetaq", 0),
+            client_rocketmq=value.get("clientRocketmq", 0),
         )
 
     return decode(path, data, dict, read)

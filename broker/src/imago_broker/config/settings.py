@@ -52,7 +52,14 @@ class BrokerSection:
     )
     zone: str = setting("", "Rack or zone of this machine: members are spread over zones.")
     name_prefix: str = setting("", "What stands before `shard-k` in RocketMQ's broker name.")
-    host: str = setting("", "Address advertised to clients; empty: found at start.")
+    host: str = setting(
+        "", "Address by which clients and other brokers reach this one; empty: found at start."
+    )
+    advertised_host: str = setting(
+        "",
+        "Address that clients are told, where they reach this broker by another way than brokers "
+        "reach each other; empty: `host`.",
+    )
     bind: str = setting(
         "0.0.0.0",  # noqa: S104  the clients are on other machines
         "Address that the listeners bind.",
@@ -80,6 +87,9 @@ class MetaqSection:
 
     enabled: bool = setting(True, "Whether the MetaQ listener is opened.")
     port: int = setting(8123, "Port of the MetaQ listener; 0: any free one.", low=0, high=65535)
+    advertised_port: int = setting(
+        0, "Port that MetaQ clients are told; 0: the listener's.", low=0, high=65535
+    )
     broker_id_base: int = setting(
         0, "MetaQ broker id of shard 0; raise it beside original brokers.", low=0, high=1023
     )
@@ -130,6 +140,9 @@ class RocketmqSection:
 
     enabled: bool = setting(True, "Whether the RocketMQ listeners are opened.")
     port: int = setting(10911, "Port of the listener; 0: any free one.", low=0, high=65535)
+    advertised_port: int = setting(
+        0, "Port that RocketMQ clients are told; 0: the listener's.", low=0, high=65535
+    )
     fast_port: int = setting(
         -1,
         "Port of the second listener; -1: two below `port`, which is what clients compute.",

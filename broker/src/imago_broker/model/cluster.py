@@ -69,7 +69,7 @@ class BrokerRecord:
     uuid: str
     """Identity of the data folder; survives restarts, dies with the disk."""
     host: str
-    """Address that clients can reach, advertised in routes and to MetaQ clients."""
+    """Address by which other brokers reach it, and clients where `client_host` is empty."""
     metaq: int
     rocketmq: int
     fast: int
@@ -91,22 +91,38 @@ class BrokerRecord:
     """Log offset behind that record."""
     zone: str = ""
     """Rack or zone of the machine; "" where nobody said."""
+    client_host: str = ""
+    """Address that clients are told where it is not `host`."""
+    client_metaq: int = 0
+    """Port that MetaQ clients are told where it is not `metaq`."""
+    client_rocketmq: int = 0
+    """Port that RocketMQ clients are told where it is not `rocketmq`."""
 
     def __post_init__(self) -> None:
         _check_range("shard", self.shard, 0, SHARD_MAX)
         _check_range("replica", self.replica, -1, REPLICA_MAX)
-        for name in ("metaq", "rocketmq", "fast", "replication", "admin"):
+        for name in (
+            "metaq",
+            "rocketmq",
+            "fast",
+            "replication",
+            "admin",
+            "client_metaq",
+            "client_rocketmq",
+        ):
             _check_range(f"{name} port", getattr(self, name), 0, PORT_MAX)
         for name in ("uuid", "host", "broker_name"):
             _check_text(name, getattr(self, name))
         for name in ("log_epoch", "log_end"):
             _check_range(name, getattr(self, name), 0, NUMBER_MAX)
-        if self.zone:
-            _check_text("zone", self.zone)
+        for name in ("zone", "client_host"):
+            if text := getattr(self, name):
+                _check_text(name, text)
 
     @property
     def rocketmq_address(self) -> str:
-        return f"{self.host}:{self.rocketmq}"
+        """What RocketMQ clients are told."""
+        return f"{self.client_host or self.host}:{self.client_rocketmq or self.rocketmq}"
 
     @property
     def replication_address(self) -> str:
@@ -114,8 +130,8 @@ class BrokerRecord:
 
     @property
     def metaq_url(self) -> str:
-        """The form MetaQ keeps in its tree: `meta://host:port`."""
-        return f"meta://{self.host}:{self.metaq}"
+        """What MetaQ clients are told, in the form of MetaQ's tree: `meta://host:port`."""
+        return f"meta://{self.client_host or self.host}:{self.client_metaq or self.metaq}"
 
 
 class ShardQueues(NamedTuple):

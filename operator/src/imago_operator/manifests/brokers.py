@@ -19,11 +19,12 @@ from imago_operator.manifests.common import (
     selector,
 )
 from imago_operator.manifests.config import FILE
-from imago_operator.manifests.services import PORTS
+from imago_operator.manifests.services import PORTS, node_port
 from imago_operator.spec.brokers import AntiAffinity, StorageType
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired
+    from imago_operator.spec.cluster import Listener
 
 HANDOVER: Final = """\
 import urllib.request as http
@@ -172,22 +173,34 @@ def _environment(desired: Desired, shard: int) -> list[Manifest]:
             "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{key}']"}},
         },
         {"name": "IMAGO__BROKER__SHARD", "value": str(shard)},
-        {"name": "IMAGO__BROKER__HOST", "value": advertised_host(desired, shard)},
+        {
+            "name": "IMAGO__BROKER__HOST",
+            "value": names.host("$(POD_NAME)", desired.name, "$(POD_NAMESPACE)"),
+        },
     ]
+    for listener in desired.spec.listeners:
+        found += _advertised(listener, shard)
     return found
 
 
-def advertised_host(desired: Desired, shard: int) -> str:
-    """Return the address that a broker tells its clients, in terms of its environment."""
-    for listener in desired.spec.listeners:
-        if listener.advertised_host_template:
-            return (
-                listener.advertised_host_template.replace("{shard}", str(shard))
-                .replace("{ordinal}", "$(POD_ORDINAL)")
-                .replace("{pod}", "$(POD_NAME)")
-                .replace("{namespace}", "$(POD_NAMESPACE)")
-            )
-    return names.host("$(POD_NAME)", desired.name, "$(POD_NAMESPACE)")
+def _advertised(listener: Listener, shard: int) -> list[Manifest]:
+    """Return what a broker tells its clients, in terms of its environment."""
+    host: Manifest = {"valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
+    if listener.advertised_host_template:
+        text = (
+            listener.advertised_host_template.replace("{shard}", str(shard))
+            .replace("{ordinal}", "$(POD_ORDINAL)")
+            .replace("{pod}", "$(POD_NAME)")
+            .replace("{namespace}", "$(POD_NAMESPACE)")
+        )
+        host = {"value": text}
+    found = [{"name": "IMAGO__BROKER__ADVERTISED_HOST", **host}]
+    if listener.first_node_port is not None:
+        for protocol in ("metaq", "rocketmq"):
+            tens = node_port(listener.first_node_port, shard, protocol) // 10
+            name = f"IMAGO__{protocol.upper()}__ADVERTISED_PORT"
+            found.append({"name": name, "value": f"{tens}$(POD_ORDINAL)"})
+    return found
 
 
 def _probe(path: str, *, every: int, tries: int) -> Manifest:

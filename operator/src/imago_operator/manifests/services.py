@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
+from imago_operator.desired import ZOOKEEPER_PORT
 from imago_operator.manifests.common import Manifest, child, selector
-from imago_operator.spec.cluster import Listener, ListenerType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from imago_operator.desired import Desired
+    from imago_operator.spec.cluster import Listener
 
 METAQ, ROCKETMQ, FAST, REPLICATION = 8123, 10911, 10909, 10912
 NAME_SERVICE, ADMIN = 9876, 8080
@@ -23,6 +24,7 @@ PORTS: Final = {
     "namesrv": NAME_SERVICE,
     "admin": ADMIN,
 }
+_PORTS_PER_SHARD: Final = 20
 CLIENT_PORTS: Final = ("namesrv", "metaq", "rocketmq", "fast")
 
 
@@ -36,28 +38,56 @@ def services(desired: Desired) -> list[Manifest]:
 
 
 def external_services(desired: Desired, shards: Iterable[int]) -> list[Manifest]:
-    """Return the Services of single brokers, where clients come from outside."""
+    """Return the Services for clients from outside: of single brokers, and of what finds them."""
     found = []
     for listener in desired.spec.listeners:
-        index = 0
-        for shard in sorted(shards):
-            for ordinal in range(desired.replicas):
-                found.append(_external(desired, listener, shard, ordinal, index))
-                index += 1
+        found += _finding(desired, listener)
+        found += [
+            _external(desired, listener, shard, ordinal)
+            for shard in sorted(shards)
+            for ordinal in range(desired.replicas)
+        ]
     return found
 
 
-def _external(
-    desired: Desired, listener: Listener, shard: int, ordinal: int, index: int
-) -> Manifest:
+def node_port(first: int, shard: int, protocol: str) -> int:
+    """Return the port on the nodes of a shard's member 0; the last digit is the member's number.
+
+    So that a pod can be told its ports in terms of its ordinal, and no other shard changes them.
+    """
+    return first + _PORTS_PER_SHARD * shard + (0 if protocol == "metaq" else 10)
+
+
+def _finding(desired: Desired, listener: Listener) -> list[Manifest]:
+    """Return the Services that clients ask first: the name service, and a managed ZooKeeper."""
+    ways = [(names.bootstrap(desired.name), names.BROKER, _port("namesrv"), 9)]
+    if desired.spec.zookeeper.managed is not None:
+        client = {"name": "client", "port": ZOOKEEPER_PORT, "targetPort": "client"}
+        ways.append((names.zookeeper(desired.name), names.ZOOKEEPER, client, 8))
+    found = []
+    for name, component, port, offset in ways:
+        if listener.first_node_port is not None:
+            port["nodePort"] = listener.first_node_port + offset
+        spec = {
+            "type": listener.type.value,
+            "selector": selector(desired, component),
+            "ports": [port],
+        }
+        extra = listener.service_template.metadata
+        named = f"{name}-{listener.name}"
+        found.append(child(desired, "v1", "Service", named, component, {"spec": spec}, extra=extra))
+    return found
+
+
+def _external(desired: Desired, listener: Listener, shard: int, ordinal: int) -> Manifest:
     pod = names.pod(desired.name, shard, ordinal)
     ports: list[Manifest] = [_port("metaq"), _port("rocketmq")]
     if listener.first_node_port is not None:
-        for offset, port in enumerate(ports):
-            port["nodePort"] = listener.first_node_port + 2 * index + offset
-    node_port = listener.type is ListenerType.NODE_PORT
+        for port in ports:
+            port["nodePort"] = node_port(listener.first_node_port, shard, port["name"]) + ordinal
     spec: Manifest = {
-        "type": "NodePort" if node_port else "LoadBalancer",
+        "type": listener.type.value,
+        # Its clients are told the node that the pod is on.
         "externalTrafficPolicy": "Local",
         # A member that catches up must be reached by the clients it still relays.
         "publishNotReadyAddresses": True,

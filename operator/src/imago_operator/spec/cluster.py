@@ -133,14 +133,15 @@ class Listener:
     )
     advertised_host_template: str | None = described(
         "Address that brokers tell their clients; knows {shard}, {ordinal}, {pod} and"
-        " {namespace}. The address of node or load balancer unless given.",
+        " {namespace}. With NodePort the address of the pod's node unless given.",
         default=None,
         pattern=r"^([A-Za-z0-9.-]|\{(shard|ordinal|pod|namespace)\})+$",
         size_max=253,
     )
     first_node_port: int | None = described(
-        "With NodePort: first port on the nodes, two for each broker. Ports of Kubernetes'"
-        " choice unless given.",
+        "With NodePort: first port on the nodes, a multiple of 10. Shard s has twenty ports from"
+        " first + 20 s on: its member m has + m for MetaQ, + 10 + m for RocketMQ. The name service"
+        " is at first + 9, a managed ZooKeeper at first + 8.",
         default=None,
         low=1024,
         high=65535,

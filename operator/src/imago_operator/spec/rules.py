@@ -176,9 +176,21 @@ CLUSTER: Final[tuple[Rule, ...]] = (
     immutable(f"{ZOOKEEPER}.external", "chroot"),
     Rule(
         path="spec.listeners[]",
-        cel="!has(self.firstNodePort) || self.type == 'NodePort'",
-        holds=lambda node: "firstNodePort" not in node or node["type"] == "NodePort",
+        cel="has(self.firstNodePort) == (self.type == 'NodePort')",
+        holds=lambda node: ("firstNodePort" in node) == (node["type"] == "NodePort"),
         message="firstNodePort goes with type NodePort",
+    ),
+    Rule(
+        path="spec.listeners[]",
+        cel="!has(self.firstNodePort) || self.firstNodePort % 10 == 0",
+        holds=lambda node: node.get("firstNodePort", 0) % 10 == 0,
+        message="firstNodePort must be a multiple of 10",
+    ),
+    Rule(
+        path="spec.listeners[]",
+        cel="self.type != 'LoadBalancer' || has(self.advertisedHostTemplate)",
+        holds=lambda node: node["type"] != "LoadBalancer" or "advertisedHostTemplate" in node,
+        message="type LoadBalancer needs advertisedHostTemplate",
     ),
     Rule(
         path="spec.allowedNamespaces",
