@@ -41,6 +41,7 @@ COMMANDS: dict[str, Row] = {
     "bench": Row("imago_cli.bench", "Measure a running cluster with Python clients."),
     "broker": Row("imago_cli.broker", "Run one broker process."),
     "namesrv": Row("imago_cli.namesrv", "Run RocketMQ's name service as a process of its own."),
+    "operator": Row("imago_cli.operator", "Run clusters on Kubernetes."),
     "log": Row("imago_cli.log", "Check or show a broker's files while it is stopped."),
     "config": Row("imago_cli.config", "Show, explain and convert configurations."),
     "doctor": Row("imago_cli.doctor", "Find the usual mistakes on this machine, with the cure."),

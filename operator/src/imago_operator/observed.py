@@ -22,7 +22,6 @@ from imago_operator.windows import is_open
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from imago_operator.brokers.reach import BrokerFinder
     from imago_operator.desired import Desired
     from imago_operator.reconcile import Context, Reached
     from imago_operator.state import Probe, Registry, Remaining
@@ -54,16 +53,8 @@ class Seen:
 class Observer:
     """Looks at clusters."""
 
-    def __init__(
-        self,
-        context: Context,
-        finder: BrokerFinder,
-        volumes: Volumes,
-        namespaces: Sequence[str],
-    ) -> None:
-        """`namespaces`: those that the operator works in; empty: all."""
-        self._context, self._finder, self._volumes = context, finder, volumes
-        self._namespaces = tuple(namespaces) or ("",)
+    def __init__(self, context: Context, volumes: Volumes) -> None:
+        self._context, self._volumes = context, volumes
 
     async def look(self, desired: Desired, manifest: Manifest) -> Seen:
         """Return what belongs to a cluster. RetryError: something could not be read."""
@@ -75,7 +66,7 @@ class Observer:
         found = dict(zip(kinds, lists, strict=True))
         children = tuple(_children(desired, found, secret))
         objects = pods_of(desired, children, found["Pod"])
-        reached = await self._finder.of_pods(
+        reached = await self._context.brokers.of_pods(
             desired.namespace,
             desired.name,
             [o for o in objects if shard_of(o, desired) is not None],
@@ -130,7 +121,10 @@ class Observer:
         if len(sets) <= desired.spec.brokers.shards:
             return ()
         lists = await asyncio.gather(
-            *(self._context.kube.list("ImagoTopic", namespace) for namespace in self._namespaces)
+            *(
+                self._context.kube.list("ImagoTopic", namespace)
+                for namespace in self._context.namespaces
+            )
         )
         return tuple(topic for items in lists for item in items if (topic := _needs(item, desired)))
 

@@ -7,11 +7,12 @@ calls and is called again with the same key, never twice at a time.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
 
     from imago_operator.contents.port import ContentsPort
@@ -68,6 +69,11 @@ class Brokers(Protocol):
     async def __call__(self, namespace: str, cluster: str) -> Reached:
         """Return how the brokers of a cluster are reached; RetryError if Kubernetes cannot say."""
 
+    async def of_pods(
+        self, namespace: str, cluster: str, pods: Sequence[Mapping[str, Any]]
+    ) -> Reached:
+        """Return the same, where the manifests of its pods are known already."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
@@ -86,3 +92,5 @@ class Context:
     """Those that the operator works in; one that is empty stands for all."""
     release_after_s: float = 900.0
     """How long a deleted resource waits for a cluster that cannot be reached."""
+    clock: Callable[[], float] = time.monotonic
+    """Seconds that never go back."""

@@ -15,6 +15,8 @@ from imago_operator.errors import BlockedError, InvalidError, OperatorError, Ret
 from imago_operator.observed import Seen, status_of_manifest
 from imago_operator.plan import Plan, plan
 from imago_operator.plan.rows import Row
+from imago_operator.reconcile import Key
+from imago_operator.spec.common import ConditionStatus
 from imago_operator.spec.fields import to_json
 from imago_operator.spec.kinds import API_VERSION, CLUSTER
 from imago_operator.state import Finding, Observed
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from imago_operator.desired import Unreadable
     from imago_operator.observed import Observer
-    from imago_operator.reconcile import Context, Key
+    from imago_operator.reconcile import Context
     from imago_operator.spec.cluster_status import ClusterStatus
     from imago_operator.state import Registry
 
@@ -66,12 +68,17 @@ class ClusterReconciler:
         self._context, self._kube = context, context.kube
         self._observer, self._new_token = observer, new_token
         self._memories: OrderedDict[Key, _Memory] = OrderedDict()
+        self.seen: set[Key] = set()
+        """Clusters there are; of them those that stand still, and those that are not Ready."""
+        self.stalled: set[Key] = set()
+        self.unready: set[Key] = set()
 
     async def reconcile(self, key: Key) -> float | None:
         manifest = await self._kube.get(key.kind, key.namespace, key.name)
         if manifest is None:
-            self._memories.pop(key, None)
+            self._forget(key)
             return None
+        self.seen.add(key)
         memory = self._memory(key)
         wish = self._wish(manifest, memory)
         if not isinstance(wish, Desired) or wish.resource.deleting:
@@ -82,6 +89,19 @@ class ClusterReconciler:
         found = self._plan(wish, seen.observed)
         log.debug("%s: %s", key, found.explain())
         return await self._act(manifest, memory, wish, seen, found)
+
+    def _forget(self, key: Key) -> None:
+        self._memories.pop(key, None)
+        for found in (self.seen, self.stalled, self.unready):
+            found.discard(key)
+
+    def _count(self, key: Key, status: ClusterStatus) -> None:
+        holds = {c.type for c in status.conditions if c.status is ConditionStatus.TRUE}
+        for keys, belongs in (
+            (self.stalled, "Stalled" in holds),
+            (self.unready, "Ready" not in holds),
+        ):
+            (keys.add if belongs else keys.discard)(key)
 
     def _memory(self, key: Key) -> _Memory:
         memory = self._memories.setdefault(key, _Memory())
@@ -144,6 +164,7 @@ class ClusterReconciler:
         """Write the status if it says something new, and events of what changed."""
         now, before = self._context.now(), observed.status
         after = status_of(wish, observed, found, now)
+        self._count(Key(self.kind, wish.resource.namespace, wish.resource.name), after)
         # What the last pass has written down is no news, but must not be unsaid either.
         due = memory.said_at is None or now - memory.said_at >= STATUS_EVERY or found.record
         if after == before or not due:

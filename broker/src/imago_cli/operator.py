@@ -1,0 +1,203 @@
+"""`imago operator`: run clusters on Kubernetes."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import importlib.util
+import logging
+import re
+import socket
+from pathlib import Path  # noqa: TC003  typer reads the annotation
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imago_cli.exits import UsageError
+from imago_cli.ready import announce
+
+if TYPE_CHECKING:
+    from imago_operator.main import Settings
+
+PREFIX = "IMAGO_OPERATOR_"
+NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the command."""
+    root.command("operator", help=operator.__doc__)(operator)
+
+
+def operator(
+    namespaces: Annotated[
+        str,
+        typer.Option(
+            envvar=f"{PREFIX}NAMESPACES",
+            help="Namespaces to work in, with commas between; empty: all. With names it needs no"
+            " right on the whole Kubernetes cluster.",
+        ),
+    ] = "",
+    lease_namespace: Annotated[
+        str,
+        typer.Option(
+            envvar=f"{PREFIX}LEASE_NAMESPACE",
+            help="Namespace of the Lease; our own unless given.",
+        ),
+    ] = "",
+    lease_name: Annotated[
+        str,
+        typer.Option(
+            envvar=f"{PREFIX}LEASE_NAME",
+            help="The Lease that says which of several operators works.",
+        ),
+    ] = "imago-operator",
+    identity: Annotated[
+        str,
+        typer.Option(
+            envvar=f"{PREFIX}IDENTITY",
+            help="Who we are in the Lease; the host's name unless given.",
+        ),
+    ] = "",
+    broker_image: Annotated[
+        str,
+        typer.Option(envvar=f"{PREFIX}BROKER_IMAGE", help="Image of brokers, without a tag."),
+    ] = "imago/broker",
+    zookeeper_image: Annotated[
+        str, typer.Option(envvar=f"{PREFIX}ZOOKEEPER_IMAGE", help="Image of managed ZooKeepers.")
+    ] = "zookeeper:3.9",
+    spark_image: Annotated[
+        str,
+        typer.Option(envvar=f"{PREFIX}SPARK_IMAGE", help="Image of pipelines, without a tag."),
+    ] = "imago/spark-apps",
+    listen: Annotated[
+        str,
+        typer.Option(
+            envvar=f"{PREFIX}LISTEN", help="Address of /healthz, /readyz and /metrics; port 0: any."
+        ),
+    ] = "0.0.0.0:8080",
+    finalizer_release_after: Annotated[
+        str,
+        typer.Option(
+            envvar=f"{PREFIX}FINALIZER_RELEASE_AFTER",
+            help="After this a resource that is being deleted is let go, though its cluster could"
+            " not be told.",
+        ),
+    ] = "15m",
+    log_level: Annotated[
+        str, typer.Option(envvar=f"{PREFIX}LOG_LEVEL", help=f"One of {', '.join(LEVELS)}.")
+    ] = "info",
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            envvar=f"{PREFIX}KUBECONFIG",
+            help="How to reach Kubernetes; the pod's service account, or KUBECONFIG, unless given.",
+        ),
+    ] = None,
+    ready_fd: Annotated[int, typer.Option(hidden=True)] = -1,
+) -> None:
+    """Run clusters on Kubernetes, until SIGTERM.
+
+    Any number of these processes may run: one works, the others wait for its Lease.
+    """
+    if importlib.util.find_spec("kopf") is None:
+        raise UsageError("kopf is not installed", cure="pip install 'imago[operator]'")
+    if log_level not in LEVELS:
+        raise UsageError(f"--log-level {log_level}", cure=f"one of {', '.join(LEVELS)}")
+    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
+    host, port = _address(listen)
+    settings = _settings(
+        kubeconfig,
+        names=_namespaces(namespaces),
+        lease=(lease_namespace, lease_name, identity or socket.gethostname()),
+        images=(broker_image, zookeeper_image, spark_image),
+        listen=(host, port),
+        release=finalizer_release_after,
+    )
+    raise typer.Exit(_run(settings, ready_fd))
+
+
+def _run(settings: Settings, ready_fd: int) -> int:
+    import os
+
+    from imago_operator.errors import OperatorError
+    from imago_operator.main import StartError, run
+
+    def tell(port: int) -> None:
+        announce(ready_fd, {"pid": os.getpid(), "http": port})
+
+    try:
+        return asyncio.run(run(settings, tell))
+    except StartError as error:
+        raise UsageError(str(error), cure=error.cure) from error
+    except OperatorError as error:
+        raise UsageError(
+            f"Kubernetes at {settings.credentials.server}: {error}",
+            cure="see whether it is there, and that --kubeconfig names it",
+        ) from error
+
+
+def _settings(
+    kubeconfig: Path | None,
+    *,
+    names: tuple[str, ...],
+    lease: tuple[str, str, str],
+    images: tuple[str, str, str],
+    listen: tuple[str, int],
+    release: str,
+) -> Settings:
+    from imago_operator.desired import OperatorInfo
+    from imago_operator.kube.credentials import CredentialsError, find
+    from imago_operator.lease import Place
+    from imago_operator.main import Settings
+
+    try:
+        credentials = find(kubeconfig)
+    except CredentialsError as error:
+        raise UsageError(str(error), cure=error.cure) from error
+    namespace, lease_name, identity = lease
+    broker, zookeeper, spark = images
+    own = namespace or credentials.namespace
+    return Settings(
+        credentials=credentials,
+        operator=OperatorInfo(
+            version=importlib.metadata.version("imago"),
+            broker_image=broker,
+            zookeeper_image=zookeeper,
+            spark_image=spark,
+            namespace=own,
+        ),
+        lease=Place(namespace=own, name=lease_name, identity=identity),
+        namespaces=names,
+        host=listen[0],
+        port=listen[1],
+        release_after_s=_seconds(release),
+    )
+
+
+def _namespaces(text: str) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    for name in found:
+        if not NAME.fullmatch(name):
+            raise UsageError(
+                f"--namespaces: {name!r} is no name of a namespace",
+                cure="list names with commas between, or leave it empty for all",
+            )
+    return found
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise UsageError(f"--listen {text}", cure="give HOST:PORT, like 0.0.0.0:8080")
+    return host.strip("[]"), int(port)
+
+
+def _seconds(text: str) -> float:
+    from imago_operator.spec.values import Duration
+
+    try:
+        return Duration(text).seconds
+    except ValueError as error:
+        raise UsageError(f"--finalizer-release-after: {error}", cure="give it like 15m") from error

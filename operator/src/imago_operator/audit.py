@@ -1,0 +1,68 @@
+"""Whether the watches still tell of everything: a list is compared with what they have told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from imago_operator.errors import OperatorError
+from imago_operator.watched import OWN, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from imago_operator.kube.objects import Kubernetes
+    from imago_operator.loop import Loop
+    from imago_operator.reconcile import Key
+
+log = logging.getLogger(__name__)
+
+EVERY_S: Final = 300.0
+GRACE: Final = timedelta(seconds=30)
+
+
+class Audit:
+    """Finds objects that no watch has told of."""
+
+    def __init__(
+        self,
+        kube: Kubernetes,
+        loop: Loop,
+        namespaces: Sequence[str],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._kube, self._loop, self._now = kube, loop, now
+        self._namespaces = tuple(namespaces) or ("",)
+        self.missed: list[Key] = []
+        """What no watch has told of, when it was looked last."""
+
+    async def run(self) -> None:
+        """Compare until cancelled."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            try:
+                self.missed = await self.look()
+            except OperatorError as error:
+                log.warning("audit: %s", error)
+            if self.missed:
+                log.error("no watch has told of %s", ", ".join(map(str, self.missed[:10])))
+
+    async def look(self) -> list[Key]:
+        """Return objects that are older than a moment, and not known."""
+        found = []
+        for watched in OWN:
+            if watched.kind not in self._loop.kinds:
+                continue
+            for namespace in self._namespaces:
+                items = await self._kube.list(watched.kind, namespace, metadata_only=True)
+                old = [item for item in items if self._is_old(item["metadata"])]
+                keys = [key_of(watched.kind, item) for item in old]
+                found += [key for key in keys if key not in self._loop.known]
+        return found
+
+    def _is_old(self, metadata: object) -> bool:
+        assert isinstance(metadata, dict)
+        made = datetime.fromisoformat(metadata["creationTimestamp"])
+        return self._now() - made > GRACE

@@ -1,0 +1,147 @@
+"""kopf's one door: its watches bring keys into the loop, and nothing else of it is used.
+
+Handlers that see every event keep no state on objects: no finalizer, no annotation, no patch.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import kopf
+
+from imago_operator import names
+from imago_operator.watched import CHILDREN, OWN, Watched, key_of, owners_of
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Collection, Iterable, Sequence
+
+    from imago_operator.kube.credentials import Credentials
+    from imago_operator.reconcile import Key
+
+DELETED: Final = "DELETED"
+REQUEST_S: Final = 30.0
+CONNECT_S: Final = 10.0
+INACTIVITY_S: Final = 70.0
+PAGE: Final = 500
+TOKEN_KEPT: Final = timedelta(minutes=10)
+"""After this a token that stands in a file is read again."""
+
+
+class Work(Protocol):
+    """Where keys go: the loop."""
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds that somebody works on."""
+
+    def seen(self, key: Key, *, gone: bool) -> None:
+        """An object of ours is there, changed or is gone."""
+
+    def enqueue(self, key: Key) -> None:
+        """Have an object looked at soon."""
+
+
+async def watch(
+    work: Work,
+    credentials: Credentials,
+    *,
+    namespaces: Sequence[str],
+    kinds: Collection[str],
+    ready: asyncio.Event,
+    stop: asyncio.Event,
+) -> None:
+    """Watch everything until `stop`; raises when a watch ends for good.
+
+    `namespaces`: empty means all. `kinds`: those to watch, by name. `ready` is set once it works.
+    """
+    logging.getLogger("kopf.objects").setLevel(logging.WARNING)
+    await kopf.operator(
+        registry=registry(work, credentials, [w for w in (*OWN, *CHILDREN) if w.kind in kinds]),
+        settings=settings(scan=not namespaces),
+        standalone=True,
+        clusterwide=not namespaces,
+        namespaces=list(namespaces),
+        ready_flag=ready,
+        stop_flag=stop,
+    )
+
+
+def settings(*, scan: bool) -> kopf.OperatorSettings:
+    """Return kopf's settings; without `scan` it needs no right on the whole cluster."""
+    found = kopf.OperatorSettings()
+    found.posting.enabled = False
+    found.posting.loggers = False
+    found.peering.standalone = True
+    found.scanning.disabled = not scan
+    found.persistence.finalizer = f"{names.GROUP}/operator"
+    found.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=names.GROUP)
+    found.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=names.GROUP)
+    found.networking.request_timeout = REQUEST_S
+    found.networking.connect_timeout = CONNECT_S
+    found.watching.inactivity_timeout = INACTIVITY_S
+    found.watching.chunk_size = PAGE
+    found.execution.default_backoff = 15
+    for watched in CHILDREN:
+        if watched.labels:
+            place = (watched.group, watched.version, watched.plural)
+            found.watching.label_selectors[place] = watched.labels
+    return found
+
+
+def registry(
+    work: Work, credentials: Credentials, watched: Iterable[Watched]
+) -> kopf.OperatorRegistry:
+    """Return kopf's handlers: one for each kind, and the login."""
+    found = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=found)
+    async def log_in(**_: Any) -> kopf.ConnectionInfo:
+        return connection(credentials)
+
+    for one in watched:
+        if one in OWN:
+            _watch_own(found, work, one)
+        else:
+            _watch_child(found, work, one)
+    return found
+
+
+def connection(credentials: Credentials) -> kopf.ConnectionInfo:
+    """Return our way to the API server in kopf's words."""
+    expires = None
+    if credentials.token_file is not None:
+        expires = datetime.now(UTC) + TOKEN_KEPT
+    return kopf.ConnectionInfo(
+        server=credentials.server,
+        ca_data=_encoded(credentials.ca),
+        insecure=not credentials.verify,
+        certificate_data=_encoded(credentials.certificate),
+        private_key_data=_encoded(credentials.key),
+        token=credentials.token(),
+        default_namespace=credentials.namespace,
+        expiration=expires,
+    )
+
+
+def _encoded(pem: bytes | None) -> bytes | None:
+    return base64.b64encode(pem) if pem else None
+
+
+def _watch_own(found: kopf.OperatorRegistry, work: Work, watched: Watched) -> None:
+    @kopf.on.event(watched.group, watched.version, watched.plural, registry=found)
+    async def changed(event: kopf.RawEvent, **_: Any) -> None:
+        manifest = event["object"]
+        work.seen(key_of(watched.kind, manifest), gone=event["type"] == DELETED)
+        for key in owners_of(manifest):
+            work.enqueue(key)
+
+
+def _watch_child(found: kopf.OperatorRegistry, work: Work, watched: Watched) -> None:
+    @kopf.on.event(watched.group, watched.version, watched.plural, registry=found)
+    async def changed(event: kopf.RawEvent, **_: Any) -> None:
+        for key in owners_of(event["object"]):
+            work.enqueue(key)

@@ -1,0 +1,65 @@
+"""What is watched, and which object of ours is to be looked at when something of it changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from imago_operator import names
+from imago_operator.reconcile import Key
+from imago_operator.spec.kinds import API_VERSION, GROUP, KINDS, VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+MANAGED: Final = f"app.kubernetes.io/managed-by={names.MANAGER}"
+
+
+class Watched(NamedTuple):
+    """A kind of objects that is watched."""
+
+    kind: str
+    group: str
+    version: str
+    plural: str
+    labels: str = ""
+    """Label selector; empty: all of them."""
+    optional: bool = False
+    """Whether it may be left out where there is no such kind, or no right to it."""
+
+
+OWN: Final = tuple(Watched(kind.name, GROUP, VERSION, kind.plural) for kind in KINDS)
+CHILDREN: Final = (
+    Watched("Pod", "", "v1", "pods", names.CLUSTER_LABEL),
+    Watched("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims", names.CLUSTER_LABEL),
+    Watched("StatefulSet", "apps", "v1", "statefulsets", names.CLUSTER_LABEL),
+    Watched("Job", "batch", "v1", "jobs", MANAGED, optional=True),
+    Watched(
+        "SparkApplication",
+        "sparkoperator.k8s.io",
+        "v1beta2",
+        "sparkapplications",
+        MANAGED,
+        optional=True,
+    ),
+)
+"""What changes by itself. All else is only changed by us, or found at the next resync."""
+
+
+def key_of(kind: str, manifest: Mapping[str, Any]) -> Key:
+    """Return the key of an object of one of our kinds."""
+    metadata = manifest["metadata"]
+    return Key(kind, metadata["namespace"], metadata["name"])
+
+
+def owners_of(manifest: Mapping[str, Any]) -> Iterable[Key]:
+    """Yield the objects of ours that an object belongs to: by its owners, and by its label."""
+    metadata = manifest["metadata"]
+    namespace = metadata.get("namespace", "")
+    found = {
+        Key(owner["kind"], namespace, owner["name"])
+        for owner in metadata.get("ownerReferences") or ()
+        if owner["apiVersion"] == API_VERSION
+    }
+    if cluster := (metadata.get("labels") or {}).get(names.CLUSTER_LABEL):
+        found.add(Key("ImagoCluster", namespace, cluster))
+    return sorted(found)
