@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import generate_latest
 
+from imago_broker.app.group_samples import group_samples
 from imago_broker.metrics import registry
 from imago_testing.brokers import running_broker
 from imago_testing.metaq_peer import metaq_peer, put_place
@@ -30,3 +31,14 @@ async def test_counters_and_gauges_follow_the_broker(tmp_path: Path) -> None:
     assert lines['imago_connections{port="metaq"}'] == "1.0"
     assert lines['imago_connections{port="rocketmq"}'] == "0.0"
     assert float(lines["imago_log_end_offset"]) > 0
+
+
+async def test_lag_is_what_a_group_has_not_committed(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, "topics.t.queues=2") as broker:
+        async with metaq_peer(broker.metaq_port) as peer:
+            for queue in (0, 0, 1):
+                put_place(await peer.put("t", queue, b"hello"))
+        broker.offsets.commit("billing", "t", 0, 1)
+        broker.offsets.commit("billing", "t", 1, 0)
+        samples = {sample.labels: sample.read() for sample in group_samples(broker)}
+    assert samples == {(("group", "billing"), ("topic", "t")): 2}

@@ -13,6 +13,7 @@ from imago_broker.app.admin_view import admin_services
 from imago_broker.app.clock import SystemClock
 from imago_broker.app.coordination import make_coordinator
 from imago_broker.app.core_services import CoreServices
+from imago_broker.app.group_samples import group_samples
 from imago_broker.app.identity import advertised_host, data_folder_uuid, numeric_address
 from imago_broker.app.listeners import Ports
 from imago_broker.app.metaq_port import serve_metaq
@@ -288,6 +289,7 @@ class Broker:
         self._wire_ports(loop)
         self.collector.add(broker_samples(self))
         self.collector.add_source(lambda: shard_samples(self))
+        self.collector.add_source(lambda: group_samples(self))
         self._undo.push_async_callback(self._close_ports)
         for listener in self.ports.wanted:
             await listener.start()

@@ -76,13 +76,10 @@ def _shard(broker: Broker) -> list[Sample]:
         state = coordinator.view().states.get(shard)
         return len(state.in_sync) if state else 1
 
-    def leads() -> bool:
-        registered = coordinator.registered
-        return registered is not None and coordinator.view().leads(registered)
-
     return [
-        _gauge("shard_leads", "1 while this broker leads its shard.", leads),
+        _gauge("shard_leads", "1 while this broker is the master.", lambda: broker.role.leads),
         _gauge("shard_in_sync", "Members in the in-sync set.", in_sync),
+        _gauge("shard_replicas", "Members it is to have.", lambda: broker.config.broker.replicas),
         _gauge("shard_members", "Live members.", lambda: len(coordinator.view().members(shard))),
         _gauge(
             "registry_connected",

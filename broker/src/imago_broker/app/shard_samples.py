@@ -15,11 +15,9 @@ def shard_samples(broker: Broker) -> list[Sample]:
     member = broker.member
     if member is None or member.shell is None:
         return []
-    state, counters = member.shell.machine.state, member.counters
+    counters = member.counters
     made = [
-        _gauge("leads", "1 while this broker is the master.", broker.role.leads),
         _gauge("epoch", "Epoch of the leadership that counts.", broker.role.current.epoch),
-        _gauge("in_sync", "Members in sync.", len(state.shard.in_sync)),
         _gauge("ready", "1 while the role is settled.", not member.problems()),
         _counter("sent_bytes", "Log bytes sent to followers.", counters.bytes_sent),
         _counter("catch_up_bytes", "Of these, out of files.", counters.bytes_caught_up),
