@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from imago_broker.metrics import registry
 from imago_broker.model.topics import TopicConfig
+from imago_operator.metrics import Metrics
 from imago_testing.chart_files import CHART, ROOT
 from imago_testing.promql import asked, exposed, grouped_by, is_balanced
 from imago_testing.shard_brokers import ShardBrokers
@@ -54,8 +55,22 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     for page in asyncio.run(scraped(tmp_path_factory.mktemp("metrics"))):
         for name, labels in exposed(page).items():
             found.setdefault(name, set()).update(labels)
+    for name, labels in exposed(generate_latest(operator_figures()).decode()).items():
+        found.setdefault(name, set()).update(labels)
     # Told once callers were refused, of which there were none.
     return found | {"imago_shard_refused_total": {"reason"}}
+
+
+def operator_figures() -> CollectorRegistry:
+    """All figures of an operator that has worked on something."""
+    figures = Metrics(lambda: 1000.0)
+    figures.watch_work(lambda: 0, dict)
+    figures.watch_clusters(lambda: 1, lambda: 0, lambda: 0)
+    figures.watch_leader(lambda: True)
+    figures.watch_events(lambda: 0)
+    figures.finished("ImagoCluster", "done", 0.1)
+    figures.called("list", "pods", 200)
+    return figures.registry
 
 
 async def scraped(folder: Path) -> list[str]:
@@ -111,7 +126,9 @@ def test_alerts_say_what_to_do_and_wait_before_they_call(rule: dict[str, Any]) -
     assert notes["description"]
     file, anchor = notes["runbook_url"].split("#")
     assert file == "docs/runbook.md"
-    assert anchor in {slug(line[4:]) for line in page.splitlines() if line.startswith("### ")}
+    assert anchor in {
+        slug(line.lstrip("# ")) for line in page.splitlines() if line.startswith("##")
+    }
     # What looks back over an hour by itself need not wait on top.
     assert "for" in rule or "[1h]" in rule["expr"]
     shown = set(re.findall(r"\$labels\.(\w+)", json.dumps(notes)))
