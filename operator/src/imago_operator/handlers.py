@@ -5,6 +5,7 @@ Handlers that see every event keep no state on objects: no finalizer, no annotat
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 from datetime import UTC, datetime, timedelta
@@ -16,8 +17,7 @@ from imago_operator import names
 from imago_operator.watched import CHILDREN, OWN, Watched, key_of, owners_of
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from imago_operator.kube.credentials import Credentials
     from imago_operator.reconcile import Key
@@ -27,6 +27,8 @@ REQUEST_S: Final = 30.0
 CONNECT_S: Final = 10.0
 INACTIVITY_S: Final = 70.0
 PAGE: Final = 500
+KOPF_LOGS: Final = {"kopf": logging.INFO, "kopf.objects": logging.WARNING}
+"""Its debug lines are about each event, with whole objects."""
 TOKEN_KEPT: Final = timedelta(minutes=10)
 """After this a token that stands in a file is read again."""
 
@@ -52,22 +54,26 @@ async def watch(
     namespaces: Sequence[str],
     kinds: Collection[str],
     ready: asyncio.Event,
-    stop: asyncio.Event,
+    began: Callable[[], None],
 ) -> None:
-    """Watch everything until `stop`; raises when a watch ends for good.
+    """Watch everything until cancelled; raises when a watch ends for good.
 
     `namespaces`: empty means all. `kinds`: those to watch, by name. `ready` is set once it works.
+    `began`: called when kopf has taken over the process's signals, to take them back.
     """
-    logging.getLogger("kopf.objects").setLevel(logging.WARNING)
-    await kopf.operator(
+    for name, level in KOPF_LOGS.items():
+        logging.getLogger(name).setLevel(level)
+    ours = asyncio.all_tasks()
+    tasks = await kopf.spawn_tasks(
         registry=registry(work, credentials, [w for w in (*OWN, *CHILDREN) if w.kind in kinds]),
         settings=settings(scan=not namespaces),
         standalone=True,
         clusterwide=not namespaces,
         namespaces=list(namespaces),
         ready_flag=ready,
-        stop_flag=stop,
     )
+    began()
+    await kopf.run_tasks(tasks, ignored=ours)
 
 
 def settings(*, scan: bool) -> kopf.OperatorSettings:

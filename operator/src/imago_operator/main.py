@@ -48,8 +48,8 @@ log = logging.getLogger(__name__)
 FENCED: Final = 5
 """Exit code of a process that may no longer work, since another has taken over."""
 ENDED: Final = 1
-STOP_S: Final = 10.0
-"""How long the watches may take to end."""
+STOP_S: Final = 6.0
+"""How long a part may take to end."""
 
 
 def _clusters(context: Context) -> Reconciler:
@@ -86,8 +86,7 @@ class StartError(Exception):
 async def run(settings: Settings, announce: Callable[[int], None] = lambda _: None) -> int:
     """Run until SIGTERM; return the exit code. `announce`: told the port of our own HTTP."""
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    _heed_signals(stop)
     async with AsyncExitStack() as stack:
         operator = await Operator.made(settings, stack)
         try:
@@ -99,6 +98,11 @@ async def run(settings: Settings, announce: Callable[[int], None] = lambda _: No
             ) from error
         announce(port)
         return await operator.work(stop)
+
+
+def _heed_signals(stop: asyncio.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
 
 
 class Operator:
@@ -187,37 +191,30 @@ class Operator:
         if not leading.done():
             leading.cancel()
             return 0
-        try:
-            return await self._lead(stopping, kinds)
-        finally:
-            await self.leadership.release()
+        watches = asyncio.create_task(self._watch(stop, kinds), name="watches")
+        work = {
+            asyncio.create_task(self.leadership.keep(), name="lease"),
+            asyncio.create_task(self.loop.run(), name="work"),
+            asyncio.create_task(self.audit.run(), name="audit"),
+        }
+        await asyncio.wait({stopping, watches, *work}, return_when=asyncio.FIRST_COMPLETED)
+        failed = [task for task in (watches, *work) if task.done()]
+        for task in failed:
+            log.error("%s ended: the process starts anew", task.get_name(), exc_info=_error(task))
+        await _ended(work)
+        await self.leadership.release()
+        await _ended({watches})
+        return ENDED if failed else 0
 
-    async def _lead(self, stopping: asyncio.Task[bool], kinds: frozenset[str]) -> int:
-        ended = asyncio.Event()
-        watching = watch(
+    async def _watch(self, stop: asyncio.Event, kinds: frozenset[str]) -> None:
+        await watch(
             self.loop,
             self._settings.credentials,
             namespaces=self._settings.namespaces,
             kinds=kinds,
             ready=self._ready,
-            stop=ended,
+            began=lambda: _heed_signals(stop),
         )
-        tasks = {
-            asyncio.create_task(watching, name="watches"),
-            asyncio.create_task(self.leadership.keep(), name="lease"),
-            asyncio.create_task(self.loop.run(), name="work"),
-            asyncio.create_task(self.audit.run(), name="audit"),
-        }
-        await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-        failed = [task for task in tasks if task.done()]
-        for task in failed:
-            log.error("%s ended: the process starts anew", task.get_name(), exc_info=_error(task))
-        ended.set()
-        for task in tasks:
-            if task.get_name() != "watches":
-                task.cancel()
-        await asyncio.wait(tasks, timeout=STOP_S)
-        return ENDED if failed else 0
 
     async def _allowed_kinds(self) -> frozenset[str]:
         """Return the kinds that can be watched; StartError where one that is needed cannot."""
@@ -248,6 +245,13 @@ def _missing(watched: Watched, there: bool, namespaces: tuple[str, ...]) -> tupl
         f"this account may not list and watch {watched.plural} in {where}",
         "grant the rights of the chart's role, or name other namespaces by --namespaces",
     )
+
+
+async def _ended(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait for their end, though not for ever."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks, timeout=STOP_S)
 
 
 def _error(task: asyncio.Task[object]) -> BaseException | None:

@@ -19,7 +19,7 @@ from imago_operator.reconcile import Key
 from imago_operator.spec.common import ConditionStatus
 from imago_operator.spec.fields import to_json
 from imago_operator.spec.kinds import API_VERSION, CLUSTER
-from imago_operator.state import Finding, Observed
+from imago_operator.state import Finding, Observed, parsed
 from imago_operator.status import events_of, status_of
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ log = logging.getLogger(__name__)
 SOON_S: Final = 1.0
 """After something was done: what came of it?"""
 WAIT_S: Final = 2.0
-LONG_WAIT_S: Final = 10.0
-"""Where the deadline is an hour away or more."""
-LONG_S: Final = 3600.0
+PATIENCE: Final = 0.1
+"""What has been waited for that long is looked at after this part of it, up to `WAIT_MAX_S`."""
+WAIT_MAX_S: Final = 15.0
 BLOCKED_S: Final = 30.0
 WINDOW_S: Final = 60.0
 STATUS_EVERY: Final = timedelta(seconds=5)
@@ -167,12 +167,13 @@ class ClusterReconciler:
         self._count(Key(self.kind, wish.resource.namespace, wish.resource.name), after)
         # What the last pass has written down is no news, but must not be unsaid either.
         due = memory.said_at is None or now - memory.said_at >= STATUS_EVERY or found.record
+        again = _look_again(found, _waited(after, now))
         if after == before or not due:
             await self._events(manifest, before, before, found)
-            return _earliest(_look_again(found), SOON_S if after != before else None)
+            return _earliest(again, SOON_S if after != before else None)
         await self._write(manifest, memory, after)
         await self._events(manifest, before, after, found)
-        return _look_again(found)
+        return again
 
     async def _write(self, manifest: Manifest, memory: _Memory, status: ClusterStatus) -> None:
         metadata = manifest["metadata"]
@@ -209,7 +210,7 @@ def _problems(failed: Iterable[OperatorError]) -> Iterable[Finding]:
             yield Finding(type="Stalled", holds=True, reason="InvalidSpec", message=str(error))
 
 
-def _look_again(found: Plan) -> float | None:
+def _look_again(found: Plan, waited_s: float) -> float | None:
     """Return when to look again where no event of Kubernetes may tell."""
     if found.actions or found.record:
         return SOON_S
@@ -217,9 +218,14 @@ def _look_again(found: Plan) -> float | None:
         return BLOCKED_S
     if found.wait is None:
         return None
-    if found.row in RESTLESS:
-        return SOON_S
-    return LONG_WAIT_S if (found.wait.deadline_s or 0.0) >= LONG_S else WAIT_S
+    least = SOON_S if found.row in RESTLESS else WAIT_S
+    return max(least, min(waited_s * PATIENCE, WAIT_MAX_S))
+
+
+def _waited(status: ClusterStatus, now: datetime) -> float:
+    """Return for how many seconds the same is waited for."""
+    since = status.progress.since if status.progress else None
+    return (now - parsed(since)).total_seconds() if since else 0.0
 
 
 def _earliest(*moments: float | None) -> float | None:
