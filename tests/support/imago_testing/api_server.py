@@ -172,9 +172,7 @@ def _start(server: ApiServerProcess, peers: int) -> None:
     for name, flags in commands.items():
         command = [str(programs_folder / name), *flags]
         environment = {"GOMAXPROCS": "2"}
-        server.processes.append(
-            ServerProcess.start(name, command, server.folder, env=environment)
-        )
+        server.processes.append(ServerProcess.start(name, command, server.folder, env=environment))
 
     def serves() -> bool:
         for process in server.processes:
