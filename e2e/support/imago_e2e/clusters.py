@@ -22,9 +22,7 @@ def version() -> str:
     return str(project["version"])
 
 
-def manifest(
-    namespace: str, name: str = "demo", shards: int = 1, **more: dict[str, Any]
-) -> dict[str, Any]:
+def manifest(namespace: str, name: str = "demo", shards: int = 1, **more: Any) -> dict[str, Any]:
     """Return an ImagoCluster that is small enough for three of them on a laptop."""
     brokers = {"shards": shards, "replicasPerShard": 3, "storage": {"size": "2Gi"}}
     zookeeper = {"managed": {"replicas": 3, "storage": {"size": "1Gi"}}}
