@@ -23,5 +23,9 @@ class BlockedError(OperatorError):
         self.until = until
 
 
+class TakenBackError(BlockedError):
+    """This very wish was taken back since: it takes another one."""
+
+
 class InvalidError(OperatorError):
     """The resource itself is wrong: nothing happens until it has a new generation."""

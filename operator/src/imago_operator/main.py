@@ -30,6 +30,9 @@ from imago_operator.metrics import Metrics
 from imago_operator.observed import Observer
 from imago_operator.reconcile import Context, Reconciler
 from imago_operator.reconcilers.cluster import ClusterReconciler
+from imago_operator.reconcilers.group import GroupReconciler
+from imago_operator.reconcilers.rebalance import RebalanceReconciler
+from imago_operator.reconcilers.topic import TopicReconciler
 from imago_operator.volumes import Volumes
 from imago_operator.watched import CHILDREN, OWN
 from imago_operator.web import serving
@@ -57,7 +60,12 @@ def _clusters(context: Context) -> Reconciler:
     return ClusterReconciler(context, observer, lambda: secrets.token_urlsafe(32))
 
 
-RECONCILERS: Final[tuple[Callable[[Context], Reconciler], ...]] = (_clusters,)
+RECONCILERS: Final[tuple[Callable[[Context], Reconciler], ...]] = (
+    _clusters,
+    TopicReconciler,
+    GroupReconciler,
+    RebalanceReconciler,
+)
 """One line for each kind."""
 
 

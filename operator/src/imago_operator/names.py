@@ -25,6 +25,8 @@ STORAGE_SIZE: Final = f"{GROUP}/storage-size"
 
 PAUSE: Final = f"{GROUP}/pause-reconciliation"
 APPROVE: Final = f"{GROUP}/approve"
+STOP: Final = f"{GROUP}/stop"
+"""Ends an ImagoRebalance: what brokers do for it by themselves is taken back."""
 ALLOW_DATA_LOSS: Final = f"{GROUP}/allow-data-loss"
 
 BROKER: Final = "broker"

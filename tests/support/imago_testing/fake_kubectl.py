@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-NOTHING = (404, {"error": "x", "message": "none", "cure": "c"})
 OPTIONS = ("--namespace=", "--context=", "--kubeconfig=")
 
 
@@ -40,13 +39,10 @@ def get(world: dict[str, Any], words: list[str]) -> int:
         named = [one for one in found if one["metadata"]["name"] == rest[0]]
         if not named:
             return refuse(f'Error from server (NotFound): {kind} "{rest[0]}" not found')
-        inner = "jsonpath={.metadata}" in rest
-        return say(named[0]["metadata"] if inner else named[0])
+        return say(named[0])
     if "-l" in rest:
         wanted = dict(pair.split("=") for pair in rest[rest.index("-l") + 1].split(","))
-        found = [
-            one for one in found if wanted.items() <= (one["metadata"].get("labels") or {}).items()
-        ]
+        found = [one for one in found if wanted.items() <= one["metadata"]["labels"].items()]
     return say({"kind": "List", "items": found})
 
 
@@ -61,18 +57,15 @@ def done(_: dict[str, Any], words: list[str]) -> int:
 
 
 def execute(world: dict[str, Any], words: list[str]) -> int:
-    pod, given = words[0], words[words.index("-c", 3) + 2 :]
+    pod, (method, path, body) = words[0], words[-3:]
+    assert not body or json.loads(body) is not None
     answers = world["brokers"].get(pod)
     if answers is None:
         return refuse("Error from server: error dialing backend: no route to host")
-    asked = [f"GET {path}" for path in given]
-    if not given[0].startswith("/"):
-        method, path, body = given
-        assert not body or json.loads(body) is not None
-        asked = [f"{method} {path}"]
-    for question in asked:
-        status, answer = answers.get(question, NOTHING)
-        print(status, json.dumps(answer))
+    status, answer = answers.get(
+        f"{method} {path}", [404, {"error": "x", "message": "none", "cure": "c"}]
+    )
+    print(status, json.dumps(answer))
     return 0
 
 

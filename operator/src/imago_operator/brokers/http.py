@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import aiohttp
 
-from imago_operator.errors import BlockedError, InvalidError, OperatorError, RetryError
+from imago_operator.errors import (
+    BlockedError,
+    InvalidError,
+    OperatorError,
+    RetryError,
+    TakenBackError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -155,6 +161,8 @@ def refusal(what: str, status: int, answer: Any) -> OperatorError:
     text = f"{what}: {status} {said.get('message', '')}"[:TEXT_MAX]
     if code == "stale_operator":
         return StaleOperatorError(text, delay_s=RETRY_S)
+    if code == "taken_back":
+        return TakenBackError(text, until="another request asks for it")
     if status == 409:
         return BlockedError(text, until=str(said.get("cure", "")) or code)
     if status == 404:

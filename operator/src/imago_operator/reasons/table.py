@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from imago_operator.reasons import cluster
+from imago_operator.reasons import cluster, contents
 
 if TYPE_CHECKING:
     from imago_operator.reasons.model import Happening, Reason
 
-REASONS: Final[tuple[Reason, ...]] = (*cluster.REASONS,)
-EVENTS: Final[tuple[Happening, ...]] = (*cluster.EVENTS,)
+REASONS: Final[tuple[Reason, ...]] = (*cluster.REASONS, *contents.REASONS)
+EVENTS: Final[tuple[Happening, ...]] = (*cluster.EVENTS, *contents.EVENTS)
 _BY_NAME: Final = {(one.kind, one.type, one.reason): one for one in REASONS}
 
 

@@ -1,0 +1,287 @@
+"""What is done about an ImagoConsumerGroup, and what is said of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator.contents.belonging import Claimant, winner
+from imago_operator.contents.conditions import Refusal, conditions, holds, ready
+from imago_operator.contents.leaving import Leaving, leave
+from imago_operator.contents.values import SYSTEM_PREFIXES
+from imago_operator.desired import fingerprint
+from imago_operator.spec.group import GroupMode, GroupStatus, LastReset, Position, TopicLag
+from imago_operator.state import written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from imago_operator.contents.values import Lag, SeenGroup
+    from imago_operator.spec.group import GroupSpec, Reset
+    from imago_operator.state import Finding
+
+LAGS: Final = ((0, "0"), (1000, "<1k"), (1_000_000, "<1M"))
+TOPICS_MAX: Final = 100
+STARTED: Final = "Started"
+"""Result of a reset that has begun: written down before the first offset is set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLook:
+    """One look at an ImagoConsumerGroup."""
+
+    me: Claimant
+    spec: GroupSpec
+    name: str
+    """The group's."""
+    status: GroupStatus = field(default_factory=GroupStatus)
+    refusal: Refusal | None = None
+    rivals: tuple[Claimant, ...] = ()
+    listed: bool = True
+    """Whether a broker told what it knows of groups."""
+    missing: tuple[str, ...] = ()
+    """Shards that did not answer it: what they know is not in `group`."""
+    group: SeenGroup | None = None
+
+    @property
+    def owner(self) -> Claimant | None:
+        """Whose word counts: None where all are being deleted."""
+        return winner((self.me, *self.rivals))
+
+    @property
+    def known(self) -> bool:
+        """Whether every shard was heard."""
+        return self.listed and not self.missing
+
+
+@dataclass(frozen=True, slots=True)
+class PutGroup:
+    """Make the group or change it: settings as PUT /admin/v1/groups/{group} takes them."""
+
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """Delete settings and offsets of the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetGroup:
+    """Have the group go on from somewhere else."""
+
+    topics: tuple[str, ...]
+    to: str | int
+    """As brokers take it: "earliest", "latest", or ms since 1970."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """What is done now, in this order: `record`, `hold`, `act`, `reset`, `release`."""
+
+    act: PutGroup | DeleteGroup | None = None
+    reset: ResetGroup | None = None
+    hold: bool | None = None
+    release: Leaving | None = None
+    record: GroupStatus | None = None
+    """To be written before anything else; what depends on it is done in a later look."""
+    findings: tuple[Finding, ...] = ()
+    applies: str | None = None
+
+
+def plan(look: GroupLook, now: datetime, *, release_after_s: float) -> GroupPlan:
+    """Return what is to be done now."""
+    if look.me.deleting:
+        return _leaving(look, now, release_after_s)
+    if look.me.paused:
+        text = "Nothing is done until imago.dev/pause-reconciliation is gone."
+        return GroupPlan(findings=(holds("Paused", "Annotation", text),))
+    if look.refusal is not None:
+        return GroupPlan(findings=(look.refusal.finding,))
+    owner = look.owner
+    if owner is not None and owner is not look.me:
+        text = f"{owner.namespace}/{owner.name} was there first and says what {look.name} is."
+        said = Refusal("Conflict", text).finding
+        return GroupPlan(hold=False if look.me.held else None, findings=(said,))
+    hold = look.spec.deletion_policy == "Delete"
+    planned = _settle(look, now)
+    return planned if hold == look.me.held else replace(planned, hold=hold)
+
+
+def _leaving(look: GroupLook, now: datetime, release_after_s: float) -> GroupPlan:
+    ours = look.status.applied_hash is not None
+    group = look.group
+    going = leave(
+        look.me,
+        wanted=look.spec.deletion_policy == "Delete" and ours,
+        refusal=look.refusal,
+        claimed=look.owner is not None,
+        exists=group is not None if look.known else None,
+        now=now,
+        release_after_s=release_after_s,
+    )
+    if going is None:
+        return GroupPlan()
+    if going.delete and group is not None and group.members:
+        text = f"{len(group.members)} members consume: it goes when they have stopped."
+        return GroupPlan(findings=(Refusal("GroupActive", text).finding,))
+    if going.delete:
+        return GroupPlan(act=DeleteGroup(), findings=(going.finding,))
+    return GroupPlan(release=going if going.release else None, findings=(going.finding,))
+
+
+def _settle(look: GroupLook, now: datetime) -> GroupPlan:
+    if not look.listed:
+        return GroupPlan(findings=(Refusal("ClusterNotReady", "No broker answers.").finding,))
+    whole = wanted(look.spec)
+    mark = fingerprint(whole)
+    have = look.group.settings if look.group else None
+    differing = {key: value for key, value in whole.items() if not have or have.get(key) != value}
+    body = whole if look.status.applied_hash != mark else differing
+    planned = GroupPlan(
+        act=PutGroup(body) if body else None,
+        findings=(ready("InSync"), *_lag_high(look, now)),
+        applies=mark,
+    )
+    return _with_reset(look, planned, now)
+
+
+def wanted(spec: GroupSpec) -> dict[str, Any]:
+    """Return the settings that a group is to have, as brokers take them."""
+    return {
+        "consume_enable": spec.consume_enabled,
+        "consume_broadcast_enable": spec.mode is GroupMode.BROADCAST,
+        "consume_message_orderly": spec.ordered,
+        "retry_queues": spec.retry_queues,
+        "retry_max_times": spec.max_retries,
+    }
+
+
+def _with_reset(look: GroupLook, planned: GroupPlan, now: datetime) -> GroupPlan:
+    """Add what is to be done about a wish to go on from somewhere else: once for each name."""
+    reset, last = look.spec.reset, look.status.last_reset
+    if reset is None or (last and last.request_id == reset.request_id and last.result != STARTED):
+        return planned
+    begun = last is not None and last.request_id == reset.request_id
+    members = look.group.members if look.group else ()
+    if members and begun:
+        text = "Not known: the operator was interrupted, and the group consumes. Ask once more."
+        return replace(planned, record=_result(look, reset, text, now))
+    if members or look.missing:
+        why = f"{len(members)} members consume: stop them." if members else _unheard(look)
+        reason = "GroupActive" if members else "ShardMissing"
+        said = holds("ResetPending", reason, f"{reset.request_id} waits: {why}")
+        return replace(planned, findings=(*planned.findings, said))
+    topics = reset.topics or topics_of(look.group)
+    if not topics:
+        text = "Nothing was done: the group has no offsets."
+        return replace(planned, record=_result(look, reset, text, now))
+    if not begun:
+        return replace(planned, record=_result(look, reset, STARTED, now))
+    return replace(planned, reset=ResetGroup(topics, _place(reset)))
+
+
+def _unheard(look: GroupLook) -> str:
+    return f"{', '.join(look.missing)} did not answer."
+
+
+def topics_of(group: SeenGroup | None) -> tuple[str, ...]:
+    """Return the topics that a group has offsets of, without its own retries."""
+    lags = group.lags if group else {}
+    return tuple(sorted(name for name in lags if not name.startswith(SYSTEM_PREFIXES)))
+
+
+def _place(reset: Reset) -> str | int:
+    if reset.to is not Position.TIMESTAMP:
+        return reset.to.value.lower()
+    assert reset.timestamp is not None
+    return round(datetime.fromisoformat(reset.timestamp).timestamp() * 1000)
+
+
+def finished(look: GroupLook, problems: Mapping[str, str], now: datetime) -> LastReset:
+    """Return what a reset came to; `problems`: topics on which brokers refused it, and why."""
+    reset = look.spec.reset
+    assert reset is not None
+    topics = reset.topics or topics_of(look.group)
+    where = reset.timestamp or reset.to.value
+    text = f"{len(topics) - len(problems)} topics go on at {where}."
+    for name, why in sorted(problems.items()):
+        text += f" {name}: {why}"
+    return LastReset(request_id=reset.request_id, at=written(now), result=text[:1024])
+
+
+def _result(look: GroupLook, reset: Reset, text: str, now: datetime) -> GroupStatus:
+    last = LastReset(request_id=reset.request_id, at=written(now), result=text)
+    return replace(look.status, last_reset=last)
+
+
+def _lag_high(look: GroupLook, now: datetime) -> Iterator[Finding]:
+    """Say that the group is too far behind; limits alone stand in it, so that it does not spin."""
+    group, limit = look.group, look.spec.max_lag
+    if group is None:
+        return
+    messages = sum(lag.messages for lag in group.lags.values())
+    if limit.messages is not None and messages > limit.messages:
+        yield holds("LagHigh", "TooManyMessages", f"More than {limit.messages} messages behind.")
+    elif limit.time is not None and _older(group, now, limit.time.seconds):
+        yield holds(
+            "LagHigh", "TooOld", f"The oldest unread message is over {limit.time.text} old."
+        )
+
+
+def _older(group: SeenGroup, now: datetime, seconds: float) -> bool:
+    oldest = [lag.oldest_ms for lag in group.lags.values() if lag.oldest_ms is not None]
+    return bool(oldest) and now.astimezone(UTC).timestamp() - min(oldest) / 1000 > seconds
+
+
+def status_of(
+    look: GroupLook,
+    planned: GroupPlan,
+    now: datetime,
+    *,
+    problem: Refusal | None = None,
+    last: LastReset | None = None,
+) -> GroupStatus:
+    """Return the status after a look.
+
+    `problem`: why `act` failed; `last`: what the reset came to.
+    """
+    found = [*planned.findings, *([problem.finding] if problem else ())]
+    before = planned.record or look.status
+    new = replace(
+        before,
+        observed_generation=look.me.generation,
+        conditions=conditions(found, look.status.conditions, look.me.generation, now),
+        last_reset=last or before.last_reset,
+    )
+    if planned.applies is not None and problem is None:
+        new = replace(new, applied_hash=planned.applies, group_name=look.name)
+    return _seen(look, new)
+
+
+def _seen(look: GroupLook, status: GroupStatus) -> GroupStatus:
+    if look.refusal is not None or look.owner is not look.me:
+        return status
+    if not look.known:
+        return replace(status, state="Unknown")
+    group = look.group
+    if group is None:
+        return replace(status, state="Empty", members=0, lag="0", topics=())
+    lags = sorted(group.lags.items())[:TOPICS_MAX]
+    return replace(
+        status,
+        state="Stable" if group.members else "Empty",
+        members=len(group.members),
+        lag=bucket(sum(lag.messages for lag in group.lags.values())),
+        topics=tuple(_topic_lag(name, lag) for name, lag in lags),
+    )
+
+
+def _topic_lag(name: str, lag: Lag) -> TopicLag:
+    return TopicLag(topic=name, lag=bucket(lag.messages))
+
+
+def bucket(messages: int) -> str:
+    """Return a lag so roughly that it does not change with every message."""
+    return next((name for limit, name in LAGS if messages < limit or messages == 0 == limit), ">1M")

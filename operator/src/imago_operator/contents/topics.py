@@ -1,0 +1,307 @@
+"""What is done about an ImagoTopic, and what is said of it: a pure function of what was seen.
+
+What the resource says wins over what brokers have; what it does not say is left alone. A topic
+without a resource is never touched, and nothing that has messages is taken away but by a deletion
+under `deletionPolicy: Delete`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator.contents.belonging import Claimant, winner
+from imago_operator.contents.conditions import Refusal, conditions, holds, ready
+from imago_operator.contents.leaving import Leaving, leave
+from imago_operator.desired import fingerprint
+from imago_operator.spec.topic import (
+    AdoptionPolicy,
+    DeletionPolicy,
+    Dialects,
+    PartitionCounts,
+    TopicStatus,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
+
+    from imago_operator.contents.values import SeenTopic
+    from imago_operator.spec.topic import TopicSpec
+    from imago_operator.state import Finding
+
+ACKNOWLEDGEMENT: Final = "acknowledgement"
+RETENTION: Final = "retention.ms"
+BROKERS_OWN: Final = frozenset({"dialects", "materialised", "sealed"})
+"""Attributes that brokers set by themselves, or when a topic is made."""
+LISTED_MAX: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLook:
+    """One look at an ImagoTopic."""
+
+    me: Claimant
+    spec: TopicSpec
+    name: str
+    """The topic's."""
+    status: TopicStatus = field(default_factory=TopicStatus)
+    refusal: Refusal | None = None
+    """Why it has no cluster."""
+    rivals: tuple[Claimant, ...] = ()
+    """Other resources for the same topic of the same cluster that may have it."""
+    listed: bool = True
+    """Whether brokers told which topics there are."""
+    topic: SeenTopic | None = None
+
+    @property
+    def owner(self) -> Claimant | None:
+        """Whose word counts: None where all are being deleted."""
+        return winner((self.me, *self.rivals))
+
+
+@dataclass(frozen=True, slots=True)
+class PutTopic:
+    """Make the topic or change it: settings as PUT /admin/v1/topics/{topic} takes them."""
+
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    """Delete the topic with its messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlan:
+    """What is done now, in this order: `record`, `hold`, `act`, `release`."""
+
+    act: PutTopic | DeleteTopic | None = None
+    hold: bool | None = None
+    """Whether the resource has our finalizer from now on; None: as it is."""
+    release: Leaving | None = None
+    """A deleted resource may go, and why."""
+    record: TopicStatus | None = None
+    """To be written before anything else; what depends on it is done in a later look."""
+    findings: tuple[Finding, ...] = ()
+    applies: str | None = None
+    """Fingerprint of the settings that brokers have once `act` has succeeded."""
+
+
+def plan(look: TopicLook, now: datetime, *, release_after_s: float) -> TopicPlan:
+    """Return what is to be done now."""
+    if look.me.deleting:
+        return _leaving(look, now, release_after_s)
+    if look.me.paused:
+        text = "Nothing is done until imago.dev/pause-reconciliation is gone."
+        return TopicPlan(findings=(holds("Paused", "Annotation", text),))
+    if look.refusal is not None:
+        return TopicPlan(findings=(look.refusal.finding,))
+    if look.owner is not look.me:
+        return _lost(look)
+    hold = look.spec.deletion_policy is DeletionPolicy.DELETE
+    planned = _settle(look)
+    return planned if hold == look.me.held else replace(planned, hold=hold)
+
+
+def _leaving(look: TopicLook, now: datetime, release_after_s: float) -> TopicPlan:
+    ours = look.status.applied_hash is not None
+    wanted = look.spec.deletion_policy is DeletionPolicy.DELETE and ours
+    going = leave(
+        look.me,
+        wanted=wanted,
+        refusal=look.refusal,
+        claimed=look.owner is not None,
+        exists=look.topic is not None if look.listed else None,
+        now=now,
+        release_after_s=release_after_s,
+    )
+    if going is None:
+        return TopicPlan()
+    if going.delete:
+        return TopicPlan(act=DeleteTopic(), findings=(going.finding,))
+    return TopicPlan(release=going if going.release else None, findings=(going.finding,))
+
+
+def _lost(look: TopicLook) -> TopicPlan:
+    owner = look.owner
+    assert owner is not None
+    text = f"{owner.namespace}/{owner.name} was there first and says what {look.name} is."
+    said = Refusal("Conflict", text).finding
+    return TopicPlan(hold=False if look.me.held else None, findings=(said,))
+
+
+def _settle(look: TopicLook) -> TopicPlan:
+    if not look.listed:
+        return TopicPlan(findings=(Refusal("ClusterNotReady", "No broker answers.").finding,))
+    strict = look.spec.adoption_policy is AdoptionPolicy.FAIL_IF_EXISTS
+    begun = look.status.topic_name is not None or look.status.applied_hash is not None
+    if strict and not begun:
+        if look.topic is not None:
+            text = f"{look.name} is there already, and adoptionPolicy is FailIfExists."
+            return TopicPlan(findings=(Refusal("Conflict", text).finding,))
+        # Written down first: a topic that is found later is then known to be ours.
+        return TopicPlan(record=replace(look.status, topic_name=look.name))
+    whole = wanted(look.spec)
+    mark = fingerprint(whole)
+    body = _missing(look, whole, anew=look.status.applied_hash != mark)
+    return TopicPlan(
+        act=PutTopic(body) if body or look.topic is None else None,
+        findings=tuple(_said(look)),
+        applies=mark,
+    )
+
+
+def wanted(spec: TopicSpec) -> dict[str, Any]:
+    """Return the settings that a topic is to have, as brokers take them."""
+    body: dict[str, Any] = {"queues": spec.partitions, "order": spec.ordered}
+    if spec.acknowledgement is not None:
+        body["acknowledgement"] = spec.acknowledgement.value
+    if spec.retention.time is not None:
+        body["retentionMs"] = round(spec.retention.time.seconds * 1000)
+    if spec.config:
+        body["attributes"] = {name: str(said.value) for name, said in spec.config.items()}
+    if spec.dialects is Dialects.ROCKETMQ:
+        body["dialects"] = "rocketmq"
+    if spec.placement.count is not None:
+        body["shards"] = spec.placement.count
+    elif spec.placement.shard_ids:
+        body["shards"] = sorted(spec.placement.shard_ids)
+    return body
+
+
+def _missing(look: TopicLook, whole: Mapping[str, Any], *, anew: bool) -> dict[str, Any]:
+    """Return the settings that brokers have to be told.
+
+    `anew`: all of them, because brokers have never confirmed them: what one shard has of them does
+    not show in the registry.
+    """
+    topic = look.topic
+    if topic is None:
+        return dict(whole)
+    attributes = {
+        name: value
+        for name, value in whole.get("attributes", {}).items()
+        if anew or topic.attributes.get(name) != value
+    }
+    differs = {
+        "queues": _may_grow(topic, look.spec.partitions)
+        and (anew or _must_grow(topic, look.spec.partitions)),
+        "order": anew or topic.order != whole["order"],
+        ACKNOWLEDGEMENT: anew
+        or topic.attributes.get(ACKNOWLEDGEMENT) != whole.get(ACKNOWLEDGEMENT),
+        "retentionMs": anew or topic.attributes.get(RETENTION) != str(whole.get("retentionMs")),
+        "attributes": bool(attributes),
+    }
+    body = {name: whole[name] for name, other in differs.items() if other and name in whole}
+    if attributes:
+        body["attributes"] = attributes
+    return body | _further(topic, look.spec)
+
+
+def _may_grow(topic: SeenTopic, partitions: int) -> bool:
+    return all(queues.number <= partitions for queues in topic.shards.values())
+
+
+def _must_grow(topic: SeenTopic, partitions: int) -> bool:
+    return any(
+        min(queues.write, queues.read) < partitions if queues.open else queues.read < partitions
+        for queues in topic.shards.values()
+    )
+
+
+def _further(topic: SeenTopic, spec: TopicSpec) -> dict[str, Any]:
+    """Return `shards` where the topic is to get queues on more of them."""
+    count, named = spec.placement.count, frozenset(spec.placement.shard_ids)
+    if count is not None and len(topic.open_on) < count:
+        return {"shards": count}
+    if named - frozenset(topic.shards):
+        return {"shards": sorted(named | frozenset(topic.shards))}
+    return {}
+
+
+def _said(look: TopicLook) -> Iterator[Finding]:
+    """Say what is as it is to be, and what is not and cannot be changed."""
+    topic, spec = look.topic, look.spec
+    if topic is None:
+        return
+    most = max((queues.number for queues in topic.shards.values()), default=0)
+    if most > spec.partitions:
+        text = f"{look.name} has {most} partitions a shard, which cannot become {spec.partitions}."
+        yield Refusal("PartitionsCannotShrink", text).finding
+    elif (spec.dialects is Dialects.ROCKETMQ) != (topic.dialects == "rocketmq"):
+        text = f"{look.name} was made for clients of {topic.dialects}, which cannot be changed."
+        yield Refusal("BrokerRejected", text).finding
+    else:
+        yield ready("InSync")
+    yield from _noted(topic, spec)
+
+
+def _noted(topic: SeenTopic, spec: TopicSpec) -> Iterator[Finding]:
+    unknown = sorted(
+        f"{name}={value}"
+        for name, value in topic.attributes.items()
+        if name not in BROKERS_OWN and name not in spec.config and not _has_field(name, spec)
+    )
+    if unknown:
+        text = f"Brokers have settings that are not in the spec, and stay: {_listed(unknown)}."
+        yield holds("Warning", "UnknownSettings", text)
+        return
+    count, named = spec.placement.count, frozenset(spec.placement.shard_ids)
+    surplus = topic.open_on - named if named else frozenset()
+    if (count is not None and len(topic.open_on) > count) or surplus:
+        text = f"It has queues on {_listed(sorted(topic.open_on))}: nothing is taken from a shard."
+        yield holds("Warning", "MoreShards", text)
+
+
+def _has_field(name: str, spec: TopicSpec) -> bool:
+    if name == ACKNOWLEDGEMENT:
+        return spec.acknowledgement is not None
+    return name == RETENTION and spec.retention.time is not None
+
+
+def _listed(items: Iterable[object]) -> str:
+    found = [str(item) for item in items]
+    more = f" and {len(found) - LISTED_MAX} more" if len(found) > LISTED_MAX else ""
+    return ", ".join(found[:LISTED_MAX]) + more
+
+
+def status_of(
+    look: TopicLook,
+    planned: TopicPlan,
+    now: datetime,
+    *,
+    done: bool = False,
+    problem: Refusal | None = None,
+) -> TopicStatus:
+    """Return the status after a look.
+
+    `done`: whether `act` has succeeded; `problem`: why it has not.
+    """
+    found = [*planned.findings, *([problem.finding] if problem else ())]
+    applies = planned.applies if problem is None and (done or planned.act is None) else None
+    if done and look.topic is None and isinstance(planned.act, PutTopic):
+        found.append(ready("InSync"))
+    before = planned.record or look.status
+    new = replace(
+        before,
+        observed_generation=look.me.generation,
+        conditions=conditions(found, look.status.conditions, look.me.generation, now),
+        applied_hash=applies or before.applied_hash,
+    )
+    if applies is not None:
+        new = replace(new, topic_name=look.name)
+    return _counted(look, new)
+
+
+def _counted(look: TopicLook, status: TopicStatus) -> TopicStatus:
+    topic = look.topic
+    if topic is None or look.refusal is not None or look.owner is not look.me:
+        return status
+    queues = topic.shards.values()
+    counts = PartitionCounts(
+        total=sum(q.number for q in queues),
+        online=sum(q.number for q in queues if q.online),
+        sealed=sum(q.number for q in queues if not q.open),
+    )
+    return replace(status, partitions=counts, shards=tuple(sorted(topic.shards)))

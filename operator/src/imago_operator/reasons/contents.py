@@ -1,0 +1,185 @@
+"""Conditions of topics, consumer groups and rebalances."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from imago_operator.reasons.model import BY_ITSELF, Happening, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KINDS: Final = ("ImagoTopic", "ImagoConsumerGroup", "ImagoRebalance")
+CLAIMING: Final = KINDS[:2]
+_topic, _group, _moves = (partial(Reason, kind) for kind in KINDS)
+
+
+def _shared() -> Iterator[Reason]:
+    for kind in KINDS:
+        yield Reason(
+            kind,
+            "Ready",
+            "ClusterNotFound",
+            "There is no ImagoCluster of the name in `clusterRef`, or it is being deleted.",
+            "Correct `clusterRef` by making the resource anew, or apply the cluster.",
+        )
+        yield Reason(
+            kind,
+            "Ready",
+            "NamespaceNotAllowed",
+            "The cluster's `allowedNamespaces` does not let the resource's namespace in.",
+            "Change `allowedNamespaces` of the cluster, or the labels that it selects by.",
+        )
+        yield Reason(
+            kind,
+            "Ready",
+            "ClusterNotReady",
+            "No broker with ZooKeeper answers, or not all shards did what they were asked for."
+            " Nothing is done until one does; what was asked for is asked for again.",
+            "`kubectl imago explain CLUSTER`.",
+        )
+        yield Reason(
+            kind,
+            "Ready",
+            "BrokerRejected",
+            "Brokers refuse it; the message has their words. It is asked for again now and then.",
+            "Correct the field that the message names.",
+        )
+        yield Reason(
+            kind,
+            "Ready",
+            "InvalidSpec",
+            "The spec is refused.",
+            "Correct the field that the message names.",
+        )
+        yield Reason(
+            kind,
+            "Paused",
+            "Annotation",
+            "The annotation imago.dev/pause-reconciliation stops the operator.",
+            "Remove the annotation.",
+        )
+
+
+def _claiming() -> Iterator[Reason]:
+    for kind in CLAIMING:
+        yield Reason(kind, "Ready", "InSync", "Brokers have what the resource says.")
+        yield Reason(
+            kind,
+            "Ready",
+            "Conflict",
+            "An older resource says what it is; or, for a topic, brokers had it already and"
+            " `adoptionPolicy` is FailIfExists. This resource does nothing, and takes nothing away"
+            " when it is deleted.",
+            "Delete one of the two resources.",
+        )
+        yield Reason(kind, "Ready", "Deleting", "It is being deleted on all shards.", BY_ITSELF)
+
+
+TOPIC: Final = (
+    _topic(
+        "Ready",
+        "PartitionsCannotShrink",
+        "Brokers have more partitions than the spec asks for: clients know their numbers, so"
+        " they stay. All other settings are in force.",
+        "Raise `partitions` to what the message says.",
+    ),
+    _topic(
+        "Warning",
+        "UnknownSettings",
+        "Somebody gave the topic settings that are not in the spec. They stay.",
+        "Write them into `config`, or remove them with `imago topic`.",
+    ),
+    _topic(
+        "Warning",
+        "MoreShards",
+        "The topic has queues on more shards than `placement` says: messages may be in them.",
+        "Nothing, or move them away by an ImagoRebalance with `mode: Drain` and this topic.",
+    ),
+)
+GROUP: Final = (
+    _group(
+        "Ready",
+        "GroupActive",
+        "The resource is deleted with `deletionPolicy: Delete`, and members consume.",
+        "Stop the consumers.",
+    ),
+    _group(
+        "LagHigh",
+        "TooManyMessages",
+        "The group has more messages to read than `maxLag.messages`.",
+        "More consumers, or faster ones; `kubectl imago groups` shows by topic.",
+    ),
+    _group(
+        "LagHigh",
+        "TooOld",
+        "The oldest message that the group has not read is older than `maxLag.time`.",
+        "More consumers, or faster ones; `kubectl imago groups` shows by topic.",
+    ),
+    _group(
+        "ResetPending",
+        "GroupActive",
+        "Offsets are set only while nobody consumes.",
+        "Stop the consumers; it is done by itself then.",
+    ),
+    _group(
+        "ResetPending",
+        "ShardMissing",
+        "A shard did not say whether somebody consumes.",
+        "`kubectl imago explain CLUSTER`.",
+    ),
+    _group(
+        "ResetPending",
+        "BrokerRejected",
+        "Brokers did not set the offsets; the message has their words.",
+        BY_ITSELF,
+    ),
+)
+MOVES: Final = (
+    _moves("Ready", "Succeeded", "All is as it was to be."),
+    _moves("Ready", "Approved", "It is about to begin.", BY_ITSELF),
+    _moves(
+        "Ready",
+        "ApprovalRequired",
+        "`approval` is Manual; `status.plan` says what would be done.",
+        "`kubectl imago approve CLUSTER NAME`.",
+    ),
+    _moves("Ready", "Running", "Topics are on their way.", BY_ITSELF),
+    _moves(
+        "Ready",
+        "NoRoom",
+        "No shard takes the topics: those there are cordoned or have no master.",
+        "Add a shard, or take one back.",
+    ),
+    _moves("Ready", "Stopping", "What brokers do for it is taken back.", BY_ITSELF),
+    _moves(
+        "Ready",
+        "Stopped",
+        "The annotation imago.dev/stop ended it. What was moved by name stays where it is.",
+    ),
+    _moves(
+        "Ready",
+        "TakenBack",
+        "The drain was taken back on the brokers' side, or by a new size of the cluster.",
+        "Make another ImagoRebalance if it is still wanted.",
+    ),
+)
+REASONS: Final = tuple(
+    sorted((*_shared(), *_claiming(), *TOPIC, *GROUP, *MOVES), key=lambda r: KINDS.index(r.kind))
+)
+EVENTS: Final = tuple(
+    Happening(kind, reason, means)
+    for kind in CLAIMING
+    for reason, means in (
+        ("Retained", "The resource went; what it was about stays."),
+        ("Deleted", "The resource went, and what it was about before."),
+        ("ClusterGone", "The resource went after its cluster."),
+        ("StillClaimed", "The resource went; another one is about the same, which stays."),
+        (
+            "ReleasedUnreachable",
+            "The resource went though no broker answered for --finalizer-release-after: what"
+            " brokers have stays.",
+        ),
+    )
+)

@@ -1,0 +1,186 @@
+"""What reconcilers of topics, groups and rebalances have in common: look up, hold, let go, say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator.contents.belonging import (
+    FINALIZER,
+    Claimant,
+    allows,
+    claimant_of,
+    cluster_of,
+    refusal,
+)
+from imago_operator.contents.conditions import changes
+from imago_operator.errors import BlockedError
+from imago_operator.reconcilers.recent import Recent
+from imago_operator.spec.build import build
+from imago_operator.spec.fields import to_json
+from imago_operator.spec.kinds import API_VERSION
+from imago_operator.spec.schema import with_defaults
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from imago_operator.contents.belonging import Manifest, Place
+    from imago_operator.contents.conditions import Refusal
+    from imago_operator.contents.leaving import Leaving
+    from imago_operator.reconcile import Context, Reached
+    from imago_operator.spec.common import Conditions
+    from imago_operator.spec.kinds import Kind
+
+SHARED_S: Final = 5.0
+"""How old what many keys share may be; nothing is taken away because of it alone."""
+LABELS_S: Final = 60.0
+SELECTOR: Final = "Selector"
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """All resources of a kind, by cluster and by the topic or group that they are about."""
+
+    by_content: Mapping[tuple[Place, str], Sequence[Claimant]]
+    manifests: Sequence[Manifest]
+    uids: frozenset[str] = field(default_factory=frozenset)
+
+
+class Lookup:
+    """What is looked up for many objects at a time."""
+
+    def __init__(self, context: Context) -> None:
+        self._context, now = context, context.now
+        self._clusters: Recent[Place, Manifest | None] = Recent(now, age_s=SHARED_S)
+        self._reached: Recent[Place, Reached] = Recent(now, age_s=SHARED_S)
+        self._labels: Recent[str, Mapping[str, Mapping[str, str]]] = Recent(now, age_s=LABELS_S)
+        self._indexes: Recent[str, Index] = Recent(now, age_s=SHARED_S)
+
+    async def cluster(self, place: Place) -> Manifest | None:
+        """Return an ImagoCluster, None where there is none."""
+        kube = self._context.kube
+        return await self._clusters.get(place, lambda: kube.get("ImagoCluster", *place))
+
+    async def reached(self, place: Place) -> Reached:
+        """Return how a cluster's brokers are reached."""
+        return await self._reached.get(place, lambda: self._context.brokers(*place))
+
+    async def labels(self, namespace: str) -> Mapping[str, str] | None:
+        """Return the labels of a namespace; None where the operator may not look."""
+
+        async def ask() -> Mapping[str, Mapping[str, str]]:
+            try:
+                found = await self._context.kube.list("Namespace", "")
+            except BlockedError:
+                return {}
+            return {o["metadata"]["name"]: o["metadata"].get("labels") or {} for o in found}
+
+        return (await self._labels.get("", ask)).get(namespace)
+
+    async def refusal(self, manifest: Manifest, reference: Any) -> Refusal | None:
+        """Return why an object has no cluster that it may use; None: it has."""
+        namespace = manifest["metadata"].get("namespace", "default")
+        cluster = await self.cluster(cluster_of(manifest))
+        return refusal(cluster, reference, namespace, await self._selected(cluster, namespace))
+
+    async def _selected(self, cluster: Manifest | None, namespace: str) -> Mapping[str, str] | None:
+        said = (cluster or {}).get("spec", {}).get("allowedNamespaces") or {}
+        return await self.labels(namespace) if said.get("from") == SELECTOR else None
+
+    async def index(self, kind: Kind[Any], *, uid: str = "") -> Index:
+        """Return all resources of a kind; `uid`: one that must be among them."""
+        name = _content_field(kind)
+
+        async def ask() -> Index:
+            kube, places = self._context.kube, self._context.namespaces
+            found = [one for place in places for one in await kube.list(kind.name, place)]
+            by_content: dict[tuple[Place, str], list[Claimant]] = {}
+            for one in found:
+                about = (cluster_of(one), content_name(one, name))
+                by_content.setdefault(about, []).append(claimant_of(one))
+            return Index(by_content, found, frozenset(str(one["metadata"]["uid"]) for one in found))
+
+        return await self._indexes.get(kind.name, ask, fits=lambda i: not uid or uid in i.uids)
+
+    async def rivals(
+        self, kind: Kind[Any], me: Claimant, manifest: Manifest
+    ) -> tuple[Claimant, ...]:
+        """Return the other resources about the same that the cluster lets in."""
+        place = cluster_of(manifest)
+        about = (place, content_name(manifest, _content_field(kind)))
+        cluster = await self.cluster(place)
+        others = [
+            one
+            for one in (await self.index(kind, uid=me.uid)).by_content.get(about, ())
+            if one.uid != me.uid and cluster is not None
+        ]
+        found = []
+        for one in others:
+            labels = await self._selected(cluster, one.namespace)
+            if cluster is not None and allows(cluster, one.namespace, labels):
+                found.append(one)
+        return tuple(found)
+
+
+def _content_field(kind: Kind[Any]) -> str:
+    return "topicName" if kind.name == "ImagoTopic" else "groupName"
+
+
+def content_name(manifest: Manifest, name: str) -> str:
+    """Return the name of the topic or group that a resource is about."""
+    return str(manifest.get("spec", {}).get(name) or manifest["metadata"]["name"])
+
+
+def status_from(kind: Kind[Any], manifest: Manifest) -> Any:
+    """Return the status that an object has: the operator's memory."""
+    return build(kind.status, with_defaults(kind.status_schema, manifest.get("status") or {}))
+
+
+class Voice:
+    """Writes what is said of objects, if it is something new."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def say(self, manifest: Manifest, before: Any, after: Any) -> None:
+        """Write a status and the events of its conditions; nothing where nothing changed."""
+        if after == before:
+            return
+        await self.write(manifest, after)
+        old: Conditions = before.conditions
+        for event in changes(old, after.conditions):
+            await self._context.kube.event(manifest, event.type, event.reason, event.message)
+
+    async def write(self, manifest: Manifest, status: Any) -> None:
+        """Write a status."""
+        metadata = manifest["metadata"]
+        self._context.leading()
+        await self._context.kube.apply_status(
+            {
+                "apiVersion": API_VERSION,
+                "kind": manifest["kind"],
+                "metadata": {k: metadata[k] for k in ("name", "namespace", "uid")},
+                "status": to_json(status),
+            }
+        )
+
+    async def hold(self, manifest: Manifest, *, held: bool) -> None:
+        """Have an object keep our finalizer, or not."""
+        metadata = manifest["metadata"]
+        others = [one for one in metadata.get("finalizers") or () if one != FINALIZER]
+        wanted = [*others, FINALIZER] if held else others
+        patch = {"metadata": {"finalizers": wanted, "resourceVersion": metadata["resourceVersion"]}}
+        self._context.leading()
+        await self._context.kube.patch(
+            manifest["kind"],
+            metadata["namespace"],
+            metadata["name"],
+            uid=metadata["uid"],
+            patch=patch,
+        )
+
+    async def release(self, manifest: Manifest, why: Leaving) -> None:
+        """Let a deleted object go, and say why."""
+        kind = "Warning" if why.warning else "Normal"
+        await self._context.kube.event(manifest, kind, why.reason, why.message)
+        await self.hold(manifest, held=False)

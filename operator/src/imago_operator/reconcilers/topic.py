@@ -1,0 +1,140 @@
+"""ImagoTopic: look, plan, do, say."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from imago_operator.contents import topics
+from imago_operator.contents.belonging import claimant_of, cluster_of
+from imago_operator.contents.conditions import Refusal
+from imago_operator.errors import BlockedError, InvalidError, RetryError
+from imago_operator.reconcilers.claims import Lookup, Voice, content_name, status_from
+from imago_operator.reconcilers.invalid import refuse
+from imago_operator.reconcilers.recent import Recent
+from imago_operator.spec.kinds import TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from imago_operator.contents.belonging import Manifest, Place
+    from imago_operator.contents.topics import TopicLook, TopicPlan
+    from imago_operator.contents.values import SeenTopic
+    from imago_operator.reconcile import Context, Key
+
+LISTING_S: Final = 5.0
+SOON_S: Final = 2.0
+"""After something was done: what does the registry say of it?"""
+SILENT_S: Final = 10.0
+REFUSED_S: Final = 30.0
+CHANGED_MAX: Final = 20_000
+
+
+class TopicReconciler:
+    """Brings one topic one step on. One list of a cluster's topics serves all of a pass."""
+
+    kind: Final = TOPIC.name
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._lookup, self._voice = Lookup(context), Voice(context)
+        self._lists: Recent[Place, Mapping[str, SeenTopic]] = Recent(context.now, age_s=LISTING_S)
+        self._changed: OrderedDict[tuple[Place, str], datetime] = OrderedDict()
+        """When we last changed a topic: an older list does not count for it."""
+
+    async def reconcile(self, key: Key) -> float | None:
+        manifest = await self._context.kube.get(key.kind, key.namespace, key.name)
+        if manifest is None:
+            return None
+        try:
+            look = await self._look(manifest)
+        except InvalidError as error:
+            await refuse(TOPIC, self._voice, manifest, str(error), self._context.now())
+            return None
+        now = self._context.now()
+        planned = topics.plan(look, now, release_after_s=self._context.release_after_s)
+        return await self._carry_out(manifest, look, planned)
+
+    async def _look(self, manifest: Manifest) -> TopicLook:
+        spec, me = TOPIC.read(manifest), claimant_of(manifest)
+        name, place = content_name(manifest, "topicName"), cluster_of(manifest)
+        refused = await self._lookup.refusal(manifest, spec.cluster_ref)
+        listing = None if refused else await self._topics(place, name)
+        return topics.TopicLook(
+            me=me,
+            spec=spec,
+            name=name,
+            status=status_from(TOPIC, manifest),
+            refusal=refused,
+            rivals=await self._lookup.rivals(TOPIC, me, manifest),
+            listed=listing is not None,
+            topic=listing.get(name) if listing else None,
+        )
+
+    async def _topics(self, place: Place, name: str) -> Mapping[str, SeenTopic] | None:
+        """Return the topics of a cluster; None: no broker could tell."""
+
+        async def ask() -> Mapping[str, SeenTopic]:
+            reached = await self._lookup.reached(place)
+            return await reached.contents.topics(reached.brokers)
+
+        try:
+            return await self._lists.get(place, ask, after=self._changed.get((place, name)))
+        except RetryError:
+            return None
+
+    async def _carry_out(
+        self, manifest: Manifest, look: TopicLook, planned: TopicPlan
+    ) -> float | None:
+        if planned.record is not None:
+            await self._voice.write(manifest, planned.record)
+            return 0.0
+        if planned.release is not None:
+            await self._voice.release(manifest, planned.release)
+            return None
+        if planned.hold is not None:
+            await self._voice.hold(manifest, held=planned.hold)
+        problem = await self._act(manifest, look, planned)
+        now = self._context.now()
+        done = planned.act is not None and problem is None
+        after = topics.status_of(look, planned, now, done=done, problem=problem)
+        await self._voice.say(manifest, look.status, after)
+        return _look_again(look, planned, problem)
+
+    async def _act(self, manifest: Manifest, look: TopicLook, planned: TopicPlan) -> Refusal | None:
+        """Have brokers do it; return why they did not."""
+        if planned.act is None:
+            return None
+        place = cluster_of(manifest)
+        self._context.leading()
+        try:
+            await self._have_done(place, look.name, planned.act)
+        except RetryError as error:
+            return Refusal("ClusterNotReady", str(error))
+        except (BlockedError, InvalidError) as error:
+            return Refusal("BrokerRejected", str(error))
+        self._changed[place, look.name] = self._context.now()
+        while len(self._changed) > CHANGED_MAX:
+            self._changed.popitem(last=False)
+        return None
+
+    async def _have_done(
+        self, place: Place, name: str, act: topics.PutTopic | topics.DeleteTopic
+    ) -> None:
+        reached = await self._lookup.reached(place)
+        epoch = await reached.epoch()
+        if isinstance(act, topics.PutTopic):
+            await reached.contents.put_topic(reached.brokers, name, act.body, operator_epoch=epoch)
+        else:
+            await reached.contents.delete_topic(reached.brokers, name, operator_epoch=epoch)
+
+
+def _look_again(look: TopicLook, planned: TopicPlan, problem: Refusal | None) -> float | None:
+    if problem is not None:
+        return REFUSED_S if problem.reason == "BrokerRejected" else SILENT_S
+    if planned.act is not None:
+        return SOON_S
+    if look.refusal is not None:
+        return None if look.me.deleting else REFUSED_S
+    return SILENT_S if not look.listed or look.me.deleting else None
