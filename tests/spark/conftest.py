@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_client.blocking import Client
-from imago_spark.pipelines.ingest import session
+from imago_spark.pipelines.session import session
 from imago_testing.ports import free_port_block
 from imago_testing.processes import ServerProcess
 
@@ -36,6 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = ServerProcess.start("up", command, folder)
     try:
         server.wait_for_port(base)
+        server.wait_for_port(base + 14)
         yield f"127.0.0.1:{base}"
     finally:
         server.stop()

@@ -6,7 +6,8 @@ import pytest
 
 from imago_client.messages import MessageQueue
 from imago_spark.errors import OptionError
-from imago_spark.options import Columns, OnDataLoss, parse_options
+from imago_spark.options import Columns, OnDataLoss, Run, parse_options
+from imago_spark.sink_options import parse_sink_options
 
 GIVEN = {"bootstrap": "a:1,b:2", "subscribe": "orders, events"}
 
@@ -81,3 +82,20 @@ def test_kafkas_name_for_data_loss_is_understood(text: str, policy: OnDataLoss) 
 def test_wrong_options_are_named_with_what_would_be_right(given: dict[str, str], why: str) -> None:
     with pytest.raises(OptionError, match=why):
         parse_options(given)
+
+
+def test_run_of_a_pipeline_comes_by_options_or_by_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    least = {"bootstrap": "b:9876", "subscribe": "t"}
+    assert parse_options(least).run is None
+    assert parse_options({**least, "pipeline": "lake.t", "EPOCH": "3"}).run == Run("lake.t", 3)
+    monkeypatch.setenv("IMAGO_PIPELINE", "lake.u")
+    monkeypatch.setenv("IMAGO_EPOCH", "4")
+    assert parse_options(least).run == Run("lake.u", 4)
+    assert parse_sink_options({"bootstrap": "b:9876"}).run == Run("lake.u", 4)
+    monkeypatch.delenv("IMAGO_EPOCH")
+    with pytest.raises(OptionError, match="give both"):
+        parse_options(least)
+    with pytest.raises(OptionError, match="'epoch': '0' is not a number above 0"):
+        parse_options({**least, "epoch": "0"})

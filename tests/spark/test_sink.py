@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from imago_client import Message, batches
 from imago_spark.source import ImagoDataSource
+from imago_testing.pipelines import allow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,6 +187,24 @@ def test_replayed_micro_batch_writes_nothing_twice(
     mark.touch()
     start().awaitTermination()
     assert numbers(spark, cluster, "sink-stream") == list(range(ROWS))
+
+
+def test_tasks_of_a_run_that_is_over_send_nothing(
+    spark: SparkSession, cluster: str, client: Client
+) -> None:
+    client.admin.create_topic("sink-over", queues=1)
+    frame = spark.range(10).selectExpr("cast(id as string) as value")
+
+    def run(epoch: int) -> None:
+        options = {"bootstrap": cluster, "topic": "sink-over", "pipeline": "p", "epoch": str(epoch)}
+        frame.write.format("imago").options(**options).mode("append").save()
+
+    allow(cluster, "p", 2)
+    with pytest.raises(PySparkException, match="epoch 1 of pipeline 'p': 2 is in force"):
+        run(1)
+    assert numbers(spark, cluster, "sink-over") == []
+    run(2)
+    assert numbers(spark, cluster, "sink-over") == list(range(10))
 
 
 def test_older_micro_batches_of_a_sink_are_shut_out(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from imago_client.blocking import Client
 from imago_client.blocking.scan import ScanLimits
 from imago_client.config import ClientConfig
-from imago_client.errors import ClientError
+from imago_client.errors import ClientError, ProducerFencedError
 from imago_client.messages import PullStatus
-from imago_spark.errors import DataLossError, SourceError
+from imago_spark.errors import DataLossError, FencedError, SourceError
 from imago_spark.offsets import EARLIEST, LATEST, split
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imago_client.messages import MessageQueue
     from imago_client.received import Pulled
     from imago_spark.offsets import Incarnations, Offsets, QueueRange
-    from imago_spark.options import SourceOptions
+    from imago_spark.options import Run, SourceOptions
 
 GROUP: Final = "IMAGO_SPARK"
 """The name under which queries pull. They commit nothing for it."""
@@ -53,6 +53,18 @@ def client_of(bootstrap: tuple[str, ...], timeout_s: float) -> Client:
 def consumer_of(options: SourceOptions) -> PullConsumer:
     """Return this process's consumer for a cluster."""
     return client_of(options.bootstrap, options.timeout_s).pull_consumer(GROUP)
+
+
+def check_run(bootstrap: tuple[str, ...], timeout_s: float, run: Run | None) -> None:
+    """Return if the run may go on. FencedError: another one of its pipeline was allowed."""
+    if run is None:
+        return
+    try:
+        client_of(bootstrap, timeout_s).pipeline_run(run.pipeline, run.epoch).check()
+    except ProducerFencedError as error:
+        raise FencedError(error.remark) from error
+    except ClientError as error:
+        raise SourceError(str(error)) from error
 
 
 def close_clients() -> None:

@@ -21,3 +21,11 @@ class SinkError(SourceError):
 
 class DataLossError(SourceError):
     """Messages that the query should have read are gone, or were never there."""
+
+
+class FencedError(SourceError):
+    """Another run of the pipeline was allowed: this one writes nothing more."""
+
+
+class TableError(SourceError):
+    """A table is not what its commits say, or rows would be in it twice or never."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -40,6 +41,14 @@ class Columns(Enum):
     PROPERTIES = "properties"
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a pipeline: whoever started it has allowed this epoch."""
+
+    pipeline: str
+    epoch: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
     """One query's options."""
@@ -64,6 +73,8 @@ class SourceOptions:
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
     timeout_s: float = 10.0
     retries: int = 5
+    run: Run | None = None
+    """Under which the query asks, before each micro-batch, whether it may go on."""
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -98,6 +109,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         on_data_loss=read_option(given, "onDataLoss", _on_data_loss, OnDataLoss.FAIL),
         timeout_s=read_option(given, "timeout", seconds_of, 10.0),
         retries=read_option(given, "retries", count_of, 5),
+        run=read_run(given),
     )
 
 
@@ -118,6 +130,8 @@ _NAMES: Final = (
     "failOnDataLoss",
     "timeout",
     "retries",
+    "pipeline",
+    "epoch",
 )
 _TOPIC_CHOICES: Final = ("subscribe", "assign", "subscribePattern")
 _SPARKS_OWN: Final = frozenset({"path", "paths"})
@@ -144,6 +158,17 @@ def read_option(given: Mapping[str, str], name: str, parse: Callable[[str], T], 
         return parse(text)
     except (ValueError, UsageError) as error:
         raise OptionError(f"option {name!r}: {error}") from None
+
+
+def read_run(given: Mapping[str, str]) -> Run | None:
+    """Return the run that `pipeline` and `epoch` name, or else the environment of the process."""
+    pipeline = given.get("pipeline") or os.environ.get("IMAGO_PIPELINE")
+    epoch = given.get("epoch") or os.environ.get("IMAGO_EPOCH")
+    if not pipeline and not epoch:
+        return None
+    if not pipeline or not epoch:
+        raise OptionError("options 'pipeline' and 'epoch': give both, or none")
+    return Run(pipeline, read_option({"epoch": epoch}, "epoch", count_of, 0))
 
 
 def _topics(text: str) -> tuple[str, ...]:

@@ -109,6 +109,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
+        options = self._options
+        broker.check_run(options.bootstrap, options.timeout_s, options.run)
         latest, incarnations = self._target if self._target is not None else self._latest()
         self._seen = latest
         known = incarnations_of(start)

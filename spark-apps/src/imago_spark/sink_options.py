@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Final
 from imago_client.config import parse_addresses
 from imago_client.messages import check_name
 from imago_spark.errors import OptionError
-from imago_spark.options import Columns, choice, count_of, read_option, refuse_unknown, seconds_of
+from imago_spark.options import (
+    Columns,
+    Run,
+    choice,
+    count_of,
+    read_option,
+    read_run,
+    refuse_unknown,
+    seconds_of,
+)
 from imago_spark.schema import columns_of
 
 if TYPE_CHECKING:
@@ -46,6 +55,8 @@ class SinkOptions:
     queue_by: QueueBy = QueueBy.KEY
     timeout_s: float = 10.0
     delivery_timeout_s: float = 120.0
+    run: Run | None = None
+    """Under which each task asks, before it sends anything, whether it may."""
 
 
 _NAMES: Final = (
@@ -57,6 +68,8 @@ _NAMES: Final = (
     "queueBy",
     "timeout",
     "deliveryTimeout",
+    "pipeline",
+    "epoch",
 )
 _STREAMS_OWN: Final = frozenset({"checkpointlocation"})
 """Spark passes its own option on."""
@@ -90,6 +103,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         queue_by=read_option(given, "queueBy", lambda text: choice(QueueBy, text), QueueBy.KEY),
         timeout_s=read_option(given, "timeout", seconds_of, 10.0),
         delivery_timeout_s=read_option(given, "deliveryTimeout", seconds_of, 120.0),
+        run=read_run(given),
     )
 
 

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 
 from imago_client.config import ProducerConfig
 from imago_client.errors import ClientError, ProducerFencedError
-from imago_spark.broker import GROUP, client_of
+from imago_spark.broker import GROUP, check_run, client_of
 from imago_spark.errors import SinkError
 from imago_spark.outbox import Outbox, producer_id
 from imago_spark.sink_options import Delivery
@@ -107,6 +107,7 @@ def _send(
     planned: Mapping[str, Queues],
     batches: Iterator[pa.RecordBatch],
 ) -> Written:
+    check_run(options.bootstrap, options.timeout_s, options.run)
     context = TaskContext.get()
     partition = context.partitionId() if context else 0
     known = dict(planned)

@@ -1,48 +1,56 @@
 """Lands topics as Parquet, partitioned by the date of storing, and checks every body's checksum.
 
+    python -m imago_spark.pipelines.ingest --config FILE [--epoch N]
     python -m imago_spark.pipelines.ingest --bootstrap 127.0.0.1:9876 --topics orders --path OUT
 
-Prints one line of JSON: rows, rows whose body does not match the checksum stored with it, seconds.
+With a configuration file (`pipelines.settings`) it is a stream into a table (`pipelines.table`)
+that goes on where the last run ended, until SIGTERM, or with `trigger = "available-now"` until
+what was there is landed. `--epoch` is the run's, as `POST /admin/v1/pipelines/{name}/epoch` has
+allowed it: once a higher one is in force, nothing more is committed.
+
+Without one it lands what is there now, over whatever the folder holds.
+
+Prints one line of JSON: rows, rows whose body does not match the checksum stored with it, and of
+the second form seconds. Exit codes: 0 done, 1 failed or (second form) a body was damaged, 2 wrong
+configuration, 5 another run was allowed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
+import logging
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from imago_spark.errors import OptionError
+from imago_spark.pipelines import settings, streaming
+from imago_spark.pipelines.footers import CHECKED
+from imago_spark.pipelines.landing import checked
+from imago_spark.pipelines.session import is_submitted, session, submitted_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
-CRC_MASK = 0x7FFFFFFF
-"""Both protocols' checksum is CRC-32 without its highest bit."""
+EXIT_USAGE = 2
 
 
 def build(spark: SparkSession, options: dict[str, str]) -> DataFrame:
-    """Return the topics' rows with their date and whether the body is what was stored.
-
-    A compressed body has the checksum of its compressed form: there is nothing to compare.
-    """
-    rows = spark.read.format("imago").options(**options).load()
-    is_compressed = F.col("sys_flag").bitwiseAND(1) != 0
-    matches = F.crc32("value").bitwiseAND(CRC_MASK) == F.col("body_crc")
-    return rows.withColumn("date", F.to_date("store_time")).withColumn(
-        "crc_ok", is_compressed | matches
-    )
+    """Return the topics' rows with their date and whether the body is what was stored."""
+    return checked(spark.read.format("imago").options(**options).load())
 
 
 def land(frame: DataFrame, path: str) -> dict[str, int]:
     """Write the rows; return how many there were and how many bodies were damaged."""
     seen = Observation("landed")
-    bad = F.sum(F.when(F.col("crc_ok"), 0).otherwise(1))
+    bad = F.sum(F.when(F.col(CHECKED), 0).otherwise(1))
     observed = frame.observe(
         seen, F.count(F.lit(1)).alias("rows"), F.coalesce(bad, F.lit(0)).alias("damaged")
     )
@@ -50,49 +58,58 @@ def land(frame: DataFrame, path: str) -> dict[str, int]:
     return {name: int(value) for name, value in seen.get.items()}
 
 
-def session(
-    name: str, *, cores: int, memory: str, is_short: bool = False, tries: int = 1
-) -> SparkSession:
-    """Return a local session whose workers run this very Python.
-
-    `is_short`: for seconds of work, which end before a better compiled JVM would pay. `tries`: how
-    often a task may be run before the job fails.
-    """
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    java_options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if is_short else ""
-    return (
-        SparkSession.builder.appName(name)
-        .master(f"local[{cores},{tries}]")
-        .config("spark.driver.memory", memory)
-        .config("spark.driver.extraJavaOptions", java_options)
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", str(cores))
-        .config("spark.sql.parquet.compression.codec", "zstd")
-        .getOrCreate()
-    )
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as a program. Exit code 1 if a body was damaged."""
-    parser = argparse.ArgumentParser(prog="ingest", description=__doc__)
-    parser.add_argument("--bootstrap", required=True, help="name-service addresses")
-    parser.add_argument("--topics", required=True, help="names, joined with commas")
-    parser.add_argument("--path", required=True, help="folder to write")
-    parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--memory", default="1g", help="of the driver's JVM")
+    """Run as a program."""
+    asked = _parser().parse_args(arguments)
+    if asked.config is not None:
+        return _stream(asked)
+    return _once(asked)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ingest", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--config", type=Path, help="configuration file of a stream")
+    parser.add_argument("--epoch", type=int, help="of this run")
+    parser.add_argument("--bootstrap", help="name-service addresses")
+    parser.add_argument("--topics", help="names, joined with commas")
+    parser.add_argument("--path", help="folder to write")
+    parser.add_argument("--cores", type=int, default=2, help="where nobody has submitted it")
+    parser.add_argument("--memory", default="1g", help="of the driver's JVM, likewise")
     parser.add_argument("--short", action="store_true", help="start fast, for little data")
     parser.add_argument(
         "--wait",
         action="store_true",
         help="say READY once Spark is up, then wait for a line on standard input",
     )
-    asked = parser.parse_args(arguments)
+    return parser
+
+
+def _spark(asked: argparse.Namespace) -> SparkSession:
+    if is_submitted():
+        return submitted_session("imago-ingest")
     spark = session("imago-ingest", cores=asked.cores, memory=asked.memory, is_short=asked.short)
     spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _stream(asked: argparse.Namespace) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        wanted = settings.load(asked.config, asked.epoch)
+    except OptionError as error:
+        print(f"ingest: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    return streaming.run(wanted, lambda: _spark(asked))
+
+
+def _once(asked: argparse.Namespace) -> int:
+    if missing := [name for name in ("bootstrap", "topics", "path") if not getattr(asked, name)]:
+        print(f"ingest: --{missing[0]} is missing, or --config", file=sys.stderr)
+        return EXIT_USAGE
+    spark = _spark(asked)
     try:
         # Nothing is read yet: the offsets are looked up when the rows are written.
         frame = build(spark, {"bootstrap": asked.bootstrap, "subscribe": asked.topics})

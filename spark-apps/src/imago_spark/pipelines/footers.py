@@ -1,0 +1,96 @@
+"""What staged Parquet files hold, read back from the files themselves.
+
+Spark writes the rows of one range of one queue by one task, so each file holds rows of one queue,
+and the smallest and largest of each column, which Parquet keeps beside them, say which. That is
+what is committed: not what was asked for, but what was written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from imago_client.messages import MessageQueue
+from imago_spark.errors import TableError
+from imago_spark.pipelines.table import Batch, DataFile, Landed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+CHECKED = "crc_ok"
+"""Column that says whether a row's body matches its checksum."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    queue: MessageQueue
+    start: int
+    end: int
+    rows: int
+    damaged: int
+
+
+def staged(attempt: Path, query: str, batch: int) -> Batch:
+    """Return what an attempt's folder holds, to be committed as a batch of a checkpoint.
+
+    TableError: a queue's rows are not all there, or a file is not of one queue.
+    """
+    files: list[DataFile] = []
+    contents: list[_Content] = []
+    for path in sorted(attempt.glob("*/*.parquet")) if attempt.exists() else ():
+        content = _content(path)
+        name = path.relative_to(attempt.parent).as_posix()
+        files.append(DataFile(name, "", content.rows, path.stat().st_size))
+        contents.append(content)
+    damaged = sum(content.damaged for content in contents)
+    return Batch(query, batch, tuple(files), tuple(_whole(contents)), damaged)
+
+
+def _whole(contents: Iterable[_Content]) -> Iterable[Landed]:
+    by_queue: dict[MessageQueue, list[_Content]] = {}
+    for content in contents:
+        by_queue.setdefault(content.queue, []).append(content)
+    for queue, parts in sorted(by_queue.items()):
+        start, end = min(one.start for one in parts), max(one.end for one in parts)
+        rows = sum(one.rows for one in parts)
+        if rows != end - start:
+            raise TableError(f"{queue}: {rows} rows were written of offsets {start} to {end - 1}")
+        yield Landed(queue, start, end)
+
+
+def _content(path: Path) -> _Content:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        bounds = _bounds(file.metadata, ("topic", "shard", "queue", "offset", CHECKED))
+        topic, shard, queue = (_one(path, name, bounds) for name in ("topic", "shard", "queue"))
+        first, last = bounds["offset"]
+        damaged = 0
+        if not bounds[CHECKED][0]:
+            column = file.read(columns=[CHECKED]).column(0)
+            damaged = sum(1 for good in column.to_pylist() if not good)
+        rows = file.metadata.num_rows
+    return _Content(MessageQueue(topic, shard, queue), first, last + 1, rows, damaged)
+
+
+def _bounds(metadata: Any, names: Iterable[str]) -> dict[str, tuple[Any, Any]]:
+    """Return smallest and largest value of columns; TableError: a file does not say."""
+    places = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
+    found: dict[str, tuple[Any, Any]] = {}
+    for name in names:
+        groups = [
+            metadata.row_group(group).column(places[name]).statistics
+            for group in range(metadata.num_row_groups)
+        ]
+        if not groups or not all(one is not None and one.has_min_max for one in groups):
+            raise TableError(f"a staged file has no bounds of column {name!r}")
+        found[name] = (min(one.min for one in groups), max(one.max for one in groups))
+    return found
+
+
+def _one(path: Path, name: str, bounds: dict[str, tuple[Any, Any]]) -> Any:
+    low, high = bounds[name]
+    if low != high:
+        raise TableError(f"{path}: holds rows of {name} {low!r} and {high!r}")
+    return low

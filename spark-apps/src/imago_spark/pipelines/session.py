@@ -1,0 +1,49 @@
+"""The Spark session of an application: a local one, or what it was submitted to."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+
+def session(
+    name: str, *, cores: int, memory: str, is_short: bool = False, tries: int = 1
+) -> SparkSession:
+    """Return a local session whose workers run this very Python.
+
+    `is_short`: for seconds of work, which end before a better compiled JVM would pay. `tries`: how
+    often a task may be run before the job fails.
+    """
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    java_options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if is_short else ""
+    return (
+        SparkSession.builder.appName(name)
+        .master(f"local[{cores},{tries}]")
+        .config("spark.driver.memory", memory)
+        .config("spark.driver.extraJavaOptions", java_options)
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", str(cores))
+        .config("spark.sql.parquet.compression.codec", "zstd")
+        .getOrCreate()
+    )
+
+
+def is_submitted() -> bool:
+    """Whether somebody has said where to run: spark-submit, or the image's entrypoint."""
+    return "PYSPARK_SUBMIT_ARGS" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def submitted_session(name: str) -> SparkSession:
+    """Return the session that whoever submitted us has configured; days are those of UTC."""
+    return (
+        SparkSession.builder.appName(name)
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.parquet.compression.codec", "zstd")
+        .getOrCreate()
+    )

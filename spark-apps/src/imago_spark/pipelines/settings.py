@@ -1,0 +1,166 @@
+"""The configuration file of the ingest application: TOML, with the names of an ImagoPipeline.
+
+```toml
+bootstrap = "demo-bootstrap:9876"     # name service
+topics = ["orders", "refunds"]
+path = "/lake/orders"                 # a mounted volume
+checkpoint = "/checkpoint"            # any place that Spark can write to
+pipeline = "lake.orders"              # name of the fence; only with --epoch
+groupName = "lake"                    # group to which progress is written, so that lag can be seen
+startFrom = "Earliest"                # or Latest: where topics begin that the table does not have
+maxRowsPerTrigger = 100000
+
+[config]
+trigger = "continuous"                # or available-now: ends at what was there when it began
+triggerSeconds = 10                   # least time from one batch to the next
+onDataLoss = "fail"                   # or skip: go on where retention has removed messages
+splitBytes = 67108864                 # about what one task reads
+progressSeconds = 5                   # how often progress is told
+```
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SECONDS_MAX: Final = 86_400
+_TOP: Final = (
+    "bootstrap",
+    "topics",
+    "path",
+    "checkpoint",
+    "pipeline",
+    "groupName",
+    "startFrom",
+    "maxRowsPerTrigger",
+    "config",
+)
+_CONFIG: Final = ("trigger", "triggerSeconds", "onDataLoss", "splitBytes", "progressSeconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestSettings:
+    """What the application is to do."""
+
+    bootstrap: str
+    topics: tuple[str, ...]
+    path: Path
+    checkpoint: str
+    pipeline: str | None = None
+    epoch: int = 0
+    group: str | None = None
+    from_latest: bool = False
+    rows_max: int | None = None
+    available_now: bool = False
+    trigger_s: int = 10
+    skips_lost: bool = False
+    split_bytes: int | None = None
+    progress_s: int = 5
+
+    def source_options(self) -> dict[str, str]:
+        """Return the options of the source, without where to begin."""
+        options = {"bootstrap": self.bootstrap, "subscribe": ",".join(self.topics)}
+        if self.pipeline is not None:
+            options |= {"pipeline": self.pipeline, "epoch": str(self.epoch)}
+        if self.rows_max is not None:
+            options["maxOffsetsPerTrigger"] = str(self.rows_max)
+        if self.split_bytes is not None:
+            options["splitBytes"] = str(self.split_bytes)
+        if self.skips_lost:
+            options["onDataLoss"] = "skip"
+        return options
+
+
+def load(path: Path, epoch: int | None) -> IngestSettings:
+    """Read a configuration file. OptionError names what is wrong with it."""
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise OptionError(f"{path}: {error}") from error
+    try:
+        return _settings(given, epoch)
+    except OptionError as error:
+        raise OptionError(f"{path}: {error}") from None
+
+
+def _settings(given: Mapping[str, Any], epoch: int | None) -> IngestSettings:
+    _refuse_unknown(given, _TOP, "")
+    config = given.get("config", {})
+    if not isinstance(config, dict):
+        raise OptionError("config: must be a table")
+    _refuse_unknown(config, _CONFIG, "config.")
+    if (given.get("pipeline") is None) != (epoch is None):
+        raise OptionError("pipeline and --epoch: give both, or none")
+    return IngestSettings(
+        bootstrap=_text(given, "bootstrap"),
+        topics=_texts(given, "topics"),
+        path=_folder(given),
+        checkpoint=_text(given, "checkpoint"),
+        pipeline=_text(given, "pipeline") if "pipeline" in given else None,
+        epoch=epoch or 0,
+        group=_text(given, "groupName") if "groupName" in given else None,
+        from_latest=_choice(given, "startFrom", ("Earliest", "Latest")) == "Latest",
+        rows_max=_count(given, "maxRowsPerTrigger", None),
+        available_now=_choice(config, "trigger", ("continuous", "available-now")) != "continuous",
+        trigger_s=_count(config, "triggerSeconds", 10, SECONDS_MAX) or 0,
+        skips_lost=_choice(config, "onDataLoss", ("fail", "skip")) == "skip",
+        split_bytes=_count(config, "splitBytes", None),
+        progress_s=_count(config, "progressSeconds", 5, SECONDS_MAX) or 0,
+    )
+
+
+def _refuse_unknown(given: Iterable[str], names: tuple[str, ...], where: str) -> None:
+    for name in given:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names)}"
+            raise OptionError(f"{where}{name} is unknown; {hint}")
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    value = given.get(name)
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    raise OptionError(f"{name}: must be a text that is not empty")
+
+
+def _texts(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = given.get(name)
+    if isinstance(value, list) and value and all(isinstance(one, str) and one for one in value):
+        return tuple(dict.fromkeys(value))
+    raise OptionError(f"{name}: must be a list of names that is not empty")
+
+
+def _folder(given: Mapping[str, Any]) -> Path:
+    path = _text(given, "path")
+    if not path.startswith("/"):
+        raise OptionError(f"path: {path!r}, must be a folder of a mounted volume, like /lake")
+    return Path(path)
+
+
+def _choice(given: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str:
+    value = given.get(name, known[0])
+    if value not in known:
+        raise OptionError(f"{name}: {value!r}, must be {' or '.join(known)}")
+    return str(value)
+
+
+def _count(
+    given: Mapping[str, Any], name: str, default: int | None, most: int = 1 << 40
+) -> int | None:
+    value = given.get(name, default)
+    text = str(value)  # an ImagoPipeline may have written the number as a text
+    if value is None or (
+        not isinstance(value, bool) and text.isdecimal() and 0 < int(text) <= most
+    ):
+        return None if value is None else int(text)
+    raise OptionError(f"{name}: {value!r}, must be a whole number from 1 to {most}")

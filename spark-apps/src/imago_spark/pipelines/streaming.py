@@ -1,0 +1,117 @@
+"""One run of the ingest application from its first question to its last word."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import signal
+import time
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from imago_spark.errors import FencedError, SourceError
+from imago_spark.pipelines.landing import Landing, start
+from imago_spark.pipelines.reports import Fence, Reports
+from imago_spark.pipelines.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from imago_spark.pipelines.settings import IngestSettings
+
+log = logging.getLogger(__name__)
+
+EXIT_FAILED: Final = 1
+EXIT_FENCED: Final = 5
+BATCH_SECONDS_MAX: Final = 60
+"""How long a batch may go on after SIGTERM; it is dropped then, and the next run does it again."""
+LOOK_SECONDS: Final = 1
+
+
+class Stop:
+    """Whether SIGTERM or SIGINT came."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def install(self) -> None:
+        """Take the signals from now on."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, _: object) -> None:
+        self.asked = True
+        log.info("signal %d: stopping after the batch", number)
+
+
+def run(settings: IngestSettings, open_session: Callable[[], SparkSession]) -> int:
+    """Run until there is no more to do, or SIGTERM; return the exit code."""
+    stop, fence = Stop(), Fence(settings)
+    stop.install()
+    table = Table(settings.path, epoch=settings.epoch)
+    try:
+        fence()  # before Spark is there: a run that is over shall not even start
+        spark = open_session()
+        try:
+            table.begin()
+            _run(spark, settings, Landing(table, fence, skips_lost=settings.skips_lost), stop)
+        finally:
+            spark.stop()
+    except FencedError as error:
+        log.error("this run is over: %s", error)  # noqa: TRY400 - the sentence says it all
+        return EXIT_FENCED
+    except (SourceError, PySparkException) as error:
+        log.error("%s", error)  # noqa: TRY400 - likewise
+        return EXIT_FAILED
+    last = table.last
+    print(json.dumps({"rows": last.rows, "damaged": last.damaged, "batch": last.batch}), flush=True)
+    return 0
+
+
+def _run(spark: SparkSession, settings: IngestSettings, landing: Landing, stop: Stop) -> None:
+    reports = Reports(settings)
+    query = start(spark, settings, landing)
+    try:
+        _watch(query, settings, landing, reports, stop)
+    except StreamingQueryException as error:
+        if landing.fenced is not None:
+            raise landing.fenced from error
+        if FencedError.__name__ in str(error):  # the source was told first
+            raise FencedError(settings.pipeline or "") from error
+        raise
+    finally:
+        query.stop()
+    _tell(reports, landing)
+
+
+def _watch(
+    query: StreamingQuery,
+    settings: IngestSettings,
+    landing: Landing,
+    reports: Reports,
+    stop: Stop,
+) -> None:
+    """Return when the query has ended or is to be stopped; tell progress meanwhile."""
+    told_at = 0.0
+    while not stop.asked and not query.awaitTermination(LOOK_SECONDS):
+        if time.monotonic() - told_at >= settings.progress_s:
+            told_at = time.monotonic()
+            _tell(reports, landing)
+    deadline = time.monotonic() + BATCH_SECONDS_MAX
+    while landing.busy and time.monotonic() < deadline:
+        with contextlib.suppress(StreamingQueryException):
+            query.awaitTermination(LOOK_SECONDS)
+
+
+def _tell(reports: Reports, landing: Landing) -> None:
+    try:
+        reports.tell(landing.table.last)
+    except FencedError:
+        raise
+    except SourceError as error:
+        log.warning("progress was not told: %s", error)

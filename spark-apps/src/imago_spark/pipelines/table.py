@@ -1,0 +1,306 @@
+"""A folder of Parquet files to which one run at a time adds batches, each whole or not at all.
+
+```
+PATH/date=2026-11-21/000000000012-00000.parquet   committed rows; any reader of Parquet finds them
+PATH/_imago/commits/000000/000000000012.json      what a commit added, and how far the table is
+PATH/_imago/staging/<attempt>/date=…/….parquet    rows on their way; readers pass over `_` names
+```
+
+A batch is written below `staging`, then committed by making its file of `commits` with a hard link,
+which fails if that number is taken: this is the moment from which its rows are there. Then its
+files are moved to their places, and whoever comes next moves what is left, so a reader of the
+folder sees no row twice and none that is not committed; only a batch whose run died in that moment
+is seen in part until the next run begins.
+
+A run begins with a commit that adds nothing. Since numbers have no gaps, no earlier run can commit
+after it: its next number is taken. A run with a lower epoch than the last one's cannot begin.
+
+The folder must be on a file system with hard links and atomic renames that all pods see: a claim,
+not an object store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from imago_client.messages import MessageQueue
+from imago_spark.errors import FencedError, TableError
+from imago_spark.offsets import from_engine, to_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from imago_spark.offsets import Offsets
+
+FORMAT: Final = 1
+FOLDER_SIZE: Final = 10_000
+"""Commits in one folder: finding the last one costs two short listings."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file of one commit, relative to `staging` and to the table."""
+
+    staged: str
+    path: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """Rows of one queue in a batch: all from `start` up to, not including, `end`."""
+
+    queue: MessageQueue
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One commit, and the table as of it."""
+
+    number: int
+    epoch: int
+    run: str
+    query: str = ""
+    """Checkpoint by whose batches the table grew last, and the last of them."""
+    batch: int = -1
+    rows: int = 0
+    """Of the whole table."""
+    damaged: int = 0
+    """Of those, rows whose body does not match the checksum stored with it."""
+    ends: Mapping[MessageQueue, int]
+    """Up to where the table has each queue."""
+    files: tuple[DataFile, ...] = ()
+    """Added by it."""
+    landed: tuple[Landed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is staged and ready to be committed."""
+
+    query: str
+    batch: int
+    files: tuple[DataFile, ...]
+    landed: tuple[Landed, ...]
+    damaged: int = 0
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+
+class Table:
+    """One run's hold of a table. Not for several threads."""
+
+    def __init__(self, path: Path, *, epoch: int = 0) -> None:
+        self.path, self._epoch = path, epoch
+        self._commits = path / "_imago" / "commits"
+        self._staging = path / "_imago" / "staging"
+        self._run = uuid4().hex
+        self._last: Commit | None = None
+
+    @property
+    def last(self) -> Commit:
+        """The last commit of this run, the beginning included."""
+        if self._last is None:
+            raise AssertionError("begin() comes first")
+        return self._last
+
+    def begin(self) -> Commit:
+        """Shut out all runs before; finish what they left. FencedError: a later one has begun."""
+        self._commits.mkdir(parents=True, exist_ok=True)
+        self._staging.mkdir(exist_ok=True)
+        while True:
+            stands = self.read_last()
+            number = 0 if stands is None else stands.number + 1
+            if stands is not None and stands.epoch > self._epoch:
+                raise FencedError(
+                    f"{self.path}: a run of epoch {stands.epoch} has begun, ours is {self._epoch}"
+                )
+            opened = Commit(number=number, epoch=self._epoch, run=self._run, ends={})
+            if stands is not None:
+                self._publish(stands)
+                opened = replace(stands, number=number, epoch=self._epoch, run=self._run)
+                opened = replace(opened, files=(), landed=())
+            if self._put(opened):
+                break
+        self._last = opened
+        self._clear_staging()  # nobody can commit any of it now
+        return opened
+
+    def stage(self) -> Path:
+        """Return a new folder's path to write a batch to."""
+        return self._staging / f"{self._epoch}-{uuid4().hex}"
+
+    def has(self, query: str, batch: int) -> bool:
+        """Whether this batch of a checkpoint is committed."""
+        return self.last.query == query and batch <= self.last.batch
+
+    def commit(self, added: Batch, *, holes: bool = False) -> Commit:
+        """Add a batch. `holes`: rows that are gone for good may be missing before it.
+
+        FencedError: another run has begun. TableError: rows that the table has already, or that
+        would be missing.
+        """
+        last = self.last
+        for landed in added.landed:
+            _check_joins(last.ends, landed, holes=holes)
+        made = replace(
+            last,
+            number=last.number + 1,
+            query=added.query,
+            batch=added.batch,
+            rows=last.rows + added.rows,
+            damaged=last.damaged + added.damaged,
+            ends=dict(last.ends) | {one.queue: one.end for one in added.landed},
+            files=tuple(self._placed(added.files, last.number + 1)),
+            landed=added.landed,
+        )
+        if not self._put(made):
+            raise FencedError(f"{self.path}: another run has begun to write to this table")
+        self._last = made
+        self._publish(made)
+        return made
+
+    def read_last(self) -> Commit | None:
+        """Return the last commit of anybody; None: there is none."""
+        folders = _numbers(self._commits)
+        for folder in sorted(folders, reverse=True):
+            if numbers := _numbers(self._commits / folder):
+                return self.read(int(max(numbers).removesuffix(".json")))
+        return None
+
+    def read(self, number: int) -> Commit:
+        """Return one commit. TableError: it cannot be understood."""
+        path = self._path_of(number)
+        try:
+            return _decode(json.loads(path.read_bytes()))
+        except (KeyError, TypeError, ValueError) as error:
+            raise TableError(f"{path}: {error!r}") from error
+
+    def _clear_staging(self) -> None:
+        for left in self._staging.iterdir():
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
+
+    def _placed(self, files: Iterable[DataFile], number: int) -> Iterable[DataFile]:
+        for index, file in enumerate(files):
+            folder = file.staged.split("/")[1:-1]
+            yield replace(file, path="/".join([*folder, f"{number:012d}-{index:05d}.parquet"]))
+
+    def _path_of(self, number: int) -> Path:
+        return self._commits / f"{number // FOLDER_SIZE:06d}" / f"{number:012d}.json"
+
+    def _put(self, commit: Commit) -> bool:
+        """Make the file of a commit; False: somebody has made it."""
+        for file in commit.files:
+            _sync(self._staging / file.staged)
+        path = self._path_of(commit.number)
+        path.parent.mkdir(exist_ok=True)
+        draft = self._staging / f"{commit.run}.json"
+        draft.write_text(json.dumps(_encode(commit)), encoding="utf-8")
+        _sync(draft)
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink()
+        _sync(path.parent)
+        return True
+
+    def _publish(self, commit: Commit) -> None:
+        """Move the files of a commit to their places, those that are not there yet."""
+        folders = {(self.path / file.path).parent for file in commit.files}
+        for folder in folders:
+            folder.mkdir(exist_ok=True)
+        for file in commit.files:
+            target = self.path / file.path
+            if target.exists():
+                continue
+            try:
+                (self._staging / file.staged).rename(target)
+            except FileNotFoundError:
+                if not target.exists():
+                    raise TableError(f"{target}: committed, but its rows are gone") from None
+        for folder in folders:
+            _sync(folder)
+
+
+def _check_joins(ends: Mapping[MessageQueue, int], landed: Landed, *, holes: bool) -> None:
+    end = ends.get(landed.queue)
+    if end is None or end == landed.start or (holes and end < landed.start):
+        return
+    fault = "are in the table already" if end > landed.start else "would be missing"
+    low, high = sorted((end, landed.start))
+    raise TableError(
+        f"{landed.queue}: offsets {low} to {high - 1} {fault}: another checkpoint was used in"
+        " between, or the topic was deleted and created again; give the table a new checkpoint,"
+        " or a new path"
+    )
+
+
+def _numbers(folder: Path) -> Sequence[str]:
+    try:
+        return [path.name for path in folder.iterdir() if path.name[0].isdecimal()]
+    except FileNotFoundError:
+        return []
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _encode(commit: Commit) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "number": commit.number,
+        "epoch": commit.epoch,
+        "run": commit.run,
+        "query": commit.query,
+        "batch": commit.batch,
+        "rows": commit.rows,
+        "damaged": commit.damaged,
+        "ends": to_engine(dict(commit.ends)),
+        "files": [[file.staged, file.path, file.rows, file.bytes] for file in commit.files],
+        "landed": [
+            [one.queue.topic, one.queue.shard, one.queue.queue_id, one.start, one.end]
+            for one in commit.landed
+        ],
+    }
+
+
+def _decode(value: dict[str, Any]) -> Commit:
+    if value["format"] != FORMAT:
+        raise ValueError(f"format {value['format']!r}, this version knows {FORMAT}")
+    ends: Offsets = from_engine(value["ends"])
+    return Commit(
+        number=value["number"],
+        epoch=value["epoch"],
+        run=value["run"],
+        query=value["query"],
+        batch=value["batch"],
+        rows=value["rows"],
+        damaged=value["damaged"],
+        ends=ends,
+        files=tuple(DataFile(*file) for file in value["files"]),
+        landed=tuple(
+            Landed(MessageQueue(topic, shard, queue), start, end)
+            for topic, shard, queue, start, end in value["landed"]
+        ),
+    )

@@ -1,0 +1,153 @@
+"""The ingest application as a process: killed, stopped, shut out, and run again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from imago_client import Message, batches
+from imago_spark.pipelines.table import Table
+from imago_testing.pipelines import allow, record
+from imago_testing.processes import ServerProcess, running, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from imago_client.blocking import Client
+
+pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(280)]
+
+FENCED = 5
+SECONDS_MAX = 120
+
+
+@dataclass
+class Rig:
+    """A table to be, and what runs on it."""
+
+    cluster: str
+    folder: Path
+    topic: str
+
+    @property
+    def lake(self) -> Path:
+        return self.folder / "lake"
+
+    def command(self, *more: str, checkpoint: str = "checkpoint", **config: object) -> list[str]:
+        """Return the command line of a run with this configuration."""
+        pipeline = f'pipeline = "{self.topic}"\n' if "--epoch" in more else ""
+        lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in config.items())
+        file = self.folder / "pipeline.toml"
+        file.write_text(
+            f'bootstrap = "{self.cluster}"\ntopics = ["{self.topic}"]\n{pipeline}'
+            f'path = "{self.lake}"\ncheckpoint = "{self.folder / checkpoint}"\n'
+            f'groupName = "lake"\nmaxRowsPerTrigger = 500\n[config]\n{lines}\n'
+        )
+        program = [sys.executable, "-m", "imago_spark.pipelines.ingest", "--short", "--cores", "1"]
+        return [*program, "--memory", "512m", "--config", str(file), *more]
+
+    def run(self, *more: str, **config: Any) -> tuple[int, Any]:
+        """Run to the end of what is there; return the exit code, and what was printed."""
+        config = {"trigger": "available-now", **config}
+        ended = subprocess.run(
+            self.command(*more, **config), capture_output=True, text=True, timeout=240, check=False
+        )
+        sys.stderr.write(ended.stderr[-4000:])
+        return ended.returncode, json.loads(ended.stdout) if ended.stdout else None
+
+    def commits(self) -> int:
+        last = Table(self.lake).read_last()
+        return 0 if last is None else last.number
+
+    def places(self) -> Counter[tuple[str, int, int]]:
+        """Return how often each offset of each queue is in the table, for any reader."""
+        found: Counter[tuple[str, int, int]] = Counter()
+        for file in self.lake.glob("date=*/*.parquet"):
+            table = pq.read_table(file, columns=["shard", "queue", "offset"], partitioning=None)
+            found.update(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        return found
+
+
+@pytest.fixture
+def rig(cluster: str, client: Client, tmp_path: Path, request: pytest.FixtureRequest) -> Rig:
+    topic = request.node.name.replace("_", "-")[:60]
+    client.admin.create_topic(topic, queues=2)
+    return Rig(cluster, tmp_path, topic)
+
+
+def fill(client: Client, topic: str, rows: int) -> None:
+    messages = [Message(topic, b"%06d" % number) for number in range(rows)]
+    producer = client.producer()
+    for batch in batches(messages, bytes_max=20_000):
+        producer.send_batch(batch)
+
+
+def wait_for(process: ServerProcess, what: Callable[[], bool]) -> None:
+    """Wait for a fact while a process lives."""
+
+    def holds() -> bool:
+        assert process.process.poll() is None, process.log_tail()
+        return what()
+
+    wait_until(holds, seconds_max=SECONDS_MAX, what=process.log_tail())
+
+
+def assert_each_once(rig: Rig, rows: int) -> None:
+    places = rig.places()
+    assert set(places.values()) == {1}
+    assert len(places) == rows
+    last = Table(rig.lake).read_last()
+    assert last is not None
+    assert last.rows == rows
+    assert sum(last.ends.values()) == rows
+
+
+def test_killed_driver_leaves_each_row_once(rig: Rig, client: Client) -> None:
+    fill(client, rig.topic, 2500)
+    first = ServerProcess.start("ingest", rig.command(trigger="available-now"), rig.folder)
+    wait_for(first, lambda: rig.commits() >= 3)
+    first.kill()
+    assert rig.commits() < 6, "it was killed before it was done"
+    code, told = rig.run()
+    assert (code, told["rows"], told["damaged"]) == (0, 2500, 0)
+    assert_each_once(rig, 2500)
+    # Another checkpoint goes on where the table ends.
+    fill(client, rig.topic, 100)
+    code, told = rig.run(checkpoint="another")
+    assert (code, told["rows"]) == (0, 2600)
+    assert_each_once(rig, 2600)
+    read = client.pull_consumer("lake")
+    ends = [read.committed(queue) for queue in read.queues(rig.topic)]
+    assert sum(end or 0 for end in ends) == 2600
+
+
+def test_run_stops_in_order_and_is_shut_out_by_the_next(rig: Rig, client: Client) -> None:
+    allow(rig.cluster, rig.topic, 1)
+    assert record(rig.cluster, rig.topic)["progress"] is None
+    fill(client, rig.topic, 300)
+    command = rig.command("--epoch", "1", trigger="continuous", triggerSeconds=1, progressSeconds=1)
+    with running(ServerProcess.start("first", command, rig.folder)) as first:
+        wait_for(first, lambda: bool(rig.places()))
+        fill(client, rig.topic, 200)
+        wait_for(first, lambda: (record(rig.cluster, rig.topic)["progress"] or {})["rows"] == 500)
+        assert first.stop(seconds_max=SECONDS_MAX) == 0
+    told = record(rig.cluster, rig.topic)["progress"]
+    assert (told["rows"], told["lag"]) == (500, 0)
+    allow(rig.cluster, rig.topic, 2)
+    assert rig.run("--epoch", "1")[0] == FENCED, "a run that is over does not start"
+    command[command.index("--epoch") + 1] = "2"
+    with running(ServerProcess.start("second", command, rig.folder)) as second:
+        fill(client, rig.topic, 100)
+        wait_for(second, lambda: len(rig.places()) == 600)
+        allow(rig.cluster, rig.topic, 3)
+        assert second.process.wait(SECONDS_MAX) == FENCED, second.log_tail()
+    fill(client, rig.topic, 50)
+    assert_each_once(rig, 600)
