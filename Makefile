@@ -122,7 +122,7 @@ docs: setup-dev ## everything that is made: definitions, references, chart, inst
 	$(BIN)/ruff format -q operator/src/imago_operator/brokerkeys.py
 	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.crd manifests/crds
 	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.reference docs/reference/crds.md
-	PYTHONPATH=operator/src $(PY) -m imago_operator.reasons.page docs/runbook.md
+	PYTHONPATH=operator/src $(PY) -m imago_operator.reasons.page docs
 	PYTHONPATH=operator/src:tests/support $(PY) -m imago_testing.chart_files
 	PYTHONPATH=operator/src:tests/support:e2e/cluster $(PY) -m imago_testing.chart_helm
 	@PYTHONPATH=tests/support:. $(PY) -m bench.plots

@@ -11,7 +11,8 @@ import pytest
 
 from imago_operator.plan import Row, plan
 from imago_operator.reasons import EVENTS, REASONS, find
-from imago_operator.reasons.page import renewed
+from imago_operator.reasons.cases import CASES
+from imago_operator.reasons.page import PAGES, renewed
 from imago_operator.state import ADDITIVE, Action
 from imago_operator.status import events_of, status_of
 from imago_testing.operated_states import random_look
@@ -91,9 +92,14 @@ def test_what_is_said_in_each_case_has_an_entry() -> None:
             assert find("ImagoCluster", one["type"], one["reason"]), (row, one)
 
 
-def test_the_runbook_shows_them() -> None:
-    page = (ROOT / "docs/runbook.md").read_text()
-    assert renewed(page) == page, "make docs"
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_pages_show_them(name: str) -> None:
+    page = (ROOT / "docs" / name).read_text()
+    assert renewed(name, page) == page, "make docs"
+
+
+def test_every_case_has_its_line() -> None:
+    assert [case.title for case in CASES] == [row.title for row in Row]
 
 
 def test_entries_refer_to_parts_of_the_runbook_that_are_there() -> None:

@@ -1,4 +1,4 @@
-"""The tables of the runbook: `python -m imago_operator.reasons.page docs/runbook.md`."""
+"""Tables in pages: `python -m imago_operator.reasons.page docs` makes them anew."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from imago_operator.reasons.cases import CASES
 from imago_operator.reasons.table import EVENTS, REASONS
 
 if TYPE_CHECKING:
@@ -19,8 +20,23 @@ END: Final = "<!-- end -->\n"
 
 
 def tables() -> str:
-    """Return the part of the page that is made."""
+    """Return the part of the runbook that is made."""
     return "".join(_conditions()) + "".join(_events())
+
+
+def cases() -> str:
+    """Return the part of the operator's page that is made."""
+    rows = (
+        f"| {number}{' +' if case.additive else ''} | {case.title} | {case.holds} | {case.does} "
+        f"| {case.late} |\n"
+        for number, case in enumerate(CASES, start=1)
+    )
+    return "\n| # | case | holds when | does | late after |\n|---|---|---|---|---|\n" + "".join(
+        rows
+    )
+
+
+PAGES: Final = {"runbook.md": tables, "operator.md": cases}
 
 
 def _conditions() -> Iterator[str]:
@@ -44,17 +60,19 @@ def _events() -> Iterator[str]:
     yield from (f"| {one.kind} | `{one.reason}` | {one.means} |\n" for one in EVENTS)
 
 
-def renewed(text: str) -> str:
+def renewed(name: str, text: str) -> str:
     """Return a page with its tables made anew; ValueError where the marks are missing."""
     head, rest = text.split(BEGIN)
     tail = rest.split(END)[1]
-    return f"{head}{BEGIN}{tables()}\n{END}{tail}"
+    return f"{head}{BEGIN}{PAGES[name]()}\n{END}{tail}"
 
 
 def main(arguments: list[str]) -> int:
-    """Write the tables into the page."""
-    page = Path(arguments[0] if arguments else "docs/runbook.md")
-    page.write_text(renewed(page.read_text(encoding="utf-8")), encoding="utf-8")
+    """Write the tables into their pages."""
+    folder = Path(arguments[0] if arguments else "docs")
+    for name in PAGES:
+        page = folder / name
+        page.write_text(renewed(name, page.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
 
 

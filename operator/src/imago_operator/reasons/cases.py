@@ -1,0 +1,117 @@
+"""What each case of the planner is, in the order in which they are asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case: when it holds, what is done, after how long a wait counts as late."""
+
+    title: str
+    holds: str
+    does: str
+    late: str = ""
+    additive: bool = False
+    """Whether it is done in every look, whichever case decides."""
+
+
+CASES: Final = (
+    Case("Deleting", "deletionTimestamp", "nothing: children go by their owner references"),
+    Case("Paused", 'imago.dev/pause-reconciliation is "true"', "status only"),
+    Case(
+        "InvalidSpec",
+        "the spec is wrong, or the version goes down or more than one minor step up",
+        "nothing; brokers go on with what they have",
+    ),
+    Case("Reading", "Kubernetes' lists are not complete", "nothing", late="2 min"),
+    Case(
+        "ApplyingObjects",
+        "objects are missing or differ, or nobody wants them any more",
+        "server-side apply; Services, ConfigMaps, NetworkPolicies and PodDisruptionBudgets that"
+        " nobody wants go. No restart begins in the same look",
+        additive=True,
+    ),
+    Case(
+        "RegistryUnavailable",
+        "no broker answers, none that answers has ZooKeeper, or they speak of another cluster",
+        "nothing that takes something away; wait",
+        late="5 min",
+    ),
+    Case(
+        "Bootstrapping", "the cluster has no id yet", "wait for brokers to name it", late="10 min"
+    ),
+    Case(
+        "ReplacingMember",
+        "the node that a member's volume is bound to has no Node object any more, its pod does not"
+        " run, another member is in sync",
+        "note it in the status; after 5 min delete claim and pod, one member a shard at a time",
+    ),
+    Case(
+        "ShardWithoutMaster",
+        "a shard has no master",
+        "wait: its members elect one. With imago.dev/allow-data-loss and nobody in sync, after"
+        " 60 s: have the longest log lead",
+        late="60 s",
+    ),
+    Case(
+        "RepairingPods",
+        "a pod never ran (image, configuration, scheduling) and has an old template",
+        "delete it, one in each shard, whether or not the shard is healthy",
+    ),
+    Case("LabellingRoles", "labels of roles are old", "label pods", additive=True),
+    Case(
+        "ApplyingSettings",
+        "running brokers have other values of settings that may change",
+        "set them over HTTP; no restart",
+        additive=True,
+    ),
+    Case(
+        "GrowingVolumes",
+        "claims are smaller than asked for",
+        "grow them; make StatefulSets anew, their pods stay",
+        late="30 min",
+    ),
+    Case(
+        "ScalingUp",
+        "shards are missing; new ones serve",
+        "make them; take them back into use; an ImagoRebalance of mode Fill if that is wished",
+        additive=True,
+    ),
+    Case(
+        "Restarting",
+        "pods are not of today's template, and may be restarted now (policy, window, approval)",
+        "ZooKeeper's servers first; then in each shard what is down already, then members that"
+        " follow, then the master after it has handed over; only while all members of the shard"
+        " are in sync and the broker's own restart check has no objection; as many shards as"
+        " maxUnavailableShards says, all in one rack",
+        late="readyTimeout",
+    ),
+    Case(
+        "TakingShardsBack",
+        "a shard that was to go is wanted again",
+        "uncordon it, stop its drain",
+    ),
+    Case(
+        "ScaleDownBlocked",
+        "shards are to go, and a topic needs them",
+        "nothing; wait for the topic or the spec to change",
+    ),
+    Case(
+        "ScalingDown",
+        "there are more shards than wanted",
+        "note the victims → cordon → ImagoRebalance of mode Drain or Seal → wait until they are"
+        " read out → mark them drained, under the operator's epoch → list their claims in the"
+        " status (whenScaled Delete) → no pods → claims go → StatefulSet goes",
+        late="scaleDown.timeout",
+    ),
+    Case(
+        "MembersMissing",
+        "members are missing and nothing else is to be done",
+        "wait: Kubernetes starts them",
+        late="10 min",
+    ),
+    Case("Settled", "nothing differs", "nothing; look again at events, and every 5 min ± 20 %"),
+)
