@@ -95,7 +95,7 @@ bench-spark: setup-dev ## rows per second of the Spark source
 	@PYTHONPATH=tests/support:. $(PY) -m bench.spark $(ARGS)
 
 # ---- what comes later ------------------------------------------------------------------------
-.PHONY: images cluster-up cluster-down e2e-images e2e docs clean lock
+.PHONY: images cluster-up cluster-down e2e-images e2e e2e-smoke docs clean lock
 cluster-up: ## a Kubernetes of three nodes on this machine
 	@PYTHONPATH=e2e/cluster $(PYTHON) -m rig up
 	echo "use it: PYTHONPATH=e2e/cluster $(PYTHON) -m rig run kubectl get nodes"
@@ -114,8 +114,10 @@ images: ## an image for each Dockerfile, by docker, podman or buildah (IMAGE_FLA
 	  $$builder build $(IMAGE_FLAGS) -f $$part/Dockerfile -t imago/$$part:$(VERSION) .
 	done
 
-e2e:
-	@echo "$@: not there yet; see the README of operator/, charts/ and e2e/"; exit 2
+e2e: setup-dev ## every story on a Kubernetes of our own (root), or on that of E2E_KUBECONFIG
+	@bash e2e/run.sh $(ARGS)
+e2e-smoke: setup-dev ## the few stories that show whether anything works at all
+	@bash e2e/run.sh -m smoke $(ARGS)
 
 docs: setup-dev ## everything that is made: definitions, references, chart, install.yaml, plots
 	@PYTHONPATH=tests/support $(PY) -m imago_testing.broker_keys > operator/src/imago_operator/brokerkeys.py

@@ -210,6 +210,31 @@ def answer_stored(
     )
 
 
+def answer_sends(
+    list asked not None, placed not None, Py_ssize_t first, Py_ssize_t end,
+    bytes store_host not None, int code = 0
+):
+    """As `_remoting_py.answer_sends`."""
+    cdef list answers
+    cdef Py_ssize_t at
+    if end - first == 1:
+        return _answer_send(asked[first], placed[first], store_host, code)
+    answers = []
+    for at in range(first, end):
+        answers.append(_answer_send(asked[at], placed[at], store_host, code))
+    return b"".join(answers)
+
+
+cdef bytes _answer_send(tuple asked, tuple place, bytes store_host, int code):
+    opaque, serialize, queue_id, unique, oneway = asked
+    if oneway:
+        return b""
+    return _answer(
+        opaque, _message_ids(store_host, (place,), True), queue_id, place[0], unique, code,
+        serialize, _own_version,
+    )
+
+
 def scan_batch(bytes data not None, Py_ssize_t entries_max):
     """As `_remoting_py.scan_batch`."""
     cdef list entries = _batch(data, entries_max, False)
@@ -282,15 +307,27 @@ cdef bint _waits(Bytes at, Bytes end) noexcept nogil:
 
 def plain_send(bytes properties not None, bytes suffix not None):
     """As `_remoting_py.plain_send`."""
-    cdef Bytes start = <Bytes>PyBytes_AS_STRING(properties)
-    cdef Bytes end = start + PyBytes_GET_SIZE(properties)
-    cdef Bytes at = start
-    cdef Bytes unique = NULL
+    return _plain_parts(
+        <Bytes>PyBytes_AS_STRING(properties), PyBytes_GET_SIZE(properties), suffix
+    )
+
+
+cdef tuple _plain_parts(Bytes start, Py_ssize_t size, bytes suffix):
+    cdef Span key
+    if not _is_plain_send(start, start + size, &key):
+        return None
+    return (
+        PyBytes_FromStringAndSize(<const char*>key.at, key.size),
+        _with_suffix(start, size, suffix),
+    )
+
+
+cdef bint _is_plain_send(Bytes at, Bytes end, Span* key) noexcept nogil:
+    """Whether these properties have a unique key, which is set, and nothing that is special."""
     cdef Bytes part_end
     cdef Bytes name_end
-    cdef Py_ssize_t size, unique_size = 0
-    cdef bytes made
-    cdef char* out
+    cdef Py_ssize_t size
+    key.size = 0
     while at < end:
         part_end = <Bytes>memchr(at, 2, end - at)
         if part_end == NULL:
@@ -299,22 +336,24 @@ def plain_send(bytes properties not None, bytes suffix not None):
         if name_end != NULL:
             size = name_end - at
             if _is(at, size, b"UNIQ_KEY"):
-                unique, unique_size = name_end + 1, part_end - name_end - 1
+                key.at, key.size = name_end + 1, part_end - name_end - 1
             elif _is(at, size, b"CLUSTER") or _is_special(at, size):
-                return None
+                return False
         at = part_end + 1
-    if unique_size == 0:
-        return None
-    size = end - start
-    made = PyBytes_FromStringAndSize(
-        NULL, size + (0 if (end - 1)[0] == 2 else 1) + PyBytes_GET_SIZE(suffix)
+    return key.size > 0
+
+
+cdef bytes _with_suffix(Bytes start, Py_ssize_t size, bytes suffix):
+    cdef bint separate = start[size - 1] != 2
+    cdef bytes made = PyBytes_FromStringAndSize(
+        NULL, size + separate + PyBytes_GET_SIZE(suffix)
     )
-    out = _put(PyBytes_AS_STRING(made), <const char*>start, size)
-    if (end - 1)[0] != 2:
+    cdef char* out = _put(PyBytes_AS_STRING(made), <const char*>start, size)
+    if separate:
         out[0] = 2
         out += 1
     _put(out, PyBytes_AS_STRING(suffix), PyBytes_GET_SIZE(suffix))
-    return PyBytes_FromStringAndSize(<const char*>unique, unique_size), made
+    return made
 
 
 def find_each(bytes properties not None, tuple names not None):

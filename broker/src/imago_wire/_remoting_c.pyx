@@ -7,11 +7,14 @@ error, the plain twin does the work, so that the two cannot differ there.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItem
 from cpython.list cimport PyList_GET_SIZE
+from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 
 from imago_wire import _remoting_py as plain
+from imago_wire import layout as _layout
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.command import RemotingCommand, SerializeType
 from imago_wire.remoting.frame import HEADER_BYTES_MAX
@@ -35,6 +38,10 @@ DEF TEXTS = 1024
 
 cdef long long _header_bytes_max = HEADER_BYTES_MAX
 cdef int _own_version = OWN_VERSION
+cdef Py_ssize_t _body_bytes_max = _layout.BODY_BYTES_MAX
+cdef Py_ssize_t _properties_bytes_max = _layout.CLIENT_PROPERTIES_BYTES_MAX
+cdef Py_ssize_t _host_v4_size = _layout.HOST_V4_SIZE
+cdef Py_ssize_t _host_v6_size = _layout.HOST_V6_SIZE
 cdef object _new_command = RemotingCommand.__new__
 cdef object _command_type = RemotingCommand
 cdef object _json_form = SerializeType.JSON
@@ -46,6 +53,7 @@ cdef object _plain_scan_frames = plain.scan_frames
 cdef object _plain_scan_batch = plain.scan_batch
 cdef object _plain_scan_plain_batch = plain.scan_plain_batch
 cdef object _plain_answer = plain.encode_send_response
+cdef object _plain_take = plain.take_sends
 
 # Texts that come again and again (ext keys, topics): one object each, with its hash computed once.
 cdef list _texts = [None] * TEXTS
@@ -53,6 +61,7 @@ cdef list _texts = [None] * TEXTS
 include "_remoting_header.pxi"
 include "_remoting_values.pxi"
 include "_remoting_answers.pxi"
+include "_remoting_taking.pxi"
 
 
 cdef bint _is_utf8(Bytes at, Py_ssize_t size):
@@ -63,12 +72,8 @@ cdef bint _is_utf8(Bytes at, Py_ssize_t size):
     return True
 
 
-cdef object _item(Bytes raw, Py_ssize_t header_size, Bytes body_at, Py_ssize_t body_size):
-    """Return one frame as scan_frames() gives it; `raw` is its header word, checked already."""
-    cdef Header h
-    cdef Send send
-    cdef bint plainly
-    cdef bytes body = PyBytes_FromStringAndSize(<const char*>body_at, body_size)
+cdef bint _read_header(Header* h, Bytes raw, Py_ssize_t header_size):
+    """Read a header at its header word; False: it is not as the known clients write it."""
     h.at = raw + 4
     h.end = h.at + header_size
     h.binary = raw[0] == 1
@@ -78,15 +83,19 @@ cdef object _item(Bytes raw, Py_ssize_t header_size, Bytes body_at, Py_ssize_t b
     h.language.at = NULL
     memset(h.letters, -1, sizeof(h.letters))
     if h.binary:
-        plainly = _binary_header(&h)
-    else:
-        plainly = _json_header(&h) and (not h.high or _is_utf8(raw + 4, header_size))
-    if plainly:
+        return _binary_header(h)
+    return _json_header(h) and (not h.high or _is_utf8(raw + 4, header_size))
+
+
+cdef object _item(Bytes raw, Py_ssize_t header_size, Bytes body_at, Py_ssize_t body_size):
+    """Return one frame as scan_frames() gives it; `raw` is its header word, checked already."""
+    cdef Header h
+    cdef Send send
+    cdef bytes body = PyBytes_FromStringAndSize(<const char*>body_at, body_size)
+    if _read_header(&h, raw, header_size):
         if h.flag & 1 or (h.code != 310 and h.code != 320 and h.code != 10):
             return (0, _command(&h, body))
-        send.reconsume_times = 0
-        send.batch = False
-        if _short_send(&h, &send) if h.short_names else _long_send(&h, &send):
+        if _read_send(&h, &send):
             return _send_item(
                 &h, &send, PyBytes_FromStringAndSize(<const char*>raw, 4 + header_size), body
             )

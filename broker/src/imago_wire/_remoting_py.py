@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from imago_wire._record_py import make_entry
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import SEND_CODES, RequestCode
 from imago_wire.remoting.fields import HeaderFieldError
@@ -20,8 +21,9 @@ from imago_wire.remoting.headers_send import read_send_header
 from imago_wire.remoting.peer import OWN_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from imago_wire._record_py import Entry, QueueTail
     from imago_wire.remoting.command import RemotingCommand
 
     # (SEND, opaque, code, oneway, topic, queue_id, sys_flag, born_ms, flag, properties,
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     # Of FRAME the command, of BAD the reason.
     OtherItem = tuple[int, RemotingCommand | str]
     Item = SendItem | OtherItem
+    # Of a send that was taken: opaque, form of its header, queue, unique key, one-way.
+    AskedSend = tuple[int, int, int, bytes, bool]
 
 SEND: Final = 1
 FRAME: Final = 0
@@ -60,22 +64,32 @@ def scan_frames(data: bytes | bytearray, frame_bytes_max: int) -> tuple[list[Ite
     nobody buffers for a frame that will be refused.
     """
     items: list[Item] = []
-    at, size = 0, len(data)
-    while size - at >= _LENGTH_SIZE:
+    at = 0
+    while True:
         try:
-            end = at + _LENGTH_SIZE + check_frame_size(data, at, frame_bytes_max)
-            if size - at < _PREFIX_SIZE:
+            found = _frame(data, at, frame_bytes_max)
+            if found is None:
                 break
-            header_end = check_header_size(data, at, HEADER_BYTES_MAX)
-            if end > size:
-                break
-            raw_header = bytes(data[at + _LENGTH_SIZE : header_end])
-            items.append(scan_frame(raw_header, bytes(data[header_end:end])))
+            items.append(scan_frame(*found))
         except ProtocolError as error:
             items.append((BAD, str(error)))
             break
-        at = end
+        at += _LENGTH_SIZE + len(found[0]) + len(found[1])
     return items, at
+
+
+def _frame(data: bytes | bytearray, at: int, frame_bytes_max: int) -> tuple[bytes, bytes] | None:
+    """Return header, with its header word, and body of a frame; None: it is not whole yet."""
+    left = len(data) - at
+    if left < _LENGTH_SIZE:
+        return None
+    end = at + _LENGTH_SIZE + check_frame_size(data, at, frame_bytes_max)
+    if left < _PREFIX_SIZE:
+        return None
+    header_end = check_header_size(data, at, HEADER_BYTES_MAX)
+    if end > len(data):
+        return None
+    return bytes(data[at + _LENGTH_SIZE : header_end]), bytes(data[header_end:end])
 
 
 def scan_frame(raw_header: bytes, body: bytes) -> Item:
@@ -283,3 +297,82 @@ def scan_plain_batch(data: bytes, entries_max: int) -> list[tuple[bytes, bytes, 
             if separator and _is_special(name):
                 return None
     return entries
+
+
+def take_sends(
+    data: bytes | bytearray,
+    limits: tuple[int, int, int],
+    tails_of: Mapping[str, Sequence[QueueTail | None]],
+    born_host: bytes,
+    suffix: bytes,
+    entries: list[Entry],
+    asked: list[AskedSend],
+) -> int:
+    """Make entries of the sends at the start of data; return how many bytes they fill.
+
+    `limits` are those of a frame, of a body, and of how many are taken; `tails_of` the queues of
+    the topics that take sends as they come; `suffix` a property that all of them get. Both lists
+    grow by one item a send.
+    Ends at the first frame that is anything else, a batch, or a send that needs a closer look: to
+    another topic or queue, too large, compressed, tried before, or not for plain_send().
+    """
+    frame_bytes_max, body_bytes_max, count_max = limits
+    at = 0
+    for _ in range(count_max):
+        try:
+            found = _frame(data, at, frame_bytes_max)
+            if found is None:
+                break
+            item = scan_frame(*found)
+            taken = _plain_entry(item, body_bytes_max, tails_of, born_host, suffix)
+        except ProtocolError:
+            break
+        if taken is None:
+            break
+        entries.append(taken[0])
+        asked.append(taken[1])
+        at += _LENGTH_SIZE + len(found[0]) + len(found[1])
+    return at
+
+
+def _plain_entry(
+    item: Item,
+    body_bytes_max: int,
+    tails_of: Mapping[str, Sequence[QueueTail | None]],
+    born_host: bytes,
+    suffix: bytes,
+) -> tuple[Entry, AskedSend] | None:
+    """Return a send's entry, and what its answer needs. ProtocolError: the log cannot hold it."""
+    if item[0] != SEND:
+        return None
+    (
+        _, opaque, _, oneway, topic, queue_id, sys_flag, born_ms, flag, properties,
+        reconsume_times, batch, body, _, raw_header,
+    ) = item  # type: ignore[misc]  # a send has so many parts  # fmt: skip
+    if sys_flag or reconsume_times or batch or len(body) > body_bytes_max:
+        return None
+    tails = tails_of.get(topic, ())
+    tail = tails[queue_id] if 0 <= queue_id < len(tails) else None
+    plain = plain_send(properties, suffix)
+    if tail is None or plain is None:
+        return None
+    entry = make_entry(tail, body, plain[1], flag=flag, born_ms=born_ms, born_host=born_host)
+    return entry, (opaque, raw_header[0], queue_id, plain[0], oneway)
+
+
+def answer_sends(
+    asked: Sequence[AskedSend],
+    placed: Sequence[Sequence[int]],
+    first: int,
+    end: int,
+    store_host: bytes,
+    code: int = 0,
+) -> bytes:
+    """Return the frames that answer the stored sends `first` … `end`, none to a one-way send."""
+    return b"".join(
+        [
+            answer_stored(opaque, store_host, [placed[first + at]], queue_id, unique, code, form)
+            for at, (opaque, form, queue_id, unique, oneway) in enumerate(asked[first:end])
+            if not oneway
+        ]
+    )

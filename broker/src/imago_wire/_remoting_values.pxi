@@ -153,6 +153,13 @@ cdef inline bint _optional_bool(Span* span, bint* value) noexcept nogil:
     return span.size == 5 and memcmp(span.at, b"false", 5) == 0
 
 
+cdef inline bint _read_send(Header* h, Send* send) noexcept nogil:
+    """Read the fields of a send; False: one is missing, or not as the known clients write it."""
+    send.reconsume_times = 0
+    send.batch = False
+    return _short_send(h, send) if h.short_names else _long_send(h, send)
+
+
 cdef bint _short_send(Header* h, Send* send) noexcept nogil:
     cdef long long ignored = 0
     cdef Span* queue_id = _letter(h, c"e")

@@ -19,6 +19,7 @@ from imago_wire._record_py import (
     metaq_entry,
 )
 from imago_wire._remoting_py import (
+    answer_sends,
     answer_stored,
     encode_send_response,
     find_each,
@@ -27,6 +28,7 @@ from imago_wire._remoting_py import (
     scan_batch,
     scan_frames,
     scan_plain_batch,
+    take_sends,
 )
 from imago_wire._scan_py import (
     index_records,
@@ -45,6 +47,7 @@ __all__ = [
     "COMPILED",
     "QueueTail",
     "RecordBuilder",
+    "answer_sends",
     "answer_stored",
     "encode_put_results",
     "encode_send_response",
@@ -67,6 +70,7 @@ __all__ = [
     "scan_records",
     "scan_text",
     "take_puts",
+    "take_sends",
     "view_record",
     "whole_records",
 ]

@@ -13,7 +13,6 @@ from typing import Final
 
 from imago_operator.names import GROUP
 
-READ: Final = ("get", "list", "watch")
 SEE: Final = ("list", "watch")
 APPLY: Final = ("create", "patch")
 """Applying from the server's side creates what is missing, and needs both."""
@@ -66,20 +65,14 @@ KINDS: Final = (
 )
 _N, _P = Where.NAMESPACE, Where.PIPELINES
 RIGHTS: Final[tuple[Right, ...]] = (
-    Right(_N, GROUP, KINDS, READ, "what is wished"),
-    Right(_N, GROUP, tuple(f"{kind}/status" for kind in KINDS), ("patch",), "what became of it"),
+    Right(_N, GROUP, KINDS, SEE, "what is wished"),
+    Right(_N, GROUP, ("imagoclusters",), ("get",), "a cluster, once more"),
+    Right(_N, GROUP, ("imagoclusters/status",), ("patch",), "what became of it"),
+    Right(_N, GROUP, ("imagorebalances",), APPLY, "drains and fills"),
     Right(
         _N,
         GROUP,
-        ("imagotopics", "imagoconsumergroups"),
-        ("patch",),
-        "the finalizer of those whose topic or group goes with them",
-    ),
-    Right(_N, GROUP, ("imagorebalances",), ("create", "patch", "delete"), "drains and fills"),
-    Right(
-        _N,
-        GROUP,
-        ("imagoclusters/finalizers", "imagopipelines/finalizers"),
+        ("imagoclusters/finalizers",),
         ("update",),
         "owner references that block, where the API server asks for this",
     ),
@@ -87,23 +80,27 @@ RIGHTS: Final[tuple[Right, ...]] = (
         _N,
         "",
         ("configmaps", "services"),
-        ("list", "watch", *APPLY, "delete"),
+        ("list", *APPLY, "delete"),
         "configuration and ways in",
     ),
     Right(_N, "", ("serviceaccounts",), ("list", *APPLY), "accounts without rights, of brokers"),
-    Right(_N, "", ("secrets",), ("get", "list", "create"), "the token of the brokers' admin port"),
+    Right(_N, "", ("secrets",), ("get", "create"), "the token of the brokers' administration"),
     Right(
-        _N, "", ("pods",), ("list", "watch", "patch", "delete"), "who leads; restarts, one by one"
+        _N,
+        "",
+        ("pods",),
+        ("get", *SEE, "patch", "delete"),
+        "where brokers are, who leads; restarts, one by one",
     ),
     Right(
         _N,
         "",
         ("persistentvolumeclaims",),
-        ("list", "watch", "patch", "delete"),
+        (*SEE, "patch", "delete"),
         "growth, owners; those of drained shards go if that is wished",
     ),
     Right(_N, "", ("events",), APPLY, "what happened, for people"),
-    Right(_N, "apps", ("statefulsets",), ("list", "watch", *APPLY, "delete"), "a shard each"),
+    Right(_N, "apps", ("statefulsets",), (*SEE, *APPLY, "delete"), "a shard each"),
     Right(
         _N,
         "policy",
@@ -118,22 +115,26 @@ RIGHTS: Final[tuple[Right, ...]] = (
         ("list", *APPLY, "delete"),
         "who reaches what",
     ),
-    Right(_P, "batch", ("jobs",), ("list", "watch", *APPLY, "delete"), "runs of spark-submit"),
-    Right(_P, "", ("persistentvolumeclaims",), ("create",), "checkpoints"),
+    Right(_P, "batch", ("jobs",), SEE, "runs of spark-submit"),
     Right(
         Where.SPARK_OPERATOR,
         "sparkoperator.k8s.io",
         ("sparkapplications",),
-        ("list", "watch", *APPLY, "delete"),
+        SEE,
         "runs by kubeflow's operator",
     ),
     Right(Where.OWN, "coordination.k8s.io", ("leases",), ("get", "create", "update"), "who works"),
     Right(Where.FACTS, "", ("nodes",), ("list",), "whether the node of a lost member is gone"),
+    Right(Where.FACTS, "", ("persistentvolumes",), ("get",), "which node a volume is bound to"),
     Right(
         Where.FACTS, "storage.k8s.io", ("storageclasses",), ("list",), "whether volumes can grow"
     ),
     Right(
-        Where.CLUSTER, "", ("namespaces",), ("list",), "labels that `allowedNamespaces` selects by"
+        Where.CLUSTER,
+        "apiextensions.k8s.io",
+        ("customresourcedefinitions",),
+        SEE,
+        "kinds that come and go",
     ),
 )
 

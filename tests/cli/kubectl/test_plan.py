@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_cli.kubectl.edit import edit_of
+from imago_operator.plan import plan
 from imago_operator.spec.fields import to_json
 from imago_operator.state import Apply, DeleteChild, DeletePod, SetConfig
 from imago_testing.custom_resources import TOPIC, manifest
 from imago_testing.operated import OPERATOR, resource, wanted
+from imago_testing.operated_objects import answers_of, objects_of
 from imago_testing.operated_states import EDITS
 from imago_testing.operated_world import World
 
@@ -73,25 +75,95 @@ def test_shards_that_come_and_go_are_named() -> None:
     assert ("RemoveShard", "shard-0") in effects(before, named)
 
 
+@pytest.fixture(name="world")
+def _world(kube: Kube) -> World:
+    """A cluster with nothing to do, as kubectl shows it."""
+    world = settled()
+    kube.objects |= objects_of(world) | {CLUSTERS: [there(world)]}
+    kube.brokers = answers_of(world)
+    return world
+
+
+@pytest.mark.usefixtures("world")
+class TestNextLook:
+    """What the operator would do next is what it does: the same functions on the same facts."""
+
+    @pytest.mark.parametrize("changes", [EDITS[n] for n in (1, 3, 7, 10)], ids=str)
+    def test_it_is_the_operators_own_plan(
+        self, kube: Kube, world: World, changes: dict[str, Any]
+    ) -> None:
+        kube.dry_run = [resource(changes)]
+        (told,) = json.loads(kube.run("plan", "-f", "x", "-o", "json").out)
+        assert told["unseen"] == []
+        expected = plan(wanted(changes), world.observe(), world.now)
+        assert told["plan"]["row"] == expected.row.title
+        named = [one["action"] for one in told["plan"]["actions"]]
+        assert named == [type(one).__name__ for one in expected.actions]
+        assert not any(one["anyway"] for one in told["plan"]["actions"])
+
+    def test_what_would_happen_anyway_is_marked(self, kube: Kube) -> None:
+        gone = kube.objects["poddisruptionbudgets.policy"].pop()
+        kube.dry_run = [resource({"spec.networkPolicy": {"enabled": False}})]
+        (told,) = json.loads(kube.run("plan", "-f", "x", "-o", "json").out)
+        anyway = {one["about"]: one["anyway"] for one in told["plan"]["actions"]}
+        assert anyway.pop(f"PodDisruptionBudget {gone['metadata']['name']}") is True
+        assert anyway
+        assert not any(anyway.values())
+
+    def test_brokers_that_do_not_answer_are_told(self, kube: Kube) -> None:
+        del kube.brokers["demo-s1-0"]
+        kube.dry_run = [resource({"spec.image": "mine:2"})]
+        done = kube.run("plan", "-f", "x")
+        assert done.code == 0
+        assert "not seen: demo-s1-0: Error from server" in done.out
+
+    def test_what_the_caller_may_not_see_is_told(self, kube: Kube) -> None:
+        forbidden = "Error from server (Forbidden): no"
+        kube.refusals |= {"get nodes": forbidden, "get storageclasses": forbidden}
+        kube.refusals |= {"get secrets": forbidden, "get deployments": forbidden}
+        kube.dry_run = [resource({"spec.image": "mine:2"})]
+        (told,) = json.loads(kube.run("plan", "-f", "x", "-o", "json").out)
+        text = "; ".join(told["unseen"])
+        assert all(part in text for part in ("Node", "StorageClass", "Secret", "images"))
+        assert "CreateToken" not in {one["action"] for one in told["plan"]["actions"]}
+
+    def test_what_must_be_seen_is_an_error(self, kube: Kube) -> None:
+        kube.refusals["get statefulsets"] = "Error from server (Forbidden): no"
+        kube.dry_run = [resource()]
+        done = kube.run("plan", "-f", "x")
+        assert (done.code, "cannot be looked at" in done.err) == (1, True)
+
+    def test_a_secret_is_never_read(self, kube: Kube) -> None:
+        kube.dry_run = [resource()]
+        kube.run("plan", "-f", "x")
+        asked = [call for call in kube.calls() if "secrets" in call]
+        assert asked
+        assert all("jsonpath={.metadata}" in call for call in asked)
+
+
+@pytest.mark.usefixtures("world")
 class TestCommand:
     def test_an_edit_is_shown(self, kube: Kube) -> None:
-        kube.objects[CLUSTERS] = [there(settled())]
         kube.dry_run = [resource({"spec.image": "mine:2", "spec.logging": {"level": "debug"}})]
         done = kube.run("plan", "-f", "new.yaml")
         assert (done.code, done.err) == (0, "")
         assert "shard-0: 3 pods" in done.out
         assert "one by one, at once" in done.out
-        assert "not seen: brokers were not asked" in done.out
         assert ["apply", "--dry-run=server", "-f", "new.yaml", "-o", "json"] in kube.calls()
 
     def test_an_edit_that_changes_nothing(self, kube: Kube) -> None:
-        kube.objects[CLUSTERS] = kube.dry_run = [there(settled())]
-        assert "nothing would change" in kube.run("plan", "-f", "x").out
+        kube.dry_run = kube.objects[CLUSTERS]
+        done = kube.run("plan", "-f", "x")
+        assert "nothing would change" in done.out
+        assert "case 20 Settled, and do nothing" in done.out
+        assert "not seen" not in done.out
 
     def test_a_new_cluster(self, kube: Kube) -> None:
+        kube.objects[CLUSTERS] = []
         kube.dry_run = [resource()]
         (told,) = json.loads(kube.run("plan", "-f", "x", "-o", "json").out)
         assert told["effects"][0]["what"] == "CreateCluster"
+        assert "CreateToken" in {one["action"] for one in told["plan"]["actions"]}
 
     def test_what_admission_refuses_is_an_error_in_its_words(self, kube: Kube) -> None:
         kube.refusals["--dry-run=server"] = "The ImagoCluster is invalid: may not shrink"
@@ -99,7 +171,6 @@ class TestCommand:
         assert (done.code, "may not shrink" in done.err) == (1, True)
 
     def test_what_only_the_operator_refuses_is_told(self, kube: Kube) -> None:
-        kube.objects[CLUSTERS] = [there(settled())]
         kube.dry_run = [resource({"spec.brokers.config": {"store.no_such_key": 1}})]
         done = kube.run("plan", "-f", "x")
         assert (done.code, "no such setting" in done.out) == (1, True)

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+NOTHING = (404, {"error": "x", "message": "none", "cure": "c"})
 OPTIONS = ("--namespace=", "--context=", "--kubeconfig=")
 
 
@@ -39,10 +40,13 @@ def get(world: dict[str, Any], words: list[str]) -> int:
         named = [one for one in found if one["metadata"]["name"] == rest[0]]
         if not named:
             return refuse(f'Error from server (NotFound): {kind} "{rest[0]}" not found')
-        return say(named[0])
+        inner = "jsonpath={.metadata}" in rest
+        return say(named[0]["metadata"] if inner else named[0])
     if "-l" in rest:
         wanted = dict(pair.split("=") for pair in rest[rest.index("-l") + 1].split(","))
-        found = [one for one in found if wanted.items() <= one["metadata"]["labels"].items()]
+        found = [
+            one for one in found if wanted.items() <= (one["metadata"].get("labels") or {}).items()
+        ]
     return say({"kind": "List", "items": found})
 
 
@@ -57,15 +61,18 @@ def done(_: dict[str, Any], words: list[str]) -> int:
 
 
 def execute(world: dict[str, Any], words: list[str]) -> int:
-    pod, (method, path, body) = words[0], words[-3:]
-    assert not body or json.loads(body) is not None
+    pod, given = words[0], words[words.index("-c", 3) + 2 :]
     answers = world["brokers"].get(pod)
     if answers is None:
         return refuse("Error from server: error dialing backend: no route to host")
-    status, answer = answers.get(
-        f"{method} {path}", [404, {"error": "x", "message": "none", "cure": "c"}]
-    )
-    print(status, json.dumps(answer))
+    asked = [f"GET {path}" for path in given]
+    if not given[0].startswith("/"):
+        method, path, body = given
+        assert not body or json.loads(body) is not None
+        asked = [f"{method} {path}"]
+    for question in asked:
+        status, answer = answers.get(question, NOTHING)
+        print(status, json.dumps(answer))
     return 0
 
 

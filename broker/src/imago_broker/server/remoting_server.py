@@ -44,6 +44,8 @@ class RemotingServer:
         self.table = table
         self.loop = loop
         self.send_path = send_path
+        self.take = send_path.take if send_path else _take_nothing
+        """Takes plain sends at the start of a read: (session, read, limit of a frame)."""
         self.on_close = on_close
         self.on_drain = on_drain
         self.limits = limits or RemotingLimits()
@@ -92,3 +94,8 @@ class RemotingServer:
         if self.on_drain is not None:
             self.on_drain()
         self.loop.call_soon(self.flush)
+
+
+def _take_nothing(_session: RemotingSession, _data: bytes | bytearray, _size_max: int) -> int:
+    """Stand where a port takes no sends."""
+    return 0

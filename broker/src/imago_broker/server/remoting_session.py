@@ -65,6 +65,7 @@ class RemotingSession(Session):
         self.last_read_ms = server.now_ms
         self._limits = server.limits
         self._send = server.send_path.send if server.send_path else RemotingSession.serve_send
+        self._take = server.take
         self._frame_bytes_max = server.limits.frame_bytes_max
         self._unsent = server.unsent
         self._buffer = bytearray()
@@ -99,14 +100,16 @@ class RemotingSession(Session):
             if not self._blocked:
                 self._scan_buffer()
             return
+        used = self._take(self, data, self._frame_bytes_max)
+        if used == len(data):
+            return
+        if used:
+            data = data[used:]
         items, consumed = scan_frames(data, self._frame_bytes_max)
         if consumed != len(data):
-            self._keep(data[consumed:])
-        if len(items) == 1 and items[0][0] == SEND:
-            # One request at a time is what most producers do: worth a way of its own.
-            self._send(self, items[0])
-        else:
-            self._serve(items)
+            self._partial_since_ms = self.server.now_ms
+            self._buffer += data[consumed:]
+        self._serve(items)
 
     def eof_received(self) -> bool:
         return False
@@ -136,16 +139,17 @@ class RemotingSession(Session):
         if self.server.on_close is not None:
             self.server.on_close(self)
 
-    def _keep(self, data: bytes) -> None:
-        self._partial_since_ms = self.server.now_ms
-        self._buffer += data
-
     def _scan_buffer(self) -> None:
-        items, consumed = scan_frames(self._buffer, self._frame_bytes_max)
+        self._drop(self._take(self, self._buffer, self._frame_bytes_max))
+        if self._buffer:
+            items, consumed = scan_frames(self._buffer, self._frame_bytes_max)
+            self._drop(consumed)
+            self._serve(items)
+
+    def _drop(self, consumed: int) -> None:
         if consumed:
             del self._buffer[:consumed]
             self._partial_since_ms = self.server.now_ms if self._buffer else 0
-        self._serve(items)
 
     def _serve(self, items: Sequence[tuple]) -> bool:  # type: ignore[type-arg]
         """Serve frames in order; False when the rest has to wait, or nothing more may come."""
@@ -298,6 +302,13 @@ class RemotingSession(Session):
         if not out:
             self._unsent.append(self)
         out.append(data)
+
+    def stored(self, answers: bytes) -> None:
+        """Write the answers to the sends of one read, behind what was added before."""
+        if self._out:
+            self._out.append(answers)
+        elif not self._closing:
+            self.transport.write(answers)
 
     def write(self, data: bytes) -> None:
         """Add bytes that are written at the end of this turn."""

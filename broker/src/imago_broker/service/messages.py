@@ -67,6 +67,8 @@ class MessageService:
         """Puts whose level was not reached in time."""
         self.turn = 0
         """Number of the turn that is being gathered."""
+        self.newest: list[Entry] | None = None
+        """The list of this turn's newest `put`: it may grow."""
         self.appends = 0
         """Calls of the store, each for all messages of a turn."""
         self.held = False
@@ -98,17 +100,19 @@ class MessageService:
         if not self._jobs:
             self._loop.call_soon(self.flush_turn)
         self._jobs.append(([entry], level, done, token))
+        self.newest = None
 
     def put(
         self, entries: list[Entry], level: Acknowledgement | None, done: Done, token: object
     ) -> None:
         """Put several messages that are placed one behind the other and answered together.
 
-        The list is taken over. Entries may be added to it for as long as `turn` stays the same.
+        The list is taken over. Entries may be added to it for as long as it is the `newest`.
         """
         if not self._jobs:
             self._loop.call_soon(self.flush_turn)
         self._jobs.append((entries, level, done, token))
+        self.newest = entries
 
     def confirm(
         self,
@@ -185,6 +189,7 @@ class MessageService:
         if not self._jobs:
             return
         jobs, self._jobs = self._jobs, []
+        self.newest = None
         self.turn += 1
         if self._gate is not None and self._gate.short:
             jobs = self._without_replicated(jobs)

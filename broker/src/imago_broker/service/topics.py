@@ -85,6 +85,10 @@ class TopicService:
             level: {} for level in Acknowledgement
         }
         """By level, the tails of the topics to which a MetaQ put needs no second look."""
+        self.rocketmq_tails: dict[Acknowledgement, dict[str, list[QueueTail | None]]] = {
+            level: {} for level in Acknowledgement
+        }
+        """The same for RocketMQ's sends: topics that are nobody's own."""
         self._closed: dict[str, frozenset[int]] = {}
         self._lingering: set[str] = set()
         self._cordoned = False
@@ -146,11 +150,13 @@ class TopicService:
             self._handles[name] = handle
             if config.dual and not closed:
                 self.metaq_tails[handle.level][name] = handle.tails
+            if not name.startswith("%") and name not in names.CLOSED_TO_SENDERS:
+                self.rocketmq_tails[handle.level][name] = handle.tails
         return handle
 
     def _forget_handle(self, name: str) -> None:
         self._handles.pop(name, None)
-        for tails in self.metaq_tails.values():
+        for tails in (*self.metaq_tails.values(), *self.rocketmq_tails.values()):
             tails.pop(name, None)
 
     @property

@@ -29,6 +29,17 @@ except urllib.error.HTTPError as refused:
 print(answer.status, answer.read().decode())
 """
 """Run by the Python of the broker's own image: prints the status code and what was answered."""
+READ: Final = """\
+import sys, urllib.error, urllib.request as http
+plain = http.build_opener(http.ProxyHandler({}))
+for path in sys.argv[1:]:
+    try:
+        answer = plain.open("http://127.0.0.1:8080" + path, timeout=20)
+    except urllib.error.HTTPError as refused:
+        answer = refused
+    print(answer.status, answer.read().decode().replace("\\n", " "))
+"""
+"""The same for questions, one line each."""
 RIGHTS: Final = "needs `create` on `pods/exec` in the cluster's namespace; see docs/operator.md"
 
 
@@ -49,6 +60,17 @@ class Brokers:
         except KubectlError as error:
             raise _unreachable(pod, error) from error
         return _answer(pod, said)
+
+    def ask_all(self, pod: str, paths: Sequence[str]) -> dict[str, tuple[int, Any]]:
+        """Return status and answer of several questions to one broker."""
+        try:
+            said = self._kube.execute(pod, CONTAINER, ("python3", "-c", READ, *paths))
+        except KubectlError as error:
+            raise _unreachable(pod, error) from error
+        lines = said.splitlines()
+        if len(lines) != len(paths):
+            raise CommandError(f"{pod}: its broker answers {len(lines)} of {len(paths)} questions")
+        return {path: _line(pod, line) for path, line in zip(paths, lines, strict=True)}
 
     def cluster(self) -> dict[str, Any]:
         """Return what the first broker that answers says of the whole cluster."""
@@ -131,6 +153,14 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
 
 
 def _answer(pod: str, said: str) -> dict[str, Any]:
+    status, value = _line(pod, said)
+    if status >= 400:
+        kind = NotThereError if status == 404 else CommandError
+        raise kind(f"{pod}: {value.get('message', said)}", cure=str(value.get("cure", "")))
+    return value
+
+
+def _line(pod: str, said: str) -> tuple[int, dict[str, Any]]:
     code, _, text = said.partition(" ")
     try:
         status, value = int(code), json.loads(text)
@@ -138,10 +168,7 @@ def _answer(pod: str, said: str) -> dict[str, Any]:
         status, value = 0, None
     if not isinstance(value, dict):
         raise CommandError(f"{pod}: its broker answers no JSON object: {said[:200]!r}")
-    if status >= 400:
-        kind = NotThereError if status == 404 else CommandError
-        raise kind(f"{pod}: {value.get('message', text)}", cure=str(value.get("cure", "")))
-    return value
+    return status, value
 
 
 def _unreachable(pod: str, error: KubectlError) -> CommandError:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from imago_cli.exits import Exit
-from imago_cli.kubectl.edit import edit_of
+from imago_cli.kubectl.edit import Edit, edit_of
+from imago_cli.kubectl.installed import installed
+from imago_cli.kubectl.look import look
 from imago_cli.kubectl.options import (
     Context,
     Format,
@@ -18,16 +21,17 @@ from imago_cli.kubectl.options import (
 )
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl, KubectlError
 from imago_cli.output import print_json, print_line, print_table
-from imago_operator.desired import OperatorInfo
+from imago_operator.plan import plan as planned
+from imago_operator.state import Apply, Observed, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from imago_operator.plan import Plan
+    from imago_operator.state import Action
 
 COLUMNS = ("what", "about", "how")
-UNSEEN = (
-    "brokers were not asked: what a restart waits for, and what a shard that goes still has",
-    "differences between pods and the spec that were there before the edit",
-)
+NEXT_COLUMNS = ("action", "about", "why", "also without the edit")
 
 
 def plan(
@@ -42,8 +46,9 @@ def plan(
     """Show what an edit would do, and do nothing.
 
     The server itself says whether it would take the edit (a dry run, admission included). What
-    follows is compared by the operator's own functions: objects, restarts and why, settings that
-    change without one, shards that come and go. Exit code 1: it would be refused.
+    follows is found by the operator's own functions: all that the edit changes, and what the
+    operator would do at its next look, with brokers and objects as they are now. Exit code 1: it
+    would be refused.
     """
     kube = Kubectl(namespace, context, kubeconfig)
     found = [_looked_at(kube, one) for one in kube.dry_run(file)]
@@ -65,18 +70,23 @@ def _looked_at(kube: Kubectl, after: Mapping[str, Any]) -> dict[str, Any]:
         "namespace": metadata.get("namespace", ""),
         "refused": "",
         "effects": [],
+        "plan": None,
         "unseen": [],
     }
     if after["kind"] != "ImagoCluster":
-        said["unseen"] = ["the server takes it; effects are shown of an ImagoCluster only"]
-        return said
+        return said | {"unseen": ["effects: they are shown of an ImagoCluster only"]}
     there = Kubectl(metadata.get("namespace"), kube.context, kube.kubeconfig)
     before = _before(there, metadata["name"])
-    edit = edit_of(before, after, _operator(before))
+    operator, unseen = installed(there, (before or {}).get("status", {}))
+    edit = edit_of(before, after, operator)
     if isinstance(edit, str):
         return said | {"refused": edit}
-    effects = [{"what": e.what, "about": e.about, "how": e.how} for e in edit.effects()]
-    return said | {"effects": effects, "unseen": list(UNSEEN)}
+    now, also = _next(there, edit, before)
+    return said | {
+        "effects": [asdict(effect) for effect in edit.effects()],
+        "plan": now,
+        "unseen": [*unseen, *also],
+    }
 
 
 def _before(kube: Kubectl, name: str) -> dict[str, Any] | None:
@@ -88,13 +98,51 @@ def _before(kube: Kubectl, name: str) -> dict[str, Any] | None:
         raise
 
 
-def _operator(before: Mapping[str, Any] | None) -> OperatorInfo:
-    """Return the operator that works on the cluster, as its status tells."""
-    own = importlib.metadata.version("imago")
-    said = (before or {}).get("status", {})
-    version = said.get("operatorVersion") or own
-    running = {said["version"]} if said.get("version") else set()
-    return OperatorInfo(version=version, supported=tuple(sorted(running - {version})))
+def _next(
+    kube: Kubectl, edit: Edit, before: Mapping[str, Any] | None
+) -> tuple[dict[str, Any], list[str]]:
+    """Return what the operator would do next, and what was not seen."""
+    now = datetime.now(UTC)
+    if before is None or edit.before is None:
+        return _told(planned(edit.after, Observed(synced=True), now), ()), []
+    observed, unseen = look(kube, edit.before, before)
+    usual = planned(edit.before, observed, now)
+    return _told(planned(edit.after, observed, now), usual.actions), unseen
+
+
+def _told(found: Plan, usual: tuple[Action, ...]) -> dict[str, Any]:
+    return {
+        "row": found.row.title,
+        "number": found.row.number,
+        "actions": [_action(one) | {"anyway": one in usual} for one in found.actions],
+        "waitsFor": found.wait.message if found.wait else "",
+        "next": found.next,
+    }
+
+
+def _action(action: Action) -> dict[str, str]:
+    said = {"action": type(action).__name__}
+    if isinstance(action, Apply | Stop):
+        manifest: Any = action.manifest
+        why = action.why if isinstance(action, Apply) else "no pods"
+        return said | {"about": f"{manifest['kind']} {manifest['metadata']['name']}", "why": why}
+    fields = asdict(action)
+    about = fields.pop("name", None) or fields.pop("pod", None)
+    if about is None:
+        return said | {"about": f"shard-{fields['shard']}", "why": ""}
+    kind = f"{fields['kind']} " if "kind" in fields else ""
+    return said | {"about": f"{kind}{about}", "why": "; ".join(_reasons(fields))}
+
+
+def _reasons(fields: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what else is worth knowing of an action."""
+    if fields.get("why"):
+        yield fields["why"]
+    if "values" in fields:
+        yield ", ".join(f"{name}: {value}" for name, value in fields["values"].items())
+    for name in ("role", "size"):
+        if name in fields:
+            yield f"{name} {fields[name]}"
 
 
 def _print(said: Mapping[str, Any]) -> None:
@@ -104,10 +152,28 @@ def _print(said: Mapping[str, Any]) -> None:
         return
     if said["effects"]:
         rows = [tuple(effect.values()) for effect in said["effects"]]
-        print_table(name, COLUMNS, rows)
+        print_table(f"{name}: what the edit changes", COLUMNS, rows)
     elif said["kind"] == "ImagoCluster":
         print_line(f"{name}: nothing would change")
     else:
         print_line(name)
+    if said["plan"]:
+        _print_next(said["plan"])
     for text in said["unseen"]:
         print_line(f"  not seen: {text}")
+
+
+def _print_next(now: Mapping[str, Any]) -> None:
+    rows = [
+        (one["action"], one["about"], one["why"], "yes" if one["anyway"] else "")
+        for one in now["actions"]
+    ]
+    title = f"at its next look the operator would be in case {now['number']} {now['row']}"
+    if rows:
+        print_table(title, NEXT_COLUMNS, rows)
+    else:
+        print_line(f"{title}, and do nothing")
+    if now["waitsFor"]:
+        print_line(f"  waits for: {now['waitsFor']}")
+    if now["next"]:
+        print_line(f"  next: {now['next']}")

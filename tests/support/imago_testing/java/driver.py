@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from imago_testing.java.toolchain import toolchain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from imago_testing.java.modules import JavaModule
@@ -61,7 +62,8 @@ class DriverError(Exception):
 class JavaDriver:
     """Sends commands to a driver process and matches its answers. Ends with close()."""
 
-    def __init__(self, module: JavaModule, main_class: str, home: Path) -> None:
+    def __init__(self, name: str, command: Sequence[str], home: Path) -> None:
+        """`command` runs the driver, here or elsewhere; `home` is its folder and has its log."""
         home.mkdir(parents=True, exist_ok=True)
         self.log_path = home / "driver.log"
         self._ids = itertools.count(1)
@@ -70,14 +72,14 @@ class JavaDriver:
         self._ready: Future[Any] = Future()
         with self.log_path.open("w") as log:
             self._process = subprocess.Popen(
-                java_command(module, main_class, home),
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 cwd=home,
             )
-        self._reader = threading.Thread(target=self._read, name=f"{module.name} answers")
+        self._reader = threading.Thread(target=self._read, name=f"{name} answers")
         self._reader.start()
 
     @property

@@ -12,6 +12,7 @@ from imago_broker.model.sealing import seal_of
 from imago_broker.model.topics import TopicConfig
 from imago_broker.processors.metaq import realtime, texts
 from imago_broker.processors.metaq.asks import ASKS
+from imago_broker.processors.rounds import Round
 from imago_broker.service.messages import PutStatus
 from imago_log.errors import StoreError
 from imago_wire.errors import ChecksumError, ProtocolError
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.services import MetaqServices, Peer
     from imago_broker.service.topics import TopicHandle
     from imago_wire._text_py import Asked, Item, PutItem
-    from imago_wire.record import Entry, Placed
+    from imago_wire.record import Placed
+
+    PutRound = Round[Peer, Asked]
 
 logger = logging.getLogger(__name__)
 
@@ -46,23 +49,6 @@ class RefusedError(Exception):
         self.text = text
 
 
-class _Round:
-    """Puts of one loop turn and one level, of all connections: appended in one go.
-
-    `runs` says whose they are: (connection, index of its first put, index after its last).
-    """
-
-    __slots__ = ("asked", "born_ms", "entries", "level", "runs", "turn")
-
-    def __init__(self, turn: int, level: Acknowledgement, born_ms: int) -> None:
-        self.turn = turn
-        self.level = level
-        self.born_ms = born_ms
-        self.entries: list[Entry] = []
-        self.asked: list[Asked] = []
-        self.runs: list[tuple[Peer, int, int]] = []
-
-
 class PutProcessor:
     """Serves ``put``."""
 
@@ -76,7 +62,7 @@ class PutProcessor:
         self._tails = services.topics.metaq_tails
         self._size_max = services.settings.message_bytes_max
         self._limits = (services.settings.line_bytes_max, self._size_max)
-        self._round = _Round(-1, Acknowledgement.LEADER, 0)
+        self._round: PutRound = Round(Acknowledgement.LEADER)
 
     def take(self, peer: Peer, data: bytes | bytearray) -> int:
         """Take the puts at the start of a read, as far as they need no closer look.
@@ -84,7 +70,7 @@ class PutProcessor:
         Returns how many bytes they fill. Nearly all puts come this way, in one call a read.
         """
         round_ = self._round
-        if round_.turn != self._messages.turn:
+        if round_.entries is not self._messages.newest:
             round_ = self._open_round(round_.level)
         entries, asked, level = round_.entries, round_.asked, round_.level
         first = len(entries)
@@ -139,15 +125,14 @@ class PutProcessor:
         round_.runs.append((peer, first, first + 1))
         peer.puts += 1
 
-    def _open_round(self, level: Acknowledgement) -> _Round:
-        """Return the round of this turn and level, a new one where there is none."""
+    def _open_round(self, level: Acknowledgement) -> PutRound:
+        """Return the round of this level that may grow, a new one where there is none."""
         round_ = self._round
-        if round_.turn != self._messages.turn or round_.level is not level:
-            round_ = _Round(self._messages.turn, level, self._clock.epoch_ms())
-            self._round = round_
+        if round_.entries is not self._messages.newest or round_.level is not level:
+            round_ = self._round = Round(level, self._clock.epoch_ms())
         return round_
 
-    def _done(self, round_: _Round, status: PutStatus, placed: Sequence[Placed]) -> None:
+    def _done(self, round_: PutRound, status: PutStatus, placed: Sequence[Placed]) -> None:
         if status is not PutStatus.OK:
             if status is PutStatus.TOO_LARGE and len(round_.entries) > 1:
                 self._put_each(round_)
@@ -163,18 +148,14 @@ class PutProcessor:
         if self._patterns.may_count():
             self._count_stored(round_)
 
-    def _put_each(self, round_: _Round) -> None:
+    def _put_each(self, round_: PutRound) -> None:
         """Put the messages of a refused round one by one: only the one too large shall fail."""
         for peer, first, end in round_.runs:
             peer.puts += end - first - 1
-            for index in range(first, end):
-                alone = _Round(round_.turn, round_.level, round_.born_ms)
-                alone.entries.append(round_.entries[index])
-                alone.asked.append(round_.asked[index])
-                alone.runs.append((peer, 0, 1))
-                self._messages.put(alone.entries, alone.level, self._done, alone)
+        for alone in round_.one_by_one():
+            self._messages.put(alone.entries, alone.level, self._done, alone)
 
-    def _failed(self, round_: _Round, status: PutStatus) -> None:
+    def _failed(self, round_: PutRound, status: PutStatus) -> None:
         for peer, first, end in round_.runs:
             peer.puts -= 1
             for opaque, partition, topic in round_.asked[first:end]:
@@ -278,7 +259,7 @@ class PutProcessor:
         text = self._text(topic, partition, details.get(status, ""))
         return Status.INTERNAL_SERVER_ERROR, text
 
-    def _count_stored(self, round_: _Round) -> None:
+    def _count_stored(self, round_: PutRound) -> None:
         for entry, (_, _, topic) in zip(round_.entries, round_.asked, strict=True):
             if self._patterns.counts(topic):
                 self._services.realtime.add(realtime.PUT, topic)

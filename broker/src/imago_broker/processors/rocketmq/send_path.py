@@ -1,26 +1,30 @@
-"""The short way of a send: from what the scanner found in the bytes straight to the log.
+"""The short ways of a send, without a command object or a map of header fields.
 
-Serves plain messages and batches to topics that exist, without a command object or a map of
-header fields. Everything else is given back to go through the table.
+Plain messages to queues that are in use are taken straight from the bytes of a read, and appended
+and answered together with those of other connections. Batches, and the first message of a queue,
+come as what the scanner found. Everything else is given back to go through the table.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from imago_broker.model import names
+from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED
 from imago_broker.processors.rocketmq.sequenced_path import SequencedPath
+from imago_broker.processors.rounds import Round
 from imago_broker.service.channel import Channel
 from imago_broker.service.messages import PutStatus
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import (
+    answer_sends,
     answer_stored,
     find_each,
     make_entries,
     make_entry,
     plain_send,
     scan_plain_batch,
+    take_sends,
 )
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand, SerializeType
 from imago_wire.remoting.messages import MESSAGES_MAX as BATCH_MESSAGES_MAX
@@ -28,9 +32,11 @@ from imago_wire.remoting.messages import MESSAGES_MAX as BATCH_MESSAGES_MAX
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from imago_broker.config.settings import RocketmqSection
     from imago_broker.processors.rocketmq.rows import Lane, Table
     from imago_broker.processors.rocketmq.services import RocketmqServices
     from imago_broker.service.topics import TopicHandle
+    from imago_wire._remoting_py import AskedSend
     from imago_wire.record import Placed
 
 _OK = PutStatus.OK
@@ -47,6 +53,10 @@ class SendingSession(Channel, Protocol):
         """Add an answer that is written at the end of this round of puts."""
         ...
 
+    def stored(self, answers: bytes) -> None:
+        """Write the answers to the sends of one read."""
+        ...
+
 
 Token = tuple[SendingSession, int, int, int, bytes]
 """Session, opaque, form of the header, queue, unique key."""
@@ -60,18 +70,52 @@ class SendPath:
         self._table = table
         self._topics = services.topics
         self._handles = services.topics.handles
+        self._messages = services.messages
         self._put_one = services.messages.put_one
         self._put = services.messages.put
         self._services = services
         self._store_host = services.store_host
         self._cluster = b"CLUSTER\x01" + services.identity.cluster.encode() + b"\x02"
         self._sequenced = SequencedPath(services, lane, self._cluster, self._stored)
-        self._plain_topics: set[str] = set()
-        """Topics that need nothing but their queues; filled at first use."""
-        services.topics.on_change.append(lambda name, _: self._plain_topics.discard(name))
+        self._tails = services.topics.rocketmq_tails
+        self._round: Round[SendingSession, AskedSend] = Round(Acknowledgement.LEADER)
+        self._settings: RocketmqSection | None = None
+        self._usual = False
+
+    def take(self, session: SendingSession, data: bytes | bytearray, frame_bytes_max: int) -> int:
+        """Take the sends at the start of a read, as far as they need no closer look.
+
+        Returns how many bytes they fill. Nearly all single messages come this way.
+        """
+        settings, lane, round_ = self._services.settings, self._lane, self._round
+        if settings is not self._settings:
+            self._take_settings(settings)
+        if not self._usual:
+            return 0
+        if round_.runs and round_.entries is not self._messages.newest:
+            round_ = self._round = Round(round_.level)
+        entries, level = round_.entries, round_.level
+        first = len(entries)
+        limits = (frame_bytes_max, settings.message_bytes_max, lane.running_max - lane.running)
+        used = take_sends(
+            data,
+            limits,
+            self._tails[level],
+            session.born_host,
+            self._cluster,
+            entries,
+            round_.asked,
+        )
+        end = len(entries)
+        if end > first:
+            if not first:
+                self._put(entries, level, self._answer_round, round_)
+            lane.running += end - first
+            round_.runs.append((session, first, end))
+        return used
 
     def send(self, session: SendingSession, item: tuple[Any, ...]) -> None:
-        """Take one send."""
+        """Take one send that `take` has left."""
         (
             _, opaque, _, oneway, topic, queue_id, sys_flag, born_ms, flag, properties,
             reconsume_times, batch, body, _, raw_header,
@@ -85,7 +129,8 @@ class SendPath:
             or not 0 <= queue_id < handle.partitions
             or lane.running >= lane.running_max
             or len(body) > self._services.settings.message_bytes_max
-            or (topic not in self._plain_topics and not self._is_plain(topic))
+            or topic not in self._tails[handle.level]
+            or not self._usual
         ):
             session.serve_send(item)
             return
@@ -109,6 +154,8 @@ class SendPath:
             session.serve_send(item)
             return
         lane.running += 1
+        if handle.level is not self._round.level:
+            self._round = Round(handle.level)  # of the next round
         self._put_one(
             entry,
             handle.level,
@@ -116,20 +163,12 @@ class SendPath:
             (session, opaque, raw_header[0], queue_id, plain[0]),
         )
 
-    def _is_plain(self, topic: str) -> bool:
-        """Whether nothing about the topic or this broker asks for the careful way."""
-        settings = self._services.settings
-        plain = (
-            # The answer's template knows RocketMQ's defaults only.
-            settings.region == "DefaultRegion"
-            and settings.trace_on
-            and not self._table.hooks
-            and topic[0] != "%"
-            and topic not in names.CLOSED_TO_SENDERS
-        )
-        if plain:
-            self._plain_topics.add(topic)
-        return plain
+    def _take_settings(self, settings: RocketmqSection) -> None:
+        """See whether anything about this broker asks for the careful way."""
+        self._settings = settings
+        # The answer's template knows RocketMQ's defaults only.
+        is_default = settings.region == "DefaultRegion" and settings.trace_on
+        self._usual = is_default and not self._table.hooks
 
     def _send_batch(
         self, session: SendingSession, item: tuple[Any, ...], handle: TopicHandle
@@ -161,6 +200,30 @@ class SendPath:
     ) -> None:
         if not self._sequenced.send(session, item, handle):
             session.serve_send(item)
+
+    def _answer_round(
+        self, round_: Round[SendingSession, AskedSend], status: PutStatus, placed: Sequence[Placed]
+    ) -> None:
+        code = 0 if status is _OK else STORED.get(status)
+        if code is None:
+            self._refuse_round(round_, status)
+            return
+        asked, store_host = round_.asked, self._store_host
+        self._lane.running -= len(asked)
+        for session, first, end in round_.runs:
+            answers = answer_sends(asked, placed, first, end, store_host, code)
+            if answers:
+                session.stored(answers)
+
+    def _refuse_round(self, round_: Round[SendingSession, AskedSend], status: PutStatus) -> None:
+        if status is PutStatus.TOO_LARGE and len(round_.entries) > 1:
+            for alone in round_.one_by_one():  # only the one too large shall fail
+                self._put(alone.entries, alone.level, self._answer_round, alone)
+            return
+        for session, first, end in round_.runs:
+            for opaque, form, queue_id, unique, oneway in round_.asked[first:end]:
+                answer = self._unanswered if oneway else self._stored
+                answer((session, opaque, form, queue_id, unique), status, ())
 
     def _stored(self, token: Token, status: PutStatus, placed: Sequence[Placed]) -> None:
         self._lane.running -= 1

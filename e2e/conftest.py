@@ -1,0 +1,114 @@
+"""One Kubernetes for all stories; each has a namespace of its own or shares the first cluster."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_e2e import clusters
+from imago_e2e.clients import drivers_in_pod, start_pod
+from imago_e2e.kube import Kube, is_rig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imago_e2e.brokers import Brokers
+    from imago_testing.java.driver import JavaDriver
+
+STORY_SECONDS_MAX = 600
+CLIENTS = "e2e-clients"
+ORDER = (
+    "refused",
+    "install",
+    "java",
+    "node_port",
+    "master_killed",
+    "zookeeper",
+    "drain",
+    "configuration",
+    "partition",
+    "power",
+)
+"""Words in the names of stories, in the order in which they are told: what breaks more is later."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the stories in order; leave those out that this cluster's nodes do not allow."""
+
+    def place(item: pytest.Item) -> int:
+        named = item.path.stem
+        return next((n for n, word in enumerate(ORDER) if word in named), len(ORDER))
+
+    items.sort(key=place)
+    for item in items:
+        item.add_marker(pytest.mark.timeout(STORY_SECONDS_MAX))
+    if not is_rig():
+        out = [item for item in items if item.get_closest_marker("breaks_nodes")]
+        items[:] = [item for item in items if item not in out]
+        if out:
+            out[0].config.hook.pytest_deselected(items=out)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """Show everything that is to be known of the namespaces when a story fails."""
+    report = yield
+    kube = getattr(item, "funcargs", {}).get("kube")
+    if report.failed and kube is not None:
+        report.sections += [(f"namespace {n}", kube.report(n)) for n in kube.namespaces]
+    return report
+
+
+@pytest.fixture(scope="session")
+def kube() -> Kube:
+    found = Kube()
+    found.run("version")
+    return found
+
+
+@pytest.fixture(scope="session")
+def demo(kube: Kube) -> Brokers:
+    """The cluster that stories share: one shard of three members, all in sync."""
+    return clusters.shared(kube)
+
+
+@pytest.fixture
+def whole(demo: Brokers) -> Iterator[Brokers]:
+    """The shared cluster, in order when the story begins and when it ends."""
+    demo.settled()
+    yield demo
+    demo.settled()
+
+
+@pytest.fixture(scope="session")
+def client_pod(kube: Kube) -> str:
+    """The namespace of the pod with the original Java clients."""
+    start_pod(kube, kube.namespace(CLIENTS))
+    return CLIENTS
+
+
+@pytest.fixture(scope="module")
+def drivers(
+    client_pod: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, JavaDriver]]:
+    """Processes of the original clients of both protocols, in that pod."""
+    with drivers_in_pod(client_pod, tmp_path_factory.mktemp("drivers")) as started:
+        yield started
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name that nobody has used."""
+    story = request.node.path.stem.removeprefix("test_").replace("_", "-")
+    return f"{story}-{time.time_ns() // 1_000_000 % 100_000_000}"
+
+
+@pytest.fixture
+def account(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """Lines that a story tells besides having passed; they are printed at its end."""
+    told: list[str] = []
+    yield told
+    began = f"\n{request.node.path.stem}: "
+    print(began + "\n  ".join(told), flush=True)

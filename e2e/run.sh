@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Run the stories: run.sh [ARGUMENTS OF pytest]. With E2E_KUBECONFIG on that cluster, whose nodes
+# must have the images; else on a cluster of our own, which is started and provided with images.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PYTHONPATH="$PWD/e2e/cluster:$PWD/e2e/support:$PWD/tests/support:$PWD/broker/src:$PWD/operator/src"
+stories=(.venv/bin/pytest -p no:cacheprovider -s e2e "$@")
+if [ -n "${E2E_KUBECONFIG:-}" ]; then
+  KUBECONFIG="$E2E_KUBECONFIG" exec "${stories[@]}"
+fi
+[ "$(id -u)" = 0 ] || { echo "e2e: root is needed for a Kubernetes of our own; or name another: E2E_KUBECONFIG=…"; exit 2; }
+needed="containerd runc containernetworking-plugins iptables nftables buildah skopeo debootstrap"
+missing=$(for package in $needed; do dpkg -s "$package" >/dev/null 2>&1 || echo "$package"; done)
+if [ -n "$missing" ]; then
+  echo "e2e: installing" $missing
+  apt-get update -qq && apt-get install -y -qq --no-install-recommends $missing >/dev/null \
+    || { echo "e2e: missing here: apt-get install" $missing; exit 2; }
+fi
+bash tests/support/system.sh
+.venv/bin/python -m rig up
+.venv/bin/python e2e/images.py
+exec .venv/bin/python -m rig run "${stories[@]}"

@@ -1,0 +1,122 @@
+"""A cluster under test: its pods, who leads, who is in sync."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from imago_e2e.kube import KubeError, is_ready, until
+
+if TYPE_CHECKING:
+    from imago_e2e.kube import Kube
+
+SETTLES_SECONDS_MAX = 120.0
+_ASK = """\
+import json, sys, urllib.error, urllib.request as http
+path, method, body = sys.argv[1:4]
+head = {"Content-Type": "application/json"}
+call = http.Request("http://127.0.0.1:8080" + path, body.encode() or None, head, method=method)
+try:
+    print(http.urlopen(call, timeout=10).read().decode())
+except urllib.error.HTTPError as error:
+    sys.exit(f"{error.code} {error.read().decode()}")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """The brokers of one cluster, asked from inside of their pods, where no token is needed."""
+
+    kube: Kube
+    namespace: str
+    name: str
+
+    def pods(self, shard: int | None = None) -> list[dict[str, Any]]:
+        """Return their pods."""
+        chosen = f"imago.dev/cluster={self.name},imago.dev/component=broker"
+        if shard is not None:
+            chosen += f",imago.dev/shard={shard}"
+        return self.kube.pods(self.namespace, chosen)
+
+    def uids(self) -> dict[str, str]:
+        """Return name to identity of every pod of the cluster."""
+        found = self.kube.pods(self.namespace, f"imago.dev/cluster={self.name}")
+        return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in found}
+
+    def ask(self, pod: str, path: str, method: str = "GET", body: object = None) -> Any:
+        """Call the admin interface of one broker."""
+        text = "" if body is None else json.dumps(body)
+        command = ("python3", "-c", _ASK, path, method, text)
+        return json.loads(self.kube.execute(self.namespace, pod, *command, seconds_max=20))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what any broker says of the cluster."""
+        problems = []
+        for pod in sorted(self.pods(), key=is_ready, reverse=True):
+            try:
+                found: dict[str, Any] = self.ask(pod["metadata"]["name"], "/admin/v1/cluster")
+            except KubeError as error:
+                problems.append(str(error))
+            else:
+                return found
+        raise KubeError(f"no broker of {self.name} answers: {problems}")
+
+    def master(self, shard: int = 0) -> str:
+        """Return the pod of the master; KubeError while there is none."""
+        of = self._shard(shard)
+        for member in of["members"]:
+            if member["uuid"] == of["master"]:
+                return str(member["address"]).partition(".")[0]
+        raise KubeError(f"shard {shard} of {self.name} has no master")
+
+    def slaves(self, shard: int = 0) -> list[str]:
+        """Return the pods of the others."""
+        master = self.master(shard)
+        names = [pod["metadata"]["name"] for pod in self.pods(shard)]
+        return [name for name in names if name != master]
+
+    def in_sync(self, shard: int = 0) -> int:
+        """How many members are in sync."""
+        return len(self._shard(shard)["inSync"])
+
+    def node_of(self, pod: str) -> str:
+        """Return the node of a pod."""
+        return str(self.kube.get("pod", pod, "-n", self.namespace)["spec"]["nodeName"])
+
+    def settled(
+        self, shards: int = 1, replicas: int = 3, *, seconds_max: float = SETTLES_SECONDS_MAX
+    ) -> float:
+        """Wait until all members of all shards are ready and in sync; return the seconds."""
+
+        def whole() -> bool:
+            pods = self.pods()
+            if len(pods) != shards * replicas or not all(map(is_ready, pods)):
+                return False
+            found = self.snapshot()["shards"]
+            return all(len(shard["inSync"]) == replicas for shard in found if not shard["drained"])
+
+        what = f"{shards} shards of {replicas} members in sync in {self.namespace}/{self.name}"
+        return until(whole, what, seconds_max=seconds_max)
+
+    def make_topic(self, topic: str, queues: int = 4) -> None:
+        """Make a topic on every shard."""
+        for shard in self.snapshot()["shards"]:
+            path = f"/admin/v1/topics/{topic}"
+            self.ask(self.master(shard["id"]), path, "PUT", {"queues": queues})
+
+    def _shard(self, number: int) -> dict[str, Any]:
+        for shard in self.snapshot()["shards"]:
+            if shard["id"] == number:
+                return dict(shard)
+        raise KubeError(f"{self.name} has no shard {number}")
+
+    @property
+    def bootstrap(self) -> str:
+        """What RocketMQ clients are given."""
+        return f"{self.name}-bootstrap.{self.namespace}.svc:9876"
+
+    @property
+    def zookeeper(self) -> str:
+        """What MetaQ clients are given."""
+        return f"{self.name}-zookeeper.{self.namespace}.svc:2181"

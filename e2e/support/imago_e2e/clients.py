@@ -1,0 +1,139 @@
+"""The original Java clients in a pod, and a load of them that is accounted for exactly."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from imago_e2e.kube import is_ready, is_rig, until
+from imago_testing.interop.drivers import METAQ, PARTS, ROCKETMQ4, ROCKETMQ5, running_commands
+from imago_testing.interop.pairs import metaq_pair, rocketmq_pair
+from imago_testing.interop.streams import errors_by_kind, until_acknowledged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from imago_e2e.brokers import Brokers
+    from imago_e2e.kube import Kube
+    from imago_testing.interop.streams import Reader, Stream
+    from imago_testing.java.driver import JavaDriver
+
+ALL = (METAQ, ROCKETMQ4, ROCKETMQ5)
+POD = "clients"
+IMAGE = "docker.io/imago/e2e-clients:1"
+_JVM = ("-Xmx96m", "-Xss512k", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+
+
+def start_pod(kube: Kube, namespace: str) -> None:
+    """Start the pod of the clients, in the suite's own cluster on the node that is never cut."""
+    place = {"nodeSelector": {"kubernetes.io/hostname": "node1"}} if is_rig() else {}
+    security = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    container = {"name": "clients", "image": IMAGE, "securityContext": security}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 1, **place}
+    metadata = {"name": POD, "namespace": namespace}
+    kube.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    until(
+        lambda: is_ready(kube.get("pod", POD, "-n", namespace)),
+        f"the pod of the clients in {namespace} is ready",
+        seconds_max=120,
+    )
+
+
+@contextmanager
+def drivers_in_pod(
+    namespace: str, folder: Path, names: Sequence[str] = ALL
+) -> Iterator[dict[str, JavaDriver]]:
+    """Run the drivers of these clients in the pod."""
+
+    def command(name: str, _: Path) -> list[str]:
+        module, main = PARTS[name]
+        home = f"/opt/java/{module.name}"
+        own = f"/tmp/{name}"
+        java = ["java", *_JVM, f"-Duser.home={own}", "-Dfile.encoding=UTF-8"]
+        java += ["-cp", f"{home}/classes:{home}/lib/*", main]
+        # The MetaQ client keeps what it could not send below its home, which must be there.
+        shell = f'mkdir -p {own} && cd {own} && exec "$@"'
+        return ["kubectl", "exec", "-i", "-n", namespace, POD, "--", "sh", "-c", shell, "-", *java]
+
+    with running_commands(names, command, lambda name: folder / name) as started:
+        for driver in started.values():
+            driver.wait_ready()
+        yield started
+
+
+class Load:
+    """A producer with a consumer of each kind of client, all of the time."""
+
+    def __init__(self, pairs: Sequence[tuple[Stream, Reader]]) -> None:
+        self.pairs = pairs
+
+    @property
+    def producers(self) -> list[Stream]:
+        return [stream for stream, _ in self.pairs]
+
+    def go_on(self, count: int = 100) -> None:
+        """Wait until every producer has got so many acknowledgements more."""
+        until_acknowledged(self.producers, count)
+
+    def calm(self) -> None:
+        """Begin to measure gaps anew."""
+        for stream in self.producers:
+            stream.gap_seconds = 0.0
+
+    def gaps(self) -> dict[str, float]:
+        """Longest time without an acknowledgement, of each producer."""
+        return {stream.name: round(stream.gap_seconds, 2) for stream in self.producers}
+
+    def finish(self) -> str:
+        """Stop sending, and see that every acknowledged message is consumed; return the account."""
+        account = []
+        for stream in self.producers:
+            stream.stop()
+        for stream, reader in self.pairs:
+            reader.until_got(set(stream.acknowledged))
+            strangers = set(reader.got) - stream.sent
+            assert not strangers, f"{reader.name} got what nobody sent"
+            again = len(reader.got) - len(set(reader.got))
+            account.append(
+                f"{stream.name}: {len(stream.acknowledged)} acknowledged and read, {again} again,"
+                f" {len(stream.errors)} errors, longest gap {stream.gap_seconds:.2f} s"
+            )
+        kinds = {name: kind for name, kind in errors_by_kind(self.producers).items() if kind}
+        return "\n".join([*account, *([f"errors: {kinds}"] if kinds else [])])
+
+    def unharmed(self) -> None:
+        """No producer has seen an error, and no consumer a message twice."""
+        assert {stream.name: stream.errors for stream in self.producers} == {
+            stream.name: {} for stream in self.producers
+        }
+        for stream, reader in self.pairs:
+            assert sorted(reader.got) == sorted(stream.acknowledged), f"{stream.name}: once each"
+
+
+@contextmanager
+def load(brokers: Brokers, drivers: dict[str, JavaDriver], topic: str) -> Iterator[Load]:
+    """Let clients of both protocols work with topics of their own while the block runs."""
+    with ExitStack() as stack:
+        pairs = []
+        if METAQ in drivers:
+            brokers.make_topic(f"{topic}-metaq")
+            pairs.append(
+                metaq_pair(stack, drivers[METAQ], brokers.zookeeper, f"{topic}-metaq", topic)
+            )
+        for name, version in ((ROCKETMQ4, 4), (ROCKETMQ5, 5)):
+            if name in drivers:
+                named = f"{topic}-{name}"
+                pairs.append(rocketmq_pair(stack, drivers[name], version, brokers.bootstrap, named))
+        for stream, reader in pairs:
+            stack.enter_context(reader)
+            stack.enter_context(stream)
+        running = Load(pairs)
+        running.go_on()
+        running.calm()
+        yield running

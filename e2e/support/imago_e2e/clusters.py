@@ -1,0 +1,52 @@
+"""Making the clusters that stories are told of."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from imago_e2e import rendered
+from imago_e2e.brokers import Brokers
+
+if TYPE_CHECKING:
+    from imago_e2e.kube import Kube
+
+ROOT = Path(__file__).resolve().parents[3]
+SHARED = "e2e-demo"
+
+
+def version() -> str:
+    """Return the version of the product."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return str(project["version"])
+
+
+def manifest(namespace: str, name: str = "demo", shards: int = 1, **more: Any) -> dict[str, Any]:
+    """Return an ImagoCluster that is small enough for three of them on a laptop."""
+    brokers = {"shards": shards, "replicasPerShard": 3, "storage": {"size": "2Gi"}}
+    zookeeper = {"managed": {"replicas": 3, "storage": {"size": "1Gi"}}}
+    spec: dict[str, Any] = {"zookeeper": zookeeper, "brokers": brokers}
+    for key, value in more.items():
+        spec[key] = {**spec.get(key, {}), **value} if isinstance(value, dict) else value
+    return {
+        "apiVersion": "imago.dev/v1alpha1",
+        "kind": "ImagoCluster",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
+
+
+def make(kube: Kube, given: dict[str, Any]) -> Brokers:
+    """Make a cluster and wait until all of it serves."""
+    metadata = given["metadata"]
+    rendered.apply(kube, given, version())
+    brokers = Brokers(kube, metadata["namespace"], metadata["name"])
+    of = given["spec"]["brokers"]
+    brokers.settled(of["shards"], of["replicasPerShard"])
+    return brokers
+
+
+def shared(kube: Kube) -> Brokers:
+    """Return the cluster that stories share; it is made when it is not there."""
+    return make(kube, manifest(kube.namespace(SHARED)))

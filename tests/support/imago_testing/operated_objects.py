@@ -1,0 +1,161 @@
+"""A world of the operator's model as the objects that Kubernetes has, and as brokers answer."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from imago_operator import names
+from imago_operator.kube.resources import RESOURCES
+from imago_testing.operated import OPERATOR, UID
+
+if TYPE_CHECKING:
+    from imago_operator.state import Claim, Pod, Probe
+    from imago_testing.operated_world import World
+
+Objects = dict[str, list[dict[str, Any]]]
+
+
+def objects_of(world: World) -> Objects:
+    """Return everything but the ImagoCluster, by the name that kubectl knows a kind by."""
+    found: Objects = {name(kind): [] for kind in RESOURCES}
+    for (kind, _), manifest in world.manifests.items():
+        child = world.children[kind, manifest["metadata"]["name"]]
+        made = json.loads(json.dumps(manifest))
+        made["metadata"]["uid"] = child.uid
+        found[name(kind)].append(made)
+    token = world.children.get(("Secret", names.token("demo")))
+    if token is not None:
+        found["secrets"] = [{"metadata": {"name": token.name, "uid": token.uid, **owned(UID)}}]
+    uids = {child.name: child.uid for child in world.children.values()}
+    found["pods"] = [pod_object(pod, uids) for pod in world.pods.values()]
+    found["persistentvolumeclaims"] = [claim_object(claim) for claim in world.claims.values()]
+    found["nodes"] = [
+        {"metadata": {"name": n, "labels": {"topology.kubernetes.io/zone": node.rack}}}
+        for n, node in world.nodes.items()
+    ]
+    usual = {"storageclass.kubernetes.io/is-default-class": "true"}
+    found["storageclasses.storage.k8s.io"] = [
+        {"metadata": {"name": "standard", "annotations": usual}, "allowVolumeExpansion": True}
+    ]
+    found["deployments.apps"] = [operator_object()]
+    return found
+
+
+def operator_object() -> dict[str, Any]:
+    """The operator's Deployment."""
+    arguments = [
+        "operator",
+        f"--broker-image={OPERATOR.broker_image}",
+        "--zookeeper-image",
+        OPERATOR.zookeeper_image,
+    ]
+    container = {"name": "operator", "args": arguments}
+    return {
+        "metadata": {
+            "name": "imago-operator",
+            "namespace": OPERATOR.namespace,
+            "labels": {"app.kubernetes.io/name": "imago-operator"},
+        },
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+
+
+def pod_object(pod: Pod, uids: dict[str, str]) -> dict[str, Any]:
+    owner = pod.name.rpartition("-")[0]
+    component = names.ZOOKEEPER if pod.shard is None else names.BROKER
+    labels = {names.CLUSTER_LABEL: "demo", names.COMPONENT_LABEL: component}
+    if pod.shard is not None:
+        labels[names.SHARD_LABEL] = str(pod.shard)
+    if pod.role_label is not None:
+        labels[names.ROLE_LABEL] = pod.role_label
+    return {
+        "metadata": {
+            "name": pod.name,
+            "namespace": "mq",
+            "uid": pod.uid,
+            "labels": labels,
+            "annotations": dict(pod.annotations),
+            **owned(uids[owner]),
+        },
+        "spec": {"nodeName": pod.node},
+        "status": {
+            "podIP": f"10.0.{9 if pod.shard is None else pod.shard}.{pod.ordinal + 1}",
+            "conditions": [{"type": "Ready", "status": str(pod.ready)}],
+        },
+    }
+
+
+def claim_object(claim: Claim) -> dict[str, Any]:
+    size = str(claim.requested)
+    return {
+        "metadata": {
+            "name": claim.name,
+            "uid": claim.uid,
+            "labels": {names.CLUSTER_LABEL: "demo", names.SHARD_LABEL: str(claim.shard)},
+        },
+        "spec": {"resources": {"requests": {"storage": size}}, "storageClassName": "standard"},
+        "status": {"phase": claim.phase, "capacity": {"storage": size}},
+    }
+
+
+def owned(uid: str) -> dict[str, Any]:
+    return {"ownerReferences": [{"uid": uid, "controller": True}]}
+
+
+def name(kind: str) -> str:
+    resource = RESOURCES[kind]
+    group, slash, _ = resource.api_version.partition("/")
+    return f"{resource.plural}.{group}" if slash else resource.plural
+
+
+def answers_of(world: World) -> dict[str, dict[str, Any]]:
+    """Return what brokers answer, by pod and by method and path."""
+    seen = world.observe()
+    assert seen.registry is not None
+    shards = [
+        {
+            "id": shard.id,
+            "name": f"shard-{shard.id}",
+            "master": shard.master,
+            "epoch": shard.epoch,
+            "members": [
+                {"uuid": m.uuid, "inSync": m.in_sync, "lagBytes": m.lag_bytes}
+                for m in shard.members
+            ],
+            "cordoned": shard.cordoned,
+            "drained": shard.drained,
+        }
+        for shard in seen.registry.shards.values()
+    ]
+    cluster = {
+        "clusterId": seen.registry.cluster_id,
+        "zooKeeperConnected": seen.registry.connected,
+        "shards": shards,
+    }
+    return {
+        pod.name: {
+            "GET /admin/v1/cluster": [200, cluster],
+            **{f"GET /admin/v1/{path}": [200, said] for path, said in _probed(pod.broker).items()},
+        }
+        for pod in seen.pods
+        if pod.broker is not None
+    }
+
+
+def _probed(broker: Probe) -> dict[str, Any]:
+    check = broker.restart
+    assert check is not None
+    items = [{"key": k, "value": v, "dynamic": True} for k, v in broker.config.items()]
+    return {
+        "status": {
+            "uuid": broker.uuid,
+            "shard": f"shard-{broker.shard}",
+            "role": broker.role,
+            "settled": broker.settled,
+            "version": broker.version,
+        },
+        "config": {"items": items},
+        "restart-check": {"safe": check.safe, "risks": list(check.risks)},
+        "restart-done": {"caughtUp": broker.caught_up},
+    }

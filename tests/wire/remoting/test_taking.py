@@ -1,0 +1,159 @@
+"""Sends straight from a read: the compiled twin takes what the reference takes, and no more."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from imago_testing.records import HOST
+from imago_testing.remoting_frames import commands
+from imago_wire import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
+from imago_wire import _remoting_py as plain
+from imago_wire.hot import QueueTail
+from imago_wire.remoting.command import RemotingCommand, SerializeType
+from imago_wire.remoting.frame import FRAME_BYTES_MAX, encode_frame
+
+TAILS: list[Any] = [QueueTail(b"topic", n, dual=True) for n in range(3)]
+NAMES = {"topic": [*TAILS, None], "tôpic": TAILS, "empty": []}
+USUAL = {
+    "a": "group", "b": "topic", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1795258220883",
+    "h": "0", "i": "UNIQ_KEY\x01U\x02", "j": "0", "k": "false", "m": "false", "n": "shard-0",
+}  # fmt: skip
+LONG_NAMES = {
+    "a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums",
+    "e": "queueId", "f": "sysFlag", "g": "bornTimestamp", "h": "flag", "i": "properties",
+    "j": "reconsumeTimes", "k": "unitMode", "m": "batch", "n": "bname",
+}  # fmt: skip
+properties = st.sampled_from(
+    [
+        "UNIQ_KEY\x01U\x02", "UNIQ_KEY\x01U", "TAGS\x01a\x02UNIQ_KEY\x01U\x02WAIT\x01true\x02",
+        "TAGS\x01标签\x02UNIQ_KEY\x01U\x02",
+        'TAGS\x01"\\\n\x02UNIQ_KEY\x01"U\x02', "", "TAGS\x01a\x02",
+        "UNIQ_KEY\x01\x02", "UNIQ_KEY\x01U\x02DELAY\x013\x02", "UNIQ_KEY\x01U\x02CLUSTER\x01c\x02",
+        "UNIQ_KEY\x01U\x02__IMAGO_PID\x01x\x02", "UNIQ_KEY\x01U\x02X\x01" + "\x03y" * 3000 + "\x02",
+        "UNIQ_KEY\x01U\x02X\x01" + "y" * 32_000 + "\x02", "UNIQ_KEY\x01U\x02X\x01" + "y" * 40_000,
+    ]
+)  # fmt: skip
+changes = st.fixed_dictionaries(
+    {},
+    optional={
+        "b": st.sampled_from(["topic", "tôpic", "empty", "other", ""]),
+        "e": st.sampled_from(["0", "2", "3", "4", "-1", "+1", "x", "01"]),
+        "f": st.sampled_from(["0", "1", "-0", "7", ""]),
+        "g": st.sampled_from(["0", "-1", "9223372036854775807", "9223372036854775808", "x"]),
+        "h": st.sampled_from(["7", "-2147483648", "2147483648", ""]),
+        "i": properties,
+        "j": st.sampled_from(["0", "1", ""]),
+        "m": st.sampled_from(["true", "false", "TRUE"]),
+    },
+)
+
+
+@st.composite
+def sends(draw: st.DrawFn) -> bytes:
+    """One send in either form, often as a plain one is; sometimes as no known client writes it."""
+    ext = USUAL | draw(changes)
+    if draw(st.booleans()):
+        ext = {LONG_NAMES[name]: value for name, value in ext.items()}
+    for name in draw(st.lists(st.sampled_from(sorted(ext)), max_size=1)):
+        if draw(st.booleans()):
+            del ext[name]
+    code = draw(st.sampled_from([310, 310, 10, 320, 11, 34]))
+    flag, opaque = draw(st.sampled_from([0, 0, 2, 1, 3])), draw(st.integers(-(2**31), 2**31 - 1))
+    body = draw(st.binary(max_size=40))
+    if draw(st.booleans()):
+        command = RemotingCommand(code, flag, opaque, 479, ext=ext, body=body)
+        command.serialize = SerializeType.ROCKETMQ
+        return encode_frame(command)
+    fields = {"code": code, "extFields": ext, "flag": flag, "language": "JAVA", "opaque": opaque}
+    header = orjson.dumps(fields | {"serializeTypeCurrentRPC": "JSON", "version": 479})
+    header = draw(st.sampled_from([header, header, header + b"\n", header.replace(b",", b", ")]))
+    return struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body
+
+
+def taken(twin: Any, data: bytes | bytearray, limits: tuple[int, int, int]) -> Any:
+    entries: list[Any] = []
+    asked: list[Any] = []
+    used = twin.take_sends(data, limits, NAMES, HOST, b"CLUSTER\x01c\x02", entries, asked)
+    return used, entries, asked
+
+
+@settings(max_examples=400)
+@given(
+    frames=st.lists(sends() | commands().map(encode_frame), max_size=4),
+    changes=st.lists(st.tuples(st.integers(0, 600), st.integers(0, 255)), max_size=2),
+    cut=st.none() | st.integers(0, 900),
+    frame_max=st.sampled_from([FRAME_BYTES_MAX, 500, 100]),
+    body_max=st.sampled_from([1 << 20, 20, 0]),
+    count_max=st.sampled_from([10, 2, 0, -1]),
+)
+def test_sends_are_taken_alike(
+    frames: list[bytes],
+    changes: list[tuple[int, int]],
+    cut: int | None,
+    frame_max: int,
+    body_max: int,
+    count_max: int,
+) -> None:
+    data = bytearray(b"".join(frames))
+    for at, value in changes:
+        if at < len(data):
+            data[at] = value
+    read = data[:cut]
+    limits = (frame_max, body_max, count_max)
+    expected = taken(plain, read, limits)
+    assert taken(compiled, read, limits) == expected
+    used, entries, asked = expected
+    assert len(entries) == len(asked) <= max(0, count_max)
+    items, _ = plain.scan_frames(bytes(read[:used]), frame_max)
+    assert [item[0] for item in items] == [plain.SEND] * len(entries)
+
+
+@pytest.mark.parametrize("twin", [plain, compiled])
+@pytest.mark.parametrize("form", list(SerializeType))
+def test_plain_sends_are_taken_up_to_the_first_other(twin: Any, form: SerializeType) -> None:
+    frames = []
+    for opaque, ext in enumerate([USUAL, USUAL | {"e": "2"}, USUAL | {"f": "1"}, USUAL]):
+        command = RemotingCommand(310, 0, opaque, 479, ext=ext, body=b"%d" % opaque)
+        command.serialize = form
+        frames.append(encode_frame(command))
+    limits = (FRAME_BYTES_MAX, 100, 10)
+    used, entries, asked = taken(twin, b"".join(frames), limits)
+    assert used == len(frames[0]) + len(frames[1])
+    assert [(entry[0].queue_id, entry[1]) for entry in entries] == [(1, b"0"), (2, b"1")]
+    assert {entry[2] for entry in entries} == {b"UNIQ_KEY\x01U\x02CLUSTER\x01c\x02"}
+    assert asked == [(0, int(form), 1, b"U", False), (1, int(form), 2, b"U", False)]
+
+
+asked_sends = st.tuples(
+    st.integers(-(2**31), 2**31 - 1),
+    st.sampled_from([0, 1]),
+    st.integers(0, 2**31 - 1),
+    st.binary(max_size=9) | st.sampled_from([b'"\\', b"u" * 3000]),
+    st.booleans(),
+)
+
+
+@given(
+    rows=st.lists(
+        st.tuples(asked_sends, st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))),
+        max_size=6,
+    ),
+    first=st.integers(0, 3),
+    end=st.integers(0, 6),
+    code=st.sampled_from([0, 10]),
+)
+def test_sends_are_answered_alike(rows: list[Any], first: int, end: int, code: int) -> None:
+    end = min(end, len(rows))
+    first = min(first, end)
+    asked, placed = [row[0] for row in rows], [row[1] for row in rows]
+    expected = plain.answer_sends(asked, placed, first, end, HOST, code)
+    assert compiled.answer_sends(asked, placed, first, end, HOST, code) == expected
+    answers, used = plain.scan_frames(expected, FRAME_BYTES_MAX)
+    assert used == len(expected)
+    assert len(answers) == sum(not each[4] for each in asked[first:end])
