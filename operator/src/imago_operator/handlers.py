@@ -67,6 +67,8 @@ async def watch(
     tasks = await kopf.spawn_tasks(
         registry=registry(work, credentials, [w for w in (*OWN, *CHILDREN) if w.kind in kinds]),
         settings=settings(scan=not namespaces),
+        # kopf would ask for the name of the process's user, which need not have one.
+        identity=names.MANAGER,  # type: ignore[arg-type]  # text, under a name that kopf keeps
         standalone=True,
         clusterwide=not namespaces,
         namespaces=list(namespaces),
