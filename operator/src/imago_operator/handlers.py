@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import kopf
-from kopf._core.engines.peering import Identity
 
 from imago_operator import names
 from imago_operator.watched import CHILDREN, OWN, Watched, key_of, owners_of
@@ -66,8 +65,6 @@ async def watch(
         logging.getLogger(name).setLevel(level)
     ours = asyncio.all_tasks()
     tasks = await kopf.spawn_tasks(
-        # Else it asks the system for the user's name, which a pod's user has not.
-        identity=Identity(names.MANAGER),
         registry=registry(work, credentials, [w for w in (*OWN, *CHILDREN) if w.kind in kinds]),
         settings=settings(scan=not namespaces),
         # kopf would ask for the name of the process's user, which need not have one.
