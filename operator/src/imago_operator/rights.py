@@ -63,12 +63,22 @@ KINDS: Final = (
     "imagorebalances",
     "imagopipelines",
 )
+WORKED_ON: Final = KINDS[:4]
 _N, _P = Where.NAMESPACE, Where.PIPELINES
 RIGHTS: Final[tuple[Right, ...]] = (
     Right(_N, GROUP, KINDS, SEE, "what is wished"),
-    Right(_N, GROUP, ("imagoclusters",), ("get",), "a cluster, once more"),
-    Right(_N, GROUP, ("imagoclusters/status",), ("patch",), "what became of it"),
-    Right(_N, GROUP, ("imagorebalances",), APPLY, "drains and fills"),
+    Right(_N, GROUP, WORKED_ON, ("get",), "the same, as it is now"),
+    Right(
+        _N, GROUP, tuple(f"{kind}/status" for kind in WORKED_ON), ("patch",), "what became of it"
+    ),
+    Right(
+        _N,
+        GROUP,
+        ("imagotopics", "imagoconsumergroups"),
+        ("patch",),
+        "the finalizer of those whose topic or group goes with them",
+    ),
+    Right(_N, GROUP, ("imagorebalances",), (*APPLY, "delete"), "drains and fills"),
     Right(
         _N,
         GROUP,
@@ -128,6 +138,9 @@ RIGHTS: Final[tuple[Right, ...]] = (
     Right(Where.FACTS, "", ("persistentvolumes",), ("get",), "which node a volume is bound to"),
     Right(
         Where.FACTS, "storage.k8s.io", ("storageclasses",), ("list",), "whether volumes can grow"
+    ),
+    Right(
+        Where.CLUSTER, "", ("namespaces",), ("list",), "labels that `allowedNamespaces` selects by"
     ),
     Right(
         Where.CLUSTER,

@@ -70,13 +70,15 @@ def rendered_kinds() -> frozenset[str]:
 
 REBALANCE: Final = "ImagoRebalance"
 CLUSTER: Final = "ImagoCluster"
+TOPIC: Final = "ImagoTopic"
+GROUP: Final = "ImagoConsumerGroup"
 OWN_KINDS: Final = frozenset(kind.name for kind in KINDS)
 CLAIM: Final = "PersistentVolumeClaim"
 SET: Final = "StatefulSet"
 MEANT: Final[dict[Call, frozenset[str]]] = {
     Call("apply", "apply", "action.manifest"): rendered_kinds() | {REBALANCE},
     Call("apply", "create", "token_secret("): frozenset({"Secret"}),
-    Call("apply", "delete", "action.kind"): REMOVABLE | {SET},
+    Call("apply", "delete", "action.kind"): REMOVABLE | {SET, REBALANCE},
     Call("apply", "patch", "kind"): frozenset({"Pod", CLAIM}),
     Call("audit", "list", "watched.kind"): OWN_KINDS,
     Call("observed", "list", "kind"): frozenset({*CHILD_KINDS, "Pod", CLAIM}),
@@ -84,6 +86,13 @@ MEANT: Final[dict[Call, frozenset[str]]] = {
     Call("reconcilers.cluster", "get", "key.kind"): frozenset({CLUSTER}),
     Call("reconcilers.cluster", "apply_status", "{"): frozenset({CLUSTER}),
     Call("reconcilers.cluster", "event", "manifest"): frozenset({CLUSTER}),
+    Call("reconcilers.topic", "get", "key.kind"): frozenset({TOPIC}),
+    Call("reconcilers.group", "get", "key.kind"): frozenset({GROUP}),
+    Call("reconcilers.rebalance", "get", "key.kind"): frozenset({REBALANCE}),
+    Call("reconcilers.claims", "list", "kind.name"): frozenset({TOPIC, GROUP}),
+    Call("reconcilers.claims", "apply_status", "{"): frozenset({TOPIC, GROUP, REBALANCE}),
+    Call("reconcilers.claims", "patch", "manifest['kind']"): frozenset({TOPIC, GROUP}),
+    Call("reconcilers.claims", "event", "manifest"): frozenset({TOPIC, GROUP, REBALANCE}),
 }
 """The kinds of calls that do not name them."""
 
