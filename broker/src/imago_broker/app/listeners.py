@@ -62,9 +62,9 @@ class Ports:
     ) -> ClientPorts:
         """Return what holds and relays the clients' requests while the mastership moves."""
         doors = [
-            Door(self.metaq, lambda record: record.metaq, framed=False),
-            Door(self.rocketmq, lambda record: record.rocketmq, framed=True),
-            Door(self.fast, lambda record: record.fast, framed=True),
+            Door(self.metaq, lambda record: record.metaq),
+            Door(self.rocketmq, lambda record: record.rocketmq),
+            Door(self.fast, lambda record: record.fast),
         ]
         return ClientPorts(doors, loop=loop, append_now=append_now, answer_held=answer_held)
 

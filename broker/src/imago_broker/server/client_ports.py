@@ -2,7 +2,8 @@
 
 In order: `hold_puts` (requests wait in their sessions while the next master catches up), then
 either `relay_to` (it is to lead: once it says that it does, connections are relayed to it for some
-time) or `release` (it does not, or this broker is the master again).
+time) or `release` (it does not, or this broker is the master again). No request waits for longer
+than its client would: then it is served as this broker can, and what follows is relayed later.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HOLD_SECONDS_MAX = 2.0
-"""Requests that have waited so long are served, and refused where that is what is left."""
-TAKEOVER_SECONDS_MAX = 3.0
+"""Requests that have waited so long are served, and refused where that is what is left: the least
+that clients wait for an answer by their defaults is 3 s."""
+TAKEOVER_SECONDS_MAX = 10.0
 """How long the next master may take to lead, from the end of this one's mastership on."""
 CONNECTS_MAX = 256
 """Connections to the new master that are being opened at a time."""
@@ -38,14 +40,12 @@ class Door:
 
     listener: Listener
     port_of: Callable[[BrokerRecord], int]
-    framed: bool
-    """Whether it speaks RocketMQ's frames; else MetaQ."""
 
 
 class _Phase(Enum):
     SERVING = "serving"
-    HOLDING = "holding"
-    TAKEOVER = "holding until the next master leads"
+    CATCH_UP = "the next master is not elected"
+    TAKEOVER = "the next master does not lead yet"
     RELAYING = "relaying"
 
 
@@ -67,7 +67,9 @@ class ClientPorts:
         self._answer_held = answer_held
         self._phase = _Phase.SERVING
         self._to: BrokerRecord | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._holding = False
+        self._hold_timer: asyncio.TimerHandle | None = None
+        self._linger_timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         """Set while nothing is relayed."""
         self._idle.set()
@@ -85,7 +87,7 @@ class ClientPorts:
     @property
     def waiting(self) -> bool:
         """Whether new requests wait."""
-        return self._phase in (_Phase.HOLDING, _Phase.TAKEOVER)
+        return self._holding
 
     @property
     def relays(self) -> int:
@@ -98,14 +100,12 @@ class ClientPorts:
 
         Nobody waits longer than `HOLD_SECONDS_MAX`. Calls while requests wait already do nothing.
         """
-        if self._phase is _Phase.HOLDING:
+        if self._phase is _Phase.CATCH_UP:
             return
         self.release()
         self._append_now()
-        self._phase = _Phase.HOLDING
-        for _, session in self._sessions():
-            session.hold()
-        self._set_timer(HOLD_SECONDS_MAX, self._held_too_long)
+        self._phase = _Phase.CATCH_UP
+        self._hold()
 
     def relay_to(self, record: BrokerRecord, linger_ms: int) -> None:
         """Pass every request on to this broker once it leads, for so long from now on.
@@ -114,14 +114,16 @@ class ClientPorts:
         does not have goes on by itself, as all do when it cannot be reached or does not lead in
         time.
         """
-        self._end_relays()
+        waits = self._phase is _Phase.CATCH_UP
+        if not waits:
+            self.release()
         self._phase = _Phase.TAKEOVER
         self._idle.clear()
         self._to = record
         self._answer_held()
-        for _, session in self._sessions():
-            session.hold()
-        self._set_timer(linger_ms / 1000, self.release)
+        if not waits:
+            self._hold()
+        self._linger_timer = self._loop.call_later(linger_ms / 1000, self._linger_over)
         self._takeover = self._loop.create_task(self._relay_when_it_leads(record))
 
     async def _relay_when_it_leads(self, record: BrokerRecord) -> None:
@@ -139,24 +141,33 @@ class ClientPorts:
         self._phase = _Phase.RELAYING
         for door, session in self._sessions():
             self._relay(door, session)
+        self._unhold()
         log.info("relay_started to=%s connections=%d", record.host, len(self._relays))
 
     def release(self) -> None:
-        """Serve requests here again, as the master or as what else this broker is now."""
+        """Serve requests here again, as the master or as what else this broker is now.
+
+        What was passed on is answered first, if that is soon: the order of requests is kept.
+        """
+        self._end(patient=True)
+
+    def _linger_over(self) -> None:
+        self._end(patient=False)
+
+    def _end(self, *, patient: bool) -> None:
         phase, self._phase = self._phase, _Phase.SERVING
         self._idle.set()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
+            self._linger_timer = None
         if self._takeover is not None:
             self._takeover.cancel()
             self._takeover = None
         if phase is _Phase.RELAYING:
             log.info("relay_ended connections=%d", len(self._relays))
-            self._end_relays()
-        elif phase is not _Phase.SERVING:
-            for _, session in self._sessions():
-                session.release()
+            for relay in tuple(self._relays):
+                relay.finish(patient=patient)
+        self._unhold()
 
     async def until_relayed(self) -> None:
         """Wait until the relaying is over."""
@@ -165,7 +176,7 @@ class ClientPorts:
     def _opened(self, door: Door, session: Session) -> None:
         if session.transport.is_closing():
             return
-        if self.waiting:
+        if self._holding:
             session.hold()
         elif self._phase is _Phase.RELAYING:
             self._relay(door, session)
@@ -174,30 +185,32 @@ class ClientPorts:
         assert self._to is not None
         port = door.port_of(self._to)
         if not port:
-            session.release()
             return
-        session.hold()
         relay = Relay(
-            Address(self._to.host, port),
-            framed=door.framed,
-            connects=self._connects,
-            on_end=self._relays.discard,
+            Address(self._to.host, port), connects=self._connects, on_end=self._relays.discard
         )
         self._relays.add(relay)
-        session.hand_over(relay)
+        if not session.hand_over(relay):
+            self._relays.discard(relay)
 
-    def _end_relays(self) -> None:
-        for relay in tuple(self._relays):
-            relay.finish()
+    def _hold(self) -> None:
+        self._holding = True
+        for _, session in self._sessions():
+            session.hold()
+        self._hold_timer = self._loop.call_later(HOLD_SECONDS_MAX, self._held_too_long)
+
+    def _unhold(self) -> None:
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
+            self._hold_timer = None
+        if self._holding:
+            self._holding = False
+            for _, session in self._sessions():
+                session.release()
 
     def _held_too_long(self) -> None:
         log.warning("held_too_long seconds=%g", HOLD_SECONDS_MAX)
-        self.release()
-
-    def _set_timer(self, seconds: float, act: Callable[[], None]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(seconds, act)
+        self._unhold()
 
     def _sessions(self) -> list[tuple[Door, Session]]:
         return [(door, session) for door in self._doors for session in door.listener.sessions]

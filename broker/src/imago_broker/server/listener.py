@@ -49,18 +49,28 @@ class Session(asyncio.Protocol):
     """The peer's address, without its port."""
     heartbeat: RemotingCommand | None = None
     """The last one that was served, where the protocol has them: what the peer is."""
+    _watchers: dict[Callable[[], None], None]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport, or drop it at once when the listener is full."""
         self.transport = cast("asyncio.Transport", transport)
+        self._watchers = {}
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else ""
         if self.listener is not None and not self.listener.admit(self):
             self.transport.abort()
 
+    def opened(self) -> None:
+        """Derived classes call this when they are ready for what comes, and before it does."""
+        if self.listener is not None:
+            self.listener.opened(self)
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave the listener; `exc` is the reason when the peer did not close in order."""
         del exc
+        watchers, self._watchers = self._watchers, {}
+        for watcher in watchers:
+            watcher()
         if self.listener is not None:
             self.listener.leave(self)
 
@@ -72,19 +82,32 @@ class Session(asyncio.Protocol):
         self.transport.close()
 
     def hold(self) -> None:
-        """Read and serve nothing until `release` or `hand_over`; answers still go out."""
+        """Read and serve nothing until `release`; answers still go out."""
 
-    def release(self, unread: bytes = b"") -> None:
-        """Go on, with what a relay has read and could not pass on."""
+    def release(self) -> None:
+        """Go on, unless a relay has the connection."""
 
-    def hand_over(self, relay: Relay) -> None:
-        """Leave the connection to a relay at the next border between two requests."""
+    def hand_over(self, relay: Relay) -> bool:
+        """Leave the connection to a relay at the next border between two requests.
+
+        Where one has it already, as soon as that has ended. False: the connection is at its end.
+        """
+        del relay
+        return False
+
+    def take_back(self, relay: Relay, unread: bytes) -> None:
+        """Go on where a relay ends, with what it has read and not passed on; or hold that."""
 
     def touch(self) -> None:
         """Note that the connection is in use."""
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Call `watcher` when the connection is gone; only where something outlives a relay."""
+        """Call `watcher` when the connection is gone."""
+        self._watchers[watcher] = None
+
+    def unwatch(self, watcher: Callable[[], None]) -> None:
+        """Take a watcher back."""
+        self._watchers.pop(watcher, None)
 
 
 class Listener:
@@ -182,9 +205,12 @@ class Listener:
         self.accepted += 1
         self._sessions.add(session)
         self._per_address[session.address] += 1
-        if self.on_open is not None:
-            asyncio.get_running_loop().call_soon(self.on_open, session)
         return True
+
+    def opened(self, session: Session) -> None:
+        """Tell whoever wants to know that a connection that was admitted can be used."""
+        if self.on_open is not None and session in self._sessions:
+            self.on_open(session)
 
     def leave(self, session: Session) -> None:
         """Forget a closed connection. Connections that were refused are unknown here."""

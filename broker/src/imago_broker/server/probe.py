@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from imago_broker.model.cluster import BrokerRecord
 
 PAUSE_SECONDS = 0.005
+PATIENCE_SECONDS = 0.05
+"""How long the first answer may take; each further one twice as long as the one before."""
 ANSWER_BYTES_MAX = 1 << 20
 _ASK_FRAME = encode_frame(RemotingCommand(code=RequestCode.GET_BROKER_CONFIG, opaque=1))
 
@@ -20,15 +22,26 @@ _ASK_FRAME = encode_frame(RemotingCommand(code=RequestCode.GET_BROKER_CONFIG, op
 async def until_it_leads(record: BrokerRecord) -> None:
     """Return once the broker says that it is the master; OSError when it cannot be asked.
 
-    Asked through a client port: where that answers as the master, requests are taken.
+    Asked through a client port: where that answers as the master, requests are taken. Each time
+    over a new connection, and again where no answer comes: as the master of before the last it may
+    have passed the question on, to the one who asks and holds all requests, this one too.
     """
+    patience = PATIENCE_SECONDS
+    while True:
+        try:
+            async with asyncio.timeout(patience):
+                if await _says_so(record):
+                    return
+        except TimeoutError:
+            patience *= 2
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _says_so(record: BrokerRecord) -> bool:
     port = record.rocketmq or record.metaq
     reader, writer = await asyncio.open_connection(record.host, port)
     try:
-        while True:
-            if await _leads(reader, writer, framed=bool(record.rocketmq)):
-                return
-            await asyncio.sleep(PAUSE_SECONDS)
+        return await _leads(reader, writer, framed=bool(record.rocketmq))
     finally:
         writer.close()
 

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import Exchange
 from imago_broker.server.listener import Session
-from imago_broker.server.relay_streams import frame_of
+from imago_broker.server.relay_ledgers import HEARTBEAT_BYTES_MAX, FrameLedger, frame_of
 from imago_broker.server.remoting_calls import ClientCalls
 from imago_broker.server.remoting_peer import peer_bytes, peer_text
+from imago_broker.server.untaken import Untaken
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import scan_frames
 from imago_wire.remoting.codes import RequestCode
@@ -41,9 +42,6 @@ _PREFIX = struct.Struct(">II")
 _JOIN_BYTES_MAX = 64 << 10
 """Answers of one turn up to this size are joined; larger ones are handed over in pieces."""
 
-HEARTBEAT_BYTES_MAX = 256 << 10
-"""A longer heartbeat is not kept for a relay: its client beats again within 30 s."""
-
 SEND, FRAME = 1, 0
 """First members of what the scanner returns; a negative one ends the connection."""
 
@@ -54,8 +52,9 @@ class RemotingSession(Session):
     _holding = False
     """Whether nothing is served for now: another broker is about to take over, or has."""
     _relay: Relay | None = None
-    _counted = 0
-    """Bytes that the ports' common budget counts."""
+    """Who has the connection, or gets it as soon as `_held` is over."""
+    _ledger: FrameLedger | None = None
+    """The account of the relay that has the connection."""
 
     def __init__(self, server: RemotingServer) -> None:
         self.server = server
@@ -77,11 +76,9 @@ class RemotingSession(Session):
         self._out_bytes = 0
         self._write_paused = False
         self._partial_since_ms = 0
-        self._unread: tuple[int, int] | None = None
-        """While the peer does not read: bytes that wait for it, and since when no fewer."""
+        self._untaken = Untaken(server.budget)
         self._closing = False
         self._draining = False
-        self._watchers: dict[Callable[[], None], None] = {}
         self._calls = ClientCalls(server.loop, calls_max=server.limits.calls_max)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -92,12 +89,16 @@ class RemotingSession(Session):
         # The server's time stands still while it has no connection.
         self.server.now_ms = self.last_read_ms = time.monotonic_ns() // 1_000_000
         self.transport.set_write_buffer_limits(high=self._limits.output_bytes_pause)
+        self.opened()
 
     def data_received(self, data: bytes) -> None:
         self.last_read_ms = self.server.now_ms
         if self._buffer or self._blocked:
             self._buffer += data
-            if not self._blocked:
+            if self._blocked:
+                # The loop begins to read a new connection even where that was paused.
+                self._steer_reading()
+            else:
                 self._scan_buffer()
             return
         used = self._take(self, data, self._frame_bytes_max)
@@ -116,26 +117,22 @@ class RemotingSession(Session):
 
     def pause_writing(self) -> None:
         self._write_paused = True
-        self._count_unread(self.transport.get_write_buffer_size())
+        self._untaken.count(self.transport.get_write_buffer_size())
         self._steer_reading()
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        self._count_unread(0)
-        self._unread = None
+        self._untaken.count(0)
         self._unblock_if_free()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._closing = True
-        self._count_unread(0)
+        self._untaken.count(0)
         self._buffer.clear()
         self._backlog = []
         self._out.clear()
         self._calls.fail_all()
-        watchers, self._watchers = self._watchers, {}
-        for watcher in watchers:
-            watcher()
         if self.server.on_close is not None:
             self.server.on_close(self)
 
@@ -200,26 +197,44 @@ class RemotingSession(Session):
             self._unblock_if_free()
 
     def hold(self) -> None:
-        """Read and serve nothing until `release` or `hand_over`; answers still go out."""
+        """Read and serve nothing until `release`; answers still go out."""
         if not self._closing:
             self._holding = True
             self._block()
 
-    def release(self, unread: bytes = b"") -> None:
-        """Go on, with what a relay has read and could not pass on."""
-        self._relay = None
+    def release(self) -> None:
+        """Go on, unless a relay has the connection."""
         self._holding = False
-        self._buffer += unread
         self._unblock_if_free()
 
-    def hand_over(self, relay: Relay) -> None:
+    def hand_over(self, relay: Relay) -> bool:
         """Leave the connection to the relay, with everything that is not served yet."""
-        if self._closing or self._relay is not None:
-            return
-        self.hold()
-        self._relay = relay
-        if not self._held:
+        if self._closing or self._draining:
+            return False
+        self._block()
+        former, self._relay = self._relay, relay
+        if former is not None:
+            former.finish(patient=True)
+        if not self._held and self._ledger is None and self._relay is relay:
             self._leave_to(relay)
+        self._holding = False
+        return True
+
+    def take_back(self, relay: Relay, unread: bytes) -> None:
+        """Go on where a relay ends, with what it has read and not passed on; or hold that."""
+        if self._ledger is not None:
+            self.heartbeat = self._ledger.heartbeat
+        self._ledger = None
+        self._buffer += unread
+        if self._relay is not relay and self._relay is not None:
+            self._leave_to(self._relay)
+            return
+        self._relay = None
+        if self._draining:
+            self.transport.pause_reading()
+            self.server.drain(self)
+        else:
+            self._unblock_if_free()
 
     def touch(self) -> None:
         """Note that the connection is in use."""
@@ -230,14 +245,16 @@ class RemotingSession(Session):
         unread = b"".join(map(frame_of, backlog)) + self._buffer
         self._buffer.clear()
         self._partial_since_ms = 0
-        relay.take(self, unread, slow=self._write_paused)
+        self._ledger = FrameLedger(self.heartbeat)
+        relay.take(self, self._ledger, unread, slow=self._write_paused)
 
     def _block(self) -> None:
         self._blocked = True
         self._steer_reading()
 
     def _unblock_if_free(self) -> None:
-        if self._blocked and not (self._held or self._holding or self._write_paused):
+        waits = self._held or self._holding or self._write_paused or self._relay is not None
+        if self._blocked and not waits:
             self._blocked = False
             items, self._backlog = self._backlog, []
             if self._serve(items) and self._buffer:
@@ -245,7 +262,7 @@ class RemotingSession(Session):
         self._steer_reading()
 
     def _steer_reading(self) -> None:
-        if self._closing or self._draining:
+        if self._closing or self._draining or self._ledger is not None:
             return
         if self._blocked or self._write_paused:
             self.transport.pause_reading()
@@ -257,8 +274,8 @@ class RemotingSession(Session):
         self.server.now_ms = now_ms
         limits = self._limits
         waiting = self.transport.get_write_buffer_size()
-        self._count_unread(waiting)
-        if self._unread_ms(waiting, now_ms) > limits.output_stall_ms:
+        self._untaken.count(waiting)
+        if self._untaken.stalled_ms(waiting, now_ms) > limits.output_stall_ms:
             log.info("connection_aborted peer=%s reason=reads_nothing", self.peer)
             self.abort()
         elif self._stalled_input_ms(now_ms) > limits.input_stall_ms:
@@ -268,15 +285,6 @@ class RemotingSession(Session):
             log.info("connection_closed peer=%s reason=idle", self.peer)
             self.close()
 
-    def _unread_ms(self, waiting: int, now_ms: int) -> int:
-        """Return how long the peer has taken nothing of what waits for it; slow is not deaf."""
-        if not waiting:
-            self._unread = None
-            return 0
-        if self._unread is None or waiting != self._unread[0]:
-            self._unread = (waiting, now_ms)
-        return now_ms - self._unread[1]
-
     def _stalled_input_ms(self, now_ms: int) -> int:
         # While the connection itself is held back, the unfinished frame is not the peer's fault.
         if not self._partial_since_ms or self._blocked or self._write_paused:
@@ -285,9 +293,12 @@ class RemotingSession(Session):
 
     def drain(self) -> None:
         """Read nothing more, answer what is in flight, then close."""
-        self.transport.pause_reading()
         self._draining = True
-        self.server.drain(self)
+        if self._ledger is not None and self._relay is not None:
+            self._relay.finish(patient=True)
+        else:
+            self.transport.pause_reading()
+            self.server.drain(self)
 
     # -- answers out --------------------------------------------------------------------------
 
@@ -381,29 +392,15 @@ class RemotingSession(Session):
         else:
             self.transport.writelines(out)
         if self._write_paused:
-            self._count_unread(self.transport.get_write_buffer_size())
+            self._untaken.count(self.transport.get_write_buffer_size())
             self._cut_off_if_deaf(self.transport)
         elif self._blocked:
             self._unblock_if_free()
-
-    def _count_unread(self, size: int) -> None:
-        budget = self.server.budget
-        budget.release(self._counted)
-        budget.hold(size)
-        self._counted = size
 
     def _cut_off_if_deaf(self, transport: asyncio.Transport) -> None:
         if transport.get_write_buffer_size() > self._limits.output_bytes_max:
             log.info("connection_aborted peer=%s reason=reads_nothing", self.peer)
             self.abort()
-
-    def watch(self, watcher: Callable[[], None]) -> None:
-        """Call `watcher` when the connection is gone."""
-        self._watchers[watcher] = None
-
-    def unwatch(self, watcher: Callable[[], None]) -> None:
-        """Take a watcher back."""
-        self._watchers.pop(watcher, None)
 
     def close(self) -> None:
         """Close after what is written; nothing more is read."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_broker.server.listener import Session
+from imago_broker.server.relay_ledgers import TextLedger
+from imago_broker.server.untaken import Untaken
 from imago_wire.hot import scan_text
 from imago_wire.record import host_bytes
 from imago_wire.text.encoder import encode_items
@@ -51,7 +53,10 @@ class TextSession(Session):
     _holding = False
     """Whether nothing is worked on for now: another broker is about to take over."""
     _relay: Relay | None = None
-    """Who gets the connection once everything is answered."""
+    """Who has the connection, or gets it once everything is answered."""
+    _away = False
+    """Whether the relay has it."""
+    _draining = False
 
     def __init__(
         self, processors: MetaqProcessors, limits: TextLimits, budget: OutputBudget
@@ -63,9 +68,7 @@ class TextSession(Session):
         self._line_bytes_max = limits.line_bytes_max
         self._body_bytes_max = limits.body_bytes_max
         self._limits = limits
-        self._budget = budget
-        self._held = 0
-        """Bytes of ours that the budget counts."""
+        self._untaken = Untaken(budget)
         self._buffer = bytearray()
         self._replies: list[bytes] = []
         self._reply_size = 0
@@ -83,7 +86,6 @@ class TextSession(Session):
         self._active = True
         self._seen_ms = 0
         self._partial_since_ms: int | None = None
-        self._stalled: tuple[int, int] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve."""
@@ -92,11 +94,12 @@ class TextSession(Session):
         peer = transport.get_extra_info("peername")
         if peer:
             self.born_host = host_bytes(peer[0].partition("%")[0], peer[1])
+        self.opened()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget what waits: the answers have no reader any more."""
         self._closed = True
-        self._hold(0)
+        self._untaken.count(0)
         if self._socket is not None:
             self._socket.detach()
             self._socket = None
@@ -107,10 +110,13 @@ class TextSession(Session):
     def data_received(self, data: bytes) -> None:
         """Work on the whole commands among all bytes that have come."""
         if self._ending:
-            if self._relay is not None:
-                self._buffer += data
             return
         self._active = True
+        if self._holding:
+            # The loop begins to read a new connection even where that was paused.
+            self._buffer += data
+            self.transport.pause_reading()
+            return
         if self._buffer:
             self._go_on(data)
             return
@@ -127,14 +133,14 @@ class TextSession(Session):
     def pause_writing(self) -> None:
         """Read nothing more from a peer that does not read its answers."""
         self._paused = True
-        self._hold(self.transport.get_write_buffer_size())
+        self._untaken.count(self.transport.get_write_buffer_size())
         if not self._ending:
             self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Go on with what was left, then read again."""
         self._paused = False
-        self._hold(0)
+        self._untaken.count(0)
         self._go_on_with_left()
 
     def stored(self, answers: bytes) -> None:
@@ -192,34 +198,51 @@ class TextSession(Session):
     def drain(self) -> None:
         """The listener is stopping: answer what is in flight, then close."""
         if self._relay is not None:
-            self._relay.finish()
-        self._end()
-        self.flush()
+            self._draining = True
+            self._relay.finish(patient=True)
+        else:
+            self._end()
+            self.flush()
 
     def hold(self) -> None:
-        """Read and work on nothing until `release` or `hand_over`; answers still go out."""
+        """Read and work on nothing until `release`; answers still go out."""
+        self._holding = True
         if not (self._ending or self._closed or self.transport.is_closing()):
-            self._holding = True
             self.transport.pause_reading()
 
-    def release(self, unread: bytes = b"") -> None:
-        """Go on, with what a relay has read and could not pass on."""
-        if self._relay is not None:
-            self._relay = None
-            self._ending = self._closed = False
+    def release(self) -> None:
+        """Go on, unless a relay has the connection."""
         self._holding = False
-        self._go_on_with_left()
-        if unread and not self._closed:
-            self.data_received(unread)
+        self._go_on_with_unread()
 
-    def hand_over(self, relay: Relay) -> None:
+    def hand_over(self, relay: Relay) -> bool:
         """Answer what was taken, then leave the connection to the relay."""
-        if self._ending or self._closed:
-            return
+        former = self._relay
+        if former is None and (self._ending or self._closed):
+            return False
         self._relay = relay
-        left, self._left = self._left, ()
-        self._buffer[:0] = encode_items(left)
-        self._end()
+        if former is not None:
+            former.finish(patient=True)
+        else:
+            left, self._left = self._left, ()
+            self._buffer[:0] = encode_items(left)
+            self._end()
+        self._holding = False
+        return True
+
+    def take_back(self, relay: Relay, unread: bytes) -> None:
+        """Go on where a relay ends, with what it has read and not passed on; or hold that."""
+        self._buffer += unread
+        self._away = False
+        if self._relay is not relay and self._relay is not None:
+            self._leave_to(self._relay)
+            return
+        self._relay = None
+        self._ending = self._closed = False
+        if self._draining:
+            self._end()
+        else:
+            self._go_on_with_unread()
 
     def touch(self) -> None:
         """Note that the connection is in use."""
@@ -234,7 +257,9 @@ class TextSession(Session):
         if self._buffer and self._partial_since_ms is None:
             self._partial_since_ms = now_ms
         partial_ms = now_ms - (self._partial_since_ms or now_ms)
-        if (partial_ms > limits.input_stall_ms and not self._paused) or self._is_stalled(now_ms):
+        stalled_ms = self._untaken.stalled_ms(self.transport.get_write_buffer_size(), now_ms)
+        deaf = stalled_ms > limits.output_stall_ms
+        if deaf or (partial_ms > limits.input_stall_ms and not self._paused):
             self.transport.abort()
         elif now_ms - self._seen_ms > limits.idle_ms and not self.puts and not self._paused:
             self.transport.close()
@@ -248,10 +273,11 @@ class TextSession(Session):
         if not (self._paused or self._ending or self._closed or self.transport.is_closing()):
             self.transport.resume_reading()
 
-    def _hold(self, size: int) -> None:
-        self._budget.release(self._held)
-        self._budget.hold(size)
-        self._held = size
+    def _go_on_with_unread(self) -> None:
+        """Go on with what was left, and with what a relay has read."""
+        self._go_on_with_left()
+        if not (self._holding or self._left or self._ending or self._closed):
+            self._go_on(b"")
 
     def _go_on(self, data: bytes) -> None:
         """Add bytes to those of an unfinished command."""
@@ -340,22 +366,17 @@ class TextSession(Session):
             return
         if self._relay is None:
             self.transport.close()
-        else:
-            unread = bytes(self._buffer)
-            self._buffer.clear()
-            self._partial_since_ms = None
-            self._closed = True  # for this session: the relay speaks from here on
-            self._relay.take(self, unread, slow=self._paused)
+        elif not self._away:
+            self._leave_to(self._relay)
 
-    def _is_stalled(self, now_ms: int) -> bool:
-        """Return whether the peer has taken nothing of its answers for too long."""
-        waiting = self.transport.get_write_buffer_size()
-        if waiting == 0:
-            self._stalled = None
-            return False
-        if self._stalled is None or self._stalled[0] != waiting:
-            self._stalled = (waiting, now_ms)
-        return now_ms - self._stalled[1] > self._limits.output_stall_ms
+    def _leave_to(self, relay: Relay) -> None:
+        unread = bytes(self._buffer)
+        self._buffer.clear()
+        self._partial_since_ms = None
+        # For this session: the relay speaks from here on.
+        self._closed = self._away = True
+        ledger = TextLedger(self._line_bytes_max, self._body_bytes_max)
+        relay.take(self, ledger, unread, slow=self._paused)
 
 
 def _rest(data: FileSlice, skip: int) -> FileSlice:
