@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from imago_cli.exits import CommandError
+
+
+WIDTH_MAX: Final = 240
 
 
 def print_json(value: object) -> None:
@@ -38,7 +42,9 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in listed:
         table.add_row(*(Text(str(cell)) for cell in row))
-    Console().print(table)
+    # Into a file or a pipe there is no width to keep to, unless somebody names one.
+    free = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    Console(width=WIDTH_MAX if free else None).print(table)
 
 
 def print_error(error: CommandError) -> None:

@@ -127,6 +127,23 @@ class TestNextLook:
         assert all(part in text for part in ("Node", "StorageClass", "Secret", "images"))
         assert "CreateToken" not in {one["action"] for one in told["plan"]["actions"]}
 
+    def test_the_operator_of_the_namespace_is_asked_for_its_images(self, kube: Kube) -> None:
+        """Of several, the one that names the namespace; its ZooKeeper is another one."""
+        (usual,) = kube.objects["deployments.apps"]
+        other = json.loads(json.dumps(usual))
+        container = other["spec"]["template"]["spec"]["containers"][0]
+        container["args"] = ["operator", "--namespaces=a,mq"]
+        container["env"] = [{"name": "IMAGO_OPERATOR_ZOOKEEPER_IMAGE", "value": "mine:1"}]
+        elsewhere = json.loads(json.dumps(other))
+        elsewhere["spec"]["template"]["spec"]["containers"][0]["args"][1] = "--namespaces=b"
+        kube.objects["deployments.apps"] = [elsewhere, usual, other]
+        kube.dry_run = [resource()]
+        (told,) = json.loads(kube.run("plan", "-f", "x", "-o", "json").out)
+        assert "StatefulSet demo-zookeeper" in {one["about"] for one in told["plan"]["actions"]}
+        kube.objects["deployments.apps"] = [elsewhere, usual]
+        (told,) = json.loads(kube.run("plan", "-f", "x", "-o", "json").out)
+        assert told["plan"]["actions"] == []
+
     def test_what_must_be_seen_is_an_error(self, kube: Kube) -> None:
         kube.refusals["get statefulsets"] = "Error from server (Forbidden): no"
         kube.dry_run = [resource()]

@@ -10,7 +10,7 @@ from imago_operator import names
 from imago_operator.desired import OperatorInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 OPTIONS: Final = {
     "--broker-image": "broker_image",
@@ -21,10 +21,13 @@ VARIABLE: Final = "IMAGO_OPERATOR_"
 CONTAINER: Final = "operator"
 
 
-def installed(kube: Kubectl, status: Mapping[str, Any]) -> tuple[OperatorInfo, list[str]]:
+def installed(
+    kube: Kubectl, namespace: str, status: Mapping[str, Any]
+) -> tuple[OperatorInfo, list[str]]:
     """Return the operator that works on a cluster, and what of it could not be seen.
 
-    `status`: of the cluster. It knows the version; its images stand in the operator's Deployment.
+    `namespace` and `status`: of the cluster, which knows the version; the images
+    stand in the operator's Deployment.
     """
     version = status.get("operatorVersion") or importlib.metadata.version("imago")
     running = {status["version"]} if status.get("version") else set()
@@ -36,28 +39,45 @@ def installed(kube: Kubectl, status: Mapping[str, Any]) -> tuple[OperatorInfo, l
     except KubectlError as error:
         found, why = [], error.message
     else:
-        why = "there is no Deployment of it"
-    if not found:
+        why = "there is no Deployment of one that looks after the namespace"
+    chosen = _responsible(found, namespace)
+    if chosen is None:
         unseen = f"the operator's own images; its defaults are taken: {why}"
         return OperatorInfo(version=version, supported=supported), [unseen]
-    given = dict(_given(found[0]))
-    namespace = found[0]["metadata"].get("namespace", "imago-system")
-    return (
-        OperatorInfo(version=version, supported=supported, namespace=namespace, **given),
-        [],
-    )
+    given = _given(chosen)
+    images = {field: given[option] for option, field in OPTIONS.items() if option in given}
+    own = chosen["metadata"].get("namespace", "imago-system")
+    return OperatorInfo(version=version, supported=supported, namespace=own, **images), []
 
 
-def _given(deployment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the images that a Deployment names, by the fields that they belong to."""
+def _responsible(
+    deployments: Iterable[Mapping[str, Any]], namespace: str
+) -> Mapping[str, Any] | None:
+    """Return the operator that looks after a namespace: one of its own before one of all."""
+    by_scope: dict[bool, Mapping[str, Any]] = {}
+    for one in deployments:
+        scope = _given(one).get("--namespaces", "")
+        if not scope or namespace in scope.split(","):
+            by_scope.setdefault(bool(scope), one)
+    return by_scope.get(True) or by_scope.get(False)
+
+
+def _given(deployment: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options that a Deployment gives its operator; those on the line win."""
     containers = deployment["spec"]["template"]["spec"]["containers"]
     container = next((one for one in containers if one["name"] == CONTAINER), containers[0])
+    return dict((*_variables(container), *_words(container)))
+
+
+def _variables(container: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for one in container.get("env") or ():
-        option = "--" + one["name"].removeprefix(VARIABLE).lower().replace("_", "-")
-        if one["name"].startswith(VARIABLE) and option in OPTIONS and one.get("value"):
-            yield OPTIONS[option], one["value"]
+        if one["name"].startswith(VARIABLE) and one.get("value"):
+            yield "--" + one["name"].removeprefix(VARIABLE).lower().replace("_", "-"), one["value"]
+
+
+def _words(container: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     words = container.get("args") or []
-    for place, word in enumerate(words):
+    for word, following in zip(words, [*words[1:], ""], strict=True):
         option, equals, value = word.partition("=")
-        if option in OPTIONS:
-            yield OPTIONS[option], value if equals else words[place + 1]
+        if option.startswith("--"):
+            yield option, value if equals else following

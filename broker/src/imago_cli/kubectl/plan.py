@@ -77,7 +77,9 @@ def _looked_at(kube: Kubectl, after: Mapping[str, Any]) -> dict[str, Any]:
         return said | {"unseen": ["effects: they are shown of an ImagoCluster only"]}
     there = Kubectl(metadata.get("namespace"), kube.context, kube.kubeconfig)
     before = _before(there, metadata["name"])
-    operator, unseen = installed(there, (before or {}).get("status", {}))
+    operator, unseen = installed(
+        there, metadata.get("namespace", ""), (before or {}).get("status", {})
+    )
     edit = edit_of(before, after, operator)
     if isinstance(edit, str):
         return said | {"refused": edit}

@@ -152,5 +152,8 @@ def _print(title: str, rows: list[dict[str, Any]], output: Format, missing: str 
     if output is Format.JSON:
         print_json(rows)
         return
-    columns = tuple(rows[0]) if rows else ("nothing",)
+    if not rows:
+        say("none")
+        return
+    columns = tuple(rows[0])
     print_table(title, columns, [tuple(map(_cell, row.values())) for row in rows])

@@ -18,7 +18,7 @@ from imago_cli.kubectl.options import (
 )
 from imago_cli.kubectl.orders import pending
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl
-from imago_cli.output import print_json, print_line, print_table
+from imago_cli.output import print_json, print_line, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -83,6 +83,9 @@ def holds(resource: Mapping[str, Any], type_: str) -> str:
 def _print_all(found: Sequence[Mapping[str, Any]], output: Format) -> None:
     if output is Format.JSON:
         print_json([_brief(one) for one in found])
+        return
+    if not found:
+        say("no ImagoCluster here; -A looks in all namespaces")
         return
     print_table("", COLUMNS, [tuple(_brief(one).values()) for one in found])
 
