@@ -239,6 +239,14 @@ def test_two_operators_are_kept_apart() -> None:
         "kubernetes.io/hostname",
     }
     assert [e["spec"]["maxUnavailable"] for e in found if e["kind"] == "PodDisruptionBudget"] == [1]
+
+
+def test_a_second_operator_restarts_nothing() -> None:
+    one, two = (
+        next(each for each in objects(rendered(name)) if each["kind"] == "Deployment")
+        for name in ("default", "ha")
+    )
+    assert one["spec"]["template"] == two["spec"]["template"]
     alone = {each["kind"] for each in objects(rendered("default"))}
     assert "PodDisruptionBudget" not in alone
 
