@@ -52,9 +52,9 @@ class RebalanceReconciler:
             return await self._carry_out(manifest, look, planned)
         if look.refusal is not None or not look.listed:
             return SILENT_S
-        if planned.status.phase is Phase.APPROVED:
-            return 0.0
-        return WAIT_S if planned.again else None
+        if not planned.again:
+            return None
+        return 0.0 if planned.status.phase is Phase.APPROVED else WAIT_S
 
     async def _look(self, manifest: Manifest) -> RebalanceLook:
         spec, place = REBALANCE.read(manifest), cluster_of(manifest)
