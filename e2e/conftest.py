@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_e2e import clusters
+from imago_e2e import cleaning, clusters
 from imago_e2e.clients import drivers_in_pod, start_pod
 from imago_e2e.kube import Kube, is_rig
+from imago_e2e.operator import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,8 +71,23 @@ def kube() -> Kube:
 
 
 @pytest.fixture(scope="session")
-def demo(kube: Kube) -> Brokers:
+def operator(kube: Kube) -> Operator:
+    """The operator, installed by helm on a cluster that is empty but for what others have made.
+
+    With E2E_KEEP=1 what a former run left is used again.
+    """
+    found = Operator(kube)
+    if os.environ.get("E2E_KEEP") and found.installed():
+        return found
+    cleaning.clear(kube, found)
+    found.install()
+    return found
+
+
+@pytest.fixture(scope="session")
+def demo(kube: Kube, operator: Operator) -> Brokers:
     """The cluster that stories share: one shard of three members, all in sync."""
+    assert operator.installed()
     return clusters.shared(kube)
 
 

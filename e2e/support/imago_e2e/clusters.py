@@ -6,14 +6,15 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from imago_e2e import rendered
 from imago_e2e.brokers import Brokers
+from imago_e2e.operator import until_ready
 
 if TYPE_CHECKING:
     from imago_e2e.kube import Kube
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = "e2e-demo"
+READY_SECONDS_MAX = 60.0
 
 
 def version() -> str:
@@ -40,10 +41,11 @@ def manifest(namespace: str, name: str = "demo", shards: int = 1, **more: Any) -
 def make(kube: Kube, given: dict[str, Any]) -> Brokers:
     """Make a cluster and wait until all of it serves."""
     metadata = given["metadata"]
-    rendered.apply(kube, given, version())
+    kube.apply(given)
     brokers = Brokers(kube, metadata["namespace"], metadata["name"])
     of = given["spec"]["brokers"]
     brokers.settled(of["shards"], of["replicasPerShard"])
+    until_ready(kube, "imc", brokers.namespace, brokers.name, seconds_max=READY_SECONDS_MAX)
     return brokers
 
 

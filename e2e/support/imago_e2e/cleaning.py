@@ -1,0 +1,37 @@
+"""An empty cluster to begin with, whatever a former run left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_e2e.operator import KINDS, NAMESPACE
+
+if TYPE_CHECKING:
+    from imago_e2e.kube import Kube
+    from imago_e2e.operator import Operator
+
+PREFIX = "e2e-"
+"""Of the namespaces of all stories."""
+
+
+def clear(kube: Kube, operator: Operator) -> None:
+    """Take away the operator and every namespace of stories."""
+    found = [each["metadata"]["name"] for each in kube.get("namespaces")["items"]]
+    ours = [name for name in found if name.startswith(PREFIX)]
+    for name in ours:
+        _release(kube, name)
+    if ours:
+        kube.run("delete", "namespace", *ours, "--timeout=120s", seconds_max=130)
+    if NAMESPACE in found:
+        operator.uninstall()
+        kube.delete_namespace(NAMESPACE)
+
+
+def _release(kube: Kube, namespace: str) -> None:
+    """Take finalizers off, in case that nobody is there any more who does."""
+    known = kube.run("api-resources", "--api-group=imago.dev", "-o", "name").split()
+    for kind in KINDS:
+        if f"{kind}.imago.dev" in known:
+            for each in kube.run("get", kind, "-n", namespace, "-o", "name").split():
+                patch = '{"metadata":{"finalizers":null}}'
+                kube.run("patch", each, "-n", namespace, "--type=merge", "-p", patch)
