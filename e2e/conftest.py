@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.timeout(STORY_SECONDS_MAX))
     if not is_rig():
-        out = [item for item in items if item.get_closest_marker("breaks_nodes")]
+        out = [item for item in items if item.get_closest_marker("own_nodes")]
         items[:] = [item for item in items if item not in out]
         if out:
             out[0].config.hook.pytest_deselected(items=out)

@@ -27,14 +27,6 @@ ROOT = Path(__file__).resolve().parents[1]
 OWN = ROOT / "e2e" / "dockerfiles"
 PRODUCT = ("broker", "operator", "spark-apps")
 """Folders of the product with a Dockerfile."""
-_OF_PRODUCT = (
-    "pyproject.toml",
-    "README.md",
-    "requirements/*",
-    "broker/**/*",
-    "operator/**/*",
-    "spark-apps/**/*",
-)
 _JAVA = "localhost/imago-java:1"
 
 
@@ -68,10 +60,20 @@ def _of_product(part: str) -> tuple[str, str, str]:
         tag=tag,
         dockerfile=ROOT / part / "Dockerfile",
         context=ROOT,
-        inputs=_OF_PRODUCT,
+        inputs=_copied(ROOT / part / "Dockerfile"),
         base=base,
     )
     return baking.bake(recipe), tag, f"docker.io/imago/{part}:{version()}"
+
+
+def _copied(dockerfile: Path) -> tuple[str, ...]:
+    """Return patterns of what a Dockerfile copies from its context."""
+    found: list[str] = []
+    for line in dockerfile.read_text().splitlines():
+        words = line.split()
+        if words[:1] == ["COPY"] and not words[1].startswith("--from="):
+            found += (f"{word}**/*" if word.endswith("/") else word for word in words[1:-1])
+    return tuple(found)
 
 
 def _java() -> str:

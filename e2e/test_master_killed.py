@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,7 +26,7 @@ def _kill(brokers: Brokers, name: str) -> None:
     """Without a word to anybody, where that can be done; else as fast as Kubernetes can."""
     pod = brokers.kube.get("pod", name, "-n", brokers.namespace)
     if is_rig():
-        machine.kill(pod, "imago broker")
+        machine.send(pod, "imago broker", signal.SIGKILL)
     else:
         now = ("--grace-period=0", "--force")
         brokers.kube.run("delete", "pod", name, "-n", brokers.namespace, *now)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from imago_e2e.kube import CALL_SECONDS, KubeError, run
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Iterator, Mapping
 
 
@@ -40,13 +40,13 @@ def without_cable(node: str) -> Iterator[None]:
         _rig("mend", node)
 
 
-def kill(pod: Mapping[str, Any], words: str) -> int:
-    """kill -9 the process of a pod whose command line has these words; return how many died.
+def send(pod: Mapping[str, Any], words: str, number: signal.Signals) -> None:
+    """Send a signal to the process of a pod whose command line has these words.
 
-    Process 1 of a container cannot be killed from inside of it.
+    Process 1 of a container can be neither killed nor stopped from inside of it.
     """
     own = str(pod["metadata"]["uid"])
-    killed = 0
+    found = 0
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             groups = (folder / "cgroup").read_text()
@@ -54,8 +54,7 @@ def kill(pod: Mapping[str, Any], words: str) -> int:
         except OSError:
             continue  # it has ended meanwhile
         if own in groups and words in command:
-            os.kill(int(folder.name), signal.SIGKILL)
-            killed += 1
-    if not killed:
+            os.kill(int(folder.name), number)
+            found += 1
+    if not found:
         raise KubeError(f"no process of {pod['metadata']['name']} is called {words!r}")
-    return killed

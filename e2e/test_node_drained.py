@@ -1,0 +1,75 @@
+"""A node that holds a master is drained: refused while a member lags, then done unnoticed."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_e2e import machine
+from imago_e2e.clients import load
+from imago_e2e.kube import KubeError, is_ready, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imago_e2e.brokers import Brokers
+    from imago_testing.java.driver import JavaDriver
+
+pytestmark = pytest.mark.own_nodes
+REFUSED = "violate the pod's disruption budget"
+
+
+def test_draining_waits_for_the_member_that_lags(
+    whole: Brokers, drivers: dict[str, JavaDriver], topic: str, account: list[str]
+) -> None:
+    master, lagging = whole.master(), whole.slaves()[0]
+    node, uids = whole.node_of(master), whole.uids()
+    with load(whole, drivers, topic) as running, _uncordoned(whole, node):
+        with _asleep(whole, lagging), pytest.raises(KubeError, match=REFUSED):
+            _drain(whole, node, seconds=5)
+        assert whole.uids()[master] == uids[master], "the master was not touched"
+        whole.settled()
+        running.go_on()
+        running.calm()
+        _drain(whole, node, seconds=120)
+        assert whole.uids().get(master) != uids[master]
+        assert whole.master() != master
+        whole.settled()
+        assert whole.node_of(master) != node
+        running.go_on()
+        account.append(f"while it was drained, gaps: {running.gaps()}")
+        account.append(running.finish())
+        running.unharmed()
+
+
+def _drain(brokers: Brokers, node: str, *, seconds: int) -> None:
+    """Evict what the cluster has on a node, as `kubectl drain` does: by the eviction interface."""
+    chosen = f"--pod-selector=imago.dev/cluster={brokers.name}"
+    flags = (chosen, "--delete-emptydir-data", "--ignore-daemonsets", f"--timeout={seconds}s")
+    brokers.kube.run("drain", node, *flags, seconds_max=seconds + 30)
+
+
+@contextlib.contextmanager
+def _uncordoned(brokers: Brokers, node: str) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        brokers.kube.run("uncordon", node)
+
+
+@contextlib.contextmanager
+def _asleep(brokers: Brokers, name: str) -> Iterator[None]:
+    """Let a broker fall silent, until Kubernetes has noticed and for as long as the block lasts."""
+
+    def pod() -> dict[str, object]:
+        return dict(brokers.kube.get("pod", name, "-n", brokers.namespace))
+
+    machine.send(pod(), "imago broker", signal.SIGSTOP)
+    try:
+        until(lambda: not is_ready(pod()), f"{name} is not ready", seconds_max=60)
+        yield
+    finally:
+        machine.send(pod(), "imago broker", signal.SIGCONT)

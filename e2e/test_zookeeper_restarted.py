@@ -1,0 +1,48 @@
+"""ZooKeeper's pods are restarted, one by one and then all at once, while clients work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from imago_e2e.clients import load
+from imago_e2e.kube import is_ready, until
+
+if TYPE_CHECKING:
+    from imago_e2e.brokers import Brokers
+    from imago_testing.java.driver import JavaDriver
+
+READY_SECONDS_MAX = 90.0
+
+
+def test_restarting_zookeeper_loses_nothing(
+    whole: Brokers, drivers: dict[str, JavaDriver], topic: str, account: list[str]
+) -> None:
+    names = [pod["metadata"]["name"] for pod in _servers(whole)]
+    with load(whole, drivers, topic) as running:
+        for name in names:
+            _restart(whole, [name])
+            running.go_on(20)
+        account.append(f"one by one, gaps: {running.gaps()}")
+        running.calm()
+        _restart(whole, names)
+        whole.settled()
+        running.go_on()
+        account.append(f"all at once, gaps: {running.gaps()}")
+        account.append(running.finish())
+
+
+def _restart(brokers: Brokers, names: list[str]) -> None:
+    before = {pod["metadata"]["uid"] for pod in _servers(brokers)}
+    brokers.kube.run("delete", "pod", *names, "-n", brokers.namespace, "--wait=false")
+
+    def back() -> bool:
+        pods = _servers(brokers)
+        fresh = [pod for pod in pods if pod["metadata"]["uid"] not in before]
+        return len(fresh) == len(names) and len(pods) == 3 and all(map(is_ready, pods))
+
+    until(back, f"{names} are back", seconds_max=READY_SECONDS_MAX)
+
+
+def _servers(brokers: Brokers) -> list[dict[str, Any]]:
+    chosen = f"imago.dev/cluster={brokers.name},imago.dev/component=zookeeper"
+    return brokers.kube.pods(brokers.namespace, chosen)
