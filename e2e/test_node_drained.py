@@ -27,13 +27,14 @@ def test_draining_waits_for_the_member_that_lags(
 ) -> None:
     master, lagging = whole.master(), whole.slaves()[0]
     node, uids = whole.node_of(master), whole.uids()
-    with load(whole, drivers, topic) as running, _uncordoned(whole, node):
-        with _asleep(whole, lagging), pytest.raises(KubeError, match=REFUSED):
+    with _uncordoned(whole, node), _asleep(whole, lagging):
+        with pytest.raises(KubeError, match=REFUSED):
             _drain(whole, node, seconds=5)
         assert whole.uids()[master] == uids[master], "the master was not touched"
-        whole.settled()
-        running.go_on()
-        running.calm()
+    whole.settled()
+    master = whole.master()
+    node, uids = whole.node_of(master), whole.uids()
+    with load(whole, drivers, topic) as running, _uncordoned(whole, node):
         _drain(whole, node, seconds=120)
         assert whole.uids().get(master) != uids[master]
         assert whole.master() != master

@@ -122,7 +122,9 @@ def start_machine(name: str, number: int, plan: dict[str, object]) -> None:
         started = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
-    file.write_text(str(_child_of(started)))
+    pid = _child_of(started)
+    node.give_share(name, pid)
+    file.write_text(str(pid))
 
 
 def kubectl(*words: str, text: str | None = None) -> str:

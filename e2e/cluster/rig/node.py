@@ -13,6 +13,7 @@ from rig.places import DNS_ADDRESS, POD_RANGE, STATE
 _CNI_PROGRAMS = "/usr/lib/cni"
 SOCKET = "/run/containerd/containerd.sock"
 _CGROUPS = Path("/sys/fs/cgroup")
+_SHARES = "32768"
 
 
 def folder(number: int) -> Path:
@@ -133,6 +134,20 @@ def _kubelet(number: int) -> dict[str, Any]:
     }
 
 
+def give_share(name: str, pid: int) -> None:
+    """Put a process, and all that it starts, into a machine's share of the processors.
+
+    Machines of their own would not wait for what else is run here; without this, each of their
+    pods together would get no more than any other process.
+    """
+    group = _CGROUPS / "cpu" / f"rig-{name}"
+    if not group.parent.is_dir():
+        return
+    group.mkdir(exist_ok=True)
+    (group / "cpu.shares").write_text(_SHARES)
+    (group / "cgroup.procs").write_text(str(pid))
+
+
 def _make_cgroups(number: int) -> None:
     for controller in _CGROUPS.iterdir():
         if not controller.is_dir() or controller.is_symlink():
@@ -146,7 +161,7 @@ def _make_cgroups(number: int) -> None:
 
 def remove_cgroups() -> None:
     """Remove the groups of all nodes; what still holds processes stays."""
-    for own in _CGROUPS.glob("*/rig-node*"):
+    for own in _CGROUPS.glob("*/rig-*"):
         for each in sorted(own.rglob("*"), reverse=True):
             if each.is_dir():
                 _rmdir(each)

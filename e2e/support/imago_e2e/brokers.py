@@ -39,6 +39,10 @@ class Brokers:
             chosen += f",imago.dev/shard={shard}"
         return self.kube.pods(self.namespace, chosen)
 
+    def names(self) -> list[str]:
+        """Return the names of the brokers' pods."""
+        return [pod["metadata"]["name"] for pod in self.pods()]
+
     def uids(self) -> dict[str, str]:
         """Return name to identity of every pod of the cluster."""
         found = self.kube.pods(self.namespace, f"imago.dev/cluster={self.name}")

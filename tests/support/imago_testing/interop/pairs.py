@@ -8,11 +8,13 @@ from imago_testing.interop import streams
 from imago_testing.interop.metaq import MetaqClient
 from imago_testing.interop.rocketmq import RocketmqClient
 from imago_testing.interop.streams import Reader, Stream
+from imago_testing.java.driver import DriverError
 from imago_testing.processes import wait_until
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
 
+    from imago_testing.interop.rocketmq import Admin
     from imago_testing.java.driver import JavaDriver
 
 Pair = tuple[Stream, Reader]
@@ -38,7 +40,7 @@ def rocketmq_pair(
     client = RocketmqClient(version, driver, namesrv)
     stack.callback(client.settle)
     admin = stack.enter_context(client.admin())
-    wait_until(lambda: bool(admin.masters()), seconds_max=40, what="a master has a route")
+    wait_until(lambda: _has_masters(admin), seconds_max=40, what="a master has a route")
     admin.create_topic(topic)
     producer = stack.enter_context(client.producer())
     streams.until_routed(producer.queues, topic)
@@ -47,3 +49,10 @@ def rocketmq_pair(
         Stream(f"rocketmq{version}", streams.rocketmq_sends(producer, topic)),
         Reader(f"rocketmq {version} consumer", streams.taking(consumer)),
     )
+
+
+def _has_masters(admin: Admin) -> bool:
+    try:
+        return bool(admin.masters())
+    except DriverError:
+        return False  # the way to the name service may open a moment later than itself
