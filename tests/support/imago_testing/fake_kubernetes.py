@@ -193,6 +193,9 @@ class FakeKubernetes:
     ) -> Manifest:
         old = self.objects.get(place)
         self._require_uid(place, old, body.get("metadata", {}).pop("uid", None))
+        version = body.get("metadata", {}).pop("resourceVersion", None)
+        if version and old and version != old["metadata"]["resourceVersion"]:
+            raise Refused(409, "Conflict", f"{place[2]}: the object has been modified")
         if content == APPLY:
             return self._applied(call, place, query["fieldManager"], body, old)
         new = merged(self._get(call, place), body)

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 RETRY_S: Final = 1.0
 RETRY_AFTER_MAX_S: Final = 60.0
 TEXT_MAX: Final = 600
+OTHER_UID: Final = "metadata.uid: Invalid value"
+"""A patch that names the uid of an object that is no longer there gets 422."""
+UNTYPED: Final = "failed to create typed patch object"
+"""An applied object that does not fit its schema gets 500."""
 
 
 class GoneError(OperatorError):
@@ -36,7 +40,9 @@ def failure(
         return GoneError(text)
     if status == 403:
         return _forbidden(verb, what, text)
-    if status in (400, 413, 415, 422):
+    if status == 422 and OTHER_UID in text:
+        return RetryError(text, delay_s=RETRY_S)
+    if status in (400, 413, 415, 422) or UNTYPED in text:
         return InvalidError(text)
     if status == 409 and said.get("reason") == "AlreadyExists":
         return ExistsError(text)

@@ -143,6 +143,7 @@ class ClusterReconciler:
         if found.record:
             # What later looks rely on is written down before anything is done.
             await self._write(manifest, memory, replace(before, **found.record))
+            manifest = await self._again(manifest)
         executor = Executor(self._context, wish, seen, self._new_token)
         failed = await executor.carry_out(found.actions)
         said = replace(found, findings=(*found.findings, *_problems(failed)))
@@ -176,17 +177,26 @@ class ClusterReconciler:
         return again
 
     async def _write(self, manifest: Manifest, memory: _Memory, status: ClusterStatus) -> None:
+        """Write a status about the very object that was read: refused if it has changed since."""
         metadata = manifest["metadata"]
         self._context.leading()
         await self._kube.apply_status(
             {
                 "apiVersion": API_VERSION,
                 "kind": self.kind,
-                "metadata": {k: metadata[k] for k in ("name", "namespace", "uid")},
+                "metadata": {k: metadata[k] for k in ("name", "namespace", "resourceVersion")},
                 "status": to_json(status),
             }
         )
         memory.said_at = self._context.now()
+
+    async def _again(self, manifest: Manifest) -> Manifest:
+        """Return the object after a write of ours; RetryError if it is another one by now."""
+        metadata = manifest["metadata"]
+        found = await self._kube.get(self.kind, metadata["namespace"], metadata["name"])
+        if found is None or found["metadata"]["uid"] != metadata["uid"]:
+            raise RetryError(f"{metadata['name']} is another object by now", delay_s=SOON_S)
+        return found
 
     async def _events(
         self, manifest: Manifest, before: ClusterStatus, after: ClusterStatus, found: Plan

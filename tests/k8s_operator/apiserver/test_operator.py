@@ -1,0 +1,220 @@
+"""`imago operator` as a process against a real API server, with the chart's rights and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from imago_operator.kube.resources import RESOURCES
+from imago_operator.rights import Where, rules
+from imago_testing.custom_resources import CLUSTER, TOPIC, manifest
+from imago_testing.operator_process import OperatorProcess, running_operator
+from imago_testing.processes import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imago_testing.api_server import ApiServerProcess
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(400)]
+
+ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces"
+SETTLES_S = 60
+TOPICS = 1000
+TOPICS_S = 240
+MEMORY_MAX = 120 << 20
+
+
+@pytest.fixture(scope="module")
+def namespace(api: ApiServerProcess) -> str:
+    """A namespace in which `operator` has what a namespaced installation grants it."""
+    name = api.namespace("mq")
+    parts = (Where.NAMESPACE, Where.PIPELINES, Where.OWN)
+    granted = [rule for part in parts for rule in rules(part)]
+    role = {"metadata": {"name": "operator"}, "rules": granted}
+    api.must("POST", f"{ROLES}/{name}/roles", role)
+    group = "rbac.authorization.k8s.io"
+    binding = {
+        "metadata": {"name": "operator"},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": "operator"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "operator"}],
+    }
+    api.must("POST", f"{ROLES}/{name}/rolebindings", binding)
+    return name
+
+
+Start = Callable[..., OperatorProcess]
+
+
+@pytest.fixture
+def start(api: ApiServerProcess, namespace: str, tmp_path: Path) -> Iterator[Start]:
+    """Starts operators that work in the namespace alone; they end with the test."""
+    with ExitStack() as stack:
+
+        def started(name: str = "operator", *, lead: bool = True) -> OperatorProcess:
+            kubeconfig = api.kubeconfig("operator", namespace)
+            flags = ("--namespaces", namespace, "--lease-namespace", namespace)
+            return stack.enter_context(
+                running_operator(tmp_path, kubeconfig, *flags, name=name, lead=lead)
+            )
+
+        yield started
+
+
+@pytest.fixture
+def cluster(api: ApiServerProcess, namespace: str) -> Iterator[Callable[[], Any]]:
+    """An ImagoCluster; gives what is read of it. Nobody makes pods here, so it never gets ready."""
+    path = RESOURCES[CLUSTER].path(namespace)
+    made = manifest(CLUSTER)
+    api.must("POST", path, {**made, "metadata": {**made["metadata"], "namespace": namespace}})
+    yield lambda: api.must("GET", f"{path}/demo")
+    api.must("DELETE", f"{path}/demo")
+    # Nobody collects garbage here either.
+    for kind in ("StatefulSet", "Service", "ConfigMap", "Secret", "PodDisruptionBudget"):
+        items = api.must("GET", RESOURCES[kind].path(namespace))["items"]
+        for item in items:
+            if "imago.dev/cluster" in item["metadata"].get("labels", {}):
+                api.must("DELETE", RESOURCES[kind].path(namespace, item["metadata"]["name"]))
+
+
+def _condition(found: Any, type_: str) -> str:
+    conditions = found.get("status", {}).get("conditions", [])
+    return next((c["reason"] for c in conditions if c["type"] == type_), "")
+
+
+def _settled(cluster: Callable[[], Any]) -> None:
+    wait_until(
+        lambda: _condition(cluster(), "ResourcesApplied") == "Applied",
+        seconds_max=SETTLES_S,
+        what="all objects are applied",
+        poll=0.2,
+    )
+
+
+def test_a_cluster_gets_all_its_objects_without_any_right_on_the_whole_cluster(
+    api: ApiServerProcess, namespace: str, start: Start, cluster: Callable[[], Any]
+) -> None:
+    operator = start()
+    _settled(cluster)
+    sets = api.must("GET", RESOURCES["StatefulSet"].path(namespace))["items"]
+    assert {s["metadata"]["name"] for s in sets} == {"demo-s0", "demo-s1", "demo-zookeeper"}
+    assert _condition(cluster(), "Ready") == "BrokersStarting"
+    metadata = cluster()["metadata"]
+    assert "finalizers" not in metadata
+    assert metadata.get("annotations", {}) == {}
+    assert operator.get("/healthz")[0] == 200
+    assert operator.figure("clusters") == 1
+    forbidden = operator.figure("kubernetes_requests_total", 'status="403"')
+    facts = ("nodes", "storageclasses", "persistentvolumes")
+    asked = sum(
+        operator.figure("kubernetes_requests_total", 'status="403"', f'resource="{r}"')
+        for r in facts
+    )
+    assert forbidden == asked  # what it may not see it goes without, and asks for nothing else
+
+
+def test_an_edit_is_seen_by_the_watch_and_what_somebody_deletes_is_made_again(
+    api: ApiServerProcess, namespace: str, start: Start, cluster: Callable[[], Any]
+) -> None:
+    start()
+    _settled(cluster)
+    path = RESOURCES[CLUSTER].path(namespace, "demo")
+    patch = {"spec": {"brokers": {"shards": 3}}}
+    api.must("PATCH", path, patch, content="application/merge-patch+json")
+    third = RESOURCES["StatefulSet"].path(namespace, "demo-s2")
+    there = lambda: api.call("GET", third)[0] == 200  # noqa: E731  read twice
+    wait_until(there, seconds_max=SETTLES_S, what="a third shard", poll=0.2)
+    old = api.must("GET", third)["metadata"]["uid"]
+    api.must("DELETE", third)
+    wait_until(
+        lambda: there() and api.must("GET", third)["metadata"]["uid"] != old,
+        seconds_max=SETTLES_S,
+        what="the StatefulSet again",
+        poll=0.2,
+    )
+
+
+def test_idle_it_writes_nothing_but_the_lease(
+    api: ApiServerProcess, namespace: str, start: Start
+) -> None:
+    topic = manifest(TOPIC, name="idle")
+    path = RESOURCES[TOPIC].path(namespace)
+    api.must("POST", path, {**topic, "metadata": {"name": "idle", "namespace": namespace}})
+    operator = start()
+    wait_until(
+        lambda: operator.figure("reconcile_total", 'kind="ImagoTopic"') >= 2,
+        seconds_max=SETTLES_S,
+        what="the topic is looked at, also after its status was written",
+        poll=0.2,
+    )
+    lease = 'resource="leases"'
+    before = {k: v for k, v in operator.writes().items() if lease not in k}
+    renewals = operator.figure("kubernetes_requests_total", 'verb="update"', lease)
+    wait_until(
+        lambda: (
+            operator.figure("kubernetes_requests_total", 'verb="update"', lease) >= renewals + 5
+        ),
+        seconds_max=SETTLES_S,
+        what="five renewals of the lease",
+        poll=0.5,
+    )
+    assert {k: v for k, v in operator.writes().items() if lease not in k} == before
+    api.must("DELETE", f"{path}/idle")
+
+
+def test_a_thousand_topics_are_all_worked_on(
+    api: ApiServerProcess, namespace: str, start: Start
+) -> None:
+    path = RESOURCES[TOPIC].path(namespace)
+    for number in range(TOPICS):
+        topic = manifest(TOPIC, {"spec.topicName": f"t{number}"})
+        metadata = {"name": f"t{number}", "namespace": namespace}
+        api.must("POST", path, {**topic, "metadata": metadata})
+    operator = start()
+
+    def said() -> set[str]:
+        return {_condition(item, "Ready") for item in api.must("GET", path)["items"]}
+
+    wait_until(
+        lambda: said() == {"ClusterNotFound"},
+        seconds_max=TOPICS_S,
+        what="every topic says what it lacks",
+        poll=2,
+    )
+    assert psutil.Process(operator.process.pid).memory_info().rss < MEMORY_MAX
+    api.must("DELETE", path)
+
+
+def test_one_works_and_the_next_takes_over_when_it_ends(
+    api: ApiServerProcess, namespace: str, start: Start
+) -> None:
+    first = start("first")
+    second = start("second", lead=False)
+    assert not second.leads
+    assert first.process.stop() == 0
+    wait_until(lambda: second.leads, seconds_max=30, what="the second works", poll=0.2)
+    lease = api.must("GET", RESOURCES["Lease"].path(namespace, "imago-operator"))
+    assert lease["spec"]["holderIdentity"] == "second"
+
+
+def test_one_that_was_stopped_for_a_while_ends_when_it_goes_on(start: Start) -> None:
+    first = start("first")
+    second = start("second", lead=False)
+    first.pause()
+    wait_until(lambda: second.leads, seconds_max=60, what="the second works", poll=0.5)
+    first.resume()
+    assert first.wait(30) == 5
+
+
+def test_what_keeps_it_from_beginning_is_said(api: ApiServerProcess, tmp_path: Path) -> None:
+    from imago_testing.processes import ProcessFailedError
+
+    with (
+        pytest.raises(ProcessFailedError, match=r"may not list and watch imagoclusters in default"),
+        running_operator(tmp_path, api.kubeconfig("nobody"), "--namespaces", "default"),
+    ):
+        pass
