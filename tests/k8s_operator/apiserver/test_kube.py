@@ -42,7 +42,7 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
 
 def test_what_is_applied_again_changes_nothing(api: ApiServerProcess) -> None:
     async def work(_: ApiServer, kube: Kubernetes) -> list[str]:
-        answers = [await kube.apply(config_map("same", a="1")) for _ in range(2)]
+        answers = [await kube.apply(config_map("same", a="1")) for _again in range(2)]
         return [answer["metadata"]["resourceVersion"] for answer in answers]
 
     first, second = run(api.kubeconfig(), work)
@@ -74,7 +74,7 @@ def test_only_the_object_that_was_seen_is_deleted_or_changed(api: ApiServerProce
         with pytest.raises(RetryError):
             await kube.patch("ConfigMap", "default", "seen", uid="another", patch={"data": {}})
         assert await kube.get("ConfigMap", "default", "seen") is not None
-        for _ in range(2):  # gone already is done
+        for _again in range(2):  # gone already is done
             await kube.delete("ConfigMap", "default", "seen", uid=found["metadata"]["uid"])
         assert await kube.get("ConfigMap", "default", "seen") is None
         with pytest.raises(RetryError):

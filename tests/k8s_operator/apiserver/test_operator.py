@@ -126,7 +126,10 @@ def test_an_edit_is_seen_by_the_watch_and_what_somebody_deletes_is_made_again(
     patch = {"spec": {"brokers": {"shards": 3}}}
     api.must("PATCH", path, patch, content="application/merge-patch+json")
     third = RESOURCES["StatefulSet"].path(namespace, "demo-s2")
-    there = lambda: api.call("GET", third)[0] == 200  # noqa: E731  read twice
+
+    def there() -> bool:
+        return api.call("GET", third)[0] == 200
+
     wait_until(there, seconds_max=SETTLES_S, what="a third shard", poll=0.2)
     old = api.must("GET", third)["metadata"]["uid"]
     api.must("DELETE", third)
