@@ -190,7 +190,13 @@ def said_of_pods(resource: Resource, spec: ClusterSpec) -> dict[str, Any]:
         for name, part in said["brokers"].items()
         if name not in {"shards", "removeShards", "minInSync", "acknowledgement", "replication"}
     }
-    brokers["storage"] = {**brokers["storage"], "size": None}
+    # A claim is no part of a pod; room for what is not kept is.
+    storage = brokers.get("storage", {})
+    brokers["storage"] = storage if storage.get("type") == "Ephemeral" else {}
+    template = brokers.get("template", {})
+    brokers["template"] = {
+        name: template[name] for name in ("pod", "container") if name in template
+    }
     brokers["config"] = {
         name: value for name, value in brokers.get("config", {}).items() if not KEYS[name].dynamic
     }

@@ -64,7 +64,7 @@ def test_what_is_announced_is_what_is_done(changes: dict[str, Any]) -> None:
     gone = {f"{one.kind} {one.name}" for one in done if isinstance(one, DeleteChild)}
     made_anew = {name for name in gone if name.startswith("StatefulSet")}
     assert gone - made_anew == {about for what, about in told if what == "DeleteChild"}
-    assert bool(made_anew) == any(what == "GrowVolumes" for what, _ in told)
+    assert made_anew == {about for what, about in told if what == "MakeAnew"}
 
 
 def test_shards_that_come_and_go_are_named() -> None:

@@ -180,6 +180,14 @@ def test_a_new_operator_changes_the_template_but_not_what_the_user_said() -> Non
         {"spec.brokers.storage.size": "1Ti"},
         {"spec.brokers.config": {"rocketmq.pull_hold_ms_max": 5}},
         {"spec.brokers.minInSync": 3},
+        {"spec.brokers.template": {"service": {"metadata": {"labels": {"a": "b"}}}}},
+        {
+            "spec.brokers.template": {
+                "persistentVolumeClaim": {"metadata": {"annotations": {"a": "b"}}}
+            }
+        },
+        {"spec.brokers.storage.volumeAttributesClassName": "fast"},
+        {"spec.brokers.storage.persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}},
     ],
 )
 def test_what_needs_no_restart_leaves_the_template_alone(changes: dict[str, Any]) -> None:

@@ -322,7 +322,36 @@ class TestStorage:
         found = plan(wanted(self.LARGER), seen, START)
         assert "ExpansionUnsupported" in reasons(found)
         assert not of(found, GrowClaim)
-        assert not of(found, DeleteChild)
+        assert all(action.orphan for action in of(found, DeleteChild))
+
+    def test_claim_templates_that_change_have_sets_made_anew(self) -> None:
+        """Kubernetes refuses to change them in a StatefulSet; pods stay as they are."""
+        world = World(wanted())
+        world.settle()
+        world.done.clear()
+        labelled = {"persistentVolumeClaim": {"metadata": {"labels": {"team": "orders"}}}}
+        world.wish = wanted({"spec.brokers.template": labelled})
+        found = plan(world.wish, world.observe(), world.now)
+        assert not [a for a in of(found, Apply) if a.manifest["kind"] == "StatefulSet"]
+        gone = of(found, DeleteChild)
+        assert {a.name for a in gone} == {"demo-s0", "demo-s1"}
+        assert all(a.orphan for a in gone)
+        world.settle()
+        assert not [action for action in world.done if isinstance(action, DeletePod)]
+
+    def test_a_class_that_cannot_grow_keeps_nothing_else_back(self) -> None:
+        """Pods get their new template, once: the set that makes them must have it, too."""
+        world = World(wanted(), expandable={"": False})
+        world.settle()
+        world.done.clear()
+        world.wish = wanted(self.LARGER | {"spec.image": "mine:2"})
+        world.settle()
+        restarted = [action.name for action in world.done if isinstance(action, DeletePod)]
+        assert sorted(restarted) == sorted(set(restarted))
+        assert len(restarted) == 6
+        assert {
+            p.annotations[names.TEMPLATE_HASH] for p in world.pods.values() if p.shard == 0
+        } == {Look(world.wish, world.observe(), world.now).notes(0)[names.TEMPLATE_HASH]}
 
     def test_what_somebody_made_larger_stays(self, seen: Observed) -> None:
         claims = tuple(replace(c, requested=99 << 30, capacity=99 << 30) for c in seen.claims)

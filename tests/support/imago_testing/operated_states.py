@@ -70,6 +70,7 @@ EDITS: Final[tuple[dict[str, Any], ...]] = (
     },
     {"spec.brokers.removeShards": [0]},
     {"spec.podDisruptionBudget": {"enabled": False}},
+    {"spec.brokers.template": {"persistentVolumeClaim": {"metadata": {"labels": {"a": "b"}}}}},
 )
 ORDERS: Final[tuple[dict[str, str], ...]] = (
     {},

@@ -90,6 +90,7 @@ class World:
     """Settings of running brokers that may change, by pod uid."""
     broken_images: set[str] = field(default_factory=set)
     zookeeper: bool = True
+    expandable: dict[str, bool] = field(default_factory=lambda: {"": True})
     unread: int = 3
     """Messages that a shard still has once it is closed; one look reads one of them."""
     done: list[Action] = field(default_factory=list)
@@ -116,7 +117,7 @@ class World:
             pods=pods,
             claims=tuple(self.claims.values()),
             nodes=dict(self.nodes),
-            expandable={"": True},
+            expandable=dict(self.expandable),
             registry=registry if answers else None,
             remaining=left if self._draining() else {},
             status=self.status,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
 from imago_operator.desired import Desired, OperatorInfo, desired_of
-from imago_operator.manifests.brokers import template_notes
+from imago_operator.manifests.brokers import stateful_set, template_notes
 from imago_operator.manifests.common import applied_hash
 from imago_operator.manifests.render import render
 from imago_operator.manifests.zookeeper import zookeeper_notes
@@ -89,8 +89,13 @@ class Edit:
     def _volumes(self, before: Desired) -> Iterator[Effect]:
         old, new = before.spec.brokers.storage.size, self.after.spec.brokers.storage.size
         if old and new and new.bytes > old.bytes:
-            how = "StatefulSets are made anew, their pods stay"
-            yield Effect("GrowVolumes", f"{old.text} to {new.text}", how)
+            yield Effect("GrowVolumes", f"{old.text} to {new.text}")
+        for shard in self.shards:
+            sets = (stateful_set(before, shard), stateful_set(self.after, shard))
+            noted = [one["metadata"]["annotations"][names.CLAIM_TEMPLATE] for one in sets]
+            if noted[0] != noted[1]:
+                name = f"StatefulSet {names.stateful_set(before.name, shard)}"
+                yield Effect("MakeAnew", name, "its pods stay as they are")
 
     def _settings(self, before: Desired) -> Iterator[Effect]:
         for name, value in self.after.dynamic.items():

@@ -64,9 +64,8 @@ def stateful_set(desired: Desired, shard: int, *, replicas: int | None = None) -
     }
     if storage.type is StorageType.CLAIM:
         spec["volumeClaimTemplates"] = [_claim(desired, shard)]
-    size = storage.size.text if storage.size else ""
     noted = {
-        names.STORAGE_SIZE: size,
+        names.CLAIM_TEMPLATE: fingerprint(spec.get("volumeClaimTemplates", [])),
         names.TEMPLATE_HASH: template["metadata"]["annotations"][names.TEMPLATE_HASH],
     }
     return child(

@@ -106,7 +106,7 @@ def zookeeper_set(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
         "volumeClaimTemplates": [claim],
     }
     noted = {
-        names.STORAGE_SIZE: managed.storage.size.text,
+        names.CLAIM_TEMPLATE: fingerprint([claim]),
         names.TEMPLATE_HASH: template["metadata"]["annotations"][names.TEMPLATE_HASH],
     }
     return child(

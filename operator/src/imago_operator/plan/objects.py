@@ -83,10 +83,10 @@ def difference(look: Look, manifest: Manifest) -> str:
 
 
 def is_made_anew(found: Child, manifest: Manifest) -> bool:
-    """Whether the object cannot be changed: the size in a StatefulSet's claim template is fixed."""
+    """Whether the object cannot be changed: claim templates of a StatefulSet are fixed."""
     noted = manifest["metadata"]["annotations"]
-    size = found.annotations.get(names.STORAGE_SIZE)
-    return found.kind == STATEFUL_SET and size != noted.get(names.STORAGE_SIZE)
+    template = found.annotations.get(names.CLAIM_TEMPLATE)
+    return found.kind == STATEFUL_SET and template != noted.get(names.CLAIM_TEMPLATE)
 
 
 def _unwanted(look: Look, manifests: tuple[Manifest, ...]) -> Iterator[Action]:

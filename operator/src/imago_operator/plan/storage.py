@@ -26,10 +26,13 @@ def storage(look: Look) -> Step | None:
         growing = [GrowClaim(c.name, c.uid, size.text) for c in small if c not in fixed]
         said = _said(False, "Expanding", f"{len(growing)} claims grow to {size.text}.")
         return Step(row=Row.STORAGE, actions=tuple(growing), findings=(said,), next="they grow")
+    anew = _made_anew(look)
     if fixed:
+        # Sets are made anew all the same: one that is not gets no new pod template either.
         text = f"Storage class {fixed[0].storage_class or 'of the cluster'} cannot grow volumes."
-        return Step(row=Row.STORAGE, findings=(_said(False, "ExpansionUnsupported", text),))
-    if anew := _made_anew(look):
+        said = _said(False, "ExpansionUnsupported", text)
+        return Step(row=Row.STORAGE, actions=anew, findings=(said,), next="apply them again")
+    if anew:
         said = _said(False, "Expanding", "StatefulSets are made anew; their pods stay.")
         return Step(row=Row.STORAGE, actions=anew, findings=(said,), next="apply them again")
     return _growing(look, claims)
