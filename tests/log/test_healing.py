@@ -105,6 +105,27 @@ def test_a_whole_file_that_is_put_back(drop: int) -> None:
     damaged.is_as_if_nothing_had_been()
 
 
+@pytest.mark.parametrize("piece", [100, 300, 1000])
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "over restarts"])
+def test_a_whole_file_that_is_put_back_piece_by_piece(piece: int, again: bool) -> None:
+    damaged, starts = Damaged(drop=1), set[int]()
+    while ranges := damaged.store.damaged_ranges():
+        (found,) = ranges
+        assert found.start not in starts, "each piece helps"
+        starts.add(found.start)
+        size, healed = 0, 0
+        while not healed:
+            size = min(size + piece, found.size)
+            healed = damaged.store.heal(
+                found.start, damaged.log_bytes(found.start, found.start + size)
+            )
+        assert healed <= size
+        if again:
+            damaged.again(clean=len(starts) % 2 == 0)
+    assert len(starts) > 3
+    damaged.is_as_if_nothing_had_been()
+
+
 def test_damage_found_at_rest_is_healed() -> None:
     damaged = Damaged()
     sent = damaged.model.sent[10]
@@ -135,7 +156,7 @@ def test_only_what_was_there_heals() -> None:
     changed = bytearray(good)
     changed[-30] ^= 1
     for offset, data in [
-        (first.start, good[:-1]),
+        (first.start, good[:80]),
         (first.start, bytes(changed)),
         (first.start, bytes(len(good))),
         (first.start + 1, good),

@@ -134,10 +134,14 @@ class Damage:
                      found.start, found.end, found.path, found.position, found.reason)  # fmt: skip
         self.on_found(found)
 
-    def remove(self, healed: DamagedRange) -> None:
-        """Put a range back into service."""
+    def shrink(self, found: DamagedRange, start: int) -> None:
+        """Put the front of a range back into service, up to `start`."""
         with self._lock:
-            self._replace([each for each in self.ranges if each != healed])
+            kept = [each for each in self.ranges if each != found]
+            if start < found.end:
+                position = start % self._log.segment_size
+                kept.append(replace(found, start=start, position=position))
+            self._replace(kept)
 
     def forget_before(self, log_start: int) -> None:
         """Forget the ranges whose files were deleted."""

@@ -26,36 +26,47 @@ logger = logging.getLogger(__name__)
 _NOT_REAL = (BLANK_SIZE_FIELD, LOST_SIZE_FIELD)
 
 
-def heal(parts: Parts, offset: int, data: bytes) -> bool:
+def heal(parts: Parts, offset: int, data: bytes) -> int:
     """Write what was lost in a damaged range: see `MessageStore.heal`."""
     damaged = parts.damage.at(offset)
-    if damaged is None or (damaged.start, damaged.size) != (offset, len(data)):
-        return False
-    views = _records(parts.log, damaged, data)
-    if views is None or not all(_fits(parts, view) for view in views):
-        logger.warning("log.not-healed from=%d to=%d", damaged.start, damaged.end)
-        return False
+    if damaged is None or damaged.start != offset or len(data) > damaged.size:
+        return 0
+    size, views = _records(parts.log, damaged, data)
+    if not size:
+        return 0
+    end = offset + size
+    if not all(_fits(parts, view) for view in views):
+        logger.warning("log.not-healed from=%d to=%d", offset, end)
+        return 0
+    data = data[:size]
     try:
         parts.log.put_back(offset, data)
     except LogIOError as error:
-        logger.warning("log.not-healed from=%d to=%d error=%s", damaged.start, damaged.end, error)
-        return False
-    parts.damage.remove(damaged)
+        logger.warning("log.not-healed from=%d to=%d error=%s", offset, end, error)
+        return 0
+    parts.damage.shrink(damaged, end)
     restore(parts, offset, data, views)
-    parts.damage.save()
-    logger.warning("log.healed from=%d to=%d records=%d", damaged.start, damaged.end, len(views))
-    return True
+    if end == damaged.end:
+        parts.damage.save()
+    else:
+        # Until then the note says more than is damaged, and the next start looks for itself.
+        parts.damage.save_later()
+    logger.warning("log.healed from=%d to=%d records=%d", offset, end, len(views))
+    return size
 
 
-def _records(log: CommitLog, damaged: DamagedRange, data: bytes) -> list[RecordView] | None:
-    """Return the records that fill a range exactly, None when these bytes do not."""
+def _records(log: CommitLog, damaged: DamagedRange, data: bytes) -> tuple[int, list[RecordView]]:
+    """Return how much of these bytes may fill the front of a range, and the records in it."""
     scan = scan_records(data, damaged.start)
+    if len(data) < damaged.size:
+        whole = scan.stop in (ScanStop.END, ScanStop.SHORT, ScanStop.BLANK)
+        return (scan.end, scan.views) if whole else (0, [])
     end = damaged.start + scan.end
+    fills = scan.stop is ScanStop.END and end == damaged.end
     if scan.stop is ScanStop.BLANK and damaged.end == segment_end(log, damaged.start):
         said = int.from_bytes(data[scan.end : scan.end + 4], "big")
-        if said == damaged.end - end and not any(data[scan.end + BLANK_SIZE :]):
-            return scan.views
-    return scan.views if scan.stop is ScanStop.END and end == damaged.end else None
+        fills = said == damaged.end - end and not any(data[scan.end + BLANK_SIZE :])
+    return (len(data), scan.views) if fills else (0, [])
 
 
 def _fits(parts: Parts, view: RecordView) -> bool:

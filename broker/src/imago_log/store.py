@@ -193,13 +193,14 @@ class MessageStore(MemberStore):
 
     # Damage and housekeeping
 
-    def heal(self, offset: int, data: bytes) -> bool:
+    def heal(self, offset: int, data: bytes) -> int:
         """Put a damaged range back into service with what was lost: log bytes of another copy.
 
-        `data` must be whole records of these places that cover one of `damaged_ranges` exactly,
-        with the blank record and the zeros behind it where the range ends with its file. False:
-        they do not, they do not fit the queues, or the device refuses; nothing has changed.
-        DiskFullError: a missing file cannot be made.
+        `offset` is the start of one of `damaged_ranges`. `data` either covers it exactly: whole
+        records of these places, with the blank record and the zeros behind it where the range ends
+        with its file. Or it is the front of that, and what it has of whole records is put back.
+        Returns how many bytes were; 0: they do not fit the range or the queues, or the device
+        refuses; nothing has changed. DiskFullError: a missing file cannot be made.
         """
         return heal(self._parts, offset, data)
 

@@ -26,19 +26,24 @@ class Member:
 
 
 class Bench:
-    """A damaged log: ranges go when the bytes for them are zeros."""
+    """A damaged log: zeros heal the front of a range, in records of so many bytes."""
 
-    def __init__(self, *ranges: Range) -> None:
+    def __init__(self, *ranges: Range, record: int = 1) -> None:
         self.ranges = list(ranges)
+        self.record = record
         self.visible_end = 1 << 40
         self.repairs = Repairs(lambda: self.ranges, self._heal, lambda: self.visible_end)
 
-    def _heal(self, offset: int, data: bytes) -> bool:
-        wanted = Range(offset, offset + len(data))
-        if wanted not in self.ranges or any(data):
-            return False
-        self.ranges.remove(wanted)
-        return True
+    def _heal(self, offset: int, data: bytes) -> int:
+        (found,) = [each for each in self.ranges if each.start == offset]
+        assert offset + len(data) <= found.end
+        size = len(data) - len(data) % self.record
+        if any(data) or not size:
+            return 0
+        self.ranges.remove(found)
+        if offset + size < found.end:
+            self.ranges.append(Range(offset + size, found.end))
+        return size
 
 
 def answer(bench: Bench, member: Member, offset: int, data: bytes, now_ms: int = 0) -> None:
@@ -78,14 +83,39 @@ def test_what_is_not_yet_on_every_member_is_not_asked_for() -> None:
     assert member.asked == [(10, 10)]
 
 
-def test_long_range_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("record", [1, 2, 3, 5, 10])
+def test_long_range_comes_and_is_put_back_in_pieces(
+    monkeypatch: pytest.MonkeyPatch, record: int
+) -> None:
     monkeypatch.setattr(repair, "CHUNK_BYTES", 4)
-    bench, member = Bench(Range(10, 20)), Member()
+    bench, member = Bench(Range(10, 40), record=record), Member()
     bench.repairs.tick(0, [member])
-    for offset, size in ((10, 4), (14, 4), (18, 2)):
-        assert member.asked[-1] == (offset, size)
+    left = []
+    while bench.ranges:
+        offset, size = member.asked[-1]
+        assert size <= 4
         answer(bench, member, offset, bytes(size))
-    assert bench.ranges == []
+        left += [each.start for each in bench.ranges if each.start not in left]
+    assert [asked for asked, _ in member.asked] == list(range(10, 40, 4)), "nothing comes twice"
+    assert len(left) > 1
+    assert all((start - 10) % record == 0 for start in left)
+    assert bench.repairs.healed == 1
+
+
+def test_a_piece_that_does_not_fit_leaves_what_was_put_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(repair, "CHUNK_BYTES", 4)
+    monkeypatch.setattr(repair, "WHOLE_BYTES_MAX", 7)
+    bench, member = Bench(Range(10, 40)), Member()
+    bench.repairs.tick(0, [member])
+    answer(bench, member, 10, bytes(4))
+    for offset in (14, 18):
+        answer(bench, member, offset, b"bad!")
+    assert bench.ranges == [Range(14, 40)]
+    assert bench.repairs.failed == 1
+    bench.repairs.tick(PAUSE_MS, [member])
+    assert member.asked[-1] == (14, 4)
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 10, bytes(11)])

@@ -169,12 +169,12 @@ class ShardMember:
             return ["this broker's copy of the log is not in sync yet"]
         return []
 
-    def _heal(self, offset: int, data: bytes) -> bool:
+    def _heal(self, offset: int, data: bytes) -> int:
         try:
             return self._broker.store.heal(offset, data)
         except StoreError as error:
             logger.warning("heal_failed offset=%d reason=%s", offset, error)
-            return False
+            return 0
 
     def _lease_holds(self) -> bool:
         return self._broker.clock.monotonic_ms() < self.gate.lease_end_ms

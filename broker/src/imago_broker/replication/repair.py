@@ -1,7 +1,9 @@
 """Having what is damaged in our log sent by another member.
 
-One question at a time. An answer is not believed: whoever heals checks every record before it is
-written in place, and a range that stays damaged is asked for again, of the next member.
+One question at a time, and each answer is put back before the next is asked for: a range may be as
+long as a file of the log, and other work is done in between. An answer is not believed: whoever
+heals checks every record before it is written in place, and what stays damaged is asked for again,
+of the next member.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CHUNK_BYTES = 1 << 20
-"""Most that is asked for at once; a range may be as long as a file of the log."""
+CHUNK_BYTES = 256 << 10
+"""Most that is asked for at once."""
+WHOLE_BYTES_MAX = 16 << 20
+"""No record, and no end of a file without one, is longer."""
 ANSWER_MS = 5000
 """How long an answer may take."""
 PAUSE_MS = 1000
@@ -41,8 +45,9 @@ class Asker(Protocol):
 
 class _Question(NamedTuple):
     start: int
-    size: int
+    end: int
     have: tuple[bytes, ...]
+    """What came of a record that is not whole yet."""
     until_ms: int
 
     @property
@@ -57,10 +62,10 @@ class Repairs:
     def __init__(
         self,
         damaged: Callable[[], Sequence[Damaged]],
-        heal: Callable[[int, bytes], bool],
+        heal: Callable[[int, bytes], int],
         visible_end: Callable[[], int],
     ) -> None:
-        """`heal(offset, data)` checks and writes the bytes, and says whether they helped.
+        """`heal(offset, data)` checks and writes the front of a range, and says how much of it.
 
         Only what ends below `visible_end` is asked for: above it members' logs may differ.
         """
@@ -86,7 +91,7 @@ class Repairs:
         for found in self._damaged():
             if found.end <= self._visible_end():
                 self._turn += 1
-                question = _Question(found.start, found.end - found.start, (), now_ms + ANSWER_MS)
+                question = _Question(found.start, found.end, (), now_ms + ANSWER_MS)
                 self._ask(question, askers[self._turn % len(askers)])
                 return
 
@@ -95,27 +100,28 @@ class Repairs:
         question = self._question
         if question is None or offset != question.offset:
             return
-        got = question.offset - question.start + len(data)
-        if not data or got > question.size:
+        start, end = question.start, question.end
+        got = b"".join((*question.have, data))
+        if not data or start + len(got) > end:
             self._failed(question, f"{len(data)} bytes at {offset}", now_ms)
-        elif got < question.size:
-            have = (*question.have, bytes(data))
-            self._ask(question._replace(have=have, until_ms=now_ms + ANSWER_MS), asker)
-        elif self._heal(question.start, b"".join((*question.have, data))):
+            return
+        size = self._heal(start, got)
+        if start + size == end:
             self._question = None
             self.healed += 1
-            logger.info("log_healed offset=%d size=%d", question.start, question.size)
-        else:
+            logger.info("log_healed to=%d", end)
+        elif not size and (start + len(got) == end or len(got) > WHOLE_BYTES_MAX):
             self._failed(question, "the bytes do not fit", now_ms)
+        else:
+            self._ask(_Question(start + size, end, (got[size:],), now_ms + ANSWER_MS), asker)
 
     def _ask(self, question: _Question, asker: Asker) -> None:
         self._question = question
-        left = question.start + question.size - question.offset
-        asker.ask_repair(question.offset, min(left, CHUNK_BYTES))
+        asker.ask_repair(question.offset, min(question.end - question.offset, CHUNK_BYTES))
 
     def _failed(self, question: _Question, reason: str, now_ms: int) -> None:
         logger.warning(
-            "log_not_healed offset=%d size=%d reason=%s", question.start, question.size, reason
+            "log_not_healed from=%d to=%d reason=%s", question.start, question.end, reason
         )
         self._give_up(now_ms)
 
