@@ -183,6 +183,10 @@ def test_the_doctor_sees_shards_without_master_lossy_elections_and_shared_zones(
     (bad,) = shard_findings(cluster("a", master=None, explain=why))
     assert (bad.level, bad.cure) == (Level.ERROR, "start it")
     crowded = [member(n, "a", zone="z1") for n in range(2)]
+    still = [member(0, "a", role="master"), member(1, "a", stalled="damaged here")]
+    why = {"why": "it stands still: damaged here", "waitsFor": "a whole copy", "next": "do this"}
+    (bad,) = shard_findings(cluster("a", members=still, explain=why))
+    assert (bad.level, bad.message, bad.cure) == (Level.ERROR, why["why"], why["next"])
     found = list(shard_findings(cluster("a", unclean=True, members=crowded)))
     assert [f.level for f in found] == [Level.WARNING, Level.OK, Level.WARNING]
     assert "several members stand in one zone: z1, z1" in found[2].message

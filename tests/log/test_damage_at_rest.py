@@ -41,7 +41,7 @@ class Running:
 
     def forget_damage(self) -> None:
         for found in self.store.damaged_ranges():
-            self.store._parts.damage.remove(found)
+            self.store._parts.damage.shrink(found, found.end)
         self.store._parts.damage.save()
 
     def pull(self, offset: int, count: int) -> list[bytes]:

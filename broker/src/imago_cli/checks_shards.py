@@ -45,7 +45,9 @@ def _shard(shard: Mapping[str, Any]) -> Iterator[Finding]:
             f"the election of epoch {shard['epoch']} may have lost acknowledged messages",
             "compare with what producers have on record",
         )
-    if said["waitsFor"]:
+    if any(member.get("stalled") for member in shard["members"]):
+        yield Finding(name, Level.ERROR, f"{said['why']}", said["next"])
+    elif said["waitsFor"]:
         yield Finding(name, Level.WARNING, f"{said['why']}; it waits for {said['waitsFor']}")
     else:
         count = f", {len(state)} members in sync" if state else ""

@@ -53,6 +53,15 @@ def test_a_member_that_is_behind_is_waited_for() -> None:
     assert said.waits_for == "replica 2 (c) to catch up"
 
 
+def test_a_copy_that_stands_still_is_said_with_what_is_in_the_way() -> None:
+    led = view(record(A), record(B), in_sync=(A,))
+    said = explain(led, 0, least=2, stalled={"b": "log offsets 5 to 9 are damaged here"})
+    assert "1 of 2 members are in sync" in said.why
+    assert "replication to replica 1 (b) stands still: log offsets 5 to 9 are damaged" in said.why
+    assert said.waits_for == "a whole copy of what is damaged at replica 0 at h:10911"
+    assert "imago shard elect 0 --allow-data-loss" in said.next
+
+
 def test_too_few_in_sync_is_said_with_what_it_costs() -> None:
     said = explain(view(record(A), record(B), in_sync=(A,)), 0, least=2)
     assert "1 of 2 members are in sync, so replicated puts are refused" in said.why

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.replication import status
 from imago_broker.replication.counters import ReplicationCounters
 from imago_broker.replication.sending import (
     FAR_BYTES,
@@ -213,4 +214,32 @@ async def test_damage_that_a_follower_finds_is_looked_at_and_healed(tmp_path: Pa
     member = shard.brokers[0].member
     assert member is not None
     assert member.repairs.healed == 1
+    await shard.close()
+
+
+async def test_what_no_other_member_has_whole_is_said_to_keep_copies_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "STALLED_MS", 200)
+    shard = ShardBrokers(tmp_path, "store.scrub_interval_ms=0")
+    await shard.start(0)
+    bodies = b"1" * 50, b"2" * 50
+    assert set(await shard.put(0, *bodies, level=Acknowledgement.LEADER)) == {PutStatus.OK}
+    store = shard.store(0)
+    place = store.placed(TOPIC, 0, 1, 1)[0]
+    file = next((shard.folder / "member-0" / "commitlog").iterdir())
+    with file.open("r+b") as log:
+        log.seek(place[1])
+        log.write(b"\xff" * place[2])
+    store._parts.recent.clear()
+    await shard.start(1)
+    member = shard.brokers[0].member
+    assert member is not None
+
+    def stalled() -> list[str]:
+        return [each.stalled for each in member.shard_status().followers if each.stalled]
+
+    await until(lambda: bool(stalled()))
+    (found,) = store.damaged_ranges()
+    assert stalled() == [f"log offsets {found.start} to {found.end} are damaged here"]
     await shard.close()

@@ -11,6 +11,7 @@ from aiohttp import web
 from imago_broker.admin import leadership
 from imago_broker.admin.errors import AdminError
 from imago_broker.admin.guard import CHANGING, admin_token
+from imago_broker.admin.views import Lag
 from imago_broker.core.placement import Room
 from imago_broker.model.cluster import shard_name
 
@@ -107,7 +108,9 @@ async def known_to_masters(
         answers = await asyncio.gather(*(_shard_of(session, m, headers) for m in masters))
     for master, body in zip(masters, answers, strict=True):
         for member in body.get("members", ()):
-            found[member["uuid"]] = (member["lagBytes"], member["lagMs"])
+            found[member["uuid"]] = Lag(
+                member["lagBytes"], member["lagMs"], member.get("stalled", "")
+            )
         if body.get("drain"):
             drains[master.shard] = body["drain"]
     return found, drains

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from imago_broker.core.explain import Explanation, explain
 from imago_broker.model.cluster import Role
@@ -22,8 +22,18 @@ if TYPE_CHECKING:
 
 TEXT_CHARS_MAX = 2000
 
-Lags = dict[str, tuple[int | None, int | None]]
-"""How far members are behind their leader, in log bytes and in ms, by uuid."""
+
+class Lag(NamedTuple):
+    """How far a member is behind its leader."""
+
+    lag_bytes: int | None = None
+    lag_ms: int | None = None
+    stalled: str = ""
+    """Why its copy stands still; "" where it does not."""
+
+
+Lags = dict[str, Lag]
+"""By uuid, of the members that are known of."""
 
 
 def topic(config: TopicConfig, default_level: str) -> dict[str, Any]:
@@ -164,16 +174,18 @@ def shard(view: ClusterView, number: int, lags: Lags, *, least: int, drain: Any)
     in_sync = None if state is None else [member.uuid for member in state.in_sync]
     shown = []
     for record in view.members(number):
-        lag_bytes, lag_ms = lags.get(record.uuid, (None, None))
+        lag = lags.get(record.uuid, Lag())
         shown.append(
             member(record)
             | {
                 "role": str(Role.MASTER if view.leads(record) else _other(record)),
                 "inSync": in_sync is not None and record.uuid in in_sync,
-                "lagBytes": lag_bytes,
-                "lagMs": lag_ms,
+                "lagBytes": lag.lag_bytes,
+                "lagMs": lag.lag_ms,
+                "stalled": lag.stalled,
             }
         )
+    stalled = {each["uuid"]: each["stalled"] for each in shown if each["stalled"]}
     return {
         "id": number,
         "name": f"shard-{number}",
@@ -188,7 +200,7 @@ def shard(view: ClusterView, number: int, lags: Lags, *, least: int, drain: Any)
         "draining": number in view.draining,
         "drained": number in view.drained,
         "drain": drain if number in view.draining else None,
-        "explain": explanation(explain(view, number, least=least)),
+        "explain": explanation(explain(view, number, least=least, stalled=stalled)),
         "elections": [election(one) for one in reversed(state.history)] if state else [],
     }
 
@@ -219,6 +231,7 @@ def follower(status: FollowerStatus) -> dict[str, Any]:
         "durable": status.durable,
         "lagBytes": status.lag_bytes,
         "lagMs": status.lag_ms,
+        "stalled": status.stalled,
     }
 
 

@@ -139,7 +139,11 @@ class ShardMember:
             settled=not problems,
             reason="; ".join(problems),
             leader_end=self.shell.leader_end,
-            followers=followers(self.shell, self._broker.clock.monotonic_ms()),
+            followers=followers(
+                self.shell,
+                self._broker.clock.monotonic_ms(),
+                self._broker.store.damaged_ranges(),
+            ),
         )
 
     async def handover(self, target: str | None, request_id: str) -> None:

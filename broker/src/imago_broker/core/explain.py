@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from imago_broker.model.cluster import shard_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from imago_broker.model.cluster import BrokerRecord, ClusterView
     from imago_broker.model.shard import Member, ShardState
@@ -21,11 +21,17 @@ class Explanation(NamedTuple):
     next: str = ""
 
 
-def explain(view: ClusterView, shard: int, *, least: int = 1) -> Explanation:
-    """Explain one shard; `least`: in-sync members that replicated puts need."""
+def explain(
+    view: ClusterView, shard: int, *, least: int = 1, stalled: Mapping[str, str] | None = None
+) -> Explanation:
+    """Explain one shard; `least`: in-sync members that replicated puts need.
+
+    `stalled`: why copies stand still, by the members' uuids, where the master said so.
+    """
     state, master = view.states.get(shard), view.master(shard)
     if master is not None:
-        return _led(view, shard, master, state, least)
+        led = _led(view, shard, master, state, least)
+        return _stalled(view, shard, master, led, stalled) if stalled else led
     if not view.members(shard):
         return Explanation(
             f"{shard_name(shard)} has no live member",
@@ -64,6 +70,24 @@ def _led(
     if behind:
         return Explanation(why, f"{_named(view, shard, behind)} to catch up", "nothing to do")
     return Explanation(why)
+
+
+def _stalled(
+    view: ClusterView,
+    shard: int,
+    master: BrokerRecord,
+    led: Explanation,
+    stalled: Mapping[str, str],
+) -> Explanation:
+    reasons = " and ".join(sorted(set(stalled.values())))
+    return Explanation(
+        f"{led.why}; replication to {_named(view, shard, stalled)} stands still: {reasons}, and no "
+        "other member has sent a whole copy",
+        f"a whole copy of what is damaged at {_place(master)}",
+        "start a member that has one; else put the file back from a backup while this broker is "
+        f"stopped, or stop it for good and let another lead: `imago shard elect {shard} "
+        "--allow-data-loss`, which loses what only this one had",
+    )
 
 
 def _leaderless(view: ClusterView, shard: int, state: ShardState) -> Explanation:

@@ -24,6 +24,8 @@ class FollowerStatus:
     """How much of the leader's log it lacks."""
     lag_ms: int
     """For how long it has lacked something; 0: it has everything."""
+    stalled: str = ""
+    """Why it can be sent no more of the log; "" while nothing is in the way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
