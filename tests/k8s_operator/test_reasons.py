@@ -21,7 +21,7 @@ from imago_testing.operated_world import START
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "operator/src/imago_operator"
-TOLD_IN = ("plan", "status.py")
+TOLD_IN = ("plan", "status.py", "reconcilers/cluster.py", "events.py", "apply.py")
 """Modules that say why something is as it is."""
 WORDS = re.compile(r"[A-Z][a-z]+([A-Z][a-z]+)*")
 NO_REASONS = frozenset(
@@ -30,8 +30,27 @@ NO_REASONS = frozenset(
         *("CatchingUp", "Cordoned", "Degraded", "Drained", "InSync", "Master", "Offline"),
         *("Serving", "Slave", "Unknown", "Draining"),
         # kinds and modes of resources
-        *("Bound", "ConfigMap", "Drain", "Fill", "ImagoRebalance", "Lost", "NetworkPolicy"),
-        *("Plan", "PodDisruptionBudget", "Restart", "Row", "Seal", "Secret", "Service"),
+        *(
+            "Bound",
+            "ConfigMap",
+            "Drain",
+            "Event",
+            "Fill",
+            "ImagoRebalance",
+            "Lost",
+            "NetworkPolicy",
+        ),
+        *(
+            "PersistentVolumeClaim",
+            "Plan",
+            "Pod",
+            "PodDisruptionBudget",
+            "Restart",
+            "Row",
+            "Seal",
+            "Secret",
+            "Service",
+        ),
         # of Kubernetes
         *("FileSystemResizePending", "Normal", "Warning"),
     }

@@ -89,6 +89,25 @@ def test_what_an_api_server_refuses_for_good_is_said_and_not_forgotten() -> None
     assert made.condition("Ready") == ("True", "AllShardsServing")
 
 
+def test_what_the_operator_may_not_see_is_said() -> None:
+    made = cluster()
+    made.run()
+
+    def forbidden(call: Call) -> None:
+        if not call.changes and call.plural == "poddisruptionbudgets":
+            raise Refused(403, "Forbidden", "cannot list resource")
+
+    made.kubernetes.before = forbidden
+    with pytest.raises(AssertionError, match="does not settle"):
+        made.run(looks_max=10)
+    assert made.condition("Stalled") == ("True", "PermissionDenied")
+    assert made.condition("Available") == ("True", "EveryShardHasMaster")  # as it was last seen
+    made.kubernetes.before = lambda _: None
+    made.run()
+    assert made.condition("Stalled") is None
+    assert made.condition("Ready") == ("True", "AllShardsServing")
+
+
 def test_a_status_is_written_at_most_every_five_seconds() -> None:
     made = cluster()
     times = []

@@ -254,6 +254,18 @@ TROUBLE: Final = (
         "What is waited for takes longer than it should. It is waited for all the same.",
         f"{EXPLAIN} Then the entry for that.",
     ),
+    _of(
+        "Stalled",
+        "PermissionDenied",
+        "Kubernetes refuses the operator a right that it needs; the message names it.",
+        "`helm upgrade` puts the chart's roles back; see *The operator itself*.",
+    ),
+    _of(
+        "Stalled",
+        "QuotaExceeded",
+        "The namespace's ResourceQuota has no room for what is to be made.",
+        "Raise the quota, or ask for less.",
+    ),
     _of("Paused", "Annotation", "See Ready, Paused.", "`kubectl imago resume CLUSTER`."),
 )
 REASONS: Final = (*READY, *WORK, *CHANGE, *TROUBLE)

@@ -84,11 +84,24 @@ class ClusterReconciler:
         if not isinstance(wish, Desired) or wish.resource.deleting:
             observed = Observed(synced=False, status=status_of_manifest(manifest))
             return await self._say(manifest, memory, wish, observed, self._plan(wish, observed))
-        seen = await self._observer.look(wish, manifest)
+        try:
+            seen = await self._observer.look(wish, manifest)
+        except BlockedError as error:
+            await self._blind(manifest, memory, wish, error)
+            raise
         await self._take_over(seen, memory)
         found = self._plan(wish, seen.observed)
         log.debug("%s: %s", key, found.explain())
         return await self._act(manifest, memory, wish, seen, found)
+
+    async def _blind(
+        self, manifest: Manifest, memory: _Memory, wish: Desired, error: BlockedError
+    ) -> None:
+        """Say why nothing is seen: a missing right must show where people look."""
+        observed = Observed(synced=False, status=status_of_manifest(manifest))
+        found = self._plan(wish, observed)
+        said = replace(found, findings=(*found.findings, *_problems([error])))
+        await self._say(manifest, memory, wish, observed, said)
 
     def _forget(self, key: Key) -> None:
         self._memories.pop(key, None)
