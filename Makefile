@@ -123,6 +123,7 @@ docs: setup-dev ## everything that is made: definitions, references, chart, inst
 	@PYTHONPATH=tests/support $(PY) -m imago_testing.broker_keys > operator/src/imago_operator/brokerkeys.py
 	$(BIN)/ruff format -q operator/src/imago_operator/brokerkeys.py
 	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.crd manifests/crds
+	PYTHONPATH=operator/src $(PY) -m imago_operator.pipelines.plain manifests/spark
 	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.reference docs/reference/crds.md
 	PYTHONPATH=operator/src $(PY) -m imago_operator.reasons.page docs
 	PYTHONPATH=operator/src:tests/support $(PY) -m imago_testing.chart_files

@@ -31,6 +31,7 @@ from imago_operator.observed import Observer
 from imago_operator.reconcile import Context, Reconciler
 from imago_operator.reconcilers.cluster import ClusterReconciler
 from imago_operator.reconcilers.group import GroupReconciler
+from imago_operator.reconcilers.pipeline import PipelineReconciler
 from imago_operator.reconcilers.rebalance import RebalanceReconciler
 from imago_operator.reconcilers.topic import TopicReconciler
 from imago_operator.volumes import Volumes
@@ -64,6 +65,7 @@ RECONCILERS: Final[tuple[Callable[[Context], Reconciler], ...]] = (
     _clusters,
     TopicReconciler,
     GroupReconciler,
+    PipelineReconciler,
     RebalanceReconciler,
 )
 """One line for each kind."""

@@ -11,6 +11,7 @@ MANAGER: Final = "imago-operator"
 CLUSTER_LABEL: Final = f"{GROUP}/cluster"
 SHARD_LABEL: Final = f"{GROUP}/shard"
 COMPONENT_LABEL: Final = f"{GROUP}/component"
+PIPELINE_LABEL: Final = f"{GROUP}/pipeline"
 ROLE_LABEL: Final = f"{GROUP}/role"
 """Of pods, for Services and selectors. Nothing is ever decided by it."""
 
@@ -23,6 +24,9 @@ VERSION: Final = f"{GROUP}/version"
 RESTART: Final = f"{GROUP}/restart"
 CLAIM_TEMPLATE: Final = f"{GROUP}/claim-template"
 """On StatefulSets: fingerprint of their claim templates, which Kubernetes never changes."""
+
+EPOCH: Final = f"{GROUP}/epoch"
+"""Of a pipeline's run: on the object and on the driver's pod."""
 
 PAUSE: Final = f"{GROUP}/pause-reconciliation"
 APPROVE: Final = f"{GROUP}/approve"

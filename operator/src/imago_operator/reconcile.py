@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from imago_operator.contents.port import ContentsPort
     from imago_operator.desired import OperatorInfo
+    from imago_operator.pipelines.port import PipelinesPort
     from imago_operator.ports import AdminPort, KubePort
 
 
@@ -55,6 +56,8 @@ class Reached:
     admin: AdminPort
     contents: ContentsPort
     """The same brokers, as far as it is about topics, groups and moves."""
+    pipelines: PipelinesPort
+    """And about pipelines."""
     brokers: tuple[str, ...]
     """Base addresses (http://10.1.2.3:8080) of the pods that have one, those that are ready first;
     empty where there is no cluster of the name, or no pod of it."""

@@ -76,7 +76,11 @@ class Real:
 
         async def brokers(*_: str) -> Reached:
             return Reached(
-                admin=self.admin, contents=self.contents, brokers=self.addresses, epoch=raised
+                admin=self.admin,
+                contents=self.contents,
+                pipelines=Pipelines(self.calls),
+                brokers=self.addresses,
+                epoch=raised,
             )
 
         return self.stage.context(brokers=brokers)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imago_operator.contents.port import ContentsPort
+    from imago_operator.pipelines.port import PipelinesPort
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 Name = tuple[str, str, str]
@@ -127,12 +128,14 @@ class FakeKube:
         found = self.objects.get((kind, namespace, name))
         if found is None or found["metadata"]["uid"] != uid:
             raise RetryError("gone", delay_s=1)
-        version = patch["metadata"].get("resourceVersion")
+        metadata = patch.get("metadata", {})
+        version = metadata.get("resourceVersion")
         if version not in (None, found["metadata"]["resourceVersion"]):
             raise RetryError("changed meanwhile", delay_s=1)
-        found["metadata"] |= {k: v for k, v in patch["metadata"].items() if k == "finalizers"}
+        found["metadata"] |= {k: v for k, v in metadata.items() if k == "finalizers"}
+        found["spec"] = {**found.get("spec", {}), **patch.get("spec", {})}
         self._touch(found)
-        if "deletionTimestamp" in found["metadata"] and not found["metadata"]["finalizers"]:
+        if "deletionTimestamp" in found["metadata"] and not found["metadata"].get("finalizers"):
             del self.objects[kind, namespace, name]
 
     async def event(self, about: Mapping[str, Any], type_: str, reason: str, message: str) -> None:
@@ -143,7 +146,8 @@ class FakeKube:
 class Stage:
     """An operator's reconcilers on fakes, and a clock that tests set."""
 
-    contents: ContentsPort
+    contents: ContentsPort = None  # type: ignore[assignment]  # for those who ask for it
+    pipelines: PipelinesPort = None  # type: ignore[assignment]  # likewise
     kube: FakeKube = field(default_factory=FakeKube)
     fenced: bool = False
     silent: bool = False
@@ -171,7 +175,13 @@ class Stage:
             return 7
 
         admin: Any = None
-        return Reached(admin=admin, contents=self.contents, brokers=("http://b",), epoch=epoch)
+        return Reached(
+            admin=admin,
+            contents=self.contents,
+            pipelines=self.pipelines,
+            brokers=("http://b",),
+            epoch=epoch,
+        )
 
     def pass_time(self, seconds: float) -> None:
         self.kube.now += timedelta(seconds=seconds)

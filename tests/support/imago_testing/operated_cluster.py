@@ -68,7 +68,13 @@ class Brokers:
         pods: Sequence[Mapping[str, Any]],
     ) -> Reached:
         found = tuple(_url(pod["metadata"]["name"]) for pod in pods if pod["status"].get("podIP"))
-        return Reached(admin=self, contents=self, brokers=found, epoch=self.raised)  # type: ignore[arg-type]  # nobody asks
+        return Reached(
+            admin=self,
+            contents=self,  # type: ignore[arg-type]  # nobody asks
+            pipelines=self,  # type: ignore[arg-type]  # likewise
+            brokers=found,
+            epoch=self.raised,
+        )
 
     async def raised(self) -> int:
         return self.epoch

@@ -13,6 +13,7 @@ from imago_cli.kubectl.brokers import Brokers
 from imago_cli.kubectl.tool import Kubectl, KubectlError
 from imago_operator.brokers.admin import Admin
 from imago_operator.brokers.contents import Contents
+from imago_operator.brokers.pipelines import Pipelines
 from imago_operator.brokers.http import RETRY_S, BrokerCalls, BrokerHttp, SilentError
 from imago_operator.brokers.reach import addresses
 from imago_operator.errors import BlockedError, OperatorError
@@ -122,6 +123,7 @@ class Eyes:
         return Reached(
             admin=Admin(calls),
             contents=Contents(calls),
+            pipelines=Pipelines(calls),
             brokers=tuple(urls.values()),
             epoch=_never,
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_operator import names
 from imago_operator.brokers.admin import Admin
 from imago_operator.brokers.contents import Contents
+from imago_operator.brokers.pipelines import Pipelines
 from imago_operator.manifests.services import ADMIN
 from imago_operator.reconcile import Reached
 
@@ -50,6 +51,7 @@ class BrokerFinder:
         return Reached(
             admin=admin,
             contents=Contents(calls),
+            pipelines=Pipelines(calls),
             brokers=brokers,
             epoch=lambda: epoch.get(admin, brokers),
         )

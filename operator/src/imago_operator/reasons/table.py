@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from imago_operator.reasons import cluster, contents
+from imago_operator.reasons import cluster, contents, pipeline
 
 if TYPE_CHECKING:
     from imago_operator.reasons.model import Happening, Reason
 
-REASONS: Final[tuple[Reason, ...]] = (*cluster.REASONS, *contents.REASONS)
+REASONS: Final[tuple[Reason, ...]] = (
+    *cluster.REASONS,
+    *contents.REASONS,
+    *pipeline.REASONS,
+)
 EVENTS: Final[tuple[Happening, ...]] = (*cluster.EVENTS, *contents.EVENTS)
 _BY_NAME: Final = {(one.kind, one.type, one.reason): one for one in REASONS}
 

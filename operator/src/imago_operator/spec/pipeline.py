@@ -223,6 +223,10 @@ class Runs:
     last_started: str | None = described("When it last began.", default=None, size_max=40)
     last_finished: str | None = described("When it last ended.", default=None, size_max=40)
     last_error: str | None = described("Why it last failed.", default=None, size_max=1024)
+    hour_began: str | None = described(
+        "When the hour began in which starts are counted.", default=None, size_max=40
+    )
+    in_hour: int = described("Starts in that hour.", default=0, low=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

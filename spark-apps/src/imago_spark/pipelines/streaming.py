@@ -7,8 +7,10 @@ import json
 import logging
 import signal
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from imago_spark.errors import FencedError, SourceError
@@ -31,6 +33,8 @@ EXIT_FENCED: Final = 5
 BATCH_SECONDS_MAX: Final = 60
 """How long a batch may go on after SIGTERM; it is dropped then, and the next run does it again."""
 LOOK_SECONDS: Final = 1
+LAST_WORDS: Final = Path("/dev/termination-log")
+LAST_WORDS_SIZE_MAX: Final = 1000
 
 
 class Stop:
@@ -63,14 +67,21 @@ def run(settings: IngestSettings, open_session: Callable[[], SparkSession]) -> i
         finally:
             spark.stop()
     except FencedError as error:
-        log.error("this run is over: %s", error)  # noqa: TRY400 - the sentence says it all
-        return EXIT_FENCED
-    except (SourceError, PySparkException) as error:
-        log.error("%s", error)  # noqa: TRY400 - likewise
-        return EXIT_FAILED
+        return _ended(EXIT_FENCED, f"this run is over: {error}")
+    except (SourceError, PySparkException, Py4JError) as error:
+        return _ended(EXIT_FAILED, str(error))
     last = table.last
     print(json.dumps({"rows": last.rows, "damaged": last.damaged, "batch": last.batch}), flush=True)
     return 0
+
+
+def _ended(code: int, why: str) -> int:
+    """Say why, also where Kubernetes keeps a container's last words; return the code."""
+    log.error("%s", why)
+    if LAST_WORDS.exists():
+        with contextlib.suppress(OSError):
+            LAST_WORDS.write_text(why.strip()[:LAST_WORDS_SIZE_MAX], encoding="utf-8")
+    return code
 
 
 def _run(spark: SparkSession, settings: IngestSettings, landing: Landing, stop: Stop) -> None:

@@ -1,0 +1,117 @@
+"""The files that a run reads: the application's configuration, and Spark's properties."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_operator.pipelines.wish import Share, Wish
+
+FOLDER: Final = "/etc/imago/pipeline"
+FILE: Final = "pipeline.toml"
+PROPERTIES: Final = "spark.properties"
+EXECUTOR_POD: Final = "executor.json"
+CHECKPOINT: Final = "/checkpoint"
+DRIVER_PORT: Final = 7078
+BLOCK_PORT: Final = 7079
+UI_PORT: Final = 4040
+
+Value = str | int | tuple[str, ...]
+
+
+def checkpoint_of(wish: Wish) -> str:
+    """Return where the pipeline remembers how far it is."""
+    return wish.spec.checkpoint.path or CHECKPOINT
+
+
+def pipeline_file(wish: Wish) -> str:
+    """Return the application's configuration as TOML."""
+    spec, source = wish.spec, wish.spec.source
+    top: dict[str, Value] = {
+        "bootstrap": wish.bootstrap,
+        "checkpoint": checkpoint_of(wish),
+        "pipeline": wish.fence,
+        "startFrom": source.start_from.value,
+        "topics": source.topics,
+    }
+    if spec.ingest is not None:
+        top["path"] = spec.ingest.path
+    if source.group_name is not None:
+        top["groupName"] = source.group_name
+    if source.max_rows_per_trigger is not None:
+        top["maxRowsPerTrigger"] = source.max_rows_per_trigger
+    text = _lines(top)
+    if spec.config:
+        text += "\n[config]\n" + _lines({name: one.value for name, one in spec.config.items()})
+    return text
+
+
+def _lines(values: Mapping[str, Value]) -> str:
+    return "".join(f"{_key(name)} = {_toml(values[name])}\n" for name in sorted(values))
+
+
+def _key(name: str) -> str:
+    bare = name.replace("_", "").replace("-", "").isalnum() and name.isascii()
+    return name if bare else json.dumps(name)
+
+
+def _toml(value: Value) -> str:
+    """Scalars and lists of JSON are also those of TOML."""
+    text = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+    return text.replace("\x7f", "\\u007f")
+
+
+def properties(wish: Wish) -> dict[str, str]:
+    """Return Spark's properties, whoever runs it; the user's first, since ours count."""
+    spec = wish.spec
+    return {
+        **spec.spark.conf,
+        "spark.app.name": wish.name,
+        "spark.executor.instances": str(spec.replicas),
+        "spark.kubernetes.container.image": wish.image,
+        "spark.kubernetes.namespace": wish.namespace,
+        "spark.sql.streaming.checkpointLocation": checkpoint_of(wish),
+        **_memory("driver", wish.driver),
+        **_memory("executor", wish.executor),
+        "spark.executor.cores": str(wish.executor.cores),
+        "spark.kubernetes.executor.request.cores": wish.executor.requests["cpu"],
+        **_limit("executor", wish.executor),
+    }
+
+
+def submit_properties(wish: Wish) -> dict[str, str]:
+    """Return those of a driver that runs in a pod of ours and makes its executors itself."""
+    return {
+        **properties(wish),
+        "spark.master": "k8s://https://kubernetes.default.svc",
+        "spark.submit.deployMode": "client",
+        "spark.driver.port": str(DRIVER_PORT),
+        "spark.driver.blockManager.port": str(BLOCK_PORT),
+        "spark.kubernetes.executor.podTemplateFile": f"{FOLDER}/{EXECUTOR_POD}",
+        "spark.kubernetes.executor.podTemplateContainerName": "executor",
+    }
+
+
+def properties_file(values: Mapping[str, str]) -> str:
+    """Return a Java properties file."""
+    return "".join(f"{name}={_escaped(values[name])}\n" for name in sorted(values))
+
+
+def _escaped(value: str) -> str:
+    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return f"\\{text}" if text.startswith(" ") else text
+
+
+def _memory(whose: str, share: Share) -> dict[str, str]:
+    return {
+        f"spark.{whose}.memory": f"{share.heap_mib}m",
+        f"spark.{whose}.memoryOverhead": f"{share.rest_mib}m",
+    }
+
+
+def _limit(whose: str, share: Share) -> dict[str, str]:
+    limit = share.limits.get("cpu")
+    return {f"spark.kubernetes.{whose}.limit.cores": limit} if limit else {}

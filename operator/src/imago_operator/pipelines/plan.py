@@ -1,0 +1,245 @@
+"""What is done about a pipeline: a pure function of one look at it.
+
+The order that keeps two runs from writing at the same time: the object of every earlier run is
+gone and its driver has ended, or had its time; the next epoch is written into the status, then
+brokers are told of it, which shuts out whatever still runs; then the run is made that has it. A
+crash in between wastes an epoch, nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from imago_operator.pipelines import render
+from imago_operator.pipelines.state import (
+    Action,
+    Apply,
+    Plan,
+    RaiseEpoch,
+    Stage,
+    Start,
+    StopRun,
+    Suspend,
+)
+from imago_operator.spec.pipeline import Engine, RestartPolicy
+from imago_operator.state import Finding, parsed, written
+
+if TYPE_CHECKING:
+    from imago_operator.pipelines.state import Look, Run
+
+SOON_S: Final = 2.0
+SILENT_S: Final = 10.0
+WATCH_S: Final = 10.0
+"""How often a run's progress is looked at."""
+PATIENCE: Final = timedelta(seconds=60)
+"""A driver that should have been killed that long ago is on a node that does not answer."""
+HOUR: Final = timedelta(hours=1)
+WHERE: Final = "manifests/spark/rbac.yaml"
+
+
+def plan(look: Look) -> Plan:
+    """Return what is to be done now."""
+    if look.wish.resource.deleting:
+        return Plan()  # its owner references take all but the claim along
+    if look.wish.resource.paused:
+        return Plan(findings=(_not_ready("Annotation", "imago.dev/pause-reconciliation is set."),))
+    current = look.current
+    olds = tuple(_stop(run) for run in look.runs if not run.deleting and run is not current)
+    decided = _decide(look, current)
+    return replace(decided, actions=(*olds, *decided.actions))
+
+
+def _decide(look: Look, current: Run | None) -> Plan:
+    if look.refusal is not None:
+        return Plan(findings=(look.refusal,), again_s=SILENT_S)
+    if look.wish.spec.paused:
+        return _paused(look, current)
+    if current is None:
+        return _without_run(look)
+    if current.stage is Stage.SUSPENDED:
+        return _replace(look, current, "Resuming", "It goes on with a new run.")
+    if current.stage.ended:
+        return _ended(look, current)
+    if current.hash != look.wish.hash:
+        return _replace(look, current, "SpecChanged", "The run with the spec before is stopped.")
+    return _active(current)
+
+
+def _paused(look: Look, current: Run | None) -> Plan:
+    actions: tuple[Action, ...] = ()
+    if current is not None and not current.stage.ended and not current.suspend:
+        actions = (Suspend(current.kind, current.name, current.uid),)
+    stopping = bool(look.drivers)
+    text = "Its driver is stopping." if stopping else "Nothing runs; the checkpoint stays."
+    said = (
+        Finding(type="Paused", holds=not stopping, reason="Paused", message=text),
+        _not_ready("Paused", "spec.paused is true."),
+    )
+    return Plan(actions=actions, findings=said, again_s=SOON_S if actions else None)
+
+
+def _active(current: Run) -> Plan:
+    if current.stage is Stage.RUNNING:
+        text = f"Run {current.epoch} by {current.kind} {current.name}."
+        return Plan(findings=(_ready("Running", text),), again_s=WATCH_S)
+    text = f"{current.kind} {current.name}: {current.said or 'waiting for its pod'}."
+    return Plan(findings=(_not_ready("Starting", text), _busy("Starting", text)), again_s=WATCH_S)
+
+
+def _replace(look: Look, current: Run, reason: str, text: str) -> Plan:
+    """Stop a run so that another can begin; not while nobody could allow the other one."""
+    if look.record is None:
+        return _silent()
+    said = (_not_ready(reason, text), _busy(reason, text))
+    return Plan(actions=(_stop(current),), findings=said, again_s=SOON_S)
+
+
+def _ended(look: Look, current: Run) -> Plan:
+    policy = look.wish.spec.restart.policy
+    if current.hash != look.wish.hash:
+        return _replace(look, current, "SpecChanged", "The spec has changed since the last run.")
+    if current.stage is Stage.COMPLETED and policy is not RestartPolicy.ALWAYS:
+        return Plan(findings=(_ready("Completed", "It has done what there was to do."),))
+    failed = current.stage is Stage.FAILED
+    text = f"Run {current.epoch} failed: {current.error or 'no word of why'}"
+    if failed and policy is RestartPolicy.NEVER:
+        return Plan(findings=(_not_ready("RunFailed", text), _stalled("RunFailed", text)))
+    said = _retried(text) if failed else (_not_ready("Restarting", "It ended and is run again."),)
+    if (left := _hour_left(look)) is not None:
+        limit = look.wish.spec.restart.max_per_hour
+        text = f"{limit} starts in an hour; the next one in {left:.0f} s. {text if failed else ''}"
+        stalled = (_not_ready("RestartLimit", text), _stalled("RestartLimit", text))
+        return Plan(findings=stalled, again_s=left)
+    if (left := _backoff_left(look)) > 0:
+        return Plan(findings=said, again_s=left)
+    return replace(_replace(look, current, "Restarting", "It is run again."), findings=said)
+
+
+def _retried(text: str) -> tuple[Finding, ...]:
+    degraded = Finding(type="Degraded", holds=True, reason="RunFailed", message=text)
+    return _not_ready("RunFailed", text), degraded, _busy("Restarting", "It is run again.")
+
+
+def _backoff_left(look: Look) -> float:
+    """Return for how long it rests yet, from when its end was first seen."""
+    finished = _finished_at(look)
+    rest = timedelta(seconds=look.wish.spec.restart.backoff.seconds)
+    return (finished + rest - look.now).total_seconds()
+
+
+def _finished_at(look: Look) -> datetime:
+    runs = look.status.runs
+    known = runs.last_finished is not None and (runs.last_started or "") <= runs.last_finished
+    return parsed(runs.last_finished) if known and runs.last_finished else look.now
+
+
+def _hour_left(look: Look) -> float | None:
+    """Return how long no run may be started any more; None: one may."""
+    runs = look.status.runs
+    if runs.hour_began is None or runs.in_hour < look.wish.spec.restart.max_per_hour:
+        return None
+    left = (parsed(runs.hour_began) + HOUR - look.now).total_seconds()
+    return left if left > 0 else None
+
+
+def _without_run(look: Look) -> Plan:
+    wish, status = look.wish, look.status
+    done = status.state == Stage.COMPLETED and status.applied_hash == wish.hash
+    if done and wish.spec.restart.policy is not RestartPolicy.ALWAYS:
+        return Plan(findings=(_ready("Completed", "It has done what there was to do."),))
+    if (kind := _engine(look)) is None:
+        text = "There is no kind SparkApplication: install spark-operator, or set engine: Auto."
+        said = (_not_ready("SparkOperatorMissing", text), _stalled("SparkOperatorMissing", text))
+        return Plan(findings=said, again_s=SILENT_S)
+    if not look.account:
+        account = wish.spec.service_account_name
+        text = f"There is no ServiceAccount {account}: kubectl apply -n {wish.namespace} -f {WHERE}"
+        said = (_not_ready("AccountMissing", text), _stalled("AccountMissing", text))
+        return Plan(findings=said, again_s=SILENT_S)
+    if look.record is None:
+        return _silent()
+    if waits := [driver.name for driver in look.drivers if not _is_lost(look, driver.gone_by)]:
+        text = f"Pod {waits[0]} of an earlier run has not ended."
+        return Plan(
+            findings=(_not_ready("Stopping", text), _busy("Stopping", text)), again_s=SOON_S
+        )
+    return _start(look, kind, look.record.epoch)
+
+
+def _engine(look: Look) -> str | None:
+    """Return the kind of a run's object; None: what is asked for is not there."""
+    match look.wish.spec.engine:
+        case Engine.SPARK_SUBMIT:
+            return render.JOB
+        case Engine.SPARK_OPERATOR:
+            return render.SPARK_APPLICATION if look.spark_operator else None
+        case Engine.AUTO:
+            return render.SPARK_APPLICATION if look.spark_operator else render.JOB
+
+
+def _is_lost(look: Look, gone_by: datetime | None) -> bool:
+    return gone_by is not None and look.now - gone_by > PATIENCE
+
+
+def _start(look: Look, kind: str, stands: int) -> Plan:
+    wish, status, now = look.wish, look.status, written(look.now)
+    epoch = max(stands, status.epoch) + 1
+    began = status.runs.hour_began
+    same_hour = began is not None and look.now - parsed(began) < HOUR
+    runs = replace(
+        status.runs,
+        attempts=status.runs.attempts + 1,
+        last_started=now,
+        hour_began=began if same_hour else now,
+        in_hour=status.runs.in_hour + 1 if same_hour else 1,
+    )
+    record = replace(status, epoch=epoch, runs=runs, applied_hash=wish.hash, state=None)
+    text = f"Run {epoch} is started."
+    return Plan(
+        record=record,
+        actions=(
+            Apply(render.config_map(wish)),
+            *_claim(look),
+            RaiseEpoch(wish.fence, epoch),
+            Start(render.run(wish, kind, epoch), epoch),
+        ),
+        findings=(_not_ready("Starting", text), _busy("Starting", text)),
+        again_s=SOON_S,
+    )
+
+
+def _claim(look: Look) -> tuple[Action, ...]:
+    """Make the checkpoint's claim, or have it grow."""
+    wanted = look.wish.spec.checkpoint.claim
+    claim = render.claim(look.wish)
+    if wanted is None or claim is None:
+        return ()
+    enough = look.claim_bytes is not None and look.claim_bytes >= wanted.size.bytes
+    return () if enough else (Apply(claim),)
+
+
+def _stop(run: Run) -> StopRun:
+    return StopRun(run.kind, run.name, run.uid)
+
+
+def _silent() -> Plan:
+    text = "No broker answers that could end earlier runs."
+    return Plan(findings=(_not_ready("ClusterNotReady", text),), again_s=SILENT_S)
+
+
+def _ready(reason: str, message: str) -> Finding:
+    return Finding(type="Ready", holds=True, reason=reason, message=message)
+
+
+def _not_ready(reason: str, message: str) -> Finding:
+    return Finding(type="Ready", holds=False, reason=reason, message=message)
+
+
+def _busy(reason: str, message: str) -> Finding:
+    return Finding(type="Reconciling", holds=True, reason=reason, message=message)
+
+
+def _stalled(reason: str, message: str) -> Finding:
+    return Finding(type="Stalled", holds=True, reason=reason, message=message)

@@ -1,0 +1,170 @@
+"""Pods of drivers and executors, as far as they are the same whoever makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator import names
+from imago_operator.manifests.common import CONTAINER_SECURITY
+from imago_operator.pipelines.config import CHECKPOINT, FILE, FOLDER
+
+if TYPE_CHECKING:
+    from imago_operator.manifests.common import Manifest
+    from imago_operator.pipelines.wish import Wish
+
+USER: Final = 185
+GRACE_S: Final = 120
+"""A run ends its batch when it is stopped."""
+DRIVER: Final = "pipeline-driver"
+EXECUTOR: Final = "pipeline-executor"
+POD_SECURITY: Final = {
+    "runAsNonRoot": True,
+    "runAsUser": USER,
+    "runAsGroup": USER,
+    "fsGroup": USER,
+    "fsGroupChangePolicy": "OnRootMismatch",
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def labels(wish: Wish, component: str = "pipeline") -> dict[str, str]:
+    """Return the labels of what belongs to a pipeline."""
+    return {
+        "app.kubernetes.io/name": "imago",
+        "app.kubernetes.io/instance": wish.name,
+        "app.kubernetes.io/component": component,
+        "app.kubernetes.io/part-of": "imago",
+        "app.kubernetes.io/managed-by": names.MANAGER,
+        names.PIPELINE_LABEL: wish.name,
+        names.COMPONENT_LABEL: component,
+    }
+
+
+def driver_pod(wish: Wish, container: str, epoch: int) -> Manifest:
+    """Return the template of a driver's pod; `container`: the name of its container."""
+    spec: Manifest = {
+        "terminationGracePeriodSeconds": GRACE_S,
+        "securityContext": POD_SECURITY,
+        "containers": [
+            {
+                "name": container,
+                "env": environment(wish, epoch),
+                "securityContext": CONTAINER_SECURITY,
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+                "volumeMounts": [*_scratch_mounts(), *_mounts(wish, driver=True)],
+            }
+        ],
+        "volumes": [*_scratch(), *_volumes(wish, driver=True)],
+    }
+    template = {
+        "metadata": {
+            "labels": {**labels(wish, DRIVER), names.EPOCH: str(epoch)},
+        },
+        "spec": spec,
+    }
+    return overlaid(template, wish.spec.spark.driver_template)
+
+
+def executor_pod(wish: Wish, container: str = "executor") -> Manifest:
+    """Return the template of the executors' pods; they have no token."""
+    template = {
+        "metadata": {"labels": labels(wish, EXECUTOR)},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": POD_SECURITY,
+            "containers": [
+                {
+                    "name": container,
+                    "securityContext": CONTAINER_SECURITY,
+                    "volumeMounts": [*_scratch_mounts(), *_mounts(wish, driver=False)],
+                }
+            ],
+            "volumes": [*_scratch(), *_volumes(wish, driver=False)],
+        },
+    }
+    return overlaid(template, wish.spec.spark.executor_template)
+
+
+def environment(wish: Wish, epoch: int) -> list[Manifest]:
+    """Return what source and sink of any application find in the driver's environment."""
+    return [
+        {"name": "IMAGO_PIPELINE", "value": wish.fence},
+        {"name": "IMAGO_EPOCH", "value": str(epoch)},
+        {"name": "IMAGO_CONFIG", "value": f"{FOLDER}/{FILE}"},
+    ]
+
+
+def application(wish: Wish, epoch: int) -> tuple[str, list[str]]:
+    """Return the file to run, and its arguments."""
+    if wish.spec.code is not None:
+        return wish.spec.code.main_file, list(wish.spec.code.args)
+    arguments = ["--config", f"{FOLDER}/{FILE}", "--epoch", str(epoch)]
+    return "local:///opt/app/ingest.py", arguments
+
+
+def overlaid(base: Mapping[str, Any], over: Mapping[str, Any]) -> Manifest:
+    """Return `base` with the entries of `over`; of lists, those with the same name are merged."""
+    found = dict(base)
+    for key, value in over.items():
+        before = found.get(key)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            found[key] = overlaid(before, value)
+        elif _named(before) and _named(value):
+            found[key] = _merged_lists(before, value)
+        else:
+            found[key] = value
+    return found
+
+
+def _named(value: Any) -> bool:
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    return is_list and all(isinstance(one, Mapping) and "name" in one for one in value)
+
+
+def _merged_lists(before: Any, over: Any) -> list[Any]:
+    known = {one["name"]: one for one in before}
+    for one in over:
+        known[one["name"]] = overlaid(known.get(one["name"], {}), one)
+    return list(known.values())
+
+
+def _scratch() -> list[Manifest]:
+    return [{"name": "work", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]
+
+
+def _scratch_mounts() -> list[Manifest]:
+    return [
+        {"name": "work", "mountPath": "/opt/spark/work-dir"},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  the pod's own
+    ]
+
+
+def _keeps_state(wish: Wish) -> bool:
+    """Whether executors write to the checkpoint, too: what code of others does, nobody knows."""
+    return wish.spec.code is not None
+
+
+def _volumes(wish: Wish, *, driver: bool) -> list[Manifest]:
+    found: list[Manifest] = []
+    if driver:
+        found.append({"name": "pipeline", "configMap": {"name": wish.config_name}})
+    if wish.spec.checkpoint.claim is not None and (driver or _keeps_state(wish)):
+        claim = {"claimName": wish.claim_name}
+        found.append({"name": "checkpoint", "persistentVolumeClaim": claim})
+    for volume in wish.spec.volumes:
+        claim = {"claimName": volume.claim_name}
+        found.append({"name": f"user-{volume.name}", "persistentVolumeClaim": claim})
+    return found
+
+
+def _mounts(wish: Wish, *, driver: bool) -> list[Manifest]:
+    found: list[Manifest] = []
+    if driver:
+        found.append({"name": "pipeline", "mountPath": FOLDER, "readOnly": True})
+    if wish.spec.checkpoint.claim is not None and (driver or _keeps_state(wish)):
+        found.append({"name": "checkpoint", "mountPath": CHECKPOINT})
+    for volume in wish.spec.volumes:
+        found.append({"name": f"user-{volume.name}", "mountPath": volume.mount_path})  # noqa: PERF401
+    return found

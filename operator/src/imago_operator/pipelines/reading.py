@@ -1,0 +1,143 @@
+"""Manifests of what belongs to a pipeline, read into plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from imago_operator import names
+from imago_operator.pipelines.pods import DRIVER, EXECUTOR
+from imago_operator.pipelines.render import JOB
+from imago_operator.pipelines.state import Driver, Run, Stage
+from imago_operator.pipelines.wish import number
+
+Manifest = Mapping[str, Any]
+
+ENDED: Final = frozenset({"Succeeded", "Failed"})
+_SPARK_STAGES: Final = {
+    "RUNNING": Stage.RUNNING,
+    "SUCCEEDING": Stage.RUNNING,
+    "FAILING": Stage.RUNNING,
+    "COMPLETED": Stage.COMPLETED,
+    "FAILED": Stage.FAILED,
+    "SUBMISSION_FAILED": Stage.FAILED,
+    "SUSPENDING": Stage.SUSPENDED,
+    "SUSPENDED": Stage.SUSPENDED,
+}
+"""Of a SparkApplication; all others mean that it is on its way."""
+
+
+def run_of(manifest: Manifest, pods: Iterable[Manifest]) -> Run:
+    """Return a run; `pods`: those of the pipeline."""
+    metadata, spec = manifest["metadata"], manifest.get("spec") or {}
+    noted = metadata.get("annotations") or {}
+    epoch = _whole(noted.get(names.EPOCH))
+    mine = [pod for pod in pods if epoch_of(pod) == epoch and _component(pod) == DRIVER]
+    reads = _job if manifest["kind"] == JOB else _spark_application
+    stage, said, error = reads(manifest, mine)
+    return Run(
+        kind=manifest["kind"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        epoch=epoch,
+        hash=noted.get(names.APPLIED_HASH, ""),
+        stage=stage,
+        said=said,
+        error=error,
+        suspend=bool(spec.get("suspend")),
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def _job(manifest: Manifest, pods: list[Manifest]) -> tuple[Stage, str, str | None]:
+    found = manifest.get("status") or {}
+    true = {c["type"]: c for c in found.get("conditions") or () if c.get("status") == "True"}
+    if "Failed" in true:
+        why = next((e for pod in pods if (e := _error(pod))), None)
+        return Stage.FAILED, "FAILED", why or true["Failed"].get("message")
+    if "Complete" in true:
+        return Stage.COMPLETED, "COMPLETED", None
+    if (manifest.get("spec") or {}).get("suspend"):
+        return Stage.SUSPENDED, "SUSPENDED", None
+    phases = [_waits(pod) or _phase(pod) for pod in pods]
+    if "Running" in phases:
+        return Stage.RUNNING, "RUNNING", None
+    return Stage.SUBMITTED, phases[0] if phases else "", None
+
+
+def _spark_application(manifest: Manifest, pods: list[Manifest]) -> tuple[Stage, str, str | None]:
+    state = (manifest.get("status") or {}).get("applicationState") or {}
+    said = state.get("state") or ""
+    stage = _SPARK_STAGES.get(said, Stage.SUBMITTED)
+    why = next((e for pod in pods if (e := _error(pod))), None)
+    error = (why or state.get("errorMessage") or None) if stage is Stage.FAILED else None
+    return stage, said, error
+
+
+def _error(pod: Manifest) -> str | None:
+    """Return the last words of a container that failed, with its exit code."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    for status in statuses:
+        ended = (status.get("state") or {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            words = str(ended.get("message") or ended.get("reason") or "").strip()
+            return f"exit code {ended['exitCode']}: {words}"
+    return (pod.get("status") or {}).get("message")
+
+
+def _waits(pod: Manifest) -> str | None:
+    """Return why a container waits, if it waits for more than its turn."""
+    for status in (pod.get("status") or {}).get("containerStatuses") or ():
+        waiting = (status.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
+            return str(waiting["reason"])
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return f"{condition.get('reason', '')}: {condition.get('message', '')}"[:300]
+    return None
+
+
+def drivers_of(pods: Iterable[Manifest]) -> tuple[Driver, ...]:
+    """Return the drivers' pods that have not ended."""
+    return tuple(
+        Driver(
+            name=pod["metadata"]["name"],
+            epoch=epoch_of(pod),
+            gone_by=_moment(pod["metadata"].get("deletionTimestamp")),
+        )
+        for pod in pods
+        if _component(pod) == DRIVER and _phase(pod) not in ENDED
+    )
+
+
+def executors_of(pods: Iterable[Manifest]) -> int:
+    """Return how many executors run."""
+    return sum(1 for pod in pods if _component(pod) == EXECUTOR and _phase(pod) == "Running")
+
+
+def claim_bytes(claim: Manifest | None) -> int | None:
+    """Return what a claim asks for."""
+    if claim is None:
+        return None
+    return int(number(str(claim["spec"]["resources"]["requests"]["storage"])))
+
+
+def epoch_of(pod: Manifest) -> int:
+    return _whole((pod["metadata"].get("labels") or {}).get(names.EPOCH))
+
+
+def _component(pod: Manifest) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(names.COMPONENT_LABEL, ""))
+
+
+def _phase(pod: Manifest) -> str:
+    return str((pod.get("status") or {}).get("phase", ""))
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() else 0

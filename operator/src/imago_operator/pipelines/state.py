@@ -1,0 +1,148 @@
+"""What there is of a pipeline, and what is to be done about it: plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from imago_operator.pipelines.wish import Wish
+    from imago_operator.spec.pipeline import PipelineStatus
+    from imago_operator.state import Finding
+
+
+class Stage(StrEnum):
+    """How far a run is, whoever runs it."""
+
+    SUBMITTED = "SUBMITTED"
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+
+    @property
+    def ended(self) -> bool:
+        return self in (Stage.COMPLETED, Stage.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The object of one run."""
+
+    kind: str
+    name: str
+    uid: str
+    epoch: int
+    hash: str
+    stage: Stage
+    said: str = ""
+    """What its engine calls the state it is in."""
+    error: str | None = None
+    suspend: bool = False
+    """Whether it is told to stand still."""
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """A driver's pod that has not ended."""
+
+    name: str
+    epoch: int
+    gone_by: datetime | None = None
+    """When it is killed at the latest, once it is being deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What brokers have on record of a pipeline."""
+
+    epoch: int
+    rows: int | None = None
+    lag: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One look at a pipeline."""
+
+    wish: Wish
+    status: PipelineStatus
+    now: datetime
+    runs: tuple[Run, ...] = ()
+    drivers: tuple[Driver, ...] = ()
+    executors: int = 0
+    record: Record | None = None
+    """None: no broker could tell."""
+    spark_operator: bool = False
+    """Whether kubeflow's spark-operator is installed."""
+    account: bool = True
+    """Whether the driver's ServiceAccount is there."""
+    claim_bytes: int | None = None
+    """What the checkpoint's claim asks for; None: there is none."""
+    refusal: Finding | None = None
+    """Why the pipeline has no cluster that it may use."""
+
+    @property
+    def current(self) -> Run | None:
+        """The newest run that stays."""
+        return max((r for r in self.runs if not r.deleting), key=lambda r: r.epoch, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Apply an object that a run needs."""
+
+    manifest: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseEpoch:
+    """Have brokers refuse every earlier run."""
+
+    pipeline: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Make the object of a run whose epoch is in force."""
+
+    manifest: Mapping[str, object]
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopRun:
+    """Delete a run; its driver ends the batch it is at."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """Have a run stand still: its pods go, the object stays."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+Action = Apply | RaiseEpoch | Start | StopRun | Suspend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is done now, in this order; what is said; when to look again by itself."""
+
+    actions: tuple[Action, ...] = ()
+    record: PipelineStatus | None = None
+    """Status to be written before anything is done: what later looks rely on."""
+    findings: tuple[Finding, ...] = ()
+    again_s: float | None = None

@@ -1,0 +1,81 @@
+"""What is said of a pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from imago_operator import names
+from imago_operator.contents.conditions import conditions
+from imago_operator.pipelines.pods import EXECUTOR
+from imago_operator.pipelines.render import JOB, SPARK_API
+from imago_operator.pipelines.state import Stage
+from imago_operator.spec.pipeline import EngineRef
+from imago_operator.state import written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from imago_operator.pipelines.state import Look, Plan, Run
+    from imago_operator.spec.pipeline import PipelineStatus, Runs
+    from imago_operator.state import Finding
+
+ERROR_MAX: Final = 1024
+_UNITS: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+
+
+def status_of(look: Look, planned: Plan, said: Iterable[Finding] = ()) -> PipelineStatus:
+    """Return the status after a look; `said`: findings beside those of the plan."""
+    before = planned.record or look.status
+    generation = look.wish.resource.generation
+    current = look.current
+    record = look.record
+    found = conditions([*planned.findings, *said], before.conditions, generation, look.now)
+    return replace(
+        before,
+        observed_generation=generation,
+        conditions=found,
+        engine_ref=_engine(current) or before.engine_ref,
+        state=_state(look, planned),
+        runs=_runs(look, before.runs),
+        rows=before.rows if record is None or record.rows is None else record.rows,
+        lag=before.lag if record is None or record.lag is None else shown(record.lag),
+        replicas=look.executors,
+        selector=f"{names.PIPELINE_LABEL}={look.wish.name},{names.COMPONENT_LABEL}={EXECUTOR}",
+    )
+
+
+def _engine(current: Run | None) -> EngineRef | None:
+    if current is None:
+        return None
+    version = "batch/v1" if current.kind == JOB else SPARK_API
+    return EngineRef(api_version=version, kind=current.kind, name=current.name)
+
+
+def _state(look: Look, planned: Plan) -> str | None:
+    if look.current is not None:
+        return look.current.stage.value
+    # What has completed stays so though its object is gone.
+    return None if planned.record is not None else look.status.state
+
+
+def _runs(look: Look, runs: Runs) -> Runs:
+    """Note the end of the run that began last, once."""
+    current = look.current
+    if current is None or not current.stage.ended:
+        return runs
+    known = runs.last_finished is not None and (runs.last_started or "") <= runs.last_finished
+    finished = runs.last_finished if known else written(look.now)
+    failed = current.stage is Stage.FAILED
+    error = (current.error or "no word of why")[:ERROR_MAX] if failed else runs.last_error
+    return replace(runs, last_finished=finished, last_error=error)
+
+
+def shown(count: int) -> str:
+    """Return a number in a few digits: 950, 1.2k, 35M."""
+    for unit, letter in _UNITS:
+        if count >= 1000 * unit:
+            return f">999{letter}"
+        if count >= unit:
+            return f"{count / unit:.1f}".removesuffix(".0") + letter
+    return str(count)

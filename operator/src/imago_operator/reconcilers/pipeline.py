@@ -1,0 +1,145 @@
+"""ImagoPipeline: look, plan, keep in mind, act, say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator import names
+from imago_operator.errors import BlockedError, InvalidError, RetryError
+from imago_operator.pipelines import reading, state
+from imago_operator.pipelines.plan import plan
+from imago_operator.pipelines.render import JOB, SPARK_APPLICATION
+from imago_operator.pipelines.status import status_of
+from imago_operator.pipelines.wish import wish_of
+from imago_operator.reconcilers.claims import Lookup, Voice, status_from
+from imago_operator.reconcilers.invalid import refuse
+from imago_operator.spec.kinds import PIPELINE
+from imago_operator.state import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from imago_operator.pipelines.state import Look, Plan
+    from imago_operator.pipelines.wish import Wish
+    from imago_operator.reconcile import Context, Key, Reached
+
+SILENT_S: Final = 10.0
+SUSPENDED: Final = {"spec": {"suspend": True}}
+
+
+class PipelineReconciler:
+    """Brings one pipeline one step on."""
+
+    kind: Final = PIPELINE.name
+
+    def __init__(self, context: Context) -> None:
+        self._context, self._kube = context, context.kube
+        self._lookup, self._voice = Lookup(context), Voice(context)
+
+    async def reconcile(self, key: Key) -> float | None:
+        manifest = await self._kube.get(key.kind, key.namespace, key.name)
+        if manifest is None:
+            return None
+        try:
+            wish = wish_of(manifest, self._context.operator)
+        except InvalidError as error:
+            await refuse(PIPELINE, self._voice, manifest, str(error), self._context.now())
+            return None
+        look = await self._look(wish, manifest)
+        return await self._act(manifest, look, plan(look))
+
+    async def _look(self, wish: Wish, manifest: Mapping[str, Any]) -> Look:
+        labels = f"{names.PIPELINE_LABEL}={wish.name}"
+        pods = await self._kube.list("Pod", wish.namespace, labels=labels)
+        jobs = await self._kube.list(JOB, wish.namespace, labels=labels)
+        applications = await self._applications(wish.namespace, labels)
+        refused = await self._lookup.refusal(manifest, wish.spec.cluster_ref)
+        runs = [reading.run_of(one, pods) for one in (*jobs, *(applications or ()))]
+        return state.Look(
+            wish=wish,
+            status=status_from(PIPELINE, manifest),
+            now=self._context.now(),
+            runs=tuple(runs),
+            drivers=reading.drivers_of(pods),
+            executors=reading.executors_of(pods),
+            record=None if refused else await self._record(wish),
+            spark_operator=applications is not None,
+            account=await self._has("ServiceAccount", wish, wish.spec.service_account_name),
+            claim_bytes=reading.claim_bytes(await self._claim(wish)),
+            refusal=None if refused is None else refused.finding,
+        )
+
+    async def _applications(
+        self, namespace: str, labels: str
+    ) -> Sequence[Mapping[str, Any]] | None:
+        """Return kubeflow's objects; None where there is no such kind, or no right to it."""
+        try:
+            return await self._kube.list(SPARK_APPLICATION, namespace, labels=labels)
+        except BlockedError:
+            return None
+
+    async def _record(self, wish: Wish) -> state.Record | None:
+        try:
+            reached = await self._reached(wish)
+            return await reached.pipelines.record(reached.brokers, wish.fence)
+        except (RetryError, InvalidError):
+            return None
+
+    async def _reached(self, wish: Wish) -> Reached:
+        return await self._lookup.reached(wish.cluster)
+
+    async def _has(self, kind: str, wish: Wish, name: str) -> bool:
+        found = await self._kube.list(kind, wish.namespace)
+        return any(one["metadata"]["name"] == name for one in found)
+
+    async def _claim(self, wish: Wish) -> Mapping[str, Any] | None:
+        labels = f"{names.PIPELINE_LABEL}={wish.name}"
+        found = await self._kube.list("PersistentVolumeClaim", wish.namespace, labels=labels)
+        return next((one for one in found if one["metadata"]["name"] == wish.claim_name), None)
+
+    async def _act(self, manifest: Mapping[str, Any], look: Look, planned: Plan) -> float | None:
+        if planned.record is not None:
+            # The epoch is spent before anything is done with it.
+            await self._voice.write(manifest, planned.record)
+        said: list[Finding] = []
+        again = planned.again_s
+        for action in planned.actions:
+            try:
+                await self._do(look.wish, action)
+            except RetryError as error:
+                said.append(_finding("Ready", "ClusterNotReady", str(error), holds=False))
+            except (BlockedError, InvalidError) as error:
+                said += _refused(action, str(error))
+            else:
+                continue
+            again = SILENT_S
+            break
+        await self._voice.say(manifest, look.status, status_of(look, planned, said))
+        return again
+
+    async def _do(self, wish: Wish, action: state.Action) -> None:
+        self._context.leading()
+        match action:
+            case state.Apply(made):
+                await self._kube.apply(made)
+            case state.RaiseEpoch(name, epoch):
+                reached = await self._reached(wish)
+                await reached.pipelines.raise_pipeline(
+                    reached.brokers, name, epoch, operator_epoch=await reached.epoch()
+                )
+            case state.Start(made):
+                await self._kube.create(made)
+            case state.StopRun(kind, name, uid):
+                await self._kube.delete(kind, wish.namespace, name, uid=uid)
+            case state.Suspend(kind, name, uid):
+                await self._kube.patch(kind, wish.namespace, name, uid=uid, patch=SUSPENDED)
+
+
+def _refused(action: state.Action, message: str) -> list[Finding]:
+    if isinstance(action, state.RaiseEpoch):
+        return [_finding("Ready", "BrokerRejected", message, holds=False)]
+    return [_finding("Stalled", "PermissionDenied", message, holds=True)]
+
+
+def _finding(type_: str, reason: str, message: str, *, holds: bool) -> Finding:
+    return Finding(type=type_, holds=holds, reason=reason, message=message)

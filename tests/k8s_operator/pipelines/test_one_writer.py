@@ -1,0 +1,43 @@
+"""No two runs may ever write, whenever the operator dies and whatever it saw."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+import pytest
+
+from imago_operator.pipelines.state import Stage
+from imago_testing.pipeline_world import World, wish
+
+
+def assert_one_writer(world: World) -> None:
+    """Brokers refuse all epochs but one, and of each epoch there is one driver at most."""
+    epochs = [driver.epoch for driver in world.drivers]
+    assert len(epochs) == len(set(epochs))
+    assert all(epoch <= world.epoch for epoch in epochs), "none runs that was not allowed"
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_at_most_one_driver_may_write_and_in_the_end_one_does(seed: int) -> None:
+    world = World(random.Random(seed))
+    old = world.look()
+    for _ in range(60):
+        seen = world.look()
+        if world.random.random() < 0.2:
+            old = seen
+        # Sometimes one that was away acts on what it saw long ago, or dies in between.
+        stale = world.random.random() < 0.1
+        world.operate(old if stale else seen, world.random.choice([0, 1, 2, 3, 4, 9, 9, 9]))
+        world.kubelet()
+        assert_one_writer(world)
+        if world.random.random() < 0.3:
+            world.disturb()
+    world.brokers, world.changes["spec.paused"] = True, False
+    for _ in range(80):
+        world.operate(world.look(), 9)
+        world.kubelet()
+        world.now += timedelta(seconds=100)
+        assert_one_writer(world)
+    assert [(run.stage, run.epoch) for run in world.runs] == [(Stage.RUNNING, world.epoch)]
+    assert world.runs[0].hash == wish(world.changes).hash

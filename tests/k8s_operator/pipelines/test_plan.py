@@ -1,0 +1,253 @@
+"""What is done about a pipeline in each case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from imago_operator.desired import OperatorInfo
+from imago_operator.pipelines.plan import plan
+from imago_operator.pipelines.render import JOB, SPARK_APPLICATION
+from imago_operator.pipelines.state import Driver, Look, Plan, RaiseEpoch, Record, Stage, Start
+from imago_operator.pipelines.status import shown, status_of
+from imago_operator.pipelines.wish import wish_of
+from imago_operator.reasons import find
+from imago_operator.spec.common import ConditionStatus
+from imago_operator.spec.kinds import PIPELINE
+from imago_operator.spec.pipeline import PipelineStatus, Runs
+from imago_operator.state import Finding, written
+from imago_testing.custom_resources import manifest
+from imago_testing.pipeline_world import NOW, look, ran, wish
+
+
+def said(found: Plan) -> dict[str, tuple[bool, str]]:
+    return {one.type: (one.holds, one.reason) for one in found.findings}
+
+
+def kinds(found: Plan) -> list[str]:
+    return [type(action).__name__ for action in found.actions]
+
+
+def started(found: Plan) -> dict[str, Any]:
+    start = found.actions[-1]
+    assert isinstance(start, Start)
+    return dict(start.manifest)
+
+
+def test_first_run_is_allowed_before_it_is_made() -> None:
+    found = plan(look(record=Record(epoch=6), status=PipelineStatus(epoch=2)))
+    assert kinds(found) == ["Apply", "Apply", "RaiseEpoch", "Start"]
+    assert found.actions[2] == RaiseEpoch("data.lake", 7)
+    assert started(found)["kind"] == JOB
+    assert started(found)["metadata"]["name"] == "lake-run-7"
+    assert found.record is not None
+    assert (found.record.epoch, found.record.runs.attempts) == (7, 1)
+    assert found.record.runs.last_started == written(NOW)
+    # What was spent and not used is not used again.
+    assert plan(look(status=PipelineStatus(epoch=9))).actions[2] == RaiseEpoch("data.lake", 10)
+
+
+def test_spark_operator_runs_it_where_there_is_one() -> None:
+    assert started(plan(look(spark_operator=True)))["kind"] == SPARK_APPLICATION
+    asked = {"spec.engine": "SparkSubmit"}
+    assert started(plan(look(asked, spark_operator=True)))["kind"] == JOB
+
+
+def test_claim_is_made_and_grows_and_is_left_alone() -> None:
+    gib = 1 << 30
+    for have, applied in ((None, 2), (gib // 2, 2), (gib, 1), (2 * gib, 1)):
+        assert kinds(plan(look(claim_bytes=have))).count("Apply") == applied
+    assert kinds(plan(look({"spec.checkpoint": {"path": "s3a://b/c"}}))).count("Apply") == 1
+
+
+ONCE = {"spec.restart.policy": "OnFailure"}
+CASES: list[tuple[dict[str, Any], dict[str, Any], list[str], dict[str, tuple[bool, str]]]] = [
+    ({}, {"runs": (ran(),)}, [], {"Ready": (True, "Running")}),
+    (
+        {},
+        {"runs": (ran(Stage.SUBMITTED, said="Unschedulable"),)},
+        [],
+        {"Ready": (False, "Starting"), "Reconciling": (True, "Starting")},
+    ),
+    ({}, {"record": None}, [], {"Ready": (False, "ClusterNotReady")}),
+    ({}, {"runs": (ran(hash="x"),), "record": None}, [], {"Ready": (False, "ClusterNotReady")}),
+    (
+        {},
+        {"runs": (ran(hash="x"),)},
+        ["StopRun"],
+        {"Ready": (False, "SpecChanged"), "Reconciling": (True, "SpecChanged")},
+    ),
+    (
+        {"spec.engine": "SparkOperator"},
+        {},
+        [],
+        {"Ready": (False, "SparkOperatorMissing"), "Stalled": (True, "SparkOperatorMissing")},
+    ),
+    (
+        {},
+        {"account": False},
+        [],
+        {"Ready": (False, "AccountMissing"), "Stalled": (True, "AccountMissing")},
+    ),
+    (
+        {},
+        {"drivers": (Driver(name="p", epoch=3),)},
+        [],
+        {"Ready": (False, "Stopping"), "Reconciling": (True, "Stopping")},
+    ),
+    (
+        {"spec.paused": True},
+        {"runs": (ran(),), "drivers": (Driver(name="p", epoch=4),)},
+        ["Suspend"],
+        {"Ready": (False, "Paused"), "Paused": (False, "Paused")},
+    ),
+    (
+        {"spec.paused": True},
+        {"runs": (ran(Stage.SUSPENDED, suspend=True),)},
+        [],
+        {"Ready": (False, "Paused"), "Paused": (True, "Paused")},
+    ),
+    ({"spec.paused": True}, {}, [], {"Ready": (False, "Paused"), "Paused": (True, "Paused")}),
+    (
+        {},
+        {"runs": (ran(Stage.SUSPENDED, suspend=True),)},
+        ["StopRun"],
+        {"Ready": (False, "Resuming"), "Reconciling": (True, "Resuming")},
+    ),
+    (ONCE, {"runs": (ran(Stage.COMPLETED),)}, [], {"Ready": (True, "Completed")}),
+    (
+        {"spec.restart.policy": "Never"},
+        {"runs": (ran(Stage.FAILED, error="exit code 1: out of luck"),)},
+        [],
+        {"Ready": (False, "RunFailed"), "Stalled": (True, "RunFailed")},
+    ),
+    (
+        {},
+        {"runs": (ran(Stage.FAILED),)},
+        [],
+        {
+            "Ready": (False, "RunFailed"),
+            "Degraded": (True, "RunFailed"),
+            "Reconciling": (True, "Restarting"),
+        },
+    ),
+    ({}, {"runs": (ran(Stage.COMPLETED),)}, [], {"Ready": (False, "Restarting")}),
+    (
+        {},
+        {"refusal": Finding(type="Ready", holds=False, reason="ClusterNotFound", message="")},
+        [],
+        {"Ready": (False, "ClusterNotFound")},
+    ),
+    ({}, {"runs": (ran(epoch=3), ran())}, ["StopRun"], {"Ready": (True, "Running")}),
+]
+
+
+@pytest.mark.parametrize(("changes", "facts", "actions", "says"), CASES)
+def test_cases(
+    changes: dict[str, Any],
+    facts: dict[str, Any],
+    actions: list[str],
+    says: dict[str, tuple[bool, str]],
+) -> None:
+    found = plan(look(changes, **facts))
+    assert kinds(found) == actions
+    assert said(found) == says
+    assert found.record is None
+    for type_, (_, reason) in says.items():
+        assert find(PIPELINE.name, type_, reason) is not None, (type_, reason)
+
+
+def test_run_that_failed_rests_before_the_next_one_and_not_too_often() -> None:
+    seen = PipelineStatus(
+        runs=Runs(
+            last_started=written(NOW - timedelta(minutes=5)),
+            last_finished=written(NOW - timedelta(seconds=10)),
+            hour_began=written(NOW - timedelta(minutes=30)),
+            in_hour=9,
+        )
+    )
+    failed = look(runs=(ran(Stage.FAILED),), status=seen)
+    assert plan(failed).again_s == 20
+    later = replace(failed, now=NOW + timedelta(seconds=20))
+    assert kinds(plan(later)) == ["StopRun"]
+    often = replace(later, status=replace(seen, runs=replace(seen.runs, in_hour=10)))
+    assert said(plan(often))["Stalled"] == (True, "RestartLimit")
+    assert plan(often).again_s == 30 * 60 - 20
+    after = replace(often, now=NOW + timedelta(minutes=30))
+    assert kinds(plan(after)) == ["StopRun"]
+    begun = plan(replace(after, runs=(), now=NOW + timedelta(minutes=31)))
+    assert begun.record is not None
+    assert begun.record.runs.in_hour == 1
+
+
+def test_driver_on_a_node_that_does_not_answer_is_not_waited_for_for_ever() -> None:
+    lost = Driver(name="p", epoch=3, gone_by=NOW - timedelta(seconds=61))
+    assert kinds(plan(look(drivers=(lost,))))[-1] == "Start"
+    late = replace(lost, gone_by=NOW - timedelta(seconds=59))
+    assert kinds(plan(look(drivers=(late,)))) == []
+
+
+def test_what_is_completed_stays_so_without_its_object() -> None:
+    status = PipelineStatus(state="COMPLETED", applied_hash=wish(ONCE).hash)
+    assert said(plan(look(ONCE, status=status))) == {"Ready": (True, "Completed")}
+    other = replace(status, applied_hash="another spec")
+    assert kinds(plan(look(ONCE, status=other)))[-1] == "Start"
+
+
+def test_nothing_is_done_to_what_is_left_alone() -> None:
+    alone = wish(None, **{"imago.dev/pause-reconciliation": "true"})
+    found = plan(Look(wish=alone, status=PipelineStatus(), now=NOW, record=Record(epoch=0)))
+    assert (found.actions, said(found)) == ((), {"Ready": (False, "Annotation")})
+
+
+def test_only_what_a_run_depends_on_changes_its_hash() -> None:
+    same = wish().hash
+    assert wish({"spec.paused": True}).hash == same
+    assert wish({"spec.restart.backoff": "5s"}).hash == same
+    assert wish({"spec.checkpoint.claim.size": "2Gi"}).hash == same
+    made = manifest(PIPELINE.name, None, "lake")
+    made["metadata"] |= {"namespace": "data", "uid": "u-1"}
+    assert wish_of(made, OperatorInfo(version="0.2.0")).hash == same
+    for changes in (
+        {"spec.replicas": 2},
+        {"spec.source.topics": ["orders", "more"]},
+        {"spec.config": {"trigger": "available-now"}},
+        {"spec.spark": {"conf": {"spark.ui.enabled": "false"}}},
+    ):
+        assert wish(changes).hash != same
+    assert wish(None, **{"imago.dev/restart": "now"}).hash != same
+
+
+def test_status_says_how_far_it_is() -> None:
+    seen = look(runs=(ran(),), record=Record(epoch=4, rows=123_456, lag=2500), executors=2)
+    status = status_of(seen, plan(seen))
+    assert (status.rows, status.lag, status.replicas) == (123_456, "2.5k", 2)
+    assert (status.state, status.observed_generation) == ("RUNNING", 3)
+    assert status.engine_ref is not None
+    assert (status.engine_ref.kind, status.engine_ref.name) == (JOB, "lake-run-4")
+    assert [(c.type, c.status) for c in status.conditions] == [("Ready", ConditionStatus.TRUE)]
+    silent = replace(seen, status=status, record=None, now=NOW + timedelta(minutes=1))
+    assert status_of(silent, plan(silent)) == status, "no news, no write"
+
+
+def test_end_of_a_run_is_noted_once() -> None:
+    failed = look(runs=(ran(Stage.FAILED, error="exit code 5: over"),))
+    ended = status_of(failed, plan(failed))
+    assert (ended.runs.last_error, ended.runs.last_finished) == ("exit code 5: over", written(NOW))
+    again = replace(failed, status=ended, now=NOW + timedelta(seconds=7))
+    assert status_of(again, plan(again)).runs.last_finished == written(NOW)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0"), (999, "999"), (1000, "1k"), (1234, "1.2k"), (12_000_000, "12M"), (10**15, ">999T")],
+)
+def test_lag_is_short(count: int, text: str) -> None:
+    assert shown(count) == text
+
+
+def test_any_lag_fits_its_field() -> None:
+    assert max(len(shown(10**power - 1)) for power in range(1, 20)) <= 8
