@@ -14,6 +14,7 @@ from imago_client.blocking import Client
 from imago_operator.brokers.admin import Admin
 from imago_operator.brokers.contents import Contents
 from imago_operator.brokers.http import BrokerHttp, StaleOperatorError
+from imago_operator.brokers.pipelines import Pipelines
 from imago_operator.contents.values import SeenShard
 from imago_operator.errors import BlockedError, InvalidError
 from imago_operator.reconcile import Key, Reached

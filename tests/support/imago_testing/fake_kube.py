@@ -93,15 +93,20 @@ class FakeKube:
         found["metadata"]["resourceVersion"] = str(self._version)
 
     async def apply(self, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-        raise NotImplementedError
+        before = self.objects.get(_name(manifest), {"metadata": {}})
+        known = {k: before["metadata"][k] for k in ("uid",) if k in before["metadata"]}
+        return self.put(manifest, **known)
 
     async def create(self, manifest: Mapping[str, Any]) -> None:
-        raise NotImplementedError
+        if _name(manifest) not in self.objects:
+            self.put(manifest)
 
     async def delete(
         self, kind: str, namespace: str, name: str, *, uid: str, orphan: bool = False
     ) -> None:
-        raise NotImplementedError
+        found = self.objects.get((kind, namespace, name))
+        if found is not None and found["metadata"]["uid"] == uid:
+            del self.objects[kind, namespace, name]
 
     async def apply_status(self, manifest: Mapping[str, Any]) -> None:
         found = self.objects.get(_name(manifest))
@@ -117,7 +122,12 @@ class FakeKube:
         if kind in self.forbidden:
             raise BlockedError(f"list {kind}", until="the operator may")
         fits = (o for (k, n, _), o in self.objects.items() if k == kind and namespace in ("", n))
-        return [copy.deepcopy(one) for one in fits]
+        wanted = dict(label.split("=") for label in labels.split(",") if "=" in label)
+        return [
+            copy.deepcopy(one)
+            for one in fits
+            if wanted.items() <= one["metadata"].get("labels", {}).items()
+        ]
 
     async def get(self, kind: str, namespace: str, name: str) -> Mapping[str, Any] | None:
         return copy.deepcopy(self.objects.get((kind, namespace, name)))

@@ -13,8 +13,8 @@ from imago_cli.kubectl.brokers import Brokers
 from imago_cli.kubectl.tool import Kubectl, KubectlError
 from imago_operator.brokers.admin import Admin
 from imago_operator.brokers.contents import Contents
-from imago_operator.brokers.pipelines import Pipelines
 from imago_operator.brokers.http import RETRY_S, BrokerCalls, BrokerHttp, SilentError
+from imago_operator.brokers.pipelines import Pipelines
 from imago_operator.brokers.reach import addresses
 from imago_operator.errors import BlockedError, OperatorError
 from imago_operator.kube.resources import RESOURCES
