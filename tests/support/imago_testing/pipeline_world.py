@@ -10,6 +10,8 @@ from imago_operator.desired import OperatorInfo
 from imago_operator.pipelines.plan import plan
 from imago_operator.pipelines.render import JOB
 from imago_operator.pipelines.state import (
+    Action,
+    Apply,
     Driver,
     Look,
     RaiseEpoch,
@@ -90,22 +92,25 @@ class World:
         if calls > len(found.actions):
             self.status = status_of(seen, found)
 
-    def _do(self, seen: Look, action: Any) -> bool:
+    def _do(self, seen: Look, action: Action) -> bool:
         """Carry out one action; False: it was refused."""
         match action:
             case RaiseEpoch(_, epoch):
                 if not self.brokers or epoch < self.epoch:
                     return False
                 self.epoch = epoch
-            case Start(made, epoch):
-                self._start(seen, made["metadata"]["name"], epoch)  # type: ignore[index]  # JSON
+            case Start(_, epoch):
+                self._start(seen, epoch)
             case StopRun(_, _, uid):
                 self.runs = [run for run in self.runs if run.uid != uid]
             case Suspend(_, _, uid):
                 self.runs = [replace(r, suspend=True) if r.uid == uid else r for r in self.runs]
+            case Apply(_):
+                pass  # files and claims are always there
         return True
 
-    def _start(self, seen: Look, name: str, epoch: int) -> None:
+    def _start(self, seen: Look, epoch: int) -> None:
+        name = seen.wish.run_name(epoch)
         if all(run.name != name for run in self.runs):
             self.made.add(name)
             run = ran(Stage.SUBMITTED, epoch, hash=seen.wish.hash, uid=f"j-{len(self.made)}-{name}")
