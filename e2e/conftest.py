@@ -22,16 +22,23 @@ if TYPE_CHECKING:
 STORY_SECONDS_MAX = 600
 CLIENTS = "e2e-clients"
 ORDER = (
-    "refused",
-    "install",
+    "test_install",
+    "wrong_specs",
     "java",
-    "node_port",
+    "topic",
+    "configuration",
+    "operator_upgraded",
+    "image",
     "master_killed",
     "zookeeper",
-    "drain",
-    "configuration",
-    "partition",
+    "drained",
+    "outside",
+    "scaled",
+    "operator_killed",
+    "namespace",
+    "partitioned",
     "power",
+    "uninstall",
 )
 """Words in the names of stories, in the order in which they are told: what breaks more is later."""
 
@@ -97,6 +104,13 @@ def whole(demo: Brokers) -> Iterator[Brokers]:
     demo.settled()
     yield demo
     demo.settled()
+
+
+@pytest.fixture
+def whole_until_now(demo: Brokers) -> Brokers:
+    """The shared cluster, which this story takes away."""
+    demo.settled()
+    return demo
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from imago_e2e.kube import is_ready, is_rig, until
@@ -116,20 +116,27 @@ class Load:
             assert sorted(reader.got) == sorted(stream.acknowledged), f"{stream.name}: once each"
 
 
-@contextmanager
-def load(brokers: Brokers, drivers: dict[str, JavaDriver], topic: str) -> Iterator[Load]:
+def load(
+    brokers: Brokers, drivers: dict[str, JavaDriver], topic: str
+) -> AbstractContextManager[Load]:
     """Let clients of both protocols work with topics of their own while the block runs."""
+    return load_of(brokers, drivers, topic, namesrv=brokers.bootstrap, zookeeper=brokers.zookeeper)
+
+
+@contextmanager
+def load_of(
+    brokers: Brokers, drivers: dict[str, JavaDriver], topic: str, *, namesrv: str, zookeeper: str
+) -> Iterator[Load]:
+    """The same, by other ways in than those inside of the Kubernetes cluster."""
     with ExitStack() as stack:
         pairs = []
         if METAQ in drivers:
             brokers.make_topic(f"{topic}-metaq")
-            pairs.append(
-                metaq_pair(stack, drivers[METAQ], brokers.zookeeper, f"{topic}-metaq", topic)
-            )
+            pairs.append(metaq_pair(stack, drivers[METAQ], zookeeper, f"{topic}-metaq", topic))
         for name, version in ((ROCKETMQ4, 4), (ROCKETMQ5, 5)):
             if name in drivers:
                 named = f"{topic}-{name}"
-                pairs.append(rocketmq_pair(stack, drivers[name], version, brokers.bootstrap, named))
+                pairs.append(rocketmq_pair(stack, drivers[name], version, namesrv, named))
         for stream, reader in pairs:
             stack.enter_context(reader)
             stack.enter_context(stream)
