@@ -29,8 +29,5 @@ def test_from_two_shards_to_three_and_back(
         account.append(f"3 -> 2 in {scale(brokers, 2):.0f} s")
         running.go_on()
         account.append(running.finish())
-    claims = {
-        each["metadata"]["name"] for each in kube.get("pvc", "-n", brokers.namespace)["items"]
-    }
-    assert "data-demo-s2-0" in claims, "claims are retained"
+    assert "data-demo-s2-0" in brokers.claims(), "claims are retained"
     assert {shard["id"] for shard in brokers.snapshot()["shards"] if shard["members"]} == {0, 1}

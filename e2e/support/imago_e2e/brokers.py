@@ -48,6 +48,11 @@ class Brokers:
         found = self.kube.pods(self.namespace, f"imago.dev/cluster={self.name}")
         return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in found}
 
+    def claims(self) -> set[str]:
+        """Return the names of the namespace's claims."""
+        found = self.kube.get("pvc", "-n", self.namespace)["items"]
+        return {each["metadata"]["name"] for each in found}
+
     def ask(self, pod: str, path: str, method: str = "GET", body: object = None) -> Any:
         """Call the admin interface of one broker."""
         text = "" if body is None else json.dumps(body)
