@@ -179,6 +179,11 @@ def _environment(desired: Desired, shard: int) -> list[Manifest]:
     ]
     for listener in desired.spec.listeners:
         found += _advertised(listener, shard)
+    if not desired.spec.listeners:
+        # Not its name: Java clients keep what a name was for 30 s, and would look for a pod that
+        # was restarted where it is no more.
+        address = {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+        found.append({"name": "IMAGO__BROKER__ADVERTISED_HOST", **address})
     return found
 
 
