@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import re
 
 import pytest
 
-from imago_testing.simulation.exhaustive import SMALL, BrokenStateError, explore
+from imago_testing.simulation.exhaustive import SMALL, BrokenStateError, explore, walk
 from imago_testing.simulation.mutations import MUTATIONS, Mutation
 from imago_testing.simulation.small import Bounds
 
@@ -29,6 +30,18 @@ def test_no_reachable_state_breaks_an_invariant(capsys: pytest.CaptureFixture[st
     assert found.states > 50_000
     with capsys.disabled():
         print(f"\nsmall model: {found.states} states, {found.depth} steps deep")
+
+
+def test_a_search_that_a_limit_ends_goes_on_at_random_from_its_edge() -> None:
+    found = explore(TWO_WRITES, states_max=3000)
+    assert not found.whole
+    assert found.states > len(found.edge) > 0
+    asked = iter(range(20))
+    walks, states = walk(
+        TWO_WRITES, found.edge, random.Random(1), lambda: next(asked, None) is None
+    )
+    assert walks == 20
+    assert states > walks
 
 
 @pytest.mark.timeout(300)

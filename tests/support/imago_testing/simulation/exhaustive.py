@@ -1,7 +1,12 @@
-"""Breadth first through every state that the small model can reach."""
+"""Breadth first through every state that the small model can reach.
+
+Where these are too many for the time, the search ends with all states up to some depth looked at,
+and goes on at random from the last of them to where nothing more can happen.
+"""
 
 from __future__ import annotations
 
+import random
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,13 +27,18 @@ from imago_testing.simulation.steps import Steps
 from imago_testing.simulation.symmetry import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 SMALL = Bounds(writes=1, epochs=2, crashes=1, expiries=0)
 MEDIUM = Bounds(writes=2, epochs=2, crashes=1, expiries=0)
 FULL = Bounds(writes=3, epochs=3, crashes=2, expiries=0, coarse=True)
 WAYS_MAX = 3_000_000
 """States of which the way to them is remembered."""
+SECONDS_MAX, STATES_MAX = 20 * 60, 4_000_000
+"""Of a search that `make simulate MODEL=` begins."""
+WALK_SECONDS = 8 * 60
+"""Of the walks behind one that a limit has ended."""
+WALK_STEPS_MAX, WALK_SEED = 200, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,8 @@ class Explored:
     depth: int
     whole: bool
     """False: a limit ended it."""
+    edge: tuple[World, ...] = ()
+    """States that were looked at, and not what may come after them."""
 
 
 class BrokenStateError(AssertionError):
@@ -81,9 +93,13 @@ def explore(
     rules: Rules = RULES,
     *,
     states_max: int = 1 << 62,
+    over: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int, int], None] | None = None,
 ) -> Explored:
-    """Look at every reachable state once; `BrokenStateError` tells the steps to a wrong one."""
+    """Look at every reachable state once; `BrokenStateError` tells the steps to a wrong one.
+
+    `over`: whether it is time to end, asked once a state.
+    """
     steps = Steps(bounds, rules)
     first = canonical(beginning(bounds))
     seen = {hash(first)}
@@ -91,14 +107,14 @@ def explore(
     level, depth = [first], 0
     while level:
         following: list[World] = []
-        for world in level:
+        for at, world in enumerate(level):
+            if over() or len(seen) > states_max:
+                return Explored(len(seen), depth, whole=False, edge=(*level[at:], *following))
             following += fresh(steps, world, seen, came)
         depth += 1
         level = following
         if progress is not None:
             progress(depth, len(seen), len(level))
-        if len(seen) > states_max:
-            return Explored(len(seen), depth, whole=False)
     return Explored(len(seen), depth, whole=True)
 
 
@@ -122,6 +138,23 @@ def fresh(
         raise BrokenStateError(told) from error
 
 
+def walk(
+    bounds: Bounds, edge: Sequence[World], rng: random.Random, over: Callable[[], bool]
+) -> tuple[int, int]:
+    """Go on at random from an edge; return how many walks and how many steps that were."""
+    steps, walks, taken = Steps(bounds, RULES), 0, 0
+    while not over():
+        world, walks = rng.choice(edge), walks + 1
+        came: dict[int, tuple[int, str]] = {}
+        for _ in range(WALK_STEPS_MAX):
+            following = list(fresh(steps, world, set(), came))
+            taken += len(following)
+            if not following:
+                break
+            world = rng.choice(following)
+    return walks, taken
+
+
 def way(came: dict[int, tuple[int, str]], mark: int) -> str:
     """The steps that led to a state, each under the names of its own time."""
     told: list[str] = []
@@ -134,16 +167,30 @@ def way(came: dict[int, tuple[int, str]], mark: int) -> str:
 BOUNDS = {"small": SMALL, "medium": MEDIUM, "full": FULL}
 
 
-def main(model: str) -> int:
+def main(model: str, *, seconds_max: float = SECONDS_MAX, walk_s: float = WALK_SECONDS) -> int:
     """Explore and print how much there was."""
     bounds = BOUNDS[model]
     began = time.monotonic()
-    print(bounds)
+    print(f"{bounds}\nat most {seconds_max:.0f} s and {STATES_MAX} states, then walks", flush=True)
+
+    def took() -> float:
+        return time.monotonic() - began
 
     def progress(depth: int, states: int, fresh: int) -> None:
-        took = time.monotonic() - began
-        print(f"depth {depth}: {states} states, {fresh} new, {took:.0f} s", flush=True)
+        print(f"depth {depth}: {states} states, {fresh} new, {took():.0f} s", flush=True)
 
-    found = explore(bounds, progress=progress)
-    print(f"{found.states} states, {found.depth} steps deep, no invariant broken")
+    found = explore(
+        bounds, states_max=STATES_MAX, over=lambda: took() > seconds_max, progress=progress
+    )
+    if found.whole:
+        print(f"{found.states} states, {found.depth} steps deep: all; no invariant broken")
+        return 0
+    print(
+        f"{found.states} states: all that {found.depth} steps reach, and some of the next; "
+        f"not all: {len(found.edge)} were not gone on from, after {took():.0f} s",
+        flush=True,
+    )
+    end_s = took() + walk_s
+    walks, states = walk(bounds, found.edge, random.Random(WALK_SEED), lambda: took() > end_s)
+    print(f"{walks} walks from there to their ends, over {states} states; no invariant broken")
     return 0
