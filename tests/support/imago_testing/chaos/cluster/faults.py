@@ -7,6 +7,9 @@ import errno
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from imago_testing.chaos.cluster.lossy import Line
+from imago_testing.chaos.cluster.members import REPLICATION_PORT
+
 if TYPE_CHECKING:
     import random
     from collections.abc import AsyncIterator, Callable
@@ -20,6 +23,7 @@ _CLOCK_STEP_SECONDS = 3600.0
 _SLOW_SYNC_SECONDS = 0.05
 _STALLED_SYNC_SECONDS = 2.0
 _FILES_LEFT = 2
+_BAD_LINE_SECONDS = 5.0
 
 
 async def _kill(shard: Shard, members: list[Member], seconds: float) -> AsyncIterator[None]:
@@ -133,6 +137,39 @@ async def bridge(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
     """Two members do not reach each other, the third reaches both."""
     one, other = rng.sample([each.name for each in shard.members], 2)
     async for _ in _cut(shard, _both([one], [other]), rng.uniform(3, 6)):
+        yield
+
+
+async def _bad_line(shard: Shard, name: str, line: Line, seed: int) -> AsyncIterator[None]:
+    with shard.network.bad_line(name, line, seed) as lossy:
+        yield
+        await asyncio.sleep(_BAD_LINE_SECONDS)
+    print(
+        f"  {line}: {lossy.passed} passed, {lossy.lost} lost, {lossy.changed} changed", flush=True
+    )
+
+
+async def lose_packets(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """A member's line loses packets, and brings some twice."""
+    member = rng.choice(shard.members)
+    line = Line(lost=rng.choice([0.01, 0.05, 0.3]), twice=0.02)
+    async for _ in _bad_line(shard, member.name, line, rng.getrandbits(32)):
+        yield
+
+
+async def delay_packets(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """A member's line is slow: 200 ms and 100 ms more or less, so that packets overtake others."""
+    member = rng.choice(shard.members)
+    line = Line(late_s=0.2, jitter_s=0.1, twice=0.02)
+    async for _ in _bad_line(shard, member.name, line, rng.getrandbits(32)):
+        yield
+
+
+async def change_bits(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """Bits of what the members copy from each other change on the way, unseen by TCP."""
+    member = rng.choice(shard.members)
+    line = Line(changed=0.05, port=REPLICATION_PORT)
+    async for _ in _bad_line(shard, member.name, line, rng.getrandbits(32)):
         yield
 
 
@@ -250,6 +287,9 @@ FAULTS: dict[str, Fault] = {
         cut_towards_followers,
         cut_towards_leader,
         bridge,
+        lose_packets,
+        delay_packets,
+        change_bits,
         step_clock,
         fill_disk,
         break_sync,

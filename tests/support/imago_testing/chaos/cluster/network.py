@@ -14,8 +14,12 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from imago_testing.chaos.cluster.lossy import LossyLine, in_thread, without_offloads
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from imago_testing.chaos.cluster.lossy import Line
 
 _PREFIX = "imago-"
 _NOBODY = "02:00:00:00:00:99"
@@ -57,9 +61,32 @@ class Network:
 
     def enter_hub(self) -> None:
         """Move this thread, and those it starts later, to the switch: it reaches every machine."""
-        with (_NAMESPACES / self._hub).open() as namespace:
-            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
-                raise NetworkError(f"setns: {os.strerror(ctypes.get_errno())}")
+        _enter(self._hub)
+
+    @contextlib.contextmanager
+    def bad_line(self, name: str, line: Line, seed: int) -> Iterator[LossyLine]:
+        """Have a machine reach the switch, and be reached, by a bad line only."""
+        hub, port = self._hub, f"port{self._numbers[name]}"
+        near, far = f"near{self._numbers[name]}", f"far{self._numbers[name]}"
+        self._ip("-n", hub, "link", "add", near, "type", "veth", "peer", "name", far)
+        try:
+            self._ip("-n", hub, "link", "set", near, "up")
+            self._ip("-n", hub, "link", "set", port, "nomaster")
+            self._ip("-n", hub, "link", "set", far, "master", "switch", "up")
+            without_offloads(near)
+            without_offloads(far)
+            with LossyLine(port, near, line, seed) as lossy:
+                yield lossy
+        finally:
+            self._ip("-n", hub, "link", "del", near)
+            self._ip("-n", hub, "link", "set", port, "master", "switch")
+
+    def _without_offloads(self, namespace: str, interface: str) -> None:
+        def work() -> None:
+            _enter(namespace)
+            without_offloads(interface)
+
+        in_thread(work)
 
     def cut(self, source: str, target: str) -> None:
         """Lose every packet from one machine to the other, in this direction."""
@@ -99,6 +126,9 @@ class Network:
             self._ip("-n", hub, "link", "set", port, "master", "switch", "up")
             self._ip("-n", own, "addr", "add", f"{self.address(name)}/24", "dev", "eth0")
             self._ip("-n", own, "link", "set", "eth0", "up")
+            self._without_offloads(own, "eth0")
+            self._without_offloads(hub, port)
+        self._without_offloads(hub, "switch")
 
     def _remove(self) -> None:
         for name in [*self._numbers, "hub"]:
@@ -113,6 +143,12 @@ class Network:
         if done.returncode:
             cure = "network namespaces need root"
             raise NetworkError(f"ip {' '.join(words)}: {done.stderr.strip()} ({cure})")
+
+
+def _enter(name: str) -> None:
+    with (_NAMESPACES / name).open() as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
+            raise NetworkError(f"setns: {os.strerror(ctypes.get_errno())}")
 
 
 def _delete(namespace: str) -> None:
