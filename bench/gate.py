@@ -2,8 +2,8 @@
 
     python -m bench.gate [--record]
 
-callgrind counts the user instructions of `bench.hot_path` between its first and its last round;
-that repeats to a fraction of a percent whatever else the machine does. Fails at +5 %. `--record`
+callgrind counts the user instructions of `bench.hot_path`, and of `bench.hot_reads`, between the
+first and the last round; that repeats to a fraction of a percent whatever else the machine does. Fails at +5 %. `--record`
 accepts today's figures.
 """
 
@@ -42,6 +42,13 @@ class Case:
     connections: int
     depth: int
     messages_a_request: int = 1
+    module: str = "bench.hot_path"
+
+    @property
+    def shape(self) -> list[str]:
+        """The arguments that say it."""
+        numbers = [self.connections, self.depth] if self.depth else [self.connections]
+        return ["-m", self.module, self.protocol, *map(str, numbers)]
 
 
 CASES = [
@@ -49,6 +56,8 @@ CASES = [
     Case("MetaQ put, 1 × 64", "metaq", 1, 64),
     Case("RocketMQ send, 64 × 1", "rocketmq", 64, 1),
     Case("RocketMQ batch of 16, 64 × 1", "batch", 64, 1, 16),
+    Case("MetaQ get of 100, a request", "get", 4, 0, module="bench.hot_reads"),
+    Case("RocketMQ pull of 32, a request", "pull", 4, 0, module="bench.hot_reads"),
 ]
 
 
@@ -66,9 +75,7 @@ def instructions(case: Case) -> int:
             f"--callgrind-out-file={out}",
             sys.executable,
         ]
-        command += ["-m", "bench.hot_path", case.protocol]
-        command += [str(case.connections), str(case.depth), str(ROUNDS)]
-        command.append("--callgrind")
+        command += [*case.shape, str(ROUNDS), "--callgrind"]
         environment = os.environ | {"PYTHONHASHSEED": "0", "PYTHONMALLOC": "malloc"}
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -80,8 +87,8 @@ def instructions(case: Case) -> int:
 
 
 def per_message(case: Case) -> int:
-    """Instructions a message."""
-    messages = ROUNDS * case.connections * case.depth * case.messages_a_request
+    """Instructions a message; of reads, a request."""
+    messages = ROUNDS * case.connections * max(1, case.depth) * case.messages_a_request
     return round(instructions(case) / messages)
 
 
@@ -91,7 +98,7 @@ def judge(counted: dict[str, int], recorded: dict[str, int]) -> list[str]:
     for name, now in counted.items():
         before = recorded.get(name)
         change = f"{(now - before) / before:+.1%}" if before else "new"
-        print(f"{name:32} {now:>8,} instructions a message  {change}")
+        print(f"{name:32} {now:>8,} instructions  {change}")
         if before and now > before * (1 + GROWTH_MAX):
             grown.append(name)
     return grown

@@ -46,8 +46,8 @@ WARM_ROUNDS = 5
 class Wire(asyncio.Transport):
     """A transport that counts what would be sent."""
 
-    def __init__(self) -> None:
-        super().__init__({"peername": ("127.0.0.1", 40000)})
+    def __init__(self, **extra: object) -> None:
+        super().__init__({"peername": ("127.0.0.1", 40000), **extra})
         self.written = 0
 
     def write(self, data: Any) -> None:
@@ -83,14 +83,21 @@ def metaq_put(number: int) -> bytes:
 def rocketmq_send(number: int, *, batch: bool = False) -> bytes:
     """SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE of 16, as the Java client of version 5 writes it."""
     unique = f"UNIQ_KEY\\u0001{number:032X}\\u0002WAIT\\u0001true\\u0002"
-    header = (
-        f'{{"code":{320 if batch else 310},"extFields":{{"a":"bench_producer","b":"bench",'
-        f'"c":"TBW102","d":"4","e":"{number % QUEUES}","f":"0","g":"1795258220883","h":"0",'
-        f'"i":"{unique}","j":"0","k":"false","m":"{str(batch).lower()}","n":"shard-0"}},'
-        f'"flag":0,"language":"JAVA","opaque":{number},"serializeTypeCurrentRPC":"JSON",'
-        f'"version":479}}'
-    ).encode()
+    ext = (
+        f'"a":"bench_producer","b":"bench","c":"TBW102","d":"4","e":"{number % QUEUES}","f":"0",'
+        f'"g":"1795258220883","h":"0","i":"{unique}","j":"0","k":"false","m":"{str(batch).lower()}",'
+        '"n":"shard-0"'
+    )
     body = b"".join(batched(number) for _ in range(BATCH)) if batch else BODY
+    return rocketmq_frame(320 if batch else 310, ext, number, body)
+
+
+def rocketmq_frame(code: int, ext: str, opaque: int, body: bytes) -> bytes:
+    """A request as the Java client of version 5 writes it, its header in JSON."""
+    header = (
+        f'{{"code":{code},"extFields":{{{ext}}},"flag":0,"language":"JAVA","opaque":{opaque},'
+        '"serializeTypeCurrentRPC":"JSON","version":479}'
+    ).encode()
     return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
 
 

@@ -30,6 +30,8 @@ class ConsumeQueue:
         "_below",
         "_end_below",
         "_log_start",
+        "_low",
+        "_low_position",
         "_min",
         "_positions",
         "_read_ends",
@@ -46,6 +48,8 @@ class ConsumeQueue:
         self._read_ends: dict[int, int] = {}
         """Offsets by position where reads have ended, and so will begin."""
         self._below = self._end_below = -1
+        self._low = self._low_position = -1
+        """The offset that was asked for last, and its position."""
         self._take_ends()
 
     def load(self) -> None:
@@ -112,6 +116,13 @@ class ConsumeQueue:
         """Return up to `count` 12-byte units; the queue is dual."""
         assert self._positions is not None, "only dual queues have positions"
         return _joined(self._positions, self.tail.positions, POSITION_SIZE, start, count)
+
+    def first_position(self, low: int) -> int:
+        """Return the MetaQ position of the first message that readers may have."""
+        if self._low != low:
+            self._low_position = self.position(low)[0]
+            self._low = low
+        return self._low_position
 
     def position(self, offset: int) -> tuple[int, int]:
         """Return MetaQ position and size of one message of a dual queue."""
@@ -266,7 +277,7 @@ class ConsumeQueue:
         ):
             if files is not None:
                 files.overwrite(offset, data[: max(0, files.end - offset) * unit])
-        self._log_start = self._min = -1
+        self._log_start = self._min = self._low = -1
         self._read_ends.clear()
 
     def begin_at(self, offset: int, position: int) -> None:
@@ -279,7 +290,7 @@ class ConsumeQueue:
         if self._positions is not None:
             self._positions.start_at(offset, POSITION_UNIT.pack(position, BLANK_SIZE_FIELD))
         self._take_ends()
-        self._log_start = self._min = self._below = -1
+        self._log_start = self._min = self._below = self._low = -1
 
     def truncate(self, end: int, *, torn: bool = False) -> None:
         """Forget the units from `end` on; with `torn` also what the files hold behind their end."""
@@ -290,7 +301,7 @@ class ConsumeQueue:
             files.truncate(max(end, files.first), torn=torn)
         self._read_ends.clear()
         self._take_ends()
-        self._log_start = self._min = self._below = -1
+        self._log_start = self._min = self._below = self._low = -1
 
 
 def _joined(files: UnitFiles, memory: bytearray, unit: int, start: int, count: int) -> bytes:

@@ -81,13 +81,29 @@ def whole_messages(
     start, first_size = POSITION_UNIT.unpack_from(units)
     if first_size > bytes_max:
         return start, 0, max(bytes_max, METAQ_HEADER_SIZE)
-    low, fits = 1, count
-    while low < fits:
-        middle = (low + fits + 1) // 2
+    fits, size = _fitting(units, count, start + bytes_max)
+    return start, fits, size - start
+
+
+def _fitting(units: bytes, count: int, limit: int) -> tuple[int, int]:
+    """Return how many of the messages end at a position or before it, and where the last one ends.
+
+    The first one does. Where it looks next follows from the mean size: most are of about one size.
+    """
+    at, size = POSITION_UNIT.unpack_from(units, (count - 1) * POSITION_SIZE)
+    beyond, beyond_end = count, at + size
+    if beyond_end <= limit:
+        return count, beyond_end
+    at, size = POSITION_UNIT.unpack_from(units)
+    fits, end = 1, at + size
+    halving = False
+    while beyond - fits > 1:
+        step = (beyond - fits) * (limit - end) // (beyond_end - end)
+        middle = (fits + beyond) // 2 if halving else min(max(fits + step, fits + 1), beyond - 1)
         at, size = POSITION_UNIT.unpack_from(units, (middle - 1) * POSITION_SIZE)
-        if at + size - start <= bytes_max:
-            low = middle
+        if at + size <= limit:
+            # A guess that was right leaves the next one to look at, whatever their sizes.
+            fits, end, halving = middle, at + size, False
         else:
-            fits = middle - 1
-    at, size = POSITION_UNIT.unpack_from(units, (low - 1) * POSITION_SIZE)
-    return start, low, at + size - start
+            beyond, beyond_end, halving = middle, at + size, not halving
+    return fits, end

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from imago_log.errors import NoSpaceError
 from imago_log.files import (
     FilePool,
     Unsynced,
@@ -49,6 +50,8 @@ class MetaqSegments:
         self.synced = 0
         """Everything below is on the device."""
         self._origin_lock = threading.Lock()
+        self._names: dict[int, str] = {}
+        """Names by start, as the pool has them: made for each file once."""
         self._verified: list[tuple[int, int]] = []
         """Positions whose messages are known to be whole, in order: written or looked at since."""
 
@@ -183,12 +186,12 @@ class MetaqSegments:
         """Return up to `size` bytes of one file from a position on; None: not in the files."""
         if not self._starts or not self.start <= position < self.end:
             return None
-        at = len(self._starts) - 1
-        while self._starts[at] > position:
-            at -= 1
+        at = bisect_right(self._starts, position) - 1
         end = self._starts[at + 1] if at + 1 < len(self._starts) else self.end
-        with fatal("open", self.folder):
+        try:
             file = self._file(self._starts[at])
+        except OSError as error:
+            raise NoSpaceError.of("open", self.folder, error) from error
         return FileSlice(file, position - self._starts[at], min(size, end - position))
 
     def verify(self, position: int, size: int) -> bool:
@@ -246,7 +249,10 @@ class MetaqSegments:
         return self._pool.get(self._name(start))
 
     def _name(self, start: int) -> str:
-        return f"{self.folder}/{offset_name(start)}{SUFFIX}"
+        name = self._names.get(start)
+        if name is None:
+            name = self._names[start] = f"{self.folder}/{offset_name(start)}{SUFFIX}"
+        return name
 
     def path(self, start: int) -> Path:
         """Return the path of the file that starts at a position."""
@@ -255,5 +261,6 @@ class MetaqSegments:
     def _unlink(self, start: int) -> None:
         path = self.path(start)
         self._pool.forget(self._name(start))
+        del self._names[start]
         with fatal("remove", path):
             self._pool.vfs.unlink(path)

@@ -148,7 +148,7 @@ class QueueReader:
         low, high = self._bounds(queue)
         end = queue.end
         tail = queue.tail
-        low_position = queue.position(low)[0] if low < end else tail.next_position
+        low_position = queue.first_position(low) if low < end else tail.next_position
         high_position = queue.position(high)[0] if high < end else tail.next_position
         segments = self._parts.materialiser.get(tail.topic.decode(), tail.queue_id)
         if segments is not None:

@@ -5,7 +5,6 @@ Nothing here decodes a record but the look-up by key, which must compare the key
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from imago_log.lost import first_kept
@@ -13,7 +12,7 @@ from imago_log.results import ReadResult, ReadStatus
 from imago_log.unit_files import LOST_SIZE_FIELD
 from imago_wire import properties as names
 from imago_wire.errors import RecordError
-from imago_wire.hot import view_record
+from imago_wire.hot import fitting_units, view_record
 from imago_wire.layout import UNIT
 from imago_wire.record import key_hash
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 FILTERED_UNITS_MAX = 800
 """Units that one filtered read looks at, as RocketMQ does, unless more messages are wanted."""
 UNITS_AT_ONCE = 2048
-ONE_RUN_UNITS_MAX = 64
-_UNITS = [Struct(">" + "qiq" * count) for count in range(ONE_RUN_UNITS_MAX + 1)]
 
 
 def read_queue(
@@ -50,6 +47,25 @@ def read_queue(
         return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
     if offset > high:
         return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+    if tags is None and not records.damage.ranges:
+        units = queue.units(offset, min(high - offset, max(limits[0], 1)))
+        count, size = fitting_units(units, limits[1])
+        body = records.gather(queue.tail, units[: count * UNIT.size], offset, size)
+        if body:
+            return ReadResult(ReadStatus.FOUND, offset + count, low, high, count, body)
+    return _picked(queue, records, bounds, offset, limits, tags)
+
+
+def _picked(
+    queue: ConsumeQueue,
+    records: LogRecords,
+    bounds: tuple[int, int],
+    offset: int,
+    limits: tuple[int, int],
+    tags: frozenset[int] | None,
+) -> ReadResult:
+    """Read from one queue by a look at each unit: some are not wanted, or may be lost."""
+    low, high = bounds
     skipped = records.damage.skipped
     runs, count, end = _select(queue, records.damage, (offset, high), limits, tags)
     if not count:
@@ -67,24 +83,10 @@ def _select(
     limits: tuple[int, int],
     tags: frozenset[int] | None,
 ) -> tuple[list[Run], int, int]:
-    """Return the runs of wanted records, how many they are, and the next offset."""
-    offset, high = bounds
-    if tags is None:
-        count = min(high - offset, max(limits[0], 1))
-        run = _one_run(queue, offset, count, limits[1])
-        if run is not None and not (damage.ranges and damage.first_in(run[0], run[0] + run[1])):
-            return [run], count, offset + count
-    return _walk(queue, damage, bounds, limits, tags)
+    """Return the runs of wanted records, how many they are, and the next offset.
 
-
-def _walk(
-    queue: ConsumeQueue,
-    damage: Damage,
-    bounds: tuple[int, int],
-    limits: tuple[int, int],
-    tags: frozenset[int] | None,
-) -> tuple[list[Run], int, int]:
-    """Do the same by a look at each unit; lost messages are passed over."""
+    Lost messages are passed over.
+    """
     offset, high = bounds
     messages_max, bytes_max = limits
     units_max = messages_max if tags is None else max(FILTERED_UNITS_MAX, messages_max)
@@ -120,24 +122,6 @@ def _joined(found: list[Run]) -> list[Run]:
             runs.append(run)
         end = place + size
     return runs
-
-
-def _one_run(queue: ConsumeQueue, offset: int, count: int, bytes_max: int) -> Run | None:
-    """Return the run that these units make, or None: they lie apart, or are too many or too large.
-
-    What most catch-up reads find, seen without a look at each unit in Python.
-    """
-    if count > ONE_RUN_UNITS_MAX:
-        return None
-    units = queue.units(offset, count)
-    if len(units) != count * UNIT.size:
-        return None
-    fields = _UNITS[count].unpack(units)
-    size: int = sum(fields[1::3])
-    start: int = fields[0]
-    if size > bytes_max or fields[-2] < 0 or fields[-3] + fields[-2] - start != size:
-        return None
-    return start, size, offset
 
 
 def offset_by_time(

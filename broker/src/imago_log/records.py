@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from imago_log.borders import is_blank, segment_end
 from imago_log.errors import UnreadableError
 from imago_wire.errors import RecordError
-from imago_wire.hot import queue_records, view_record
+from imago_wire.hot import gather_records, queue_records, view_record
 from imago_wire.layout import FIXED_SIZE_V4, HEAD, MAGIC_V1, MAGIC_V2, UNIT
 
 if TYPE_CHECKING:
@@ -46,6 +46,30 @@ class LogRecords:
         """
         parts = [self._run(tail, run) for run in runs]
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def gather(self, tail: QueueTail, units: bytes, offset: int, size: int) -> bytes:
+        """Return the records of 20-byte units of one queue, joined; `size` is that of all of them.
+
+        UnreadableError: one of them is not whole, or not where its unit says.
+        """
+        if not units:
+            return b""
+        first = int.from_bytes(units[:8], "big")
+        last, last_size, _ = UNIT.unpack_from(units, len(units) - UNIT.size)
+        if last + last_size - first == size:
+            return self._run(tail, (first, size, offset))
+        rows = list(UNIT.iter_unpack(units))
+        parts, index = [], 0
+        while index < len(rows):
+            window, start, verify = self._window(rows, index)
+            data, end = gather_records(
+                window, start, units, index, tail.topic, tail.queue_id, offset, verify=verify
+            )
+            if end == index:
+                raise self.unreadable(rows[index][0])
+            parts.append(data)
+            index = end
+        return b"".join(parts)
 
     def _run(self, tail: QueueTail, run: Run) -> bytes:
         place, size, offset = run

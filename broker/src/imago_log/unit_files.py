@@ -30,6 +30,7 @@ class UnitFiles:
     __slots__ = (
         "_allocated",
         "_folder",
+        "_last_name",
         "_pool",
         "_prefix",
         "_starts",
@@ -48,6 +49,8 @@ class UnitFiles:
         """First unit of each file, contiguous."""
         self._allocated = 0
         """Size of the last file."""
+        self._last_name = (-1, "")
+        """The file that was asked for last, by its first unit."""
         self.end = 0
 
     @property
@@ -200,7 +203,9 @@ class UnitFiles:
         return self._pool.get(self._name(start))
 
     def _name(self, start: int) -> str:
-        return self._prefix + offset_name(start * self._unit)
+        if self._last_name[0] != start:
+            self._last_name = (start, self._prefix + offset_name(start * self._unit))
+        return self._last_name[1]
 
     def _path(self, start: int) -> Path:
         return self._folder / offset_name(start * self._unit)

@@ -54,6 +54,7 @@ cdef Py_ssize_t METAQ_SHAPE_SIZE = _layout.METAQ_SHAPE_SIZE
 cdef Py_ssize_t METAQ_HEADER_SIZE = _layout.METAQ_HEADER_SIZE
 cdef Py_ssize_t ID_SIZE = len(_layout.METAQ_ID_PREFIX) + 17
 cdef Py_ssize_t SHAPE_CRC_SIZE = len(_layout.METAQ_CRC_PREFIX) + 9
+cdef Py_ssize_t UNIT_SIZE = _layout.UNIT.size
 cdef uint32_t MAGIC_V1 = _layout.MAGIC_V1
 cdef uint32_t MAGIC_V2 = _layout.MAGIC_V2
 cdef int32_t SYS_BORN_V6 = _layout.SYS_BORN_V6
@@ -344,28 +345,92 @@ def queue_records(
     """Return how many bytes are the records of one queue from a queue offset on."""
     cdef Py_buffer view
     cdef Record record
-    cdef Py_ssize_t at = 0, topic_size = PyBytes_GET_SIZE(topic)
-    cdef const char *name = PyBytes_AS_STRING(topic)
+    cdef Py_ssize_t at = 0
     cdef int64_t place = physical_offset, number = queue_id, offset = queue_offset
     cdef const uint8_t *start
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         start = <const uint8_t *> view.buf
-        # The reserved properties need no look of their own: the checksum covers them.
-        while (
-            read_layout(start + at, view.len - at, &record)
-            and record.physical_offset == place + at
-            and record.queue_offset == offset
-            and record.queue_id == number
-            and record.topic_size == topic_size
-            and not memcmp(start + at + record.topic_at, name, topic_size)
-            and (not verify or has_checksum(start + at, &record))
+        while read_layout(start + at, view.len - at, &record) and is_of_queue(
+            start + at, &record, place + at, topic, number, offset, verify
         ):
             at += record.size
             offset += 1
     finally:
         PyBuffer_Release(&view)
     return at
+
+
+cdef inline bint is_of_queue(
+    const uint8_t *data, Record *record, int64_t place, bytes topic, int64_t queue_id,
+    int64_t offset, bint verify
+) noexcept:
+    """Whether a record that was read stands at this place of the log and of this queue."""
+    # The reserved properties need no look of their own: the checksum covers them.
+    return (
+        record.physical_offset == place
+        and record.queue_offset == offset
+        and record.queue_id == queue_id
+        and record.topic_size == PyBytes_GET_SIZE(topic)
+        and not memcmp(data + record.topic_at, PyBytes_AS_STRING(topic), record.topic_size)
+        and (not verify or has_checksum(data, record))
+    )
+
+
+def fitting_units(bytes units not None, int64_t bytes_max):
+    """Return how many of a queue's units one read may take, and their records' size."""
+    cdef const uint8_t *unit = <const uint8_t *> PyBytes_AS_STRING(units)
+    cdef Py_ssize_t count, left = PyBytes_GET_SIZE(units) // UNIT_SIZE
+    cdef int64_t size, total = 0
+    for count in range(left):
+        size = <int32_t> imago_get32(unit + count * UNIT_SIZE + 8)
+        if size <= 0 or (count and total + size > bytes_max):
+            return count, total
+        total += size
+    return left, total
+
+
+def gather_records(
+    window, int64_t window_at, bytes units not None, Py_ssize_t first, bytes topic not None,
+    int64_t queue_id, int64_t offset, *, bint verify=True
+):
+    """Return the records of a queue's units that lie in a part of the log, and where that ends."""
+    cdef Py_buffer view
+    cdef Record record
+    cdef const uint8_t *unit = <const uint8_t *> PyBytes_AS_STRING(units)
+    cdef const uint8_t *start
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(units) // UNIT_SIZE, at, end = first, total = 0, size
+    cdef int64_t place
+    cdef bytes joined
+    cdef char *to
+    PyObject_GetBuffer(window, &view, PyBUF_SIMPLE)
+    try:
+        start = <const uint8_t *> view.buf
+        while end < count:
+            place = <int64_t> imago_get64(unit + end * UNIT_SIZE)
+            size = <int32_t> imago_get32(unit + end * UNIT_SIZE + 8)
+            if place < window_at or size <= 0 or size > view.len:
+                break
+            if place - window_at > view.len - size:
+                break
+            if not read_layout(start + (place - window_at), size, &record) or record.size != size:
+                break
+            if not is_of_queue(
+                start + (place - window_at), &record, place, topic, queue_id, offset + end, verify
+            ):
+                break
+            total += size
+            end += 1
+        joined = PyBytes_FromStringAndSize(NULL, total)
+        to = PyBytes_AS_STRING(joined)
+        for at in range(first, end):
+            place = <int64_t> imago_get64(unit + at * UNIT_SIZE)
+            size = <int32_t> imago_get32(unit + at * UNIT_SIZE + 8)
+            memcpy(to, start + (place - window_at), size)
+            to += size
+    finally:
+        PyBuffer_Release(&view)
+    return joined, end
 
 
 cdef enum:

@@ -180,6 +180,49 @@ def queue_records(
     return at
 
 
+def fitting_units(units: bytes, bytes_max: int) -> tuple[int, int]:
+    """Return how many of a queue's 20-byte units one read may take, and their records' size.
+
+    At least the first, and so many that the records have at most ``bytes_max`` bytes together. The
+    read ends before a unit that has no record; (0, 0): the first one has none.
+    """
+    count = total = 0
+    for _, size, _ in UNIT.iter_unpack(units):
+        if size <= 0 or (count and total + size > bytes_max):
+            break
+        count, total = count + 1, total + size
+    return count, total
+
+
+def gather_records(
+    window: Buffer,
+    window_at: int,
+    units: bytes,
+    first: int,
+    topic: bytes,
+    queue_id: int,
+    offset: int,
+    *,
+    verify: bool = True,
+) -> tuple[bytes, int]:
+    """Return the records of a queue's 20-byte units that lie in a part of the log, joined.
+
+    ``window`` starts at log offset ``window_at``, the units at queue offset ``offset``. From number
+    ``first`` on, up to one that is not whole in the window, or not there; second: its number.
+    """
+    view, at, parts = memoryview(window), first, []
+    for place, size, _ in UNIT.iter_unpack(memoryview(units)[first * UNIT.size :]):
+        start = place - window_at
+        if start < 0 or size <= 0 or start + size > len(view):
+            break
+        record = view[start : start + size]
+        if queue_records(record, place, topic, queue_id, offset + at, verify=verify) != size:
+            break
+        parts.append(record)
+        at += 1
+    return b"".join(parts), at
+
+
 def _stop_at(data: Buffer, at: int) -> ScanStop | None:
     """Return why no whole record can start here; None: one may."""
     left = len(data) - at

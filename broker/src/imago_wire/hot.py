@@ -31,6 +31,8 @@ from imago_wire._remoting_py import (
     take_sends,
 )
 from imago_wire._scan_py import (
+    fitting_units,
+    gather_records,
     index_records,
     key_entries,
     metaq_block,
@@ -53,6 +55,8 @@ __all__ = [
     "encode_send_response",
     "entries_size_max",
     "find_each",
+    "fitting_units",
+    "gather_records",
     "index_records",
     "join_message_ids",
     "key_entries",

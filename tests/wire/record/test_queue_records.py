@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from imago_testing.records import HOST
 from imago_testing.records import NOW_MS as NOW
 from imago_testing.twins import Twin
+from imago_wire.layout import UNIT
 
 BASE = 1 << 40
 FIRST = 7
@@ -84,3 +85,77 @@ def test_twins_agree(
         for kind in ("python", "compiled")
     ]
     assert found[0] == found[1]
+
+
+def units_of(twin: Twin, queue: int, count: int) -> tuple[bytes, bytes]:
+    """Return records of two queues that take turns in the log, and the units of one of them."""
+    tails = [twin.QueueTail(TOPIC, n, dual=False, next_offset=FIRST) for n in (3, 4)]
+    entries = [
+        twin.make_entry(tails[n % 2], b"%d" % n * (n + 1), born_ms=1, born_host=HOST)
+        for n in range(2 * count)
+    ]
+    data, _ = twin.RecordBuilder(HOST, 1, 0).build(entries, 0, BASE, NOW, 1 << 30)
+    return bytes(data), bytes(tails[queue - 3].units)
+
+
+def test_records_of_units_are_gathered_as_far_as_the_window_has_them(twin: Twin) -> None:
+    data, units = units_of(twin, 3, 4)
+    rows = list(UNIT.iter_unpack(units))
+    records = [data[place - BASE : place - BASE + size] for place, size, _ in rows]
+    ask = partial(twin.gather_records, topic=TOPIC, queue_id=3, offset=FIRST)
+    assert ask(data, BASE, units, 0) == (b"".join(records), 4)
+    assert ask(memoryview(data), BASE, units, 2) == (b"".join(records[2:]), 4)
+    assert ask(data, BASE, units, 4) == (b"", 4)
+    begin = rows[1][0] - BASE
+    assert ask(data[begin:], BASE + begin, units, 0) == (b"", 0)
+    assert ask(data[begin:], BASE + begin, units, 1) == (b"".join(records[1:]), 4)
+    end = rows[2][0] + rows[2][1] - BASE
+    assert ask(data[:end], BASE, units, 0) == (b"".join(records[:3]), 3)
+    assert ask(data[: end - 1], BASE, units, 0) == (b"".join(records[:2]), 2)
+    assert twin.gather_records(data, BASE, units, 0, TOPIC, 3, FIRST + 1) == (b"", 0)
+    assert twin.gather_records(data, BASE, units, 0, TOPIC, 4, FIRST) == (b"", 0)
+
+
+@given(
+    changes=st.lists(
+        st.tuples(st.booleans(), st.integers(0, 1200), st.integers(0, 255)), max_size=3
+    ),
+    part=st.tuples(st.integers(0, 300), st.integers(0, 300)),
+    shift=st.sampled_from([0, 0, 1, -1, 1 << 62, -(1 << 62)]),
+    first=st.integers(0, 5),
+    verify=st.booleans(),
+    bytes_max=st.sampled_from([0, 1, 150, 350, 1 << 40]),
+)
+@settings(deadline=None)
+def test_twins_gather_alike(
+    changes: list[tuple[bool, int, int]],
+    part: tuple[int, int],
+    shift: int,
+    first: int,
+    verify: bool,
+    bytes_max: int,
+) -> None:
+    data, units = map(bytearray, units_of(Twin("python"), 3, 4))
+    for in_units, at, value in changes:
+        changed = units if in_units else data
+        changed[at % len(changed)] = value
+    window = bytes(data[part[0] : len(data) - part[1]])
+    at = BASE + part[0] + shift
+    twins = [Twin("python"), Twin("compiled")]
+    found = [
+        twin.gather_records(window, at, bytes(units), first, TOPIC, 3, FIRST, verify=verify)
+        for twin in twins
+    ]
+    assert found[0] == found[1]
+    fitting = [twin.fitting_units(bytes(units), bytes_max) for twin in twins]
+    assert fitting[0] == fitting[1]
+
+
+def test_units_that_one_read_takes(twin: Twin) -> None:
+    units = b"".join(UNIT.pack(0, size, 0) for size in (100, 200, 300, -1, 5))
+    assert twin.fitting_units(units, 1000) == (3, 600)
+    assert twin.fitting_units(units, 600) == (3, 600)
+    assert twin.fitting_units(units, 599) == (2, 300)
+    assert twin.fitting_units(units, 1) == (1, 100)
+    assert twin.fitting_units(units[3 * UNIT.size :], 1000) == (0, 0)
+    assert twin.fitting_units(b"", 1000) == (0, 0)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 JOIN_BYTES_MAX = 64 << 10
 """Answers up to this size are copied into one buffer; larger ones are written as they are."""
 UNKNOWN_HOST = bytes(8)
+_HEAD_FLAGS = int(socket.MSG_MORE | socket.MSG_DONTWAIT)
+"""Of an answer's head: what follows shares its packet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +123,15 @@ class TextSession(Session):
             self._go_on(data)
             return
         used = self._take_puts(self, data)
+        if used == len(data):
+            return
+        if used:
+            data = data[used:]
+        items, used = scan_text(data, self._line_bytes_max, self._body_bytes_max)
         if used < len(data):
-            self._buffer += memoryview(data)[used:] if used else data
-            self._scan_buffer()
+            self._buffer += data[used:]
+        if items:
+            self._run(items)
 
     def eof_received(self) -> bool:
         """Answer what was asked, then close; a peer may half-close after its last request."""
@@ -326,7 +334,7 @@ class TextSession(Session):
             )
         sent = 0
         try:
-            sent = sock.send(head, socket.MSG_MORE | socket.MSG_DONTWAIT)
+            sent = sock.send(head, _HEAD_FLAGS)
             if sent < len(head):
                 return sent
             target, source, end = sock.fileno(), data.fileno(), data.offset + data.size

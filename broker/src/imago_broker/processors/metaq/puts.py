@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 PUT_LENGTH: Final = 8
 """Only a scanned put has so many parts."""
+PUT_WORD: Final = b"put "
 ANY_PARTITION = -1
 NOT_TAKEN = "the master of the shard takes no messages at the moment"
 
@@ -69,6 +70,8 @@ class PutProcessor:
 
         Returns how many bytes they fill. Nearly all puts come this way, in one call a read.
         """
+        if data[:4] != PUT_WORD:
+            return 0
         round_ = self._round
         if round_.entries is not self._messages.newest:
             round_ = self._open_round(round_.level)

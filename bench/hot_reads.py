@@ -1,0 +1,162 @@
+"""The broker's read path without its event loop's sockets: catching up, a request at a time.
+
+    python -m bench.hot_reads get|pull CONNECTIONS ROUNDS [--profile]
+
+Each round every connection asks once and reads on: `get` 100 messages out of MetaQ's files, by
+sendfile into a real socket; `pull` 32 records of the log. Prints µs a request. `bench.gate` runs it
+under callgrind and counts instructions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import pstats
+import socket
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+from bench.hot_path import (
+    BODY,
+    QUEUES,
+    RoundClock,
+    Wire,
+    configuration,
+    count_instructions,
+    metaq_put,
+    rocketmq_frame,
+)
+from imago_broker.app import Broker
+from imago_broker.app.process import settle_garbage_collector
+from imago_broker.model.topics import TopicConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MESSAGES = {"get": 100, "pull": 32}
+WARM_ROUNDS = 5
+FILES_WAIT_SECONDS = 60.0
+METAQ_SIZE = 20 + len(BODY)
+
+
+class Loopback(Wire):
+    """A transport over a pair of sockets: what is sent past it can be read at the other end."""
+
+    def __init__(self) -> None:
+        ours, self._theirs = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        super().__init__(socket=ours)
+
+    def taken(self) -> int:
+        """Return how many bytes were sent in either way since the last call."""
+        size, self.written = self.written, 0
+        while True:
+            try:
+                size += len(self._theirs.recv(1 << 20, socket.MSG_DONTWAIT))
+            except BlockingIOError:
+                return size
+
+
+def request(protocol: str, queue: int, at: int) -> bytes:
+    """Return the request for the messages from number `at` of a queue on."""
+    count = MESSAGES[protocol]
+    if protocol == "get":
+        size = METAQ_SIZE * count
+        return b"get bench group %d %d %d %d\r\n" % (queue, at * METAQ_SIZE, size, at)
+    ext = (
+        f'"queueId":"{queue}","maxMsgBytes":"4194304","maxMsgNums":"{count}","sysFlag":"4",'
+        f'"suspendTimeoutMillis":"0","commitOffset":"0","topic":"bench","queueOffset":"{at}",'
+        '"expressionType":"TAG","subscription":"*","subVersion":"0","consumerGroup":"group"'
+    )
+    return rocketmq_frame(11, ext, at, b"")
+
+
+async def fill(broker: Broker, count: int) -> None:
+    """Put so many messages into each queue; have MetaQ's files of all of them written."""
+    session = broker.metaq_listener.protocol_factory()
+    session.connection_made(Wire())
+    for first in range(0, count * QUEUES, 64):
+        session.data_received(b"".join(map(metaq_put, range(first, first + 64))))
+        await asyncio.sleep(0)
+    broker.topics.materialise("bench")
+    parts = broker.store._parts
+    deadline = time.monotonic() + FILES_WAIT_SECONDS
+    while any(partition.behind for partition in parts.materialiser) or not len(parts.queues):
+        if time.monotonic() > deadline:
+            raise SystemExit("MetaQ's files were not written in time")
+        broker.store.tick()
+        await asyncio.sleep(0.01)
+    session.connection_lost(None)
+
+
+def read_on(
+    protocol: str, sessions: Sequence[tuple[Any, Loopback, list[bytes]]], rounds: range
+) -> int:
+    """Have every connection ask once a round; return how many bytes that gave."""
+    size = 0
+    for turn in rounds:
+        for session, wire, asked in sessions:
+            session.data_received(asked[turn])
+            if protocol == "pull":
+                session.flush()
+            size += wire.taken()
+    return size
+
+
+async def rounds(options: argparse.Namespace, folder: str) -> float:
+    """Fill, then read on; return the seconds that the rounds took."""
+    broker = Broker(configuration(folder), clock=RoundClock())
+    await broker.start()
+    broker.topics.create_or_update(
+        TopicConfig(name="bench", read_queues=QUEUES, write_queues=QUEUES)
+    )
+    protocol, count = options.protocol, MESSAGES[options.protocol]
+    turns = options.rounds + WARM_ROUNDS
+    await fill(broker, turns * count)
+    listener = broker.metaq_listener if protocol == "get" else broker.main_listener
+    sessions = []
+    for number in range(options.connections):
+        session, wire = listener.protocol_factory(), Loopback()
+        session.connection_made(wire)
+        asked = [request(protocol, number % QUEUES, turn * count) for turn in range(turns)]
+        sessions.append((session, wire, asked))
+    settle_garbage_collector()
+    profile = cProfile.Profile() if options.profile else None
+    read_on(protocol, sessions, range(WARM_ROUNDS))
+    if profile:
+        profile.enable()
+    count_instructions(options, on=True)
+    began = time.process_time()
+    size = read_on(protocol, sessions, range(WARM_ROUNDS, turns))
+    took: float = time.process_time() - began
+    count_instructions(options, on=False)
+    if profile:
+        profile.disable()
+        pstats.Stats(profile).sort_stats("tottime").print_stats(30)
+    asked_for: int = options.connections * options.rounds * count
+    assert size > asked_for * len(BODY), f"{size} bytes were sent for {asked_for} messages"
+    for session, _, _ in sessions:
+        session.connection_lost(None)
+    await broker.stop()
+    return took / asked_for * count * 1_000_000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.hot_reads", description=__doc__)
+    parser.add_argument("protocol", choices=["get", "pull"])
+    parser.add_argument("connections", type=int)
+    parser.add_argument("rounds", type=int)
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--callgrind", action="store_true", help="running under callgrind")
+    options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    with tempfile.TemporaryDirectory(prefix="imago-bench-") as folder:
+        took = asyncio.run(rounds(options, folder))
+    print(f"{took:.2f} µs a request")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
