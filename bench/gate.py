@@ -3,8 +3,8 @@
     python -m bench.gate [--record]
 
 callgrind counts the user instructions of `bench.hot_path`, and of `bench.hot_reads`, between the
-first and the last round; that repeats to a fraction of a percent whatever else the machine does. Fails at +5 %. `--record`
-accepts today's figures.
+first and the last round; that repeats to a few percent whatever else the machine does. Fails at
++5 %. `--record` accepts today's figures.
 """
 
 from __future__ import annotations
