@@ -183,8 +183,7 @@ def queue_records(
 def fitting_units(units: bytes, bytes_max: int) -> tuple[int, int]:
     """Return how many of a queue's 20-byte units one read may take, and their records' size.
 
-    At least the first, and so many that the records have at most ``bytes_max`` bytes together. The
-    read ends before a unit that has no record; (0, 0): the first one has none.
+    At least the first; it ends before a unit that has no record. (0, 0): the first one has none.
     """
     count = total = 0
     for _, size, _ in UNIT.iter_unpack(units):
@@ -205,20 +204,18 @@ def gather_records(
     *,
     verify: bool = True,
 ) -> tuple[bytes, int]:
-    """Return the records of a queue's 20-byte units that lie in a part of the log, joined.
+    """Return the records of a queue's 20-byte units from number ``first`` on, joined.
 
-    ``window`` starts at log offset ``window_at``, the units at queue offset ``offset``. From number
-    ``first`` on, up to one that is not whole in the window, or not there; second: its number.
+    Up to one that is not whole in ``window``, log bytes from ``window_at`` on; second: its number.
     """
     view, at, parts = memoryview(window), first, []
     for place, size, _ in UNIT.iter_unpack(memoryview(units)[first * UNIT.size :]):
         start = place - window_at
-        if start < 0 or size <= 0 or start + size > len(view):
+        own = view[start : start + size] if start >= 0 else view[:0]
+        good = queue_records(own, place, topic, queue_id, offset + at, verify=verify)
+        if not 0 < size == good:
             break
-        record = view[start : start + size]
-        if queue_records(record, place, topic, queue_id, offset + at, verify=verify) != size:
-            break
-        parts.append(record)
+        parts.append(own)
         at += 1
     return b"".join(parts), at
 
