@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
 from imago_operator.brokers.reach import addresses, is_ready
+from imago_operator.contents.belonging import cluster_of
 from imago_operator.plan.objects import REBALANCE
 from imago_operator.spec.build import build
 from imago_operator.spec.cluster import UpdateMode
@@ -86,6 +87,7 @@ class Observer:
             registry=registry,
             remaining=await self._remaining(reached, registry),
             topics=await self._topics(desired, children),
+            kept_empty=await self._kept_empty(desired, registry),
             window_open=_window_open(desired, self._context),
             status=status_of_manifest(manifest),
         )
@@ -127,6 +129,26 @@ class Observer:
             )
         )
         return tuple(topic for items in lists for item in items if (topic := _needs(item, desired)))
+
+    async def _kept_empty(self, desired: Desired, registry: Registry | None) -> frozenset[int]:
+        """Return the shards that a person's rebalance empties; looked up where one is drained."""
+        if registry is None or not any(shard.drained for shard in registry.shards.values()):
+            return frozenset()
+        lists = await asyncio.gather(
+            *(self._context.kube.list(REBALANCE, where) for where in self._context.namespaces)
+        )
+        found = (shards_emptied(item, desired) for items in lists for item in items)
+        return frozenset(shard for shards in found for shard in shards)
+
+
+def shards_emptied(item: Manifest, desired: Desired) -> tuple[int, ...]:
+    """Return the shards of a cluster that an ImagoRebalance of somebody else empties."""
+    spec, gone = item["spec"], "deletionTimestamp" in item["metadata"]
+    ended = (item.get("status") or {}).get("phase") == "Failed"
+    mine = cluster_of(item) == (desired.namespace, desired.name)
+    if gone or ended or not mine or owner_uid(item) == desired.resource.uid:
+        return ()
+    return tuple(spec.get("shards") or ()) if spec.get("mode") in ("Drain", "Seal") else ()
 
 
 def _window_open(desired: Desired, context: Context) -> bool:

@@ -208,6 +208,8 @@ class Observed:
     remaining: Mapping[int, Remaining] = field(default_factory=dict)
     """Asked only of shards that are to go."""
     topics: tuple[TopicNeeds, ...] = ()
+    kept_empty: frozenset[int] = frozenset()
+    """Shards that a person's ImagoRebalance has emptied, or is about to."""
     window_open: bool = True
     """Whether now lies in a window of the update policy; True where there are none."""
     status: ClusterStatus = field(default_factory=ClusterStatus)

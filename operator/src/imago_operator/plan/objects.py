@@ -155,7 +155,9 @@ def scale_up(look: Look) -> Step:
     begun = look.observed.status.scale_down
     returning = set(begun.victims if begun else ())
     actions: list[Action] = [
-        Uncordon(n) for n in look.targets if look.drained(n) and n not in returning
+        Uncordon(n)
+        for n in look.targets
+        if look.drained(n) and n not in returning and n not in look.observed.kept_empty
     ]
     actions += _fill(look)
     missing = [n for n in look.targets if not _serves(look, n)]

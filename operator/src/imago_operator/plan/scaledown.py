@@ -31,8 +31,10 @@ from imago_operator.state import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from imago_operator.plan.look import Look
-    from imago_operator.state import Action, Claim
+    from imago_operator.state import Action, Child, Claim
 
 REMOVE_S: Final = 600.0
 
@@ -52,11 +54,22 @@ def resume(look: Look) -> Step | None:
         and not c.deleting
         and (not look.victims or c.name != current)
     ]
+    actions += [DeleteChild(c.kind, c.name, c.uid) for c in _filled(look)]
     if actions:
         return Step(row=Row.RESUME, actions=tuple(actions), next="the shards take topics again")
     if begun is not None and not look.victims:
         return Step(row=Row.RESUME, record={"scale_down": None}, next="all shards stay")
     return None
+
+
+def _filled(look: Look) -> Iterator[Child]:
+    """Yield what once gave queues to shards that go: should they come back, it is done anew."""
+    prefix = names.fill(look.desired.name, ())
+    for found in look.observed.children:
+        shards = found.name.removeprefix(prefix).split("-")
+        mine = found.kind == REBALANCE and found.name.startswith(prefix) and not found.deleting
+        if mine and any(str(number) in shards for number in look.victims):
+            yield found
 
 
 def _is_closed(look: Look, number: int) -> bool:

@@ -168,4 +168,4 @@ def _look_again(
         return SOON_S
     if look.me.deleting or any(f.type == "ResetPending" for f in planned.findings):
         return WAIT_S
-    return LAG_S if look.owner is look.me else None
+    return LAG_S

@@ -137,4 +137,6 @@ def _look_again(look: TopicLook, planned: TopicPlan, problem: Refusal | None) ->
         return SOON_S
     if look.refusal is not None:
         return None if look.me.deleting else REFUSED_S
+    if look.owner is not look.me and not look.me.deleting:
+        return REFUSED_S
     return SILENT_S if not look.listed or look.me.deleting else None
