@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import get_args
 
 import pytest
 
+from imago_operator import state
 from imago_operator.plan import plan
 from imago_operator.spec.build import build
 from imago_operator.spec.cluster_status import ClusterStatus
 from imago_operator.spec.fields import to_json
 from imago_operator.spec.kinds import CLUSTER
 from imago_operator.spec.schema import problems
-from imago_operator.status import bucket, events_of, status_of
+from imago_operator.status import bucket, events_of, status_of, told
 from imago_testing.operated import wanted
 from imago_testing.operated_world import World
 
@@ -96,3 +98,24 @@ def test_an_unread_cluster_keeps_what_was_known(world: World) -> None:
     after = status_of(world.wish, seen, found, world.now)
     assert after.shards == world.status.shards
     assert {c.reason for c in after.conditions if c.type == "Ready"} == {"NotYetReconciled"}
+
+
+def test_what_is_taken_away_is_told_in_words() -> None:
+    actions = (
+        state.DeletePod("demo-s0-1", "u", 0, "ConfigNeedsRestart"),
+        state.Handover("demo-s0-0", "u", 0, 3),
+        state.DeleteChild("StatefulSet", "demo-s1", "u"),
+        state.DeleteChild("StatefulSet", "demo-s1", "u", orphan=True),
+        state.DeleteClaim("data-demo-s1-0", "u", 1),
+        state.OwnClaim("data-demo-s1-0", "u", owned=True),
+        state.Stop({}, 1),
+        state.Elect("demo-s0-0", "u", 0),
+        state.Cordon(1),
+        state.MarkDrained(1),
+    )
+    assert set(map(type, actions)) == {
+        kind for kind in get_args(state.Action) if kind not in state.ADDITIVE
+    }
+    said = [told(action) for action in actions]
+    assert said[0] == "Pod demo-s0-1 is deleted: ConfigNeedsRestart."
+    assert not any("(" in text for text in said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
@@ -18,13 +19,26 @@ from imago_operator.spec.cluster_status import (
     ShardStatus,
 )
 from imago_operator.spec.common import Condition, ConditionStatus
-from imago_operator.state import Finding, destructive, written
+from imago_operator.state import (
+    Cordon,
+    DeleteChild,
+    DeleteClaim,
+    DeletePod,
+    Elect,
+    Finding,
+    Handover,
+    MarkDrained,
+    OwnClaim,
+    Stop,
+    destructive,
+    written,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
-    from imago_operator.state import Observed, Pod, Shard
+    from imago_operator.state import Action, Observed, Pod, Shard
 
 GOOD: Final = {
     "Ready": "AllShardsServing",
@@ -185,7 +199,8 @@ def findings(
     yield from _summary(wish, observed, plan, now)
     yield from plan.findings
     if plan.late_s is not None and plan.wait is not None:
-        text = f"Late by {plan.late_s:.0f} s: {plan.explain()}."
+        # The moment, not the delay: what is said must not change all the time.
+        text = f"Late since {written(now - timedelta(seconds=plan.late_s))}: {plan.explain()}."
         yield Finding(type="Stalled", holds=True, reason="DeadlineExceeded", message=text)
 
 
@@ -269,13 +284,50 @@ def events_of(before: ClusterStatus, after: ClusterStatus, plan: Plan) -> tuple[
         if old.get(c.type) != (c.status, c.reason) and c.type != "Reconciling"
     ]
     found += [
-        Event("Normal", type(action).__name__, f"{action}"[:MESSAGE_MAX])
+        Event("Normal", type(action).__name__, told(action)[:MESSAGE_MAX])
         for action in destructive(plan.actions)
     ]
     return tuple(found)
 
 
+def told(action: Action) -> str:
+    """Return what an action does, for people."""
+    return _told_of_objects(action) or _told_of_brokers(action) or f"{action}"
+
+
+def _told_of_objects(action: Action) -> str:
+    match action:
+        case DeletePod(name=name, why=why):
+            return f"Pod {name} is deleted: {why}."
+        case DeleteChild(kind=kind, name=name, orphan=orphan):
+            return f"{kind} {name} is {'made anew; its pods stay' if orphan else 'deleted'}."
+        case DeleteClaim(name=name, shard=shard):
+            return f"Claim {name} of shard-{shard} is deleted."
+        case OwnClaim(name=name, owned=owned):
+            return f"Claim {name} {'goes with the cluster' if owned else 'stays without it'}."
+        case Stop(shard=shard):
+            return f"The pods of shard-{shard} are stopped."
+        case _:
+            return ""
+
+
+def _told_of_brokers(action: Action) -> str:
+    match action:
+        case Handover(pod=pod, shard=shard):
+            return f"{pod} gives leadership of shard-{shard} away."
+        case Elect(pod=pod, shard=shard):
+            return f"{pod} leads shard-{shard}, though messages may be lost."
+        case Cordon(shard=shard):
+            return f"shard-{shard} takes no new topics."
+        case MarkDrained(shard=shard):
+            return f"shard-{shard} is on record as drained."
+        case _:
+            return ""
+
+
 def _severity(condition: Condition) -> str:
     bad = (condition.type in GOOD) == (condition.status is ConditionStatus.FALSE)
     calm = {"Updating", "ScalingDown", "UpdatePending", "Paused"}
-    return "Warning" if bad and condition.type not in calm else "Normal"
+    usual = {"Applying", "BrokersStarting", "Expanding", "Deleting", "Paused"}
+    known = condition.type in calm or condition.reason in usual
+    return "Warning" if bad and not known else "Normal"

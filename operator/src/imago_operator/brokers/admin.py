@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator.brokers.answers import probe_of, registry_of, remaining_of
+from imago_operator.brokers.answers import probe_of, read, registry_of, remaining_of
 from imago_operator.brokers.http import RETRY_S, SilentError
 from imago_operator.errors import OperatorError, RetryError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from imago_operator.brokers.http import BrokerCalls
     from imago_operator.state import Probe, Registry, Remaining
@@ -23,8 +23,11 @@ RAISES_MAX: Final = 5
 class Admin:
     """The brokers of one cluster, as `ports.AdminPort` describes them."""
 
-    def __init__(self, calls: BrokerCalls) -> None:
-        self._calls = calls
+    def __init__(
+        self, calls: BrokerCalls, epoch_seen: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """`epoch_seen`: told the operator's epoch that each snapshot speaks of."""
+        self._calls, self._epoch_seen = calls, epoch_seen
 
     async def registry(self, brokers: Sequence[str]) -> Registry | None:
         silent: Registry | None = None
@@ -39,7 +42,10 @@ class Admin:
 
     async def _registry(self, broker: str) -> Registry | None:
         answer = await self._asked(broker, "/admin/v1/cluster")
-        return None if answer is None else registry_of(answer)
+        registry = None if answer is None else read(registry_of, answer)
+        if registry is not None:
+            self._epoch_seen(registry.operator_epoch)
+        return registry
 
     async def probe(self, broker: str) -> Probe | None:
         status = await self._asked(broker, "/admin/v1/status")
@@ -50,13 +56,14 @@ class Admin:
             self._asked(broker, "/admin/v1/restart-check"),
             self._asked(broker, "/admin/v1/restart-done"),
         )
-        return probe_of(status, config, check, done)
+        return read(probe_of, status, config, check, done)
 
     async def remaining(self, brokers: Sequence[str], shard: int) -> Remaining | None:
         for broker in brokers:
             answer = await self._asked(broker, f"/admin/v1/shards/{shard}/remaining")
-            if answer is not None:
-                return remaining_of(answer)
+            left = None if answer is None else read(remaining_of, answer)
+            if left is not None:
+                return left
         return None
 
     async def raise_epoch(self, brokers: Sequence[str]) -> int:

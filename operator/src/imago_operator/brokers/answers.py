@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import logging
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from imago_operator.brokerkeys import KEYS
 from imago_operator.state import Member, Probe, Registry, Remaining, RestartCheck, Shard
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from imago_operator.brokerkeys import Scalar
+
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def read(how: Callable[..., T], *answers: Any) -> T | None:
+    """Return what answers say; None for those that are of no broker of ours."""
+    try:
+        return how(*answers)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        log.warning("an answer that no broker gives: %r", error)
+        return None
 
 
 def registry_of(answer: Mapping[str, Any]) -> Registry:

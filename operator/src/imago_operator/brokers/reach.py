@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
 
 CLUSTERS_MAX: Final = 1000
 
+log = logging.getLogger(__name__)
+
 
 class BrokerFinder:
     """Finds the brokers of clusters, as `reconcile.Brokers` describes it."""
 
     def __init__(self, kube: KubePort, http: BrokerHttp) -> None:
         self._kube, self._http = kube, http
-        self._epochs: OrderedDict[tuple[str, str], _Epoch] = OrderedDict()
+        self._epochs: OrderedDict[tuple[str, str, str | None], _Epoch] = OrderedDict()
+        """By namespace, name and token: a cluster that is made anew has another one."""
 
     async def __call__(self, namespace: str, cluster: str) -> Reached:
         labels = f"{names.CLUSTER_LABEL}={cluster},{names.COMPONENT_LABEL}={names.BROKER}"
@@ -40,14 +44,10 @@ class BrokerFinder:
         self, namespace: str, cluster: str, pods: Sequence[Mapping[str, Any]]
     ) -> Reached:
         """Return the same, where the pods are known already."""
-        secret = await self._kube.get("Secret", namespace, names.token(cluster))
-        calls = self._http.with_token(token_of(secret))
-        admin = Admin(calls)
+        token = token_of(await self._kube.get("Secret", namespace, names.token(cluster)))
+        calls, epoch = self._http.with_token(token), self._epoch((namespace, cluster, token))
+        admin = Admin(calls, epoch.seen)
         brokers = tuple(addresses(pods).values())
-        epoch = self._epochs.setdefault((namespace, cluster), _Epoch())
-        self._epochs.move_to_end((namespace, cluster))
-        while len(self._epochs) > CLUSTERS_MAX:
-            self._epochs.popitem(last=False)
         return Reached(
             admin=admin,
             contents=Contents(calls),
@@ -56,11 +56,19 @@ class BrokerFinder:
             epoch=lambda: epoch.get(admin, brokers),
         )
 
+    def _epoch(self, key: tuple[str, str, str | None]) -> _Epoch:
+        epoch = self._epochs.setdefault(key, _Epoch(key))
+        self._epochs.move_to_end(key)
+        while len(self._epochs) > CLUSTERS_MAX:
+            self._epochs.popitem(last=False)
+        return epoch
+
 
 class _Epoch:
-    """The operator's epoch at one cluster, raised once in the life of this process."""
+    """The operator's epoch at one cluster: raised once, unless somebody else raises it, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: tuple[str, str, str | None]) -> None:
+        self._cluster = f"{key[0]}/{key[1]}"
         self._raised: int | None = None
         self._lock = asyncio.Lock()
 
@@ -69,6 +77,15 @@ class _Epoch:
             if self._raised is None:
                 self._raised = await admin.raise_epoch(brokers)
             return self._raised
+
+    def seen(self, stands: int) -> None:
+        """Take note of the epoch that brokers speak of.
+
+        We hold the lease, so whoever has raised it works without ours: an installation of its own.
+        """
+        if self._raised is not None and stands > self._raised:
+            log.warning("%s is operated by somebody else, too: epoch %d", self._cluster, stands)
+            self._raised = None
 
 
 def addresses(pods: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -34,6 +34,7 @@ ORDERLY: Final[tuple[Callable[[Look], Step | None], ...]] = (
     rollout.rollout,
     scaledown.resume,
     scaledown.scale_down,
+    storage.grown,
 )
 """Asked only when all objects are as they are to be: pods get what stands in them."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_operator.plan.look import RESIZE_PENDING
 from imago_operator.plan.objects import is_made_anew, wanted
 from imago_operator.plan.rows import Row, Step
 from imago_operator.state import STATEFUL_SET, DeleteChild, Finding, GrowClaim, Wait
@@ -53,18 +54,30 @@ def _growing(look: Look, claims: list[Claim]) -> Step | None:
     lost = [c.name for c in claims if c.phase == "Lost"]
     if lost:
         return Step(row=Row.STORAGE, findings=(_said(False, "ClaimLost", ", ".join(lost)),))
-    waiting = [c for c in claims if c.capacity is not None and c.capacity < c.requested]
+    waiting = _small(claims)
     if waiting:
         text = f"{waiting[0].name} to have the size asked for"
-        pending = any("FileSystemResizePending" in c.conditions for c in waiting)
-        reason = "FileSystemResizePending" if pending else "Expanding"
-        # A pending resize needs a restart of the pod: nothing else may wait for it.
-        wait = None if pending else Wait(key="resize", message=text, deadline_s=RESIZE_S)
-        return Step(row=Row.STORAGE, wait=wait, findings=(_said(False, reason, text),))
+        pending = any(RESIZE_PENDING in c.conditions for c in waiting)
+        reason = RESIZE_PENDING if pending else "Expanding"
+        return Step(row=Row.STORAGE, findings=(_said(False, reason, text),))
     size = look.desired.storage_bytes
     larger = [c.name for c in claims if size is not None and c.requested > size]
     said = _said(True, "LargerThanSpec", ", ".join(larger)) if larger else _said(True, "Bound", "")
     return Step(row=Row.STORAGE, findings=(said,))
+
+
+def grown(look: Look) -> Step | None:
+    """Wait until volumes have the size asked for: nothing else waits for that."""
+    waiting = _small([c for c in look.observed.claims if c.shard in look.running])
+    if not waiting:
+        return None
+    text = f"{waiting[0].name} to have the size asked for"
+    return Step(row=Row.STORAGE, wait=Wait(key="resize", message=text, deadline_s=RESIZE_S))
+
+
+def _small(claims: list[Claim]) -> list[Claim]:
+    """Return claims whose volumes are smaller than what was asked for."""
+    return [c for c in claims if c.capacity is not None and c.capacity < c.requested]
 
 
 def _said(holds: bool, reason: str, message: str) -> Finding:

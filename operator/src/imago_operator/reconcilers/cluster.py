@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,7 +56,6 @@ class _Memory:
     read_as: tuple[Any, ...] = ()
     wish: Desired | Unreadable | None = None
     said_at: datetime | None = None
-    raised: bool = field(default=False)
 
 
 class ClusterReconciler:
@@ -89,7 +88,7 @@ class ClusterReconciler:
         except BlockedError as error:
             await self._blind(manifest, memory, wish, error)
             raise
-        await self._take_over(seen, memory)
+        await self._take_over(seen)
         found = self._plan(wish, seen.observed)
         log.debug("%s: %s", key, found.explain())
         return await self._act(manifest, memory, wish, seen, found)
@@ -140,14 +139,12 @@ class ClusterReconciler:
     def _plan(self, wish: Desired | Unreadable, observed: Observed) -> Plan:
         return plan(wish, observed, self._context.now())
 
-    async def _take_over(self, seen: Seen, memory: _Memory) -> None:
+    async def _take_over(self, seen: Seen) -> None:
         """Shut out the operator before this one as soon as brokers can be told."""
-        if memory.raised or not _connected(seen.observed.registry):
-            return
-        self._context.leading()
-        with suppress(RetryError):
-            await seen.reached.epoch()
-            memory.raised = True
+        if _connected(seen.observed.registry):
+            self._context.leading()
+            with suppress(RetryError):
+                await seen.reached.epoch()
 
     async def _act(
         self, manifest: Manifest, memory: _Memory, wish: Desired, seen: Seen, found: Plan

@@ -1,0 +1,63 @@
+"""Five fields of cron, and how long a window lasts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from imago_operator.errors import InvalidError
+from imago_operator.spec.cluster import Window
+from imago_operator.spec.values import Duration
+from imago_operator.windows import is_open, schedule_of
+
+BERLIN = "Europe/Berlin"
+
+# schedule, duration, zone, moment, open
+CASES = [
+    ("0 2 * * *", "2h", "UTC", "2026-03-04T02:00:00+00:00", True),
+    ("0 2 * * *", "2h", "UTC", "2026-03-04T03:59:59+00:00", True),
+    ("0 2 * * *", "2h", "UTC", "2026-03-04T04:00:00+00:00", False),
+    ("0 2 * * *", "2h", "UTC", "2026-03-04T01:59:59+00:00", False),
+    ("30 23 * * *", "2h", "UTC", "2026-03-05T00:30:00+00:00", True),  # over midnight
+    ("0 22 * * sat", "36h", "UTC", "2026-03-09T09:00:00+00:00", True),  # Monday
+    ("0 22 * * sat", "36h", "UTC", "2026-03-09T10:00:00+00:00", False),
+    ("0 2 * * *", "1h", BERLIN, "2026-01-15T01:30:00+00:00", True),
+    ("0 2 * * *", "1h", BERLIN, "2026-07-15T00:30:00+00:00", True),  # summer time
+    ("0 2 * * *", "1h", BERLIN, "2026-07-15T01:30:00+00:00", False),
+    ("*/15 * * * *", "5m", "UTC", "2026-03-04T09:47:00+00:00", True),
+    ("*/15 * * * *", "5m", "UTC", "2026-03-04T09:51:00+00:00", False),
+    ("0 0 1 jan,jul *", "1h", "UTC", "2026-07-01T00:10:00+00:00", True),
+    ("0 0 13 * fri", "1h", "UTC", "2026-03-20T00:10:00+00:00", True),  # a Friday, not the 13th
+    ("0 0 13 * fri", "1h", "UTC", "2026-04-13T00:10:00+00:00", True),  # the 13th, a Monday
+    ("0 0 13 * fri", "1h", "UTC", "2026-04-14T00:10:00+00:00", False),
+    ("0 4 * * 7", "1h", "UTC", "2026-03-08T04:10:00+00:00", True),  # 7 is Sunday
+]
+
+
+@pytest.mark.parametrize(("schedule", "lasts", "zone", "moment", "expected"), CASES)
+def test_windows(schedule: str, lasts: str, zone: str, moment: str, expected: bool) -> None:
+    window = Window(schedule=schedule, duration=Duration(lasts), time_zone=zone)
+    assert is_open([window], datetime.fromisoformat(moment)) is expected
+
+
+def test_without_windows_any_time_is_good() -> None:
+    assert is_open([], datetime.now(ZoneInfo("UTC")))
+
+
+@pytest.mark.parametrize(
+    "text", ["60 * * * *", "* 24 * * *", "* * 0 * *", "a * * * *", "5-1 * * * *"]
+)
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not within"):
+        schedule_of(text)
+    window = Window(schedule=text, duration=Duration("1h"))
+    with pytest.raises(InvalidError, match="windows"):
+        is_open([window], datetime.now(ZoneInfo("UTC")))
+
+
+def test_an_unknown_zone_is_refused() -> None:
+    window = Window(schedule="0 0 * * *", duration=Duration("1h"), time_zone="Mars/Olympus")
+    with pytest.raises(InvalidError, match="windows"):
+        is_open([window], datetime.now(ZoneInfo("UTC")))
