@@ -26,6 +26,7 @@ ORDER = (
     "wrong_specs",
     "java",
     "topic",
+    "pipeline",
     "configuration",
     "operator_upgraded",
     "image",

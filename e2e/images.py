@@ -57,14 +57,12 @@ def provide(wanted: list[str] | None = None) -> None:
 
 def _of_product(part: str) -> tuple[str, str, str]:
     tag = f"localhost/imago/{part}:{version()}"
-    # Spark needs Java, which the base it has elsewhere brings along.
-    base = _java() if part == "spark-apps" else baking.base()
     recipe = Recipe(
         tag=tag,
         dockerfile=ROOT / part / "Dockerfile",
         context=ROOT,
         inputs=_copied(ROOT / part / "Dockerfile"),
-        base=base,
+        base=baking.base(),
     )
     return baking.bake(recipe), tag, f"docker.io/imago/{part}:{version()}"
 
