@@ -72,8 +72,8 @@ class Ingest:
     """The application that comes with Imago: topics become Parquet files, by date."""
 
     path: str = described(
-        "Where the files go: a path of a mounted volume, or an object store.",
-        pattern=r"^(/|[a-z][a-z0-9]*://)[^ ]+$",
+        "Where the files go: a path of a mounted volume.",
+        pattern=r"^/[^ ]+$",
         size_max=1024,
     )
 
