@@ -59,7 +59,7 @@ class Played:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def take(self, call: str, body: Any) -> tuple[int, Any]:
         self.calls.append((call, body))
@@ -136,9 +136,22 @@ def test_a_server_without_the_rules_fails_the_check(hooks: ModuleType, played: P
         hooks.check(hooks.Api(played.url, "secret", None), "", "orders")
 
 
+def test_a_busy_server_is_asked_again(hooks: ModuleType, played: Played) -> None:
+    busy = (429, {"message": "storage is (re)initializing"})
+    played.turns[CREATE] = [busy, (201, {}), busy, ODD]
+    hooks.check(hooks.Api(played.url, "secret", None), "", "orders")
+    assert [call for call, _ in played.calls] == [CREATE] * 4
+
+
+def test_a_server_that_stays_busy_fails_the_check(hooks: ModuleType, played: Played) -> None:
+    played.answers[CREATE] = (503, {"message": "no leader"})
+    with pytest.raises(hooks.ApiError, match="503"):
+        hooks.check(hooks.Api(played.url, "secret", None), "", "orders")
+
+
 def test_another_refusal_is_not_taken_for_ours(hooks: ModuleType, played: Played) -> None:
-    played.turns[CREATE] = [(201, {}), (500, {"message": "etcd"})]
-    with pytest.raises(hooks.ApiError, match="500"):
+    played.turns[CREATE] = [(201, {}), (403, {"message": "quota"})]
+    with pytest.raises(hooks.ApiError, match="403"):
         hooks.check(hooks.Api(played.url, "secret", None), "", "orders")
 
 

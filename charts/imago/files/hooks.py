@@ -35,6 +35,9 @@ CLUSTER: Final[dict[str, Any]] = {
     },
 }
 TRIES: Final = 60
+BUSY: Final = (429, 500, 503, 504)
+"""Answers of a server that will answer otherwise soon."""
+BUSY_TRIES: Final = 20
 
 
 class ApiError(RuntimeError):
@@ -52,7 +55,17 @@ class Api:
         self._base, self._token, self._context = base, token, context
 
     def call(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
-        """Return what a path answers; ApiError if that is no success."""
+        """Return what a path answers; ApiError if that is no success, also a little later."""
+        for left in range(BUSY_TRIES, -1, -1):
+            try:
+                return self._call(method, path, body, kind)
+            except ApiError as error:
+                if error.code not in BUSY or not left:
+                    raise
+            time.sleep(1)
+        raise AssertionError("it returns or raises")
+
+    def _call(self, method: str, path: str, body: Any, kind: str) -> Any:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
         asked = urllib.request.Request(self._base + path, data, headers, method=method)

@@ -1,0 +1,260 @@
+"""The chart on a real API server, without nodes: installed, upgraded, uninstalled by Helm."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from imago_operator.rights import RIGHTS, Where
+from imago_operator.spec.kinds import KINDS
+from imago_testing.api_server import ApiServerProcess, running_api_server
+from imago_testing.chart_files import CHART
+from imago_testing.chart_helm import INSTALL, NAMESPACE, helm, objects, template
+from imago_testing.processes import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]
+
+TAKE = "--take-ownership"
+CONFINED = ["--set", "scope.namespaces={orders}", "--set", "crds.install=false"]
+ROLES = {
+    "Role": "rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+    "RoleBinding": "rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+}
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
+    with running_api_server(tmp_path_factory.mktemp("chart") / "server") as server:
+        for name in ("orders", "elsewhere"):
+            server.namespace(name)
+        yield server
+
+
+def run(api: ApiServerProcess, *words: str) -> str:
+    command = [*words, "--kubeconfig", str(api.kubeconfig())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@contextlib.contextmanager
+def installed(api: ApiServerProcess, namespace: str, *options: str) -> Iterator[None]:
+    words = ["install", "imago", str(CHART), "-n", namespace, "--create-namespace", *options]
+    run(api, helm(), *words)
+    try:
+        yield
+    finally:
+        run(api, helm(), "uninstall", "imago", "-n", namespace, "--no-hooks")
+
+
+def names(api: ApiServerProcess, path: str) -> set[str]:
+    found: dict[str, Any] = {}
+
+    def answered() -> bool:
+        status, answer = api.call("GET", path)
+        found.update(answer)
+        return status != 429  # definitions that were changed are not served for a moment
+
+    wait_until(answered, seconds_max=30, what=path)
+    return {item["metadata"]["name"] for item in found["items"]}
+
+
+def left(api: ApiServerProcess, namespace: str) -> set[str]:
+    """Return everything of ours that is left in a namespace."""
+    paths = [
+        f"/apis/apps/v1/namespaces/{namespace}/deployments",
+        f"/api/v1/namespaces/{namespace}/services",
+        f"/api/v1/namespaces/{namespace}/serviceaccounts",
+        f"/api/v1/namespaces/{namespace}/secrets",
+        f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
+        f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies",
+        f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
+        *(f"/apis/{path.format(namespace)}" for path in ROLES.values()),
+    ]
+    return {name for path in paths for name in names(api, path)}
+
+
+def cluster_wide(api: ApiServerProcess) -> set[str]:
+    base = "/apis/rbac.authorization.k8s.io/v1"
+    found = names(api, f"{base}/clusterroles") | names(api, f"{base}/clusterrolebindings")
+    return {name for name in found if "imago" in name}
+
+
+def topic(name: str, *finalizers: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "imago.dev/v1alpha1",
+        "kind": "ImagoTopic",
+        "metadata": {"name": name, "finalizers": list(finalizers)},
+        "spec": {"clusterRef": {"name": "demo"}},
+    }
+
+
+def may(api: ApiServerProcess, right: tuple[str, str, str], namespace: str, user: str) -> bool:
+    group, resource, verb = right
+    plural, _, part = resource.partition("/")
+    asked = {"group": group, "resource": plural, "verb": verb, "namespace": namespace}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": user,
+            "resourceAttributes": asked | ({"subresource": part} if part else {}),
+        },
+    }
+    answer = api.must("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
+    return bool(answer["status"]["allowed"])
+
+
+def of(*places: Where) -> list[tuple[str, str, str]]:
+    return [
+        (right.group, resource, verb)
+        for right in RIGHTS
+        if right.where in places
+        for resource in right.resources
+        for verb in right.verbs
+    ]
+
+
+INSIDE = of(Where.NAMESPACE, Where.PIPELINES, Where.SPARK_OPERATOR)
+WIDE = of(Where.FACTS, Where.CLUSTER)
+
+
+def test_an_install_and_an_uninstall_leave_definitions_alone(api: ApiServerProcess) -> None:
+    with installed(api, "wide", "--set", "replicas=2", TAKE):
+        assert {"imago-operator"} <= left(api, "wide")
+        assert names(api, CRDS) == {kind.crd_name for kind in KINDS}
+
+    assert left(api, "wide") == set()
+    assert cluster_wide(api) == set()
+    assert names(api, CRDS) == {kind.crd_name for kind in KINDS}
+
+
+def test_an_upgrade_changes_definitions_and_what_there_is_stays(
+    api: ApiServerProcess, tmp_path: Path
+) -> None:
+    next_chart = tmp_path / "imago"
+    shutil.copytree(CHART, next_chart)
+    crd = next_chart / "files" / "crds" / "imagotopics.yaml"
+    definition = yaml.safe_load(crd.read_text())
+    spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["colour"] = {"type": "string", "description": "A field that came later."}
+    crd.write_text(yaml.safe_dump(definition))
+    path = "/apis/imago.dev/v1alpha1/namespaces/elsewhere/imagotopics"
+
+    with installed(api, "wide", TAKE):
+        api.must("POST", path, topic("kept"))
+        run(api, helm(), "upgrade", "imago", str(next_chart), "-n", "wide")
+        found = api.must("GET", f"{CRDS}/imagotopics.imago.dev")
+        assert "colour" in json.dumps(found["spec"])
+        assert names(api, path) == {"kept"}
+
+    assert names(api, path) == {"kept"}
+
+
+def test_another_release_takes_definitions_over_when_told_to(api: ApiServerProcess) -> None:
+    with installed(api, "first", TAKE):
+        pass
+    with pytest.raises(AssertionError, match="invalid ownership metadata"):
+        run(api, helm(), "install", "imago", str(CHART), "-n", "second", "--create-namespace")
+    with installed(api, "third", TAKE):
+        assert {"imago-operator"} <= left(api, "third")
+
+
+def test_a_confined_operator_has_its_rights_and_none_beyond(api: ApiServerProcess) -> None:
+    user = "system:serviceaccount:own:imago-operator"
+    with installed(api, "own", *CONFINED):
+        assert cluster_wide(api) == set()
+        assert [r for r in INSIDE if not may(api, r, "orders", user)] == []
+        assert [r for r in of(Where.OWN) if not may(api, r, "own", user)] == []
+        assert [r for r in INSIDE if may(api, r, "elsewhere", user)] == []
+        assert [r for r in INSIDE if may(api, r, "own", user)] == []
+        assert [r for r in WIDE if may(api, r, "", user)] == []
+        assert not may(api, ("", "secrets", "list"), "orders", user)
+    assert left(api, "orders") == set()
+
+
+def test_an_operator_of_all_namespaces_has_its_rights_and_none_beyond(
+    api: ApiServerProcess,
+) -> None:
+    user = "system:serviceaccount:wide:imago-operator"
+    with installed(api, "wide", TAKE):
+        assert [r for r in INSIDE if not may(api, r, "elsewhere", user)] == []
+        assert [r for r in WIDE if not may(api, r, "", user)] == []
+        beyond = [("", "secrets", "list"), ("", "nodes", "patch"), ("", "pods/exec", "create")]
+        beyond += [("coordination.k8s.io", "leases", "update")]
+        assert [r for r in beyond if may(api, r, "elsewhere", user)] == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"replicas": 2}, {"scope": {"namespaces": ["orders"]}}],
+    ids=["default", "ha", "confined"],
+)
+def test_no_object_has_a_field_that_kubernetes_does_not_know(
+    api: ApiServerProcess, values: dict[str, Any]
+) -> None:
+    paths = {
+        "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+        "Pod": "/api/v1/namespaces/{}/pods",
+        "Job": "/apis/batch/v1/namespaces/{}/jobs",
+        "Service": "/api/v1/namespaces/{}/services",
+        "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+        "Lease": "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
+        "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
+        "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+        "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        "CustomResourceDefinition": CRDS,
+        **{kind: f"/apis/{path}" for kind, path in ROLES.items()},
+    }
+    for made in objects(template(values, namespace="orders")):
+        path = paths[made["kind"]].format(made["metadata"].get("namespace"))
+        status, answer = api.call(
+            "PATCH",
+            f"{path}/{made['metadata']['name']}?fieldManager=t&force=true&fieldValidation=Strict"
+            "&dryRun=All",
+            made,
+            content="application/apply-patch+yaml",
+        )
+        assert status in (200, 201), (made["kind"], answer)
+
+
+def test_install_yaml_is_applied_and_may_be_applied_again(api: ApiServerProcess) -> None:
+    kubectl = str(Path(helm()).with_name("kubectl"))
+    words = ["apply", "--server-side", "--force-conflicts", "-f", str(INSTALL)]
+    first = run(api, kubectl, *words)
+    run(api, kubectl, *words)
+
+    assert first.count("serverside-applied") == len(list(yaml.safe_load_all(INSTALL.read_text())))
+    assert {"imago-operator"} <= left(api, NAMESPACE)
+
+
+def test_what_helm_runs_in_pods_works_on_a_real_server(api: ApiServerProcess) -> None:
+    spec = importlib.util.spec_from_file_location("hooks", CHART / "files" / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    api.install_crds()
+    context = ssl.create_default_context(cafile=str(api.authority))
+    found = hooks.Api(api.url, api.tokens["admin"], context)
+
+    hooks.check(found, "", "orders")
+
+    path = "/apis/imago.dev/v1alpha1/namespaces/orders/imagotopics"
+    api.must("POST", path, topic("held", "example.com/other", "imago.dev/operator"))
+    assert hooks.release(found, [], "orders", "app%3Dx") == 1
+    assert api.must("GET", f"{path}/held")["metadata"]["finalizers"] == ["example.com/other"]
