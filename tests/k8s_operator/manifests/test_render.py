@@ -207,6 +207,33 @@ def test_a_stateful_set_never_deletes_claims_or_restarts_pods_by_itself() -> Non
     assert set(spec["persistentVolumeClaimRetentionPolicy"].values()) == {"Retain"}
 
 
+@pytest.mark.parametrize(
+    ("storage", "said"),
+    [
+        ({"size": "1Gi"}, "Retain"),
+        (
+            {"size": "1Gi", "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}},
+            "Delete",
+        ),
+        ({"type": "Ephemeral"}, "Delete"),
+    ],
+)
+def test_what_zookeeper_knows_goes_with_the_logs_it_knows_of(
+    storage: dict[str, Any], said: str
+) -> None:
+    """Or a new cluster of the name waits for members whose disks are gone."""
+    desired = wanted({"spec.brokers.storage": storage})
+    [found] = [
+        m
+        for m in render(desired, [0])
+        if m["metadata"]["name"] == "demo-zookeeper" and m["kind"] == "StatefulSet"
+    ]
+    assert found["spec"]["persistentVolumeClaimRetentionPolicy"] == {
+        "whenDeleted": said,
+        "whenScaled": "Retain",
+    }
+
+
 @pytest.mark.parametrize("servers", [1, 3, 5])
 def test_servers_of_zookeeper_know_each_other(servers: int) -> None:
     desired = wanted({"spec.zookeeper.managed.replicas": servers})

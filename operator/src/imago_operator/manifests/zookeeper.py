@@ -16,6 +16,8 @@ from imago_operator.manifests.common import (
     resources,
     selector,
 )
+from imago_operator.spec.brokers import StorageType
+from imago_operator.spec.common import Retention
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired
@@ -100,7 +102,10 @@ def zookeeper_set(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
         "replicas": managed.replicas,
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "OnDelete"},
-        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+        "persistentVolumeClaimRetentionPolicy": {
+            "whenDeleted": _when_deleted(desired).value,
+            "whenScaled": "Retain",
+        },
         "selector": {"matchLabels": selector(desired, names.ZOOKEEPER)},
         "template": template,
         "volumeClaimTemplates": [claim],
@@ -118,6 +123,17 @@ def zookeeper_set(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
         {"spec": spec},
         annotations=noted,
     )
+
+
+def _when_deleted(desired: Desired) -> Retention:
+    """Return what becomes of its claims with the cluster: the same as of the brokers' logs.
+
+    A registry that outlives them would have a new cluster of the name wait for their members.
+    """
+    storage = desired.spec.brokers.storage
+    if storage.type is StorageType.EPHEMERAL:
+        return Retention.DELETE
+    return storage.persistent_volume_claim_retention_policy.when_deleted
 
 
 @lru_cache(maxsize=16)

@@ -42,8 +42,8 @@ class ClaimRetention:
     """What happens to claims; the names are those of a StatefulSet."""
 
     when_deleted: Retention = described(
-        "When the cluster is deleted. Retained claims are taken up again by a cluster of the"
-        " same name.",
+        "When the cluster is deleted; counts for a managed ZooKeeper, too. Retained claims are"
+        " taken up again by a cluster of the same name.",
         default=Retention.RETAIN,
     )
     when_scaled: Retention = described(
