@@ -7,9 +7,8 @@ import logging
 from typing import TYPE_CHECKING, Self
 
 from imago_client.core import membership, pulling
-from imago_client.core.subscriptions import ALL, Subscription, subscribe
-from imago_client.errors import ClientError, UsageError
-from imago_client.messages import RETRY_PREFIX
+from imago_client.core.subscriptions import Subscription, group_subscriptions
+from imago_client.errors import ClientError
 from imago_client.queue_reader import QueueReader
 
 if TYPE_CHECKING:
@@ -43,16 +42,10 @@ class PushConsumer:
         handler: Callable[[Sequence[ReceivedMessage]], Awaitable[None]],
         on_stop: Callable[[PushConsumer], None],
     ) -> None:
-        if not topics:
-            raise UsageError("topics: a consumer needs at least one")
         self.state, self.driver, self.config, self.handler = state, driver, config, handler
         self.slots = asyncio.Semaphore(config.concurrency)
         self.tasks = asyncio.TaskGroup()
-        started_ms = state.clock_ms()
-        wanted = {**topics, RETRY_PREFIX + config.group: ALL}
-        self._subscriptions = {
-            topic: subscribe(topic, expression, started_ms) for topic, expression in wanted.items()
-        }
+        self._subscriptions = group_subscriptions(topics, config.group, state.clock_ms())
         self._on_stop = on_stop
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._rebalance_now = asyncio.Event()

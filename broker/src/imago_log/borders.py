@@ -21,7 +21,8 @@ _ZEROS = bytes(CHUNK_BYTES)
 _MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 _PLACE_AT = 28
 """Where a record holds its own log offset."""
-_HEAD_BYTES = _PLACE_AT + 8
+HEAD_BYTES = _PLACE_AT + 8
+"""Of a record, up to where it says that it belongs."""
 
 
 class LogBytes(Protocol):
@@ -65,7 +66,7 @@ def first_record(log: LogBytes, start: int, end: int) -> tuple[int | None, bool]
     written = False
     for at, data in _written_chunks(log, start, end):
         written = True
-        for place in _record_places(data, at):
+        for place in record_places(data, at):
             if is_record(log, place):
                 return place, True
     return None, written
@@ -130,17 +131,17 @@ def _written_chunks(log: LogBytes, offset: int, end: int) -> Iterator[tuple[int,
             yield offset, data
         if len(data) < size:
             return
-        offset += size if offset + size >= end else size - _HEAD_BYTES
+        offset += size if offset + size >= end else size - HEAD_BYTES
 
 
-def _record_places(data: bytes, offset: int) -> list[int]:
+def record_places(data: bytes, offset: int) -> list[int]:
     """Return the log offsets of what may be records that say they belong there."""
     places = []
     for magic in _MAGICS:
         at = data.find(magic, 4)
         while at >= 0:
             begin = at - 4
-            own = data[begin + _PLACE_AT : begin + _HEAD_BYTES]
+            own = data[begin + _PLACE_AT : begin + HEAD_BYTES]
             if int.from_bytes(own, "big") == offset + begin:
                 places.append(offset + begin)
             at = data.find(magic, at + 1)

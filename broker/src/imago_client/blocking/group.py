@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, Self
 from imago_client.core import membership, pulling
 from imago_client.core.process_queue import ProcessQueue
 from imago_client.core.routing import MASTER_ID
-from imago_client.core.subscriptions import ALL, subscribe
+from imago_client.core.subscriptions import group_subscriptions
 from imago_client.errors import ClientError, UsageError
-from imago_client.messages import RETRY_PREFIX, PullStatus
+from imago_client.messages import PullStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,16 +46,10 @@ class GroupConsumer:
         topics: Mapping[str, str],
         on_close: Callable[[GroupConsumer], None],
     ) -> None:
-        if not topics:
-            raise UsageError("topics: a consumer needs at least one")
         if config.orderly:
             raise UsageError("orderly: only the asyncio consumer locks queues")
         self._state, self._driver, self.config, self._on_close = state, driver, config, on_close
-        wanted = {**topics, RETRY_PREFIX + config.group: ALL}
-        started_ms = state.clock_ms()
-        self._subscriptions = {
-            topic: subscribe(topic, expression, started_ms) for topic, expression in wanted.items()
-        }
+        self._subscriptions = group_subscriptions(topics, config.group, state.clock_ms())
         self._readers: dict[MessageQueue, ProcessQueue] = {}
         self._offsets: dict[MessageQueue, int] = {}
         self._read_from: dict[MessageQueue, int] = {}

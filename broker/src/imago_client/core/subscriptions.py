@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from imago_client.errors import UsageError
-from imago_client.messages import check_name
+from imago_client.messages import RETRY_PREFIX, check_name
 from imago_wire.tags import java_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ALL = "*"
 
@@ -28,6 +32,16 @@ class Subscription:
 
     def accepts(self, tags: str | None) -> bool:
         return not self.tags or tags in self.tags
+
+
+def group_subscriptions(
+    topics: Mapping[str, str], group: str, version: int
+) -> dict[str, Subscription]:
+    """Return, by topic, what a member of a group wants: its own retry topic as well."""
+    if not topics:
+        raise UsageError("topics: a consumer needs at least one")
+    wanted = {**topics, RETRY_PREFIX + group: ALL}
+    return {topic: subscribe(topic, text, version) for topic, text in wanted.items()}
 
 
 def subscribe(topic: str, expression: str, version: int) -> Subscription:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from imago_log.borders import HEAD_BYTES, record_places
 from imago_wire.errors import RecordError
 from imago_wire.hot import scan_records, view_record
-from imago_wire.layout import MAGIC_V1, MAGIC_V2
 from imago_wire.record import ScanStop
 
 if TYPE_CHECKING:
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from imago_wire.record import RecordView
 
 CHUNK_BYTES = 4 << 20
-_MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
-_PLACE_AT = 28
-"""Where a record holds its own log offset."""
-_HEAD_BYTES = _PLACE_AT + 8
 
 
 class Block(NamedTuple):
@@ -68,28 +64,14 @@ def look_behind(log: StoppedLog, start: int, limit: int) -> tuple[int | None, bo
         if not data:
             break
         if data.count(0) != len(data):
-            for place in _places(data, start):
+            for place in record_places(data, start):
                 if _is_whole(log, place, limit):
                     return place, written or any(data[: place - start])
             written = True
         if start + len(data) >= limit:
             break
-        start += max(1, len(data) - _HEAD_BYTES)
+        start += max(1, len(data) - HEAD_BYTES)
     return None, written
-
-
-def _places(data: bytes, offset: int) -> list[int]:
-    """Return the log offsets of what may be records that say they belong there."""
-    places = []
-    for magic in _MAGICS:
-        at = data.find(magic, 4)
-        while at >= 0:
-            begin = at - 4
-            own = data[begin + _PLACE_AT : begin + _HEAD_BYTES]
-            if int.from_bytes(own, "big") == offset + begin:
-                places.append(offset + begin)
-            at = data.find(magic, at + 1)
-    return sorted(places)
 
 
 def _is_whole(log: StoppedLog, offset: int, limit: int) -> bool:

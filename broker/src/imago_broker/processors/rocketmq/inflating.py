@@ -7,6 +7,7 @@ another thread, while the rest of its connection waits, so that the connection's
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -20,7 +21,6 @@ from imago_wire.record import metaq_shape
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Sequence
 
     from imago_broker.processors.rocketmq.exchange import Exchange
@@ -92,7 +92,7 @@ class Inflater:
                 use(finished.result())
             except ProtocolError:
                 exchange.answer(illegal_message(body_bytes_max))
-            except BaseException:
+            except (Exception, asyncio.CancelledError):
                 # Whatever it was, this request is answered and its connection goes on.
                 log.exception("inflating_failed peer=%s", exchange.channel.peer)
                 exchange.answer(Reply(ResponseCode.SYSTEM_ERROR, "the body was not inflated"))

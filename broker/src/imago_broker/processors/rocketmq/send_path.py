@@ -97,15 +97,13 @@ class SendPath:
         entries, level = round_.entries, round_.level
         first = len(entries)
         limits = (frame_bytes_max, settings.message_bytes_max, lane.running_max - lane.running)
-        used = take_sends(
-            data,
-            limits,
-            self._tails[level],
-            session.born_host,
-            self._cluster,
-            entries,
-            round_.asked,
-        )
+        tails, host, asked = self._tails[level], session.born_host, round_.asked
+        try:
+            used = take_sends(data, limits, tails, host, self._cluster, entries, asked)
+        except Exception:
+            # Nothing may keep others' sends from being appended: the closer look says why.
+            del entries[first:], asked[first:]
+            return 0
         end = len(entries)
         if end > first:
             if not first:
