@@ -71,7 +71,7 @@ CASES: Final = (
     Case(
         "GrowingVolumes",
         "claims are smaller than asked for",
-        "grow them; make StatefulSets anew, their pods stay",
+        "grow them; make StatefulSets anew, their pods stay. Nothing else waits for volumes",
         late="30 min",
     ),
     Case(
