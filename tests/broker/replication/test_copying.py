@@ -242,4 +242,7 @@ async def test_what_no_other_member_has_whole_is_said_to_keep_copies_back(
     await until(lambda: bool(stalled()))
     (found,) = store.damaged_ranges()
     assert stalled() == [f"log offsets {found.start} to {found.end} are damaged here"]
+    follower = shard.brokers[1].member
+    assert follower is not None
+    await until(lambda: "is not in sync yet: " in follower.shard_status().reason)
     await shard.close()

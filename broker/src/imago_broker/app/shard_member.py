@@ -170,7 +170,8 @@ class ShardMember:
         if role.role is Role.ELECTING:
             return ["the shard has no master that this broker knows of"]
         if role.role is Role.SLAVE and self.shell is not None and not self.shell.in_sync:
-            return ["this broker's copy of the log is not in sync yet"]
+            why = f": {self.shell.obstacle}" if self.shell.obstacle else ""
+            return [f"this broker's copy of the log is not in sync yet{why}"]
         return []
 
     def _heal(self, offset: int, data: bytes) -> int:

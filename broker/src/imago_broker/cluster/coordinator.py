@@ -124,8 +124,7 @@ class TreeCoordinator(SharedChanges):
         self._tree.on_watch(self._watch_fired)
         try:
             await self._tree.start()
-            await self._prepare()
-            await self._refresh(self._mirror.everything())
+            await self._begin()
             await self._standing.start()
         except TreeUnavailableError as error:
             await self._tree.stop()
@@ -140,6 +139,22 @@ class TreeCoordinator(SharedChanges):
             asyncio.create_task(self._loop("reader", self._read_wake, self._read)),
             asyncio.create_task(self._loop("writer", self._write_wake, self._write)),
         ]
+
+    async def _begin(self) -> None:
+        """See what there is; again where a connection is lost meanwhile, within the same time."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + self._config.connect_timeout_ms / 1000
+        while True:
+            try:
+                await self._prepare()
+                await self._refresh(self._mirror.everything())
+            except TreeUnavailableError as error:
+                if loop.time() >= end_s:
+                    raise
+                logger.info("registry_unavailable task=start reason=%s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                return
 
     async def stop(self) -> None:
         tasks, self._tasks = self._tasks, []

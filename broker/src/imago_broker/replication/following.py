@@ -46,6 +46,7 @@ class Following:
         self.epoch = epoch
         self.session: FollowerSession | None = None
         """The connection as it stands; None between two."""
+        self._lost = ""
         self._store = store
         self._identity = identity
         self._owner = owner
@@ -55,6 +56,11 @@ class Following:
         self._pause_seconds = PAUSE_SECONDS_MIN
         self._ended = asyncio.Event()
         self._task = asyncio.create_task(self._run())
+
+    @property
+    def obstacle(self) -> str:
+        """Why the last connection ended, until one has brought something that was taken."""
+        return "" if self.session is not None and self.session.agreed else self._lost
 
     def fetch(self, offset: int, last_epoch: int) -> None:
         """Continue our log from here, where the leader was compared with."""
@@ -81,6 +87,7 @@ class Following:
         session, self.session = self.session, None
         if session is None:
             return
+        self._lost = reason
         logger.info("replication_disconnected leader=%s reason=%s", self.leader.uuid, reason)
         if session.agreed:
             self._pause_seconds = PAUSE_SECONDS_MIN
@@ -114,12 +121,9 @@ class Following:
             async with asyncio.timeout(CONNECT_SECONDS):
                 sock = await _connected(record.host, record.replication)
         except (OSError, TimeoutError) as error:
-            logger.info(
-                "replication_unreachable leader=%s address=%s reason=%s",
-                self.leader.uuid,
-                record.replication_address,
-                str(error) or "no answer",
-            )
+            reason = f"{record.replication_address}: {str(error) or 'no answer'}"
+            logger.info("replication_unreachable leader=%s %s", self.leader.uuid, reason)
+            self._lost = reason
             return False
         self.session = FollowerSession(
             Link(sock, asyncio.get_running_loop()),

@@ -76,6 +76,11 @@ class ShardShell:
         return state.member in state.shard.in_sync
 
     @property
+    def obstacle(self) -> str:
+        """What keeps this member from copying its leader's log; "" while nothing is known."""
+        return "" if self.duties.following is None else self.duties.following.obstacle
+
+    @property
     def leader_end(self) -> int | None:
         """End of the leader's log as told last; our own while we lead."""
         if self.duties.leading is not None:
