@@ -36,6 +36,7 @@ ORDER = (
     "outside",
     "scaled",
     "operator_killed",
+    "pipeline",
     "namespace",
     "partitioned",
     "power",
