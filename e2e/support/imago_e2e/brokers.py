@@ -109,10 +109,16 @@ class Brokers:
         return until(whole, what, seconds_max=seconds_max)
 
     def make_topic(self, topic: str, queues: int = 4) -> None:
-        """Make a topic on every shard."""
+        """Make a topic on every shard that does not have it."""
+        path = f"/admin/v1/topics/{topic}"
         for shard in self.snapshot()["shards"]:
-            path = f"/admin/v1/topics/{topic}"
-            self.ask(self.master(shard["id"]), path, "PUT", {"queues": queues})
+            master = self.master(shard["id"])
+            try:
+                self.ask(master, path)
+            except KubeError as error:
+                if "404" not in str(error):
+                    raise
+                self.ask(master, path, "PUT", {"queues": queues})
 
     def _shard(self, number: int) -> dict[str, Any]:
         for shard in self.snapshot()["shards"]:
