@@ -24,9 +24,21 @@ def version() -> str:
 
 
 def manifest(namespace: str, name: str = "demo", shards: int = 1, **more: Any) -> dict[str, Any]:
-    """Return an ImagoCluster that is small enough for three of them on a laptop."""
-    brokers = {"shards": shards, "replicasPerShard": 3, "storage": {"size": "2Gi"}}
-    zookeeper = {"managed": {"replicas": 3, "storage": {"size": "1Gi"}}}
+    """Return an ImagoCluster that is small enough for three of them on a laptop.
+
+    No two members share a node, so that a node that goes takes one of three.
+    """
+    brokers = {
+        "shards": shards,
+        "replicasPerShard": 3,
+        "storage": {"size": "2Gi"},
+        "antiAffinity": "Required",
+    }
+    labels = {"imago.dev/cluster": name, "imago.dev/component": "zookeeper"}
+    apart = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    managed = {"replicas": 3, "storage": {"size": "1Gi"}, "template": {"affinity": affinity}}
+    zookeeper = {"managed": managed}
     spec: dict[str, Any] = {"zookeeper": zookeeper, "brokers": brokers}
     for key, value in more.items():
         spec[key] = {**spec.get(key, {}), **value} if isinstance(value, dict) else value
