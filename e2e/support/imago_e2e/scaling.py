@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from imago_e2e import clusters
+from imago_e2e.kube import until
 from imago_e2e.operator import until_ready
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ def scale(brokers: Brokers, shards: int, *, seconds_max: float = SCALED_SECONDS_
     patch = json.dumps({"spec": {"brokers": {"shards": shards}}})
     named = ("imc", brokers.name, "-n", brokers.namespace)
     brokers.kube.run("patch", *named, "--type=merge", "-p", patch)
-    seconds = until_ready(
+    what = f"{shards} shards of {brokers.name} run"
+    seconds = until(lambda: len(brokers.pods()) == shards, what, seconds_max=seconds_max)
+    ready = until_ready(
         brokers.kube, "imc", brokers.namespace, brokers.name, seconds_max=seconds_max
     )
-    assert len(brokers.pods()) == shards
-    return seconds
+    return seconds + ready
