@@ -85,7 +85,8 @@ def settings(*, scan: bool) -> kopf.OperatorSettings:
     found.posting.loggers = False
     found.peering.standalone = True
     found.scanning.disabled = not scan
-    found.persistence.finalizer = f"{names.GROUP}/operator"
+    # Not ours: kopf takes its own off everything, because none of its handlers needs it.
+    found.persistence.finalizer = f"{names.GROUP}/kopf"
     found.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=names.GROUP)
     found.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=names.GROUP)
     found.networking.request_timeout = REQUEST_S

@@ -10,6 +10,7 @@ import kopf
 import pytest
 
 from imago_operator.audit import Audit
+from imago_operator.contents.belonging import FINALIZER
 from imago_operator.handlers import connection, settings
 from imago_operator.kube.credentials import Credentials
 from imago_operator.kube.objects import Kubernetes
@@ -133,3 +134,8 @@ async def test_health_and_figures_are_served() -> None:
     assert 'imago_operator_reconcile_total{kind="ImagoTopic",outcome="done"} 1.0' in text
     assert 'imago_operator_last_success_timestamp_seconds{kind="ImagoTopic"} 1000.0' in text
     assert "imago_operator_oldest_reconcile_start_timestamp_seconds 0.0" in text
+
+
+def test_the_finalizer_of_topics_is_not_kopfs() -> None:
+    """Kopf takes its own off whatever none of its handlers needs it for: that is, everything."""
+    assert settings(scan=True).persistence.finalizer != FINALIZER
