@@ -63,14 +63,11 @@ KINDS: Final = (
     "imagorebalances",
     "imagopipelines",
 )
-WORKED_ON: Final = KINDS[:4]
 _N, _P = Where.NAMESPACE, Where.PIPELINES
 RIGHTS: Final[tuple[Right, ...]] = (
     Right(_N, GROUP, KINDS, SEE, "what is wished"),
-    Right(_N, GROUP, WORKED_ON, ("get",), "the same, as it is now"),
-    Right(
-        _N, GROUP, tuple(f"{kind}/status" for kind in WORKED_ON), ("patch",), "what became of it"
-    ),
+    Right(_N, GROUP, KINDS, ("get",), "the same, as it is now"),
+    Right(_N, GROUP, tuple(f"{kind}/status" for kind in KINDS), ("patch",), "what became of it"),
     Right(
         _N,
         GROUP,
@@ -82,7 +79,7 @@ RIGHTS: Final[tuple[Right, ...]] = (
     Right(
         _N,
         GROUP,
-        ("imagoclusters/finalizers",),
+        ("imagoclusters/finalizers", "imagopipelines/finalizers"),
         ("update",),
         "owner references that block, where the API server asks for this",
     ),
@@ -125,12 +122,19 @@ RIGHTS: Final[tuple[Right, ...]] = (
         ("list", *APPLY, "delete"),
         "who reaches what",
     ),
-    Right(_P, "batch", ("jobs",), SEE, "runs of spark-submit"),
+    Right(
+        _P,
+        "batch",
+        ("jobs",),
+        (*SEE, *APPLY, "delete"),
+        "runs of spark-submit: begun, suspended, ended",
+    ),
+    Right(_P, "", ("persistentvolumeclaims",), ("create",), "checkpoints"),
     Right(
         Where.SPARK_OPERATOR,
         "sparkoperator.k8s.io",
         ("sparkapplications",),
-        SEE,
+        (*SEE, *APPLY, "delete"),
         "runs by kubeflow's operator",
     ),
     Right(Where.OWN, "coordination.k8s.io", ("leases",), ("get", "create", "update"), "who works"),

@@ -72,6 +72,8 @@ REBALANCE: Final = "ImagoRebalance"
 CLUSTER: Final = "ImagoCluster"
 TOPIC: Final = "ImagoTopic"
 GROUP: Final = "ImagoConsumerGroup"
+PIPELINE: Final = "ImagoPipeline"
+RUNS: Final = frozenset({"Job", "SparkApplication"})
 OWN_KINDS: Final = frozenset(kind.name for kind in KINDS)
 CLAIM: Final = "PersistentVolumeClaim"
 SET: Final = "StatefulSet"
@@ -84,15 +86,22 @@ MEANT: Final[dict[Call, frozenset[str]]] = {
     Call("observed", "list", "kind"): frozenset({*CHILD_KINDS, "Pod", CLAIM}),
     Call("volumes", "list", "kind"): frozenset({"Node", "StorageClass"}),
     Call("reconcilers.cluster", "get", "key.kind"): frozenset({CLUSTER}),
+    Call("reconcilers.cluster", "get", "self.kind"): frozenset({CLUSTER}),
     Call("reconcilers.cluster", "apply_status", "{"): frozenset({CLUSTER}),
     Call("reconcilers.cluster", "event", "manifest"): frozenset({CLUSTER}),
     Call("reconcilers.topic", "get", "key.kind"): frozenset({TOPIC}),
     Call("reconcilers.group", "get", "key.kind"): frozenset({GROUP}),
     Call("reconcilers.rebalance", "get", "key.kind"): frozenset({REBALANCE}),
     Call("reconcilers.claims", "list", "kind.name"): frozenset({TOPIC, GROUP}),
-    Call("reconcilers.claims", "apply_status", "{"): frozenset({TOPIC, GROUP, REBALANCE}),
+    Call("reconcilers.claims", "apply_status", "{"): OWN_KINDS - {CLUSTER},
     Call("reconcilers.claims", "patch", "manifest['kind']"): frozenset({TOPIC, GROUP}),
-    Call("reconcilers.claims", "event", "manifest"): frozenset({TOPIC, GROUP, REBALANCE}),
+    Call("reconcilers.claims", "event", "manifest"): OWN_KINDS - {CLUSTER},
+    Call("reconcilers.pipeline", "get", "key.kind"): frozenset({PIPELINE}),
+    Call("reconcilers.pipeline", "list", "kind"): frozenset({"ServiceAccount"}),
+    Call("reconcilers.pipeline", "apply", "made"): frozenset({"ConfigMap", CLAIM}),
+    Call("reconcilers.pipeline", "create", "made"): RUNS,
+    Call("reconcilers.pipeline", "delete", "kind"): RUNS,
+    Call("reconcilers.pipeline", "patch", "kind"): RUNS,
 }
 """The kinds of calls that do not name them."""
 
@@ -131,7 +140,8 @@ def used() -> frozenset[Used]:
     found |= set(_rights((w.kind for w in (*OWN, *CHILDREN)), ("list", "watch")))
     found |= set(_rights(["Lease"], ("get", "create", "update")))
     # Owner references that block; asked for where the API server enforces it.
-    found.add(Used("imago.dev", "imagoclusters/finalizers", "update"))
+    for kind in (CLUSTER, PIPELINE):
+        found |= set(_rights([kind], ["update"], "/finalizers"))
     # kopf looks for kinds that come later, where it may look at all.
     found |= set(_rights(["CustomResourceDefinition"], ("list", "watch")))
     return frozenset(found)
