@@ -17,6 +17,8 @@ if [ -n "$missing" ]; then
     || { echo "e2e: missing here: apt-get install" $missing; exit 2; }
 fi
 bash tests/support/system.sh
+# The operator against an API server without nodes first: it takes a minute, and needs no image.
+.venv/bin/pytest -q -p no:cacheprovider -m apiserver --timeout 500 tests/k8s_operator/apiserver
 .venv/bin/python -m rig up
 .venv/bin/python e2e/images.py
 exec .venv/bin/python -m rig run "${stories[@]}"
