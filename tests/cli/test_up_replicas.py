@@ -7,18 +7,24 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_cli.admin_http import ask
+from imago_client import Message, MessageQueue
 from imago_client.blocking import Client
+from imago_testing.interop.members import Members
 from imago_testing.ports import free_port_block
 from imago_testing.processes import wait_until
 from imago_testing.up import up
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from imago_testing.interop.members import Member
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.timeout(240)]
 
@@ -106,5 +112,80 @@ def comes_back(data: Path, leading: int) -> None:
         assert running.stop() == 0
 
 
+@contextmanager
+def still(*members: Member) -> Iterator[None]:
+    """Have processes stand still for as long as the block lasts."""
+    for member in members:
+        member.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for member in members:
+            member.signal(signal.SIGCONT)
+
+
+def elected_by_a_person(admin: str) -> None:
+    """Nobody leads by himself; with the option somebody does, and it stays on record."""
+    wait_until(
+        lambda: len(shard(admin)["members"]) == 2 and shard(admin)["master"] is None,
+        seconds_max=SECONDS_MAX,
+        what="two members are there, and no master",
+    )
+    before = shard(admin)
+    assert "no live member is known to have all acknowledged messages" in before["explain"]["why"]
+    assert "--allow-data-loss" in before["explain"]["next"]
+    refused = imago("shard", "elect", "shard-0", "--admin", admin)
+    assert refused.returncode == 1, refused.stderr
+    assert shard(admin)["master"] is None
+    elect = ("shard", "elect", "shard-0", "--allow-data-loss", "--yes", "--admin", admin)
+    # What a member has said of its log may be old by now: then another is named, and asked next.
+    wait_until(
+        lambda: imago(*elect).returncode == 0, seconds_max=SECONDS_MAX, what="a member leads"
+    )
+    after = shard(admin)
+    assert after["master"] in {member["uuid"] for member in before["members"]}
+    assert (after["epoch"], after["unclean"]) == (before["epoch"] + 1, True)
+    assert after["elections"][0]["unclean"] is True
+
+
+def imago(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "imago_cli", *arguments],
+        capture_output=True, text=True, timeout=SECONDS_MAX, check=False,
+    )  # fmt: skip
+
+
 def topics(admin: str) -> set[str]:
     return {item["name"] for item in ask(admin, "/admin/v1/topics")["items"]}
+
+
+def test_a_member_that_lacks_messages_leads_only_where_a_person_says_so(tmp_path: Path) -> None:
+    options = ["--replicas", "3", "--port-base", str(free_port_block(40))]
+    with ExitStack() as stack:
+        running = stack.enter_context(up(tmp_path / "data", *options))
+        members = Members(running.ready)
+        members.settled(3)
+        first = members.master("shard-0")
+        assert first is not None
+        others = [member for member in members.shards["shard-0"] if member is not first]
+        client = stack.enter_context(Client(running.ready["namesrv"]))
+        with still(*others):
+            wait_until(
+                lambda: members.in_sync("shard-0") == 1,
+                seconds_max=SECONDS_MAX,
+                what="the first is in sync with itself only",
+            )
+            level = {"queues": 1, "acknowledgement": "leader"}
+            assert first.ask("/admin/v1/topics/alone", "PUT", level) is not None
+            queue = MessageQueue("alone", "shard-0", 0)
+            client.producer().send(Message("alone", b"only the first has it"), queue=queue)
+            first.signal(signal.SIGSTOP)
+        stack.callback(first.signal, signal.SIGCONT)
+        elected_by_a_person(others[0].admin)
+        told = imago("doctor", "--json", "--data", str(tmp_path / "data"))
+        assert "may have lost acknowledged messages" in told.stdout
+        first.signal(signal.SIGCONT)
+        members.settled(3)
+        assert first.ask("/admin/v1/status")["role"] == "slave"
+        assert "alone" not in topics(others[0].admin), "it is lost, as was said"
+        stack.pop_all().close()
