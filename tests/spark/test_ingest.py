@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from imago_client.blocking import Client
 
-pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(500)]
 
 FENCED = 5
-SECONDS_MAX = 120
+SECONDS_MAX = 200
 
 
 @dataclass
