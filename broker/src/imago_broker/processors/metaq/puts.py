@@ -36,7 +36,8 @@ logger = logging.getLogger(__name__)
 
 PUT_LENGTH: Final = 8
 """Only a scanned put has so many parts."""
-PUT_WORD: Final = b"put "
+PUT_LETTER: Final = ord("p")
+"""No other command begins with it."""
 ANY_PARTITION = -1
 NOT_TAKEN = "the master of the shard takes no messages at the moment"
 
@@ -70,7 +71,7 @@ class PutProcessor:
 
         Returns how many bytes they fill. Nearly all puts come this way, in one call a read.
         """
-        if data[:4] != PUT_WORD:
+        if data[0] != PUT_LETTER:
             return 0
         round_ = self._round
         if round_.entries is not self._messages.newest:
