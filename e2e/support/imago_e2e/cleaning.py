@@ -25,6 +25,15 @@ def clear(kube: Kube, operator: Operator) -> None:
     if NAMESPACE in found:
         operator.uninstall()
         kube.delete_namespace(NAMESPACE)
+    _forget_definitions(kube)
+
+
+def _forget_definitions(kube: Kube) -> None:
+    """Take the definitions away, unless somebody else has resources of ours."""
+    known = [each["metadata"]["name"] for each in kube.get("crds")["items"]]
+    ours = [name for name in known if name.endswith(".imago.dev")]
+    if ours and not kube.run("get", ",".join(ours), "-A", "-o", "name").strip():
+        kube.run("delete", "crd", *ours, "--timeout=60s", seconds_max=70)
 
 
 def _release(kube: Kube, namespace: str) -> None:
