@@ -6,17 +6,20 @@ so that a change of our code costs a few hundred kilobytes.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import json
 import subprocess
 import tarfile
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rig import baking
 from rig.places import CACHE, RigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _FOLDER = CACHE / "layout"
@@ -26,9 +29,13 @@ _BLOBS = "blobs/sha256"
 
 def put(tag: str, image: str, name: str) -> None:
     """Take an image over from where it was built, under the name that pods give it."""
-    known = _known()
-    if known.get(name, {}).get("image") == image:
-        return
+    with _alone():
+        known = _known()
+        if known.get(name, {}).get("image") != image:
+            _put(tag, image, name, known)
+
+
+def _put(tag: str, image: str, name: str, known: dict[str, Any]) -> None:
     _FOLDER.mkdir(parents=True, exist_ok=True)
     baking.copy_out(tag, _FOLDER, "last")
     index = json.loads((_FOLDER / "index.json").read_text())
@@ -52,6 +59,11 @@ def missing(present: dict[str, str]) -> list[str]:
 
 def send(names: list[str], content: Path, import_command: list[str]) -> None:
     """Give images to a containerd whose layers lie in `content`."""
+    with _alone():
+        _send(names, content, import_command)
+
+
+def _send(names: list[str], content: Path, import_command: list[str]) -> None:
     known = _known()
     entries = {name: known[name] for name in names}
     importing = subprocess.Popen(
@@ -69,6 +81,15 @@ def send(names: list[str], content: Path, import_command: list[str]) -> None:
         said = importing.stderr.read().decode(errors="replace")
     if importing.wait():
         raise RigError(f"{' '.join(import_command)}: {said.strip()}")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Nobody else takes images in or away while this block runs."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "layout.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _known() -> dict[str, Any]:
