@@ -8,6 +8,7 @@ import importlib.util
 import logging
 import re
 import socket
+import uuid
 from pathlib import Path  # noqa: TC003  typer reads the annotation
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,7 +58,7 @@ def operator(
         str,
         typer.Option(
             envvar=f"{PREFIX}IDENTITY",
-            help="Who we are in the Lease; the host's name unless given.",
+            help="Who we are in the Lease; the host's name and some letters unless given.",
         ),
     ] = "",
     broker_image: Annotated[
@@ -110,12 +111,17 @@ def operator(
     settings = _settings(
         kubeconfig,
         names=_namespaces(namespaces),
-        lease=(lease_namespace, lease_name, identity or socket.gethostname()),
+        lease=(lease_namespace, lease_name, identity or _own_name()),
         images=(broker_image, zookeeper_image, spark_image),
         listen=(host, port),
         release=finalizer_release_after,
     )
     raise typer.Exit(_run(settings, ready_fd))
+
+
+def _own_name() -> str:
+    """Return a name that no other process has: two of one name would both hold the Lease."""
+    return f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
 
 
 def _run(settings: Settings, ready_fd: int) -> int:

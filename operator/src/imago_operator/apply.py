@@ -1,7 +1,8 @@
 """Carries out a plan, one action after the other, through the ports.
 
 What the planner promises is asked again here, of what it saw and of Kubernetes as it is now: a
-mistake in the one is not to be one in the other. Nothing is taken away after an action failed.
+mistake in the one is not to be one in the other. Nothing is taken away after an action failed, but
+for a setting that brokers refuse: repair does not wait until somebody has corrected it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
-from imago_operator.errors import OperatorError, RetryError
+from imago_operator.errors import InvalidError, OperatorError, RetryError
 from imago_operator.manifests.common import owner
 from imago_operator.manifests.config import token_secret
 from imago_operator.promises import broken
@@ -49,6 +50,11 @@ class BrokenPromiseError(Exception):
     """A plan that must not be carried out: a bug."""
 
 
+def _is_refused_setting(action: Action, error: OperatorError) -> bool:
+    """Whether a broker only says that a value is not allowed, and keeps the one that it has."""
+    return isinstance(action, SetConfig) and isinstance(error, InvalidError)
+
+
 class Executor:
     """Carries out what one look at one cluster has led to."""
 
@@ -66,14 +72,16 @@ class Executor:
         if found := broken(self._desired, self._seen.observed, actions):
             raise BrokenPromiseError(f"{found}; nothing was done")
         failed: list[OperatorError] = []
+        hindered = False
         for action in actions:
-            if failed and not isinstance(action, ADDITIVE):
+            if hindered and not isinstance(action, ADDITIVE):
                 break
             try:
                 self._context.leading()
                 await self._do(action)
             except OperatorError as error:
                 failed.append(error)
+                hindered = hindered or not _is_refused_setting(action, error)
         return failed
 
     @singledispatchmethod

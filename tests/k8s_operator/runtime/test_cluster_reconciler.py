@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from imago_operator.errors import OperatorError
+from imago_operator.errors import InvalidError, OperatorError
 from imago_operator.plan import plan
 from imago_operator.reconcilers import cluster as reconciler
 from imago_testing.custom_resources import CLUSTER, manifest
@@ -69,6 +69,28 @@ def test_a_setting_that_needs_no_restart_reaches_running_brokers() -> None:
     assert {pod.uid for pod in made.world.pods.values()} == pods
     values = [settings["metaq.auto_create_topic"] for settings in made.world.config.values()]
     assert values == [True] * 3
+
+
+def test_a_setting_that_brokers_refuse_keeps_no_restart_back() -> None:
+    made = cluster()
+    made.run()
+
+    def brokers() -> set[str]:
+        return {pod.uid for pod in made.world.pods.values() if pod.shard is not None}
+
+    pods = brokers()
+
+    def refused(change: str) -> None:
+        if change == "SetConfig":
+            raise InvalidError("metaq.auto_create_topic: not now")
+
+    made.brokers.changes = refused
+    made.edit(brokers={"config": {"metaq.auto_create_topic": "true"}})
+    made.annotate(restart="1")
+    made.run()
+    assert any(isinstance(error, InvalidError) for error in made.errors)
+    assert not pods & brokers()
+    assert made.condition("Ready") == ("True", "AllShardsServing")
 
 
 def test_what_an_api_server_refuses_for_good_is_said_and_not_forgotten() -> None:
