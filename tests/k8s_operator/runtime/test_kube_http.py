@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-LIMITS = aiohttp.ClientTimeout(total=0.3)
+LIMITS = aiohttp.ClientTimeout(total=3)
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 

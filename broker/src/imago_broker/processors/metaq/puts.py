@@ -71,7 +71,7 @@ class PutProcessor:
 
         Returns how many bytes they fill. Nearly all puts come this way, in one call a read.
         """
-        if data[0] != PUT_LETTER:
+        if not data or data[0] != PUT_LETTER:
             return 0
         round_ = self._round
         if round_.entries is not self._messages.newest:
