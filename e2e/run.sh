@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Run the stories: run.sh [ARGUMENTS OF pytest]. With E2E_KUBECONFIG on that cluster, whose nodes
-# must have the images; else on a cluster of our own, which is started and provided with images.
+# must have the images; else on a cluster of our own, which is started and provided with images:
+# all, or those that E2E_IMAGES names.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONPATH="$PWD/e2e/cluster:$PWD/e2e/support:$PWD/tests/support:$PWD/broker/src:$PWD/operator/src"
@@ -17,8 +18,8 @@ if [ -n "$missing" ]; then
     || { echo "e2e: missing here: apt-get install" $missing; exit 2; }
 fi
 bash tests/support/system.sh
-# The operator against an API server without nodes first: it takes a minute, and needs no image.
-.venv/bin/pytest -q -p no:cacheprovider -m apiserver --timeout 500 tests/k8s_operator/apiserver
+# Operator and chart against an API server without nodes first: that needs no image.
+.venv/bin/pytest -q -p no:cacheprovider -m apiserver --timeout 500 tests/k8s_operator/apiserver tests/chart
 .venv/bin/python -m rig up
-.venv/bin/python e2e/images.py
+.venv/bin/python e2e/images.py ${E2E_IMAGES:-}
 exec .venv/bin/python -m rig run "${stories[@]}"
