@@ -82,7 +82,9 @@ class PutProcessor:
         try:
             used = take_puts(data, self._limits, self._tails[level], born, entries, asked)
         except Exception:
-            # Nothing may keep others' puts from being appended: the closer look says why.
+            # A fault of ours must not keep others' puts from being appended: these are looked at
+            # one by one.
+            logger.warning("puts_not_taken", exc_info=True)
             del entries[first:], asked[first:]
             return 0
         if len(entries) > first:

@@ -7,6 +7,7 @@ come as what the scanner found. Everything else is given back to go through the 
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 from imago_broker.core.acknowledgement import Acknowledgement
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from imago_wire._remoting_py import AskedSend
     from imago_wire.record import Placed
 
+logger = logging.getLogger(__name__)
 _OK = PutStatus.OK
 
 
@@ -101,7 +103,9 @@ class SendPath:
         try:
             used = take_sends(data, limits, tails, host, self._cluster, entries, asked)
         except Exception:
-            # Nothing may keep others' sends from being appended: the closer look says why.
+            # A fault of ours must not keep others' sends from being appended: these go through
+            # the table, one by one.
+            logger.warning("sends_not_taken peer=%s", session.peer, exc_info=True)
             del entries[first:], asked[first:]
             return 0
         end = len(entries)
