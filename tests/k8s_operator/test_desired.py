@@ -8,11 +8,11 @@ import pytest
 
 from imago_broker.config.loading import describe, load
 from imago_operator.brokerkeys import KEYS
-from imago_operator.desired import Unreadable, desired_of
+from imago_operator.desired import Desired, Unreadable, desired_of
 from imago_operator.manifests.config import toml
 from imago_testing.operated import OPERATOR, resource, wanted
 
-NEWER = replace(OPERATOR, version="1.3.0", supported=("1.2.0",))
+NEWER = replace(OPERATOR, version="1.3.0")
 
 
 def test_the_table_of_settings_is_that_of_the_brokers() -> None:
@@ -62,7 +62,6 @@ def test_external_zookeeper_is_named_with_its_chroot() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"spec.version": "0.9.0"}, "spec.version: 0.9.0 is not supported"),
         (
             {"spec.brokers.config": {"store.retention": 1}},
             "spec.brokers.config[store.retention]: no such setting; store.retention_ms?",
@@ -79,6 +78,34 @@ def test_what_no_server_can_see_is_refused_too(changes: dict[str, object], said:
     found = desired_of(resource(changes), OPERATOR)
     assert isinstance(found, Unreadable)
     assert said in found.problem
+
+
+@pytest.mark.parametrize(
+    ("operator", "version", "said"),
+    [
+        ("1.2.3", "1.2.3", None),
+        ("1.2.3", "1.2.0", None),
+        ("1.2.3", "1.1.9", None),
+        ("1.2.3", "1.2.4", "1.2.4 is newer than the operator, 1.2.3"),
+        ("1.2.3", "1.3.0", "1.3.0 is newer than the operator, 1.2.3"),
+        ("1.2.3", "1.0.9", "1.0.9 is too old for operator 1.2.3, which runs 1.1 and 1.2"),
+        ("1.0.0", "0.9.0", "0.9.0 is too old for operator 1.0.0, which runs 1.0"),
+        ("1.10.0", "1.9.0", None),
+        ("1.10.0", "1.2.0", "1.2.0 is too old for operator 1.10.0, which runs 1.9 and 1.10"),
+    ],
+)
+def test_an_operator_runs_its_own_minor_line_and_the_one_before(
+    operator: str, version: str, said: str | None
+) -> None:
+    known = replace(OPERATOR, version=operator)
+    found = desired_of(resource({"spec.version": version}), known)
+    if said is None:
+        assert isinstance(found, Desired)
+        assert (found.version, found.image) == (version, f"imago/broker:{version}")
+    else:
+        assert isinstance(found, Unreadable)
+        assert found.reason == "UnsupportedVersion"
+        assert said in found.problem
 
 
 def test_annotations_order() -> None:

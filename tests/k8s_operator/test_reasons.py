@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from imago_operator.actions import ADDITIVE, Action
 from imago_operator.plan import Row, plan
 from imago_operator.reasons import EVENTS, REASONS, find
 from imago_operator.reasons.cases import CASES
 from imago_operator.reasons.page import PAGES, renewed
-from imago_operator.state import ADDITIVE, Action
 from imago_operator.status import events_of, status_of
 from imago_testing.operated_states import random_look
 from imago_testing.operated_stories import by_row
@@ -21,7 +21,10 @@ from imago_testing.operated_world import START
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "operator/src/imago_operator"
-TOLD_IN = ("plan", "status.py", "reconcilers/cluster.py", "events.py", "apply.py")
+TOLD_IN = (
+    *("plan", "status.py", "reconcilers/cluster.py", "events.py", "apply.py", "errors.py"),
+    "desired.py",
+)
 """Modules that say why something is as it is."""
 WORDS = re.compile(r"[A-Z][a-z]+([A-Z][a-z]+)*")
 NO_REASONS = frozenset(
@@ -34,6 +37,7 @@ NO_REASONS = frozenset(
             "Bound",
             "ConfigMap",
             "Drain",
+            "Ephemeral",
             "Event",
             "Fill",
             "ImagoRebalance",

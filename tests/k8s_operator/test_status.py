@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from imago_operator import state
+from imago_operator import actions
 from imago_operator.plan import plan
 from imago_operator.spec.build import build
 from imago_operator.spec.cluster_status import ClusterStatus
@@ -101,21 +101,21 @@ def test_an_unread_cluster_keeps_what_was_known(world: World) -> None:
 
 
 def test_what_is_taken_away_is_told_in_words() -> None:
-    actions = (
-        state.DeletePod("demo-s0-1", "u", 0, "ConfigNeedsRestart"),
-        state.Handover("demo-s0-0", "u", 0, 3),
-        state.DeleteChild("StatefulSet", "demo-s1", "u"),
-        state.DeleteChild("StatefulSet", "demo-s1", "u", orphan=True),
-        state.DeleteClaim("data-demo-s1-0", "u", 1),
-        state.OwnClaim("data-demo-s1-0", "u", owned=True),
-        state.Stop({}, 1),
-        state.Elect("demo-s0-0", "u", 0),
-        state.Cordon(1),
-        state.MarkDrained(1),
+    taken = (
+        actions.DeletePod("demo-s0-1", "u", 0, "ConfigNeedsRestart"),
+        actions.Handover("demo-s0-0", "u", 0, 3),
+        actions.DeleteChild("StatefulSet", "demo-s1", "u"),
+        actions.DeleteChild("StatefulSet", "demo-s1", "u", orphan=True),
+        actions.DeleteClaim("data-demo-s1-0", "u", 1),
+        actions.OwnClaim("data-demo-s1-0", "u", owned=True),
+        actions.Stop({}, 1),
+        actions.Elect("demo-s0-0", "u", 0),
+        actions.Cordon(1),
+        actions.MarkDrained(1),
     )
-    assert set(map(type, actions)) == {
-        kind for kind in get_args(state.Action) if kind not in state.ADDITIVE
+    assert set(map(type, taken)) == {
+        kind for kind in get_args(actions.Action) if kind not in actions.ADDITIVE
     }
-    said = [told(action) for action in actions]
+    said = [told(action) for action in taken]
     assert said[0] == "Pod demo-s0-1 is deleted: ConfigNeedsRestart."
     assert not any("(" in text for text in said)

@@ -11,11 +11,7 @@ from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
-from imago_operator.errors import InvalidError, OperatorError, RetryError
-from imago_operator.manifests.common import owner
-from imago_operator.manifests.config import token_secret
-from imago_operator.promises import broken
-from imago_operator.state import (
+from imago_operator.actions import (
     ADDITIVE,
     Action,
     Apply,
@@ -34,6 +30,10 @@ from imago_operator.state import (
     Stop,
     Uncordon,
 )
+from imago_operator.errors import InvalidError, OperatorError, RetryError
+from imago_operator.manifests.common import owner
+from imago_operator.manifests.config import token_secret
+from imago_operator.promises import broken
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping

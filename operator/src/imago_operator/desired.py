@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
+from imago_operator import names, versions
 from imago_operator.brokerkeys import KEYS, Key, Scalar
 from imago_operator.errors import InvalidError
 from imago_operator.spec.common import Level
@@ -34,8 +34,6 @@ class OperatorInfo:
     zookeeper_image: str = "zookeeper:3.9"
     spark_image: str = "imago/spark-apps"
     namespace: str = "imago-system"
-    supported: tuple[str, ...] = ()
-    """Versions of brokers that it can run besides its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +73,7 @@ class Unreadable:
 
     resource: Resource
     problem: str
+    reason: str = "InvalidSpec"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -137,16 +136,17 @@ def desired_of(manifest: Mapping[str, Any], operator: OperatorInfo) -> Desired |
     """Return what an ImagoCluster says, or what is wrong with it."""
     resource = resource_of(manifest)
     try:
-        return _desired(resource, CLUSTER.read(manifest), operator)
+        spec = CLUSTER.read(manifest)
+        if problem := versions.refusal(spec.version or operator.version, operator.version):
+            text = f"spec.version: {problem}"
+            return Unreadable(resource=resource, problem=text, reason="UnsupportedVersion")
+        return _desired(resource, spec, operator)
     except InvalidError as error:
         return Unreadable(resource=resource, problem=str(error))
 
 
 def _desired(resource: Resource, spec: ClusterSpec, operator: OperatorInfo) -> Desired:
     version = spec.version or operator.version
-    if version not in {operator.version, *operator.supported}:
-        known = ", ".join(sorted({operator.version, *operator.supported}))
-        raise InvalidError(f"spec.version: {version} is not supported; these are: {known}")
     brokers, several = spec.brokers, spec.brokers.replicas_per_shard > 1
     level = brokers.acknowledgement or (Level.REPLICATED if several else Level.LEADER)
     least = brokers.min_in_sync or (2 if several else 1)

@@ -22,6 +22,16 @@ class BlockedError(OperatorError):
         super().__init__(reason)
         self.until = until
 
+    @property
+    def reason(self) -> str:
+        """What a condition says of a call to Kubernetes that was refused."""
+        return "QuotaExceeded" if "quota" in self.until else "PermissionDenied"
+
+    @property
+    def told(self) -> str:
+        """What a condition says beside it: what was refused, and what helps."""
+        return f"{self}; it goes on when {self.until}."
+
 
 class TakenBackError(BlockedError):
     """This very wish was taken back since: it takes another one."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_operator.state import (
-    STATEFUL_SET,
+from imago_operator.actions import (
     DeleteChild,
     DeleteClaim,
     DeletePod,
@@ -17,12 +16,14 @@ from imago_operator.state import (
     MarkDrained,
     Stop,
 )
+from imago_operator.state import STATEFUL_SET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from imago_operator.actions import Action
     from imago_operator.desired import Desired
-    from imago_operator.state import Action, Observed, Pod, Shard
+    from imago_operator.state import Observed, Pod, Shard
 
 
 def broken(desired: Desired, observed: Observed, actions: Sequence[Action]) -> list[str]:

@@ -7,6 +7,18 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
+from imago_operator.actions import (
+    Cordon,
+    DeleteChild,
+    DeleteClaim,
+    DeletePod,
+    Elect,
+    Handover,
+    MarkDrained,
+    OwnClaim,
+    Stop,
+    destructive,
+)
 from imago_operator.desired import Desired, Unreadable
 from imago_operator.plan.look import Look
 from imago_operator.plan.rows import Plan, Row
@@ -19,26 +31,14 @@ from imago_operator.spec.cluster_status import (
     ShardStatus,
 )
 from imago_operator.spec.common import Condition, ConditionStatus
-from imago_operator.state import (
-    Cordon,
-    DeleteChild,
-    DeleteClaim,
-    DeletePod,
-    Elect,
-    Finding,
-    Handover,
-    MarkDrained,
-    OwnClaim,
-    Stop,
-    destructive,
-    written,
-)
+from imago_operator.state import Finding, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
-    from imago_operator.state import Action, Observed, Pod, Shard
+    from imago_operator.actions import Action
+    from imago_operator.state import Observed, Pod, Shard
 
 GOOD: Final = {
     "Ready": "AllShardsServing",

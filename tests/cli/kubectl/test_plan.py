@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_cli.kubectl.edit import edit_of
+from imago_operator.actions import Apply, DeleteChild, DeletePod, SetConfig
 from imago_operator.plan import plan
 from imago_operator.spec.fields import to_json
-from imago_operator.state import Apply, DeleteChild, DeletePod, SetConfig
 from imago_testing.custom_resources import TOPIC, manifest
 from imago_testing.operated import OPERATOR, resource, wanted
 from imago_testing.operated_objects import answers_of, objects_of

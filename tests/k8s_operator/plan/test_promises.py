@@ -9,15 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from imago_operator.plan import Plan, Row
-from imago_operator.state import (
+from imago_operator.actions import (
     Action,
     DeleteClaim,
     DeletePod,
     Elect,
     MarkDrained,
-    Registry,
 )
+from imago_operator.plan import Plan, Row
+from imago_operator.state import Registry
 from imago_testing.operated import wanted
 from imago_testing.operated_rules import violations
 from imago_testing.operated_states import check_look, check_walk, main

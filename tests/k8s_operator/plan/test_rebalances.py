@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from imago_operator import names
+from imago_operator.actions import DeleteChild, Uncordon
 from imago_operator.observed import shards_emptied
 from imago_operator.plan import plan
 from imago_operator.plan.objects import REBALANCE
-from imago_operator.state import Child, DeleteChild, Observed, Uncordon
+from imago_operator.state import Child, Observed
 from imago_testing.custom_resources import manifest
 from imago_testing.operated import UID, wanted
 from imago_testing.operated_world import START, World

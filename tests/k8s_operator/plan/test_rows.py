@@ -9,12 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from imago_operator import names
-from imago_operator.desired import Desired, desired_of
-from imago_operator.plan import Plan, Row, plan
-from imago_operator.plan.look import Look
-from imago_operator.plan.permission import approval_id
-from imago_operator.spec.cluster_status import Progress
-from imago_operator.state import (
+from imago_operator.actions import (
     Apply,
     CreateToken,
     DeleteChild,
@@ -23,13 +18,15 @@ from imago_operator.state import (
     GrowClaim,
     Handover,
     LabelPod,
-    Observed,
     OwnClaim,
-    Pod,
-    RestartCheck,
     SetConfig,
-    written,
 )
+from imago_operator.desired import Desired, desired_of
+from imago_operator.plan import Plan, Row, plan
+from imago_operator.plan.look import Look
+from imago_operator.plan.permission import approval_id
+from imago_operator.spec.cluster_status import Progress
+from imago_operator.state import Observed, Pod, RestartCheck, written
 from imago_testing.operated import OPERATOR, resource, wanted
 from imago_testing.operated_world import START, World
 

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from imago_operator.plan import Row, plan
-from imago_operator.state import (
+from imago_operator.actions import (
     Cordon,
     DeleteChild,
     DeleteClaim,
@@ -17,12 +16,14 @@ from imago_operator.state import (
     MarkDrained,
     SetConfig,
     Stop,
-    TopicNeeds,
 )
-from imago_testing.operated import OPERATOR, wanted
-from imago_testing.operated_world import World
+from imago_operator.desired import desired_of
+from imago_operator.plan import Row, plan
+from imago_operator.state import TopicNeeds
+from imago_testing.operated import OPERATOR, resource, wanted
+from imago_testing.operated_world import START, World
 
-NEWER = replace(OPERATOR, version="1.3.0", supported=("1.2.0",))
+NEWER = replace(OPERATOR, version="1.3.0")
 
 
 def began(changes: dict[str, Any] | None = None) -> World:
@@ -128,6 +129,37 @@ def test_a_new_operator_restarts_nothing_until_somebody_approves() -> None:
     assert condition(world, "UpdatePending") is None
 
 
+def test_a_new_operator_neither_forces_nor_breaks_a_cluster_with_its_own_version() -> None:
+    own = {"spec.version": "1.2.0"}
+    world = began(own)
+    pods = {pod.uid for pod in world.pods.values()}
+    world.wish = wanted(own, operator=NEWER)
+    settle(world)
+    assert {pod.uid for pod in world.pods.values()} == pods
+    assert condition(world, "Ready") == ("True", "AllShardsServing")
+
+    # It is worked on as before: what is asked for is done, with brokers of the old version.
+    world.wish = wanted({**own, "spec.brokers.shards": 3}, operator=NEWER)
+    settle(world)
+    assert sorted(world.shards) == [0, 1, 2]
+    assert world.status.version == "1.2.0"
+
+    world.wish = wanted({"spec.version": "1.3.0", "spec.brokers.shards": 3}, operator=NEWER)
+    settle(world)
+    assert world.status.version == "1.3.0"
+
+
+def test_brokers_that_a_new_operator_does_not_run_go_on() -> None:
+    own = {"spec.version": "1.2.0"}
+    world = began(own)
+    pods = {pod.uid for pod in world.pods.values()}
+    found = desired_of(resource(own), replace(OPERATOR, version="1.4.0"))
+    planned = plan(found, world.observe(), START)
+    assert (planned.row, planned.actions) == (Row.INVALID, ())
+    assert {pod.uid for pod in world.pods.values()} == pods
+    assert ("Stalled", "UnsupportedVersion") in {(f.type, f.reason) for f in planned.findings}
+
+
 def test_a_new_operator_restarts_what_may_be_restarted() -> None:
     roll = {"spec.updatePolicy": {"onOperatorUpgrade": "Roll"}}
     world = began(roll)
@@ -167,7 +199,9 @@ class TestScaleDown:
     def test_a_shard_is_emptied_before_it_goes(self) -> None:
         world = began()
         world.wish = wanted(self.LESS)
-        settle(world)
+        rows = {found.row for _, found in world.settle()}
+        assert Row.SCALE_DOWN in rows
+        assert Row.RESUME not in rows, "nothing is taken back"
         order = [type(action) for action in world.done]
         steps = [Cordon, MarkDrained, Stop]
         assert [kind for kind in order if kind in steps] == steps

@@ -146,6 +146,37 @@ async def test_the_oldest_resource_counts(stage: Topics) -> None:
     assert stage.brokers.topics_by_name["orders"].shards[0] == Queues(9, 9)
 
 
+async def test_a_resource_of_this_very_moment_keeps_the_topic(stage: Topics) -> None:
+    """What is known of other resources is shared for seconds; a deletion does not rest on it."""
+    stage.apply(deletionPolicy="Delete")
+    await stage.rest()
+    stage.pass_time(60)
+    stage.apply("bystander")
+    await stage.look("bystander")
+    stage.apply("rival", topicName="orders")
+    stage.kube.remove(TOPIC, "orders")
+    await stage.look()
+    assert (TOPIC, "mq", "orders") not in stage.kube.objects
+    assert ("orders", "Normal", "StillClaimed") in stage.kube.events
+    assert stage.asked("delete_topic") == []
+
+
+async def test_a_namespace_let_in_at_this_very_moment_keeps_the_topic(stage: Topics) -> None:
+    selector = {"from": "Selector", "selector": {"matchLabels": {"mq": "yes"}}}
+    stage.kube.edit("ImagoCluster", "demo", {"allowedNamespaces": selector})
+    labels = {"name": "shop", "labels": {}}
+    stage.kube.put({"kind": "Namespace", "metadata": labels}, namespace="")
+    stage.apply(deletionPolicy="Delete")
+    await stage.rest()
+    said = {"spec.clusterRef": {"name": "demo", "namespace": "mq"}, "spec.topicName": "orders"}
+    stage.kube.put(manifest(TOPIC, said, name="orders"), namespace="shop")
+    await stage.reconciler.reconcile(Key(TOPIC, "shop", "orders"))
+    stage.kube.objects["Namespace", "", "shop"]["metadata"]["labels"] = {"mq": "yes"}
+    stage.kube.remove(TOPIC, "orders")
+    await stage.look()
+    assert stage.asked("delete_topic") == []
+
+
 async def test_a_topic_goes_with_its_resource_only_if_that_is_said(stage: Topics) -> None:
     stage.apply(deletionPolicy="Delete")
     await stage.rest()
@@ -260,6 +291,7 @@ async def test_namespaces_that_may_not_be_listed_fit_no_selector(stage: Topics) 
     await stage.reconciler.reconcile(Key(TOPIC, "shop", "orders"))
     (ready,) = stage.kube.status(TOPIC, "orders", "shop")["conditions"]
     assert ready["reason"] == "NamespaceNotAllowed"
+    assert "the operator cannot read its labels" in ready["message"]
 
 
 async def test_one_list_serves_all_topics_of_a_pass(stage: Topics) -> None:

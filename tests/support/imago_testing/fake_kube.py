@@ -35,6 +35,8 @@ class FakeKube:
     status_writes: int = 0
     forbidden: frozenset[str] = frozenset()
     """Kinds that may not be listed."""
+    denied: frozenset[tuple[str, str]] = frozenset()
+    """Verb and kind of other calls that are refused; of a status: `apply_status`."""
     _version: int = 0
 
     def put(self, manifest: Mapping[str, Any], **metadata: Any) -> dict[str, Any]:
@@ -92,7 +94,12 @@ class FakeKube:
         self._version += 1
         found["metadata"]["resourceVersion"] = str(self._version)
 
+    def _ask(self, verb: str, kind: str) -> None:
+        if (verb, kind) in self.denied:
+            raise BlockedError(f"{verb} {kind}: 403", until=f"the operator may {verb} {kind}")
+
     async def apply(self, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+        self._ask("apply", manifest["kind"])
         before = self.objects.get(_name(manifest), {"metadata": {}})
         known = {k: before["metadata"][k] for k in ("uid",) if k in before["metadata"]}
         return self.put(manifest, **known)
@@ -109,6 +116,7 @@ class FakeKube:
             del self.objects[kind, namespace, name]
 
     async def apply_status(self, manifest: Mapping[str, Any]) -> None:
+        self._ask("apply_status", manifest["kind"])
         found = self.objects.get(_name(manifest))
         if found is None or found["metadata"]["uid"] != manifest["metadata"]["uid"]:
             raise RetryError("gone", delay_s=1)
@@ -130,11 +138,13 @@ class FakeKube:
         ]
 
     async def get(self, kind: str, namespace: str, name: str) -> Mapping[str, Any] | None:
+        self._ask("get", kind)
         return copy.deepcopy(self.objects.get((kind, namespace, name)))
 
     async def patch(
         self, kind: str, namespace: str, name: str, *, uid: str, patch: Mapping[str, Any]
     ) -> None:
+        self._ask("patch", kind)
         found = self.objects.get((kind, namespace, name))
         if found is None or found["metadata"]["uid"] != uid:
             raise RetryError("gone", delay_s=1)

@@ -7,7 +7,7 @@ from typing import Any
 from imago_operator.desired import Desired, OperatorInfo, desired_of
 from imago_testing.custom_resources import CLUSTER, manifest
 
-OPERATOR = OperatorInfo(version="1.2.0", supported=("1.1.0",))
+OPERATOR = OperatorInfo(version="1.2.0")
 UID = "11111111-2222-3333-4444-555555555555"
 
 

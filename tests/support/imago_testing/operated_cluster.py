@@ -12,25 +12,23 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from imago_operator import names
-from imago_operator.desired import OperatorInfo, desired_of
-from imago_operator.errors import BlockedError, OperatorError, RetryError
-from imago_operator.kube.objects import Kubernetes
-from imago_operator.observed import Observer, shard_of_set
-from imago_operator.reconcile import Context, Key, Reached
-from imago_operator.reconcilers.cluster import ClusterReconciler
-from imago_operator.state import (
+from imago_operator.actions import (
     Apply,
-    Claim,
     Cordon,
     DeleteChild,
     Elect,
     Handover,
     LabelPod,
     MarkDrained,
-    Pod,
     SetConfig,
     Uncordon,
 )
+from imago_operator.desired import OperatorInfo, desired_of
+from imago_operator.errors import BlockedError, OperatorError, RetryError
+from imago_operator.kube.objects import Kubernetes
+from imago_operator.observed import Observer, shard_of_set
+from imago_operator.reconcile import Context, Key, Reached
+from imago_operator.reconcilers.cluster import ClusterReconciler
 from imago_operator.volumes import Volumes, size_of
 from imago_testing.fake_kubernetes import FakeKubernetes, Manifest, merged
 from imago_testing.operated import OPERATOR
@@ -39,7 +37,8 @@ from imago_testing.operated_world import World
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from imago_operator.state import Action, Probe, Registry, Remaining
+    from imago_operator.actions import Action
+    from imago_operator.state import Claim, Pod, Probe, Registry, Remaining
 
 
 _SECOND = timedelta(seconds=1)

@@ -5,21 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_operator import names
-from imago_operator.desired import Desired, Unreadable
-from imago_operator.spec.cluster import OnOperatorUpgrade
-from imago_operator.state import (
+from imago_operator.actions import (
     DeleteChild,
     DeleteClaim,
     DeletePod,
     Elect,
     Handover,
     MarkDrained,
-    Observed,
-    Pod,
     Stop,
     destructive,
-    parsed,
 )
+from imago_operator.desired import Desired, Unreadable
+from imago_operator.spec.cluster import OnOperatorUpgrade
+from imago_operator.state import Observed, Pod, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -50,7 +50,7 @@ from imago_testing.operated_world import START, World
 if TYPE_CHECKING:
     from imago_operator.desired import Desired
 
-NEWER: Final = replace(OPERATOR, version="1.3.0", supported=("1.2.0", "1.1.0"))
+NEWER: Final = replace(OPERATOR, version="1.3.0")
 SHARDS_MAX: Final = 3
 RISKS: Final = ("noMasterAfter", "belowMinInSync", "unreplicatedBytes", "singleReplica")
 EDITS: Final[tuple[dict[str, Any], ...]] = (

@@ -106,7 +106,7 @@ def _edits(world: World) -> Iterator[dict[str, Any]]:
     yield from _life(world, FILLED)
     less = {"spec.brokers.shards": 2}
     world.wish = wanted(less)
-    yield _look(world, less)  # what filled the shard that goes is ended
+    _look(world, less)  # what filled the shard that goes is ended
     pinned = replace(world.observe(), topics=(TopicNeeds(name="orders", shard_ids=(2,)),))
     yield _manifest(world.wish, pinned, less)
     world.unread = 40

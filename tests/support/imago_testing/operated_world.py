@@ -15,33 +15,17 @@ from imago_operator.spec.cluster_status import ClusterStatus
 from imago_operator.spec.values import Quantity
 from imago_operator.state import (
     STATEFUL_SET,
-    Action,
-    Apply,
     Child,
     Claim,
-    Cordon,
-    CreateToken,
-    DeleteChild,
-    DeleteClaim,
-    DeletePod,
-    Elect,
-    GrowClaim,
-    Handover,
-    LabelPod,
-    MarkDrained,
     Member,
     Node,
     Observed,
-    OwnClaim,
     Pod,
     Probe,
     Registry,
     Remaining,
     RestartCheck,
-    SetConfig,
     Shard,
-    Stop,
-    Uncordon,
 )
 from imago_operator.status import status_of
 from imago_testing.operated_rules import violations
@@ -49,6 +33,24 @@ from imago_testing.operated_rules import violations
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from imago_operator.actions import (
+        Action,
+        Apply,
+        Cordon,
+        CreateToken,
+        DeleteChild,
+        DeleteClaim,
+        DeletePod,
+        Elect,
+        GrowClaim,
+        Handover,
+        LabelPod,
+        MarkDrained,
+        OwnClaim,
+        SetConfig,
+        Stop,
+        Uncordon,
+    )
     from imago_operator.desired import Desired, Unreadable
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

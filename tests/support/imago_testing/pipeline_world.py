@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from imago_operator.actions import Apply
 from imago_operator.desired import OperatorInfo
 from imago_operator.pipelines.plan import plan
 from imago_operator.pipelines.render import JOB
 from imago_operator.pipelines.state import (
     Action,
-    Apply,
     Driver,
     Look,
     RaiseEpoch,

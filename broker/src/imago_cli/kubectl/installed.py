@@ -30,8 +30,6 @@ def installed(
     stand in the operator's Deployment.
     """
     version = status.get("operatorVersion") or importlib.metadata.version("imago")
-    running = {status["version"]} if status.get("version") else set()
-    supported = tuple(sorted(running - {version}))
     try:
         found = kube.all_of(
             "deployments.apps", labels=f"app.kubernetes.io/name={names.MANAGER}", everywhere=True
@@ -43,11 +41,11 @@ def installed(
     chosen = _responsible(found, namespace)
     if chosen is None:
         unseen = f"the operator's own images; its defaults are taken: {why}"
-        return OperatorInfo(version=version, supported=supported), [unseen]
+        return OperatorInfo(version=version), [unseen]
     given = _given(chosen)
     images = {field: given[option] for option, field in OPTIONS.items() if option in given}
     own = chosen["metadata"].get("namespace", "imago-system")
-    return OperatorInfo(version=version, supported=supported, namespace=own, **images), []
+    return OperatorInfo(version=version, namespace=own, **images), []
 
 
 def _responsible(

@@ -21,14 +21,15 @@ from imago_cli.kubectl.options import (
 )
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl, KubectlError
 from imago_cli.output import print_json, print_line, print_table
+from imago_operator.actions import Apply, Stop
 from imago_operator.plan import plan as planned
-from imago_operator.state import Apply, Observed, Stop
+from imago_operator.state import Observed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from imago_operator.actions import Action
     from imago_operator.plan import Plan
-    from imago_operator.state import Action
 
 COLUMNS = ("what", "about", "how")
 NEXT_COLUMNS = ("action", "about", "why", "also without the edit")

@@ -100,9 +100,15 @@ def refusal(
     if "deletionTimestamp" in cluster["metadata"]:
         return Refusal("ClusterNotFound", f"{where}/{reference.name} is being deleted.")
     if not allows(cluster, namespace, labels):
-        text = f"allowedNamespaces of {where}/{reference.name} does not let {namespace} in."
+        unseen = labels is None and _selecting(cluster)
+        why = ": the operator cannot read its labels" if unseen else ""
+        text = f"allowedNamespaces of {where}/{reference.name} does not let {namespace} in{why}."
         return Refusal("NamespaceNotAllowed", text)
     return None
+
+
+def _selecting(cluster: Manifest) -> bool:
+    return (cluster.get("spec", {}).get("allowedNamespaces") or {}).get("from") == "Selector"
 
 
 def allows(cluster: Manifest, namespace: str, labels: Mapping[str, str] | None) -> bool:

@@ -74,13 +74,14 @@ def _condition(
 
 
 def changes(before: Iterable[Condition], after: Iterable[Condition]) -> tuple[Event, ...]:
-    """Return an event for each condition that has changed."""
+    """Return an event for each condition that has changed, one for those that say the same."""
     old = {c.type: (c.status, c.reason) for c in before}
-    return tuple(
+    said = (
         Event(_severity(c), c.reason, c.message or f"{c.type} is {c.status.value}")
         for c in after
         if old.get(c.type) != (c.status, c.reason)
     )
+    return tuple(dict.fromkeys(said))
 
 
 def _severity(condition: Condition) -> str:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator.contents.belonging import Claimant, winner
+from imago_operator.contents.claiming import ClaimLook, ClaimPlan, held, leaving, still
 from imago_operator.contents.conditions import Refusal, conditions, holds, ready
-from imago_operator.contents.leaving import Leaving, leave
 from imago_operator.contents.values import SYSTEM_PREFIXES
 from imago_operator.desired import fingerprint
 from imago_operator.spec.group import GroupMode, GroupStatus, LastReset, Position, TopicLag
@@ -28,26 +27,13 @@ STARTED: Final = "Started"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLook:
+class GroupLook(ClaimLook["GroupSpec", GroupStatus]):
     """One look at an ImagoConsumerGroup."""
 
-    me: Claimant
-    spec: GroupSpec
-    name: str
-    """The group's."""
     status: GroupStatus = field(default_factory=GroupStatus)
-    refusal: Refusal | None = None
-    rivals: tuple[Claimant, ...] = ()
-    listed: bool = True
-    """Whether a broker told what it knows of groups."""
     missing: tuple[str, ...] = ()
-    """Shards that did not answer it: what they know is not in `group`."""
+    """Shards that did not answer: what they know is not in `group`."""
     group: SeenGroup | None = None
-
-    @property
-    def owner(self) -> Claimant | None:
-        """Whose word counts: None where all are being deleted."""
-        return winner((self.me, *self.rivals))
 
     @property
     def known(self) -> bool:
@@ -77,50 +63,25 @@ class ResetGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPlan:
-    """What is done now, in this order: `record`, `hold`, `act`, `reset`, `release`."""
+class GroupPlan(ClaimPlan[PutGroup | DeleteGroup, GroupStatus]):
+    """What is done now; `reset` follows `act`."""
 
-    act: PutGroup | DeleteGroup | None = None
     reset: ResetGroup | None = None
-    hold: bool | None = None
-    release: Leaving | None = None
-    record: GroupStatus | None = None
-    """To be written before anything else; what depends on it is done in a later look."""
-    findings: tuple[Finding, ...] = ()
-    applies: str | None = None
 
 
 def plan(look: GroupLook, now: datetime, *, release_after_s: float) -> GroupPlan:
     """Return what is to be done now."""
     if look.me.deleting:
         return _leaving(look, now, release_after_s)
-    if look.me.paused:
-        text = "Nothing is done until imago.dev/pause-reconciliation is gone."
-        return GroupPlan(findings=(holds("Paused", "Annotation", text),))
-    if look.refusal is not None:
-        return GroupPlan(findings=(look.refusal.finding,))
-    owner = look.owner
-    if owner is not None and owner is not look.me:
-        text = f"{owner.namespace}/{owner.name} was there first and says what {look.name} is."
-        said = Refusal("Conflict", text).finding
-        return GroupPlan(hold=False if look.me.held else None, findings=(said,))
-    hold = look.spec.deletion_policy == "Delete"
-    planned = _settle(look, now)
-    return planned if hold == look.me.held else replace(planned, hold=hold)
+    if (found := still(look)) is not None:
+        return GroupPlan(findings=(found.finding,), hold=found.hold)
+    return replace(_settle(look, now), hold=held(look))
 
 
 def _leaving(look: GroupLook, now: datetime, release_after_s: float) -> GroupPlan:
-    ours = look.status.applied_hash is not None
     group = look.group
-    going = leave(
-        look.me,
-        wanted=look.spec.deletion_policy == "Delete" and ours,
-        refusal=look.refusal,
-        claimed=look.owner is not None,
-        exists=group is not None if look.known else None,
-        now=now,
-        release_after_s=release_after_s,
-    )
+    exists = group is not None if look.known else None
+    going = leaving(look, now, exists=exists, release_after_s=release_after_s)
     if going is None:
         return GroupPlan()
     if going.delete and group is not None and group.members:
@@ -261,7 +222,7 @@ def status_of(
 
 
 def _seen(look: GroupLook, status: GroupStatus) -> GroupStatus:
-    if look.refusal is not None or look.owner is not look.me:
+    if not look.counts:
         return status
     if not look.known:
         return replace(status, state="Unknown")

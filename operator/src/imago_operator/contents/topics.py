@@ -10,13 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator.contents.belonging import Claimant, winner
+from imago_operator.contents.claiming import ClaimLook, ClaimPlan, held, leaving, still
 from imago_operator.contents.conditions import Refusal, conditions, holds, ready
-from imago_operator.contents.leaving import Leaving, leave
 from imago_operator.desired import fingerprint
 from imago_operator.spec.topic import (
     AdoptionPolicy,
-    DeletionPolicy,
     Dialects,
     PartitionCounts,
     TopicStatus,
@@ -38,26 +36,11 @@ LISTED_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicLook:
+class TopicLook(ClaimLook["TopicSpec", TopicStatus]):
     """One look at an ImagoTopic."""
 
-    me: Claimant
-    spec: TopicSpec
-    name: str
-    """The topic's."""
     status: TopicStatus = field(default_factory=TopicStatus)
-    refusal: Refusal | None = None
-    """Why it has no cluster."""
-    rivals: tuple[Claimant, ...] = ()
-    """Other resources for the same topic of the same cluster that may have it."""
-    listed: bool = True
-    """Whether brokers told which topics there are."""
     topic: SeenTopic | None = None
-
-    @property
-    def owner(self) -> Claimant | None:
-        """Whose word counts: None where all are being deleted."""
-        return winner((self.me, *self.rivals))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,62 +56,27 @@ class DeleteTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPlan:
-    """What is done now, in this order: `record`, `hold`, `act`, `release`."""
-
-    act: PutTopic | DeleteTopic | None = None
-    hold: bool | None = None
-    """Whether the resource has our finalizer from now on; None: as it is."""
-    release: Leaving | None = None
-    """A deleted resource may go, and why."""
-    record: TopicStatus | None = None
-    """To be written before anything else; what depends on it is done in a later look."""
-    findings: tuple[Finding, ...] = ()
-    applies: str | None = None
-    """Fingerprint of the settings that brokers have once `act` has succeeded."""
+class TopicPlan(ClaimPlan[PutTopic | DeleteTopic, TopicStatus]):
+    """What is done now."""
 
 
 def plan(look: TopicLook, now: datetime, *, release_after_s: float) -> TopicPlan:
     """Return what is to be done now."""
     if look.me.deleting:
         return _leaving(look, now, release_after_s)
-    if look.me.paused:
-        text = "Nothing is done until imago.dev/pause-reconciliation is gone."
-        return TopicPlan(findings=(holds("Paused", "Annotation", text),))
-    if look.refusal is not None:
-        return TopicPlan(findings=(look.refusal.finding,))
-    if look.owner is not look.me:
-        return _lost(look)
-    hold = look.spec.deletion_policy is DeletionPolicy.DELETE
-    planned = _settle(look)
-    return planned if hold == look.me.held else replace(planned, hold=hold)
+    if (found := still(look)) is not None:
+        return TopicPlan(findings=(found.finding,), hold=found.hold)
+    return replace(_settle(look), hold=held(look))
 
 
 def _leaving(look: TopicLook, now: datetime, release_after_s: float) -> TopicPlan:
-    ours = look.status.applied_hash is not None
-    wanted = look.spec.deletion_policy is DeletionPolicy.DELETE and ours
-    going = leave(
-        look.me,
-        wanted=wanted,
-        refusal=look.refusal,
-        claimed=look.owner is not None,
-        exists=look.topic is not None if look.listed else None,
-        now=now,
-        release_after_s=release_after_s,
-    )
+    exists = look.topic is not None if look.listed else None
+    going = leaving(look, now, exists=exists, release_after_s=release_after_s)
     if going is None:
         return TopicPlan()
     if going.delete:
         return TopicPlan(act=DeleteTopic(), findings=(going.finding,))
     return TopicPlan(release=going if going.release else None, findings=(going.finding,))
-
-
-def _lost(look: TopicLook) -> TopicPlan:
-    owner = look.owner
-    assert owner is not None
-    text = f"{owner.namespace}/{owner.name} was there first and says what {look.name} is."
-    said = Refusal("Conflict", text).finding
-    return TopicPlan(hold=False if look.me.held else None, findings=(said,))
 
 
 def _settle(look: TopicLook) -> TopicPlan:
@@ -296,7 +244,7 @@ def status_of(
 
 def _counted(look: TopicLook, status: TopicStatus) -> TopicStatus:
     topic = look.topic
-    if topic is None or look.refusal is not None or look.owner is not look.me:
+    if topic is None or not look.counts:
         return status
     queues = topic.shards.values()
     counts = PartitionCounts(

@@ -12,10 +12,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from imago_operator.actions import Apply
 from imago_operator.pipelines import render
 from imago_operator.pipelines.state import (
     Action,
-    Apply,
     Plan,
     RaiseEpoch,
     Stage,

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from imago_operator.actions import Apply
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
@@ -91,13 +93,6 @@ class Look:
     def current(self) -> Run | None:
         """The newest run that stays."""
         return max((r for r in self.runs if not r.deleting), key=lambda r: r.epoch, default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Apply:
-    """Apply an object that a run needs."""
-
-    manifest: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from imago_operator.desired import Desired, Resource, Unreadable
 from imago_operator.plan.rows import Row, Step
 from imago_operator.state import Finding, Wait
+from imago_operator.versions import numbers
 
 if TYPE_CHECKING:
     from imago_operator.state import Observed
@@ -20,7 +21,7 @@ def standing_still(wish: Desired | Unreadable, observed: Observed) -> Step | Non
     if resource.paused:
         return _paused(resource)
     if isinstance(wish, Unreadable):
-        return _invalid(wish.problem)
+        return _invalid(wish.problem, reason=wish.reason)
     if problem := version_problem(wish, observed):
         return _invalid(problem, reason="DowngradeRefused")
     if not observed.synced:
@@ -56,13 +57,10 @@ def version_problem(desired: Desired, observed: Observed) -> str | None:
     running = observed.status.version
     if running is None:
         return None
-    now, wanted = (_numbers(text) for text in (running, desired.version))
+    now, wanted = numbers(running), numbers(desired.version)
     if wanted[:2] < now[:2]:
         return f"spec.version: {desired.version} is older than {running}, which brokers have"
     if wanted[0] != now[0] or wanted[1] > now[1] + 1:
-        return f"spec.version: from {running} to {desired.version} is more than one minor step"
+        text = f"spec.version: from {running} to {desired.version} is more than one minor step"
+        return f"{text}; set {now[0]}.{now[1] + 1} first, with an operator that runs it"
     return None
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))

@@ -5,29 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
-from imago_operator.manifests.common import applied_hash, child
-from imago_operator.manifests.render import render
-from imago_operator.plan.rows import Row, Step
-from imago_operator.spec.common import Retention
-from imago_operator.spec.kinds import API_VERSION
-from imago_operator.state import (
-    STATEFUL_SET,
+from imago_operator.actions import (
     Apply,
     CreateToken,
     DeleteChild,
-    Finding,
     LabelPod,
     OwnClaim,
     SetConfig,
     Uncordon,
 )
+from imago_operator.manifests.common import applied_hash, child
+from imago_operator.manifests.render import render
+from imago_operator.plan.rows import Row, Step
+from imago_operator.spec.common import Retention
+from imago_operator.spec.kinds import API_VERSION
+from imago_operator.state import STATEFUL_SET, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from imago_operator.actions import Action
     from imago_operator.manifests.common import Manifest
     from imago_operator.plan.look import Look
-    from imago_operator.state import Action, Child, Pod
+    from imago_operator.state import Child, Pod
 
 REBALANCE: Final = "ImagoRebalance"
 REMOVABLE: Final = frozenset({"Service", "PodDisruptionBudget", "NetworkPolicy", "ConfigMap"})

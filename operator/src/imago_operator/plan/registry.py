@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from imago_operator.actions import Elect
 from imago_operator.plan.rows import Row, Step
-from imago_operator.state import Elect, Finding, Wait, parsed
+from imago_operator.state import Finding, Wait, parsed
 
 if TYPE_CHECKING:
     from imago_operator.plan.look import Look

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
+from imago_operator.actions import DeleteClaim, DeletePod
 from imago_operator.plan.rows import Row, Step
 from imago_operator.spec.cluster_status import ReplacedMember
-from imago_operator.state import DeleteClaim, DeletePod, Finding, Wait, parsed, written
+from imago_operator.state import Finding, Wait, parsed, written
 
 if TYPE_CHECKING:
+    from imago_operator.actions import Action
     from imago_operator.plan.look import Look
-    from imago_operator.state import Action, Claim, Pod
+    from imago_operator.state import Claim, Pod
 
 GONE_S: Final = 300.0
 """How long a node must be gone before the disk that was on it counts as lost."""

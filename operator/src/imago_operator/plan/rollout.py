@@ -10,14 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
+from imago_operator.actions import DeletePod, Handover
 from imago_operator.plan.permission import cause, held, obstacle
 from imago_operator.plan.rows import Row, Step
 from imago_operator.spec.cluster_status import Rollout
-from imago_operator.state import DeletePod, Finding, Handover, Wait, written
+from imago_operator.state import Finding, Wait, written
 
 if TYPE_CHECKING:
+    from imago_operator.actions import Action
     from imago_operator.plan.look import Look
-    from imago_operator.state import Action, Pod, Shard
+    from imago_operator.state import Pod, Shard
 
 UNAVOIDABLE_ALONE: Final = frozenset({"noMasterAfter", "belowMinInSync", "singleReplica"})
 UNAVOIDABLE_FEW: Final = frozenset({"belowMinInSync"})

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_operator.state import Action, Finding, Wait
+    from imago_operator.actions import Action
+    from imago_operator.state import Finding, Wait
 
 
 class Row(Enum):

@@ -10,56 +10,62 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
+from imago_operator.actions import (
+    Apply,
+    Cordon,
+    DeleteChild,
+    DeleteClaim,
+    MarkDrained,
+    Stop,
+    Uncordon,
+)
 from imago_operator.manifests.brokers import stateful_set
 from imago_operator.plan.objects import REBALANCE, rebalance
 from imago_operator.plan.rows import Row, Step
 from imago_operator.spec.cluster import Drain
 from imago_operator.spec.cluster_status import ScaleDownStatus
 from imago_operator.spec.common import Retention
-from imago_operator.state import (
-    STATEFUL_SET,
-    Apply,
-    Cordon,
-    DeleteChild,
-    DeleteClaim,
-    Finding,
-    MarkDrained,
-    Stop,
-    Uncordon,
-    Wait,
-    written,
-)
+from imago_operator.state import STATEFUL_SET, Finding, Wait, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from imago_operator.actions import Action
     from imago_operator.plan.look import Look
-    from imago_operator.state import Action, Child, Claim
+    from imago_operator.state import Child, Claim
 
 REMOVE_S: Final = 600.0
 
 
 def resume(look: Look) -> Step | None:
-    """Take shards back that were to go, and clear away what is left of a drain that is over."""
+    """Take shards back that were to go; clear away what is left of a drain that is over."""
     begun = look.observed.status.scale_down
     back = [n for n in (begun.victims if begun else ()) if n in look.targets]
+    # Shards that are gone are not taken back: what is cleared away then is the drain's own end.
+    row = Row.RESUME if back else Row.SCALE_DOWN
     actions: list[Action] = [Uncordon(n) for n in back if _is_closed(look, n)]
+    actions += [DeleteChild(c.kind, c.name, c.uid) for c in (*_over(look), *_filled(look))]
+    if actions:
+        following = "the shards take topics again" if back else _following(look)
+        return Step(row=row, actions=tuple(actions), next=following)
+    if begun is not None and not look.victims:
+        following = "all shards stay" if back else _following(look)
+        return Step(row=row, record={"scale_down": None}, next=following)
+    return None
+
+
+def _following(look: Look) -> str:
+    return "close the shards" if look.victims else "look again when something changes"
+
+
+def _over(look: Look) -> Iterator[Child]:
+    """Yield drains of other shards than those that go now."""
     current = names.drain(look.desired.name, look.victims)
     prefix = names.drain(look.desired.name, ())
-    actions += [
-        DeleteChild(c.kind, c.name, c.uid)
-        for c in look.observed.children
-        if c.kind == REBALANCE
-        and c.name.startswith(prefix)
-        and not c.deleting
-        and (not look.victims or c.name != current)
-    ]
-    actions += [DeleteChild(c.kind, c.name, c.uid) for c in _filled(look)]
-    if actions:
-        return Step(row=Row.RESUME, actions=tuple(actions), next="the shards take topics again")
-    if begun is not None and not look.victims:
-        return Step(row=Row.RESUME, record={"scale_down": None}, next="all shards stay")
-    return None
+    for found in look.observed.children:
+        mine = found.kind == REBALANCE and found.name.startswith(prefix) and not found.deleting
+        if mine and (not look.victims or found.name != current):
+            yield found
 
 
 def _filled(look: Look) -> Iterator[Child]:

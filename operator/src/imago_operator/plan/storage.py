@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_operator.actions import DeleteChild, GrowClaim
 from imago_operator.plan.look import RESIZE_PENDING
 from imago_operator.plan.objects import is_made_anew, wanted
 from imago_operator.plan.rows import Row, Step
-from imago_operator.state import STATEFUL_SET, DeleteChild, Finding, GrowClaim, Wait
+from imago_operator.state import STATEFUL_SET, Finding, Wait
 
 if TYPE_CHECKING:
+    from imago_operator.actions import Action
     from imago_operator.plan.look import Look
-    from imago_operator.state import Action, Claim
+    from imago_operator.state import Claim
 
 STORAGE = "StorageReady"
 RESIZE_S = 1800.0

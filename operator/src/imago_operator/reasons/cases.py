@@ -23,7 +23,8 @@ CASES: Final = (
     Case("Paused", 'imago.dev/pause-reconciliation is "true"', "status only"),
     Case(
         "InvalidSpec",
-        "the spec is wrong, or the version goes down or more than one minor step up",
+        "the spec is wrong; the version is none that the operator runs, goes down, or up by more"
+        " than one minor step",
         "nothing; brokers go on with what they have",
     ),
     Case("Reading", "Kubernetes' lists are not complete", "nothing", late="2 min"),
@@ -104,7 +105,8 @@ CASES: Final = (
         "there are more shards than wanted",
         "note the victims → cordon → ImagoRebalance of mode Drain or Seal → wait until they are"
         " read out → mark them drained, under the operator's epoch → list their claims in the"
-        " status (whenScaled Delete) → no pods → claims go → StatefulSet goes",
+        " status (whenScaled Delete) → no pods → claims go → StatefulSet goes"
+        " → the ImagoRebalance goes",
         late="scaleDown.timeout",
     ),
     Case(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from imago_operator.reasons.model import BY_ITSELF, Happening, Reason
+from imago_operator.reasons.model import BY_ITSELF, Happening, Reason, refused_by_kubernetes
 
 _of = partial(Reason, "ImagoCluster")
 EXPLAIN: Final = "`kubectl imago explain CLUSTER` names what it waits for."
@@ -244,6 +244,14 @@ TROUBLE: Final = (
     ),
     _of(
         "Stalled",
+        "UnsupportedVersion",
+        "`spec.version` is newer than the operator, or more than one minor line older. Brokers go"
+        " on with what they have; nothing is done to them.",
+        "Upgrade the operator, or put it back to a version that runs the brokers; then go on one"
+        " minor line at a time (docs/upgrade.md).",
+    ),
+    _of(
+        "Stalled",
         "DowngradeRefused",
         "The version is older than what runs, or more than one minor step newer.",
         "Go in single minor steps; brokers of an older version are not supported on newer data.",
@@ -254,18 +262,7 @@ TROUBLE: Final = (
         "What is waited for takes longer than it should. It is waited for all the same.",
         f"{EXPLAIN} Then the entry for that.",
     ),
-    _of(
-        "Stalled",
-        "PermissionDenied",
-        "Kubernetes refuses the operator a right that it needs; the message names it.",
-        "`helm upgrade` puts the chart's roles back; see *The operator itself*.",
-    ),
-    _of(
-        "Stalled",
-        "QuotaExceeded",
-        "The namespace's ResourceQuota has no room for what is to be made.",
-        "Raise the quota, or ask for less.",
-    ),
+    *refused_by_kubernetes("ImagoCluster", "Stalled"),
     _of("Paused", "Annotation", "See Ready, Paused.", "`kubectl imago resume CLUSTER`."),
 )
 REASONS: Final = (*READY, *WORK, *CHANGE, *TROUBLE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from imago_operator.reasons.model import BY_ITSELF, Happening, Reason
+from imago_operator.reasons.model import BY_ITSELF, Happening, Reason, refused_by_kubernetes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +60,7 @@ def _shared() -> Iterator[Reason]:
             "The annotation imago.dev/pause-reconciliation stops the operator.",
             "Remove the annotation.",
         )
+        yield from refused_by_kubernetes(kind, "Ready", "Stalled")
 
 
 def _claiming() -> Iterator[Reason]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NOTHING: Final = "Nothing."
 BY_ITSELF: Final = "Nothing: it passes by itself."
@@ -19,6 +22,27 @@ class Reason:
     reason: str
     means: str
     cure: str = NOTHING
+
+
+def refused_by_kubernetes(
+    kind: str, *types: str, cure: str = "`helm upgrade` puts the chart's roles back;"
+) -> Iterator[Reason]:
+    """Yield what is said, under these types, where the operator may not do its part."""
+    for type_ in types:
+        yield Reason(
+            kind,
+            type_,
+            "PermissionDenied",
+            "Kubernetes refuses the operator a right that it needs; the message names it.",
+            f"{cure} see *The operator itself*.",
+        )
+        yield Reason(
+            kind,
+            type_,
+            "QuotaExceeded",
+            "The namespace's ResourceQuota has no room for what is to be made.",
+            "Raise the quota, or ask for less.",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from imago_operator.reasons.model import BY_ITSELF, Reason
+from imago_operator.reasons.model import BY_ITSELF, Reason, refused_by_kubernetes
 
 _of = partial(Reason, "ImagoPipeline")
 _LOOK: Final = "`kubectl get imp NAME -o yaml` has the run's last words in `status.runs.lastError`."
 _ACCOUNT: Final = "Apply manifests/spark/rbac.yaml in the pipeline's namespace."
 _ENGINE: Final = "Install kubeflow's spark-operator, or set `engine: Auto`."
+_ROLES: Final = "Install the chart with `pipelines.enabled`;"
 _LIMIT: Final = f"Find out why it ends so often: {_LOOK} Any change of the spec starts it at once."
 
 READY: Final = (
@@ -52,7 +53,6 @@ OTHERS: Final = (
     _of("Stalled", "RestartLimit", "It goes on when the hour is over.", _LIMIT),
     _of("Stalled", "SparkOperatorMissing", "Nothing can run it.", _ENGINE),
     _of("Stalled", "AccountMissing", "No pod of a driver could be made.", _ACCOUNT),
-    _of("Stalled", "PermissionDenied", "The operator may not make what a run needs.",
-        "Install the chart with `pipelines.enabled`."),
+    *refused_by_kubernetes("ImagoPipeline", "Ready", "Stalled", cure=_ROLES),
 )  # fmt: skip
 REASONS: Final = (*READY, *OTHERS)

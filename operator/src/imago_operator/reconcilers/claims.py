@@ -13,8 +13,8 @@ from imago_operator.contents.belonging import (
     cluster_of,
     refusal,
 )
-from imago_operator.contents.conditions import changes
-from imago_operator.errors import BlockedError
+from imago_operator.contents.conditions import Refusal, changes
+from imago_operator.errors import BlockedError, InvalidError, RetryError
 from imago_operator.reconcilers.recent import Recent
 from imago_operator.spec.build import build
 from imago_operator.spec.fields import to_json
@@ -22,17 +22,18 @@ from imago_operator.spec.kinds import API_VERSION
 from imago_operator.spec.schema import with_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
+    from datetime import datetime
 
     from imago_operator.contents.belonging import Manifest, Place
-    from imago_operator.contents.conditions import Refusal
+    from imago_operator.contents.claiming import ClaimPlan
     from imago_operator.contents.leaving import Leaving
     from imago_operator.reconcile import Context, Reached
     from imago_operator.spec.common import Conditions
     from imago_operator.spec.kinds import Kind
 
 SHARED_S: Final = 5.0
-"""How old what many keys share may be; nothing is taken away because of it alone."""
+"""How old what many keys share may be. What is to go with its resource is asked for anew."""
 LABELS_S: Final = 60.0
 SELECTOR: Final = "Selector"
 
@@ -56,16 +57,25 @@ class Lookup:
         self._labels: Recent[str, Mapping[str, Mapping[str, str]]] = Recent(now, age_s=LABELS_S)
         self._indexes: Recent[str, Index] = Recent(now, age_s=SHARED_S)
 
-    async def cluster(self, place: Place) -> Manifest | None:
+    def _since(self, manifest: Manifest) -> datetime | None:
+        """Return from when on answers count: what a deletion takes away rests on none of before."""
+        me = claimant_of(manifest)
+        return self._context.now() if me.deleting and me.held else None
+
+    async def cluster(self, place: Place, since: datetime | None = None) -> Manifest | None:
         """Return an ImagoCluster, None where there is none."""
         kube = self._context.kube
-        return await self._clusters.get(place, lambda: kube.get("ImagoCluster", *place))
+        return await self._clusters.get(
+            place, lambda: kube.get("ImagoCluster", *place), after=since
+        )
 
     async def reached(self, place: Place) -> Reached:
         """Return how a cluster's brokers are reached."""
         return await self._reached.get(place, lambda: self._context.brokers(*place))
 
-    async def labels(self, namespace: str) -> Mapping[str, str] | None:
+    async def labels(
+        self, namespace: str, since: datetime | None = None
+    ) -> Mapping[str, str] | None:
         """Return the labels of a namespace; None where the operator may not look."""
 
         async def ask() -> Mapping[str, Mapping[str, str]]:
@@ -75,19 +85,25 @@ class Lookup:
                 return {}
             return {o["metadata"]["name"]: o["metadata"].get("labels") or {} for o in found}
 
-        return (await self._labels.get("", ask)).get(namespace)
+        return (await self._labels.get("", ask, after=since)).get(namespace)
 
     async def refusal(self, manifest: Manifest, reference: Any) -> Refusal | None:
         """Return why an object has no cluster that it may use; None: it has."""
         namespace = manifest["metadata"].get("namespace", "default")
-        cluster = await self.cluster(cluster_of(manifest))
-        return refusal(cluster, reference, namespace, await self._selected(cluster, namespace))
+        since = self._since(manifest)
+        cluster = await self.cluster(cluster_of(manifest), since)
+        labels = await self._selected(cluster, namespace, since)
+        return refusal(cluster, reference, namespace, labels)
 
-    async def _selected(self, cluster: Manifest | None, namespace: str) -> Mapping[str, str] | None:
+    async def _selected(
+        self, cluster: Manifest | None, namespace: str, since: datetime | None
+    ) -> Mapping[str, str] | None:
         said = (cluster or {}).get("spec", {}).get("allowedNamespaces") or {}
-        return await self.labels(namespace) if said.get("from") == SELECTOR else None
+        return await self.labels(namespace, since) if said.get("from") == SELECTOR else None
 
-    async def index(self, kind: Kind[Any], *, uid: str = "") -> Index:
+    async def index(
+        self, kind: Kind[Any], *, uid: str = "", since: datetime | None = None
+    ) -> Index:
         """Return all resources of a kind; `uid`: one that must be among them."""
         name = _content_field(kind)
 
@@ -100,7 +116,9 @@ class Lookup:
                 by_content.setdefault(about, []).append(claimant_of(one))
             return Index(by_content, found, frozenset(str(one["metadata"]["uid"]) for one in found))
 
-        return await self._indexes.get(kind.name, ask, fits=lambda i: not uid or uid in i.uids)
+        return await self._indexes.get(
+            kind.name, ask, after=since, fits=lambda i: not uid or uid in i.uids
+        )
 
     async def rivals(
         self, kind: Kind[Any], me: Claimant, manifest: Manifest
@@ -108,16 +126,15 @@ class Lookup:
         """Return the other resources about the same that the cluster lets in."""
         place = cluster_of(manifest)
         about = (place, content_name(manifest, _content_field(kind)))
-        cluster = await self.cluster(place)
-        others = [
-            one
-            for one in (await self.index(kind, uid=me.uid)).by_content.get(about, ())
-            if one.uid != me.uid and cluster is not None
-        ]
+        since = self._since(manifest)
+        cluster = await self.cluster(place, since)
+        if cluster is None:
+            return ()
+        index = await self.index(kind, uid=me.uid, since=since)
         found = []
-        for one in others:
-            labels = await self._selected(cluster, one.namespace)
-            if cluster is not None and allows(cluster, one.namespace, labels):
+        for one in index.by_content.get(about, ()):
+            labels = await self._selected(cluster, one.namespace, since)
+            if one.uid != me.uid and allows(cluster, one.namespace, labels):
                 found.append(one)
         return tuple(found)
 
@@ -151,6 +168,10 @@ class Voice:
         for event in changes(old, after.conditions):
             await self._context.kube.event(manifest, event.type, event.reason, event.message)
 
+    async def call_out(self, manifest: Manifest, reason: str, message: str) -> None:
+        """Record a warning, where no status can be written."""
+        await self._context.kube.event(manifest, "Warning", reason, message)
+
     async def write(self, manifest: Manifest, status: Any) -> None:
         """Write a status."""
         metadata = manifest["metadata"]
@@ -179,8 +200,28 @@ class Voice:
             patch=patch,
         )
 
+    async def settle(self, manifest: Manifest, planned: ClaimPlan[Any, Any]) -> bool:
+        """Hold an object or let it go, as planned; True: it may go, and nothing is left to do."""
+        if planned.release is not None:
+            await self.release(manifest, planned.release)
+            return True
+        if planned.hold is not None:
+            await self.hold(manifest, held=planned.hold)
+        return False
+
     async def release(self, manifest: Manifest, why: Leaving) -> None:
         """Let a deleted object go, and say why."""
         kind = "Warning" if why.warning else "Normal"
         await self._context.kube.event(manifest, kind, why.reason, why.message)
         await self.hold(manifest, held=False)
+
+
+async def problem_of(doing: Awaitable[object]) -> Refusal | None:
+    """Have brokers do something; return why they did not."""
+    try:
+        await doing
+    except RetryError as error:
+        return Refusal("ClusterNotReady", str(error))
+    except (BlockedError, InvalidError) as error:
+        return Refusal("BrokerRejected", str(error))
+    return None

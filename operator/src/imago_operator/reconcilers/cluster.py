@@ -223,9 +223,7 @@ def _problems(failed: Iterable[OperatorError]) -> Iterable[Finding]:
     """Say what did not work and will not by itself."""
     for error in failed:
         if isinstance(error, BlockedError):
-            reason = "QuotaExceeded" if "quota" in error.until else "PermissionDenied"
-            text = f"{error}; it goes on when {error.until}."
-            yield Finding(type="Stalled", holds=True, reason=reason, message=text)
+            yield Finding(type="Stalled", holds=True, reason=error.reason, message=error.told)
         elif isinstance(error, InvalidError):
             yield Finding(type="Stalled", holds=True, reason="InvalidSpec", message=str(error))
 

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator.contents import groups
 from imago_operator.contents.belonging import claimant_of, cluster_of
-from imago_operator.contents.conditions import Refusal, holds
+from imago_operator.contents.conditions import holds
 from imago_operator.errors import BlockedError, InvalidError, RetryError
-from imago_operator.reconcilers.claims import Lookup, Voice, content_name, status_from
-from imago_operator.reconcilers.invalid import refuse
+from imago_operator.reconcilers.attending import Attendant
+from imago_operator.reconcilers.claims import Lookup, content_name, problem_of, status_from
 from imago_operator.reconcilers.recent import Recent
 from imago_operator.spec.kinds import CONSUMER_GROUP
 
 if TYPE_CHECKING:
     from imago_operator.contents.belonging import Manifest, Place
+    from imago_operator.contents.conditions import Refusal
     from imago_operator.contents.groups import GroupLook, GroupPlan, ResetGroup
     from imago_operator.contents.values import SeenGroups
     from imago_operator.reconcile import Context, Key
@@ -36,24 +37,15 @@ class GroupReconciler:
     kind: Final = CONSUMER_GROUP.name
 
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self._lookup, self._voice = Lookup(context), Voice(context)
+        self._context, self._lookup = context, Lookup(context)
+        self._attendant = Attendant(CONSUMER_GROUP, context)
+        self._voice = self._attendant.voice
         self._lists: Recent[Place, tuple[frozenset[str], SeenGroups]] = Recent(
             context.now, age_s=LISTING_S
         )
 
     async def reconcile(self, key: Key) -> float | None:
-        manifest = await self._context.kube.get(key.kind, key.namespace, key.name)
-        if manifest is None:
-            return None
-        try:
-            look = await self._look(manifest)
-        except InvalidError as error:
-            await refuse(CONSUMER_GROUP, self._voice, manifest, str(error), self._context.now())
-            return None
-        now = self._context.now()
-        planned = groups.plan(look, now, release_after_s=self._context.release_after_s)
-        return await self._carry_out(manifest, look, planned)
+        return await self._attendant.attend(key, self._look, self._work)
 
     async def _look(self, manifest: Manifest) -> GroupLook:
         spec, me = CONSUMER_GROUP.read(manifest), claimant_of(manifest)
@@ -96,14 +88,11 @@ class GroupReconciler:
         except RetryError:
             return None
 
-    async def _carry_out(
-        self, manifest: Manifest, look: GroupLook, planned: GroupPlan
-    ) -> float | None:
-        if planned.release is not None:
-            await self._voice.release(manifest, planned.release)
+    async def _work(self, manifest: Manifest, look: GroupLook) -> float | None:
+        now, limit = self._context.now(), self._context.release_after_s
+        planned = groups.plan(look, now, release_after_s=limit)
+        if await self._voice.settle(manifest, planned):
             return None
-        if planned.hold is not None:
-            await self._voice.hold(manifest, held=planned.hold)
         problem = await self._act(manifest, look, planned)
         last: LastReset | None = None
         if planned.reset is not None and problem is None:
@@ -121,20 +110,17 @@ class GroupReconciler:
         if planned.act is None:
             return None
         self._context.leading()
-        try:
-            reached = await self._lookup.reached(cluster_of(manifest))
-            epoch, calls = await reached.epoch(), reached.contents
-            if isinstance(planned.act, groups.PutGroup):
-                await calls.put_group(
-                    reached.brokers, look.name, planned.act.body, operator_epoch=epoch
-                )
-            else:
-                await calls.delete_group(reached.brokers, look.name, operator_epoch=epoch)
-        except RetryError as error:
-            return Refusal("ClusterNotReady", str(error))
-        except (BlockedError, InvalidError) as error:
-            return Refusal("BrokerRejected", str(error))
-        return None
+        return await problem_of(self._have_done(cluster_of(manifest), look.name, planned.act))
+
+    async def _have_done(
+        self, place: Place, name: str, act: groups.PutGroup | groups.DeleteGroup
+    ) -> None:
+        reached = await self._lookup.reached(place)
+        epoch, calls = await reached.epoch(), reached.contents
+        if isinstance(act, groups.PutGroup):
+            await calls.put_group(reached.brokers, name, act.body, operator_epoch=epoch)
+        else:
+            await calls.delete_group(reached.brokers, name, operator_epoch=epoch)
 
     async def _reset(self, manifest: Manifest, look: GroupLook, reset: ResetGroup) -> LastReset:
         """Set the offsets of all topics; one that brokers refuse keeps none of the others."""

@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
+from imago_operator.actions import Apply
 from imago_operator.errors import BlockedError, InvalidError, RetryError
 from imago_operator.pipelines import reading, state
 from imago_operator.pipelines.plan import plan
 from imago_operator.pipelines.render import JOB, SPARK_APPLICATION
 from imago_operator.pipelines.status import status_of
 from imago_operator.pipelines.wish import wish_of
-from imago_operator.reconcilers.claims import Lookup, Voice, status_from
-from imago_operator.reconcilers.invalid import refuse
+from imago_operator.reconcilers.attending import Attendant
+from imago_operator.reconcilers.claims import Lookup, status_from
 from imago_operator.spec.kinds import PIPELINE
 from imago_operator.state import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imago_operator.pipelines.state import Look, Plan
+    from imago_operator.pipelines.state import Look
     from imago_operator.pipelines.wish import Wish
     from imago_operator.reconcile import Context, Key, Reached
 
@@ -34,21 +35,15 @@ class PipelineReconciler:
 
     def __init__(self, context: Context) -> None:
         self._context, self._kube = context, context.kube
-        self._lookup, self._voice = Lookup(context), Voice(context)
+        self._lookup = Lookup(context)
+        self._attendant = Attendant(PIPELINE, context)
+        self._voice = self._attendant.voice
 
     async def reconcile(self, key: Key) -> float | None:
-        manifest = await self._kube.get(key.kind, key.namespace, key.name)
-        if manifest is None:
-            return None
-        try:
-            wish = wish_of(manifest, self._context.operator)
-        except InvalidError as error:
-            await refuse(PIPELINE, self._voice, manifest, str(error), self._context.now())
-            return None
-        look = await self._look(wish, manifest)
-        return await self._act(manifest, look, plan(look))
+        return await self._attendant.attend(key, self._look, self._work)
 
-    async def _look(self, wish: Wish, manifest: Mapping[str, Any]) -> Look:
+    async def _look(self, manifest: Mapping[str, Any]) -> Look:
+        wish = wish_of(manifest, self._context.operator)
         labels = f"{names.PIPELINE_LABEL}={wish.name}"
         pods = await self._kube.list("Pod", wish.namespace, labels=labels)
         jobs = await self._kube.list(JOB, wish.namespace, labels=labels)
@@ -97,7 +92,8 @@ class PipelineReconciler:
         found = await self._kube.list("PersistentVolumeClaim", wish.namespace, labels=labels)
         return next((one for one in found if one["metadata"]["name"] == wish.claim_name), None)
 
-    async def _act(self, manifest: Mapping[str, Any], look: Look, planned: Plan) -> float | None:
+    async def _work(self, manifest: Mapping[str, Any], look: Look) -> float | None:
+        planned = plan(look)
         if planned.record is not None:
             # The epoch is spent before anything is done with it.
             await self._voice.write(manifest, planned.record)
@@ -109,7 +105,7 @@ class PipelineReconciler:
             except RetryError as error:
                 said.append(_finding("Ready", "ClusterNotReady", str(error), holds=False))
             except (BlockedError, InvalidError) as error:
-                said += _refused(action, str(error))
+                said += _refused(action, error)
             else:
                 continue
             again = SILENT_S
@@ -120,7 +116,7 @@ class PipelineReconciler:
     async def _do(self, wish: Wish, action: state.Action) -> None:
         self._context.leading()
         match action:
-            case state.Apply(made):
+            case Apply(made):
                 await self._kube.apply(made)
             case state.RaiseEpoch(name, epoch):
                 reached = await self._reached(wish)
@@ -135,10 +131,11 @@ class PipelineReconciler:
                 await self._kube.patch(kind, wish.namespace, name, uid=uid, patch=SUSPENDED)
 
 
-def _refused(action: state.Action, message: str) -> list[Finding]:
+def _refused(action: state.Action, error: BlockedError | InvalidError) -> list[Finding]:
     if isinstance(action, state.RaiseEpoch):
-        return [_finding("Ready", "BrokerRejected", message, holds=False)]
-    return [_finding("Stalled", "PermissionDenied", message, holds=True)]
+        return [_finding("Ready", "BrokerRejected", str(error), holds=False)]
+    reason = error.reason if isinstance(error, BlockedError) else "PermissionDenied"
+    return [_finding("Stalled", reason, str(error), holds=True)]
 
 
 def _finding(type_: str, reason: str, message: str, *, holds: bool) -> Finding:

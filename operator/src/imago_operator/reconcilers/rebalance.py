@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator.contents import moves
 from imago_operator.contents.belonging import claimant_of, cluster_of
-from imago_operator.errors import InvalidError, OperatorError, RetryError, TakenBackError
-from imago_operator.reconcilers.claims import Lookup, Voice, content_name, status_from
-from imago_operator.reconcilers.invalid import refuse
+from imago_operator.errors import OperatorError, RetryError, TakenBackError
+from imago_operator.reconcilers.attending import Attendant
+from imago_operator.reconcilers.claims import Lookup, content_name, status_from
 from imago_operator.spec.kinds import REBALANCE, TOPIC
 from imago_operator.spec.rebalance import Phase
 
@@ -33,20 +33,17 @@ class RebalanceReconciler:
     kind: Final = REBALANCE.name
 
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self._lookup, self._voice = Lookup(context), Voice(context)
+        self._context, self._lookup = context, Lookup(context)
+        self._attendant = Attendant(REBALANCE, context)
+        self._voice = self._attendant.voice
 
     async def reconcile(self, key: Key) -> float | None:
-        manifest = await self._context.kube.get(key.kind, key.namespace, key.name)
-        if manifest is None or _is_over(manifest):
+        return await self._attendant.attend(key, self._look, self._work)
+
+    async def _work(self, manifest: Manifest, look: RebalanceLook | None) -> float | None:
+        if look is None:
             return None
-        now = self._context.now()
-        try:
-            look = await self._look(manifest)
-        except InvalidError as error:
-            await refuse(REBALANCE, self._voice, manifest, str(error), now)
-            return None
-        planned = moves.plan(look, now)
+        planned = moves.plan(look, self._context.now())
         await self._voice.say(manifest, look.status, planned.status)
         if planned.steps:
             return await self._carry_out(manifest, look, planned)
@@ -56,7 +53,10 @@ class RebalanceReconciler:
             return None
         return 0.0 if planned.status.phase is Phase.APPROVED else WAIT_S
 
-    async def _look(self, manifest: Manifest) -> RebalanceLook:
+    async def _look(self, manifest: Manifest) -> RebalanceLook | None:
+        """Return what there is; None: the rebalance is over."""
+        if _is_over(manifest):
+            return None
         spec, place = REBALANCE.read(manifest), cluster_of(manifest)
         refused = await self._lookup.refusal(manifest, spec.cluster_ref)
         seen = None if refused else await self._seen(place)

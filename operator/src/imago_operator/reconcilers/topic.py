@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator.contents import topics
 from imago_operator.contents.belonging import claimant_of, cluster_of
-from imago_operator.contents.conditions import Refusal
-from imago_operator.errors import BlockedError, InvalidError, RetryError
-from imago_operator.reconcilers.claims import Lookup, Voice, content_name, status_from
-from imago_operator.reconcilers.invalid import refuse
+from imago_operator.errors import RetryError
+from imago_operator.reconcilers.attending import Attendant
+from imago_operator.reconcilers.claims import Lookup, content_name, problem_of, status_from
 from imago_operator.reconcilers.recent import Recent
 from imago_operator.spec.kinds import TOPIC
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from imago_operator.contents.belonging import Manifest, Place
+    from imago_operator.contents.conditions import Refusal
     from imago_operator.contents.topics import TopicLook, TopicPlan
     from imago_operator.contents.values import SeenTopic
     from imago_operator.reconcile import Context, Key
@@ -37,24 +37,15 @@ class TopicReconciler:
     kind: Final = TOPIC.name
 
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self._lookup, self._voice = Lookup(context), Voice(context)
+        self._context, self._lookup = context, Lookup(context)
+        self._attendant = Attendant(TOPIC, context)
+        self._voice = self._attendant.voice
         self._lists: Recent[Place, Mapping[str, SeenTopic]] = Recent(context.now, age_s=LISTING_S)
         self._changed: OrderedDict[tuple[Place, str], datetime] = OrderedDict()
         """When we last changed a topic: an older list does not count for it."""
 
     async def reconcile(self, key: Key) -> float | None:
-        manifest = await self._context.kube.get(key.kind, key.namespace, key.name)
-        if manifest is None:
-            return None
-        try:
-            look = await self._look(manifest)
-        except InvalidError as error:
-            await refuse(TOPIC, self._voice, manifest, str(error), self._context.now())
-            return None
-        now = self._context.now()
-        planned = topics.plan(look, now, release_after_s=self._context.release_after_s)
-        return await self._carry_out(manifest, look, planned)
+        return await self._attendant.attend(key, self._look, self._work)
 
     async def _look(self, manifest: Manifest) -> TopicLook:
         spec, me = TOPIC.read(manifest), claimant_of(manifest)
@@ -84,21 +75,17 @@ class TopicReconciler:
         except RetryError:
             return None
 
-    async def _carry_out(
-        self, manifest: Manifest, look: TopicLook, planned: TopicPlan
-    ) -> float | None:
+    async def _work(self, manifest: Manifest, look: TopicLook) -> float | None:
+        now, limit = self._context.now(), self._context.release_after_s
+        planned = topics.plan(look, now, release_after_s=limit)
         if planned.record is not None:
             await self._voice.write(manifest, planned.record)
             return 0.0
-        if planned.release is not None:
-            await self._voice.release(manifest, planned.release)
+        if await self._voice.settle(manifest, planned):
             return None
-        if planned.hold is not None:
-            await self._voice.hold(manifest, held=planned.hold)
         problem = await self._act(manifest, look, planned)
-        now = self._context.now()
         done = planned.act is not None and problem is None
-        after = topics.status_of(look, planned, now, done=done, problem=problem)
+        after = topics.status_of(look, planned, self._context.now(), done=done, problem=problem)
         await self._voice.say(manifest, look.status, after)
         return _look_again(look, planned, problem)
 
@@ -108,16 +95,12 @@ class TopicReconciler:
             return None
         place = cluster_of(manifest)
         self._context.leading()
-        try:
-            await self._have_done(place, look.name, planned.act)
-        except RetryError as error:
-            return Refusal("ClusterNotReady", str(error))
-        except (BlockedError, InvalidError) as error:
-            return Refusal("BrokerRejected", str(error))
-        self._changed[place, look.name] = self._context.now()
-        while len(self._changed) > CHANGED_MAX:
-            self._changed.popitem(last=False)
-        return None
+        problem = await problem_of(self._have_done(place, look.name, planned.act))
+        if problem is None:
+            self._changed[place, look.name] = self._context.now()
+            while len(self._changed) > CHANGED_MAX:
+                self._changed.popitem(last=False)
+        return problem
 
     async def _have_done(
         self, place: Place, name: str, act: topics.PutTopic | topics.DeleteTopic

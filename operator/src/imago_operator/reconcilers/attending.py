@@ -1,0 +1,88 @@
+"""How one object is attended to: read, looked at, worked on; what keeps that from its end is said.
+
+Nothing stands still without a word: a spec that is wrong and a right that the operator lacks show
+in the object's own status, or, where even that may not be written, in an event.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from imago_operator.contents.belonging import claimant_of
+from imago_operator.contents.conditions import Refusal, conditions, holds
+from imago_operator.contents.leaving import Leaving
+from imago_operator.errors import BlockedError, InvalidError, RetryError
+from imago_operator.reconcilers.claims import Voice, status_from
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from imago_operator.contents.belonging import Manifest
+    from imago_operator.reconcile import Context, Key
+    from imago_operator.spec.kinds import Kind
+    from imago_operator.state import Finding
+
+LookT = TypeVar("LookT")
+
+
+class Attendant:
+    """Attends to the objects of one kind."""
+
+    def __init__(self, kind: Kind[Any], context: Context) -> None:
+        self._kind, self._context = kind, context
+        self.voice = Voice(context)
+
+    async def attend(
+        self,
+        key: Key,
+        look: Callable[[Manifest], Awaitable[LookT]],
+        work: Callable[[Manifest, LookT], Awaitable[float | None]],
+    ) -> float | None:
+        """Return when the object is to be looked at again, as `Reconciler.reconcile` does.
+
+        `look` raises InvalidError where the spec is wrong; both raise BlockedError where Kubernetes
+        refuses something.
+        """
+        manifest = await self._context.kube.get(key.kind, key.namespace, key.name)
+        if manifest is None:
+            return None
+        try:
+            try:
+                seen = await look(manifest)
+            except InvalidError as error:
+                await self._refuse(manifest, str(error))
+                return None
+            return await work(manifest, seen)
+        except BlockedError as error:
+            await self._stall(key, manifest, error)
+            raise
+
+    async def _refuse(self, manifest: Manifest, problem: str) -> None:
+        """Say what is wrong; one that is being deleted goes, and what it is about stays."""
+        me = claimant_of(manifest)
+        if not me.deleting:
+            await self._say(manifest, Refusal("InvalidSpec", problem).finding)
+        elif me.held:
+            why = Leaving("Retained", f"It stays: {problem}", release=True, warning=True)
+            await self.voice.release(manifest, why)
+
+    async def _stall(self, key: Key, manifest: Manifest, error: BlockedError) -> None:
+        """Say what Kubernetes refuses."""
+        reason, text = error.reason, error.told
+        with suppress(RetryError):
+            try:
+                # What this very look has written down must not be unsaid.
+                now = await self._context.kube.get(key.kind, key.namespace, key.name)
+                if now is not None and now["metadata"]["uid"] == manifest["metadata"]["uid"]:
+                    refusal = Refusal(reason, text).finding
+                    await self._say(now, holds("Stalled", reason, text), refusal)
+            except BlockedError:
+                await self.voice.call_out(manifest, reason, text)
+
+    async def _say(self, manifest: Manifest, *found: Finding) -> None:
+        me, before = claimant_of(manifest), status_from(self._kind, manifest)
+        said = conditions(found, before.conditions, me.generation, self._context.now())
+        after = replace(before, observed_generation=me.generation, conditions=said)
+        await self.voice.say(manifest, before, after)
