@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from imago_operator.desired import OperatorInfo
-from imago_operator.pipelines.plan import plan
+from imago_operator.pipelines.plan import SOON_S, plan
 from imago_operator.pipelines.render import JOB, SPARK_APPLICATION
 from imago_operator.pipelines.state import Driver, Look, Plan, RaiseEpoch, Record, Stage, Start
 from imago_operator.pipelines.status import shown, status_of
@@ -188,6 +188,15 @@ def test_driver_on_a_node_that_does_not_answer_is_not_waited_for_for_ever() -> N
     assert kinds(plan(look(drivers=(lost,))))[-1] == "Start"
     late = replace(lost, gone_by=NOW - timedelta(seconds=59))
     assert kinds(plan(look(drivers=(late,)))) == []
+
+
+def test_paused_run_is_looked_at_until_its_driver_has_ended() -> None:
+    """Drivers are not watched, and the object of a run may have nothing more to say."""
+    paused, still = {"spec.paused": True}, ran(Stage.SUSPENDED, suspend=True)
+    stopping = look(paused, runs=(still,), drivers=(Driver(name="p", epoch=4),))
+    assert plan(stopping).again_s == SOON_S
+    assert said(plan(stopping))["Paused"] == (False, "Paused")
+    assert plan(look(paused, runs=(still,))).again_s is None
 
 
 def test_what_is_completed_stays_so_without_its_object() -> None:

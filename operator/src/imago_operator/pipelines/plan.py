@@ -77,7 +77,7 @@ def _paused(look: Look, current: Run | None) -> Plan:
         Finding(type="Paused", holds=not stopping, reason="Paused", message=text),
         _not_ready("Paused", "spec.paused is true."),
     )
-    return Plan(actions=actions, findings=said, again_s=SOON_S if actions else None)
+    return Plan(actions=actions, findings=said, again_s=SOON_S if actions or stopping else None)
 
 
 def _active(current: Run) -> Plan:
