@@ -12,6 +12,7 @@ from imago_e2e import cleaning, clusters
 from imago_e2e.clients import drivers_in_pod, start_pod
 from imago_e2e.kube import Kube, is_rig
 from imago_e2e.operator import Operator
+from imago_e2e.spark_operator import SparkOperator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,6 @@ ORDER = (
     "outside",
     "scaled",
     "operator_killed",
-    "pipeline",
     "namespace",
     "partitioned",
     "power",
@@ -129,6 +129,15 @@ def drivers(
     """Processes of the original clients of both protocols, in that pod."""
     with drivers_in_pod(client_pod, tmp_path_factory.mktemp("drivers")) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def spark_operator(kube: Kube, demo: Brokers) -> Iterator[SparkOperator]:
+    """kubeflow's spark-operator, for the namespace of the cluster that stories share."""
+    found = SparkOperator(kube)
+    found.provide(demo.namespace)
+    yield found
+    found.remove()
 
 
 @pytest.fixture

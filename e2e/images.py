@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rig import baking, cluster, layout
+from rig import baking, build, cluster, layout
 from rig.baking import Recipe
 from rig.places import CACHE, RigError
 
@@ -39,7 +39,7 @@ def version() -> str:
 def names() -> list[str]:
     """Return the names of all images, in the order in which they are built."""
     product = [part for part in PRODUCT if (ROOT / part / "Dockerfile").exists()]
-    return ["zookeeper", *product, "clients"]
+    return ["zookeeper", *product, "clients", "spark-operator"]
 
 
 def provide(wanted: list[str] | None = None) -> None:
@@ -55,8 +55,12 @@ def provide(wanted: list[str] | None = None) -> None:
     print(f"images are there after {time.monotonic() - began:.1f} s", flush=True)
 
 
+def _product_tag(part: str) -> str:
+    return f"localhost/imago/{part}:{version()}"
+
+
 def _of_product(part: str) -> tuple[str, str, str]:
-    tag = f"localhost/imago/{part}:{version()}"
+    tag = _product_tag(part)
     recipe = Recipe(
         tag=tag,
         dockerfile=ROOT / part / "Dockerfile",
@@ -108,18 +112,26 @@ def _clients() -> tuple[str, str, str]:
     return _bake_own("clients", folder), _own_tag("clients"), "docker.io/imago/e2e-clients:1"
 
 
+def _spark_operator() -> tuple[str, str, str]:
+    built, folder = build.spark_operator(), _context("spark-operator")
+    _copy(built / build.SPARK_OPERATOR, folder / f"built-{built.name}" / build.SPARK_OPERATOR)
+    _of_product("spark-apps")
+    image = _bake_own("spark-operator", folder, base=_product_tag("spark-apps"))
+    return image, _own_tag("spark-operator"), "docker.io/imago/e2e-spark-operator:1"
+
+
 def _own_tag(name: str) -> str:
     return f"localhost/imago-e2e-{name}:1"
 
 
-def _bake_own(name: str, folder: Path) -> str:
+def _bake_own(name: str, folder: Path, base: str = "") -> str:
     return baking.bake(
         Recipe(
             tag=_own_tag(name),
             dockerfile=folder / "Dockerfile",
             context=folder,
             inputs=("**/*",),
-            base=_java(),
+            base=base or _java(),
         )
     )
 
@@ -140,6 +152,7 @@ def _copy(source: Path, target: Path) -> None:
 _MAKERS: dict[str, Callable[[], tuple[str, str, str]]] = {
     "zookeeper": _zookeeper,
     "clients": _clients,
+    "spark-operator": _spark_operator,
 }
 
 

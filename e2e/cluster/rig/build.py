@@ -1,4 +1,8 @@
-"""The cluster's programs: built once for each content of go.mod, go.sum and our own sources."""
+"""Programs in Go: built once for each content of go.mod, go.sum and our own sources.
+
+Those of the cluster, and kubeflow's spark-operator, which needs other versions of Kubernetes'
+libraries and so a go.mod of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,18 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rig.places import CACHE, HERE, RigError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _GO = HERE / "go"
+_SPARK = HERE / "spark-operator"
+_SPARK_MODULE = "github.com/kubeflow/spark-operator/v2"
+SPARK_OPERATOR = "spark-operator"
+CHART = "chart"
 _KUBERNETES = "v1.37.1"
 _STAMP = "k8s.io/component-base/version"
 _FLAGS = ["-trimpath", "-gcflags=all=-dwarf=false"]
@@ -33,17 +45,25 @@ PROGRAMS = (
 
 def programs() -> Path:
     """Return the folder with all programs; the first time this takes some minutes."""
-    folder = CACHE / f"bin-{_digest()}"
+    folder = CACHE / f"bin-{_digest(_GO, _KUBERNETES)}"
     if not folder.exists():
-        _build(folder)
+        _build(f"Kubernetes {_KUBERNETES}: about 7 minutes", folder, _build_programs)
     return folder
 
 
-def _digest() -> str:
+def spark_operator() -> Path:
+    """Return the folder with the program SPARK_OPERATOR and its chart in the folder CHART."""
+    folder = CACHE / f"{SPARK_OPERATOR}-{_digest(_SPARK, _SPARK_MODULE)}"
+    if not folder.exists():
+        _build("spark-operator: about 3 minutes", folder, _build_spark_operator)
+    return folder
+
+
+def _digest(module: Path, name: str) -> str:
     digest = hashlib.sha256()
-    for path in [_GO / "go.mod", _GO / "go.sum", *sorted(_GO.glob("cmd/*/*.go"))]:
+    for path in [module / "go.mod", module / "go.sum", *sorted(module.glob("cmd/*/*.go"))]:
         digest.update(path.read_bytes())
-    digest.update(repr((_KUBERNETES, _FLAGS, _go_version())).encode())
+    digest.update(repr((name, _FLAGS, _go_version())).encode())
     return digest.hexdigest()[:16]
 
 
@@ -54,9 +74,20 @@ def _go_version() -> str:
     return done.stdout.strip()
 
 
-def _build(folder: Path) -> None:
-    print(f"building Kubernetes {_KUBERNETES}: about 7 minutes once, then never again", flush=True)
+def _build(what: str, folder: Path, build: Callable[[Path], None]) -> None:
+    """Have a folder filled; it has its name when all of it is there."""
+    print(f"building {what} once, then never again", flush=True)
     began = time.monotonic()
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as made:
+        build(Path(made))
+        Path(made).chmod(0o755)
+        Path(made).rename(folder)
+        Path(made).mkdir()  # for the context manager to remove
+    print(f"built in {time.monotonic() - began:.0f} s", flush=True)
+
+
+def _build_programs(made: Path) -> None:
     major, minor = _KUBERNETES.removeprefix("v").split(".")[:2]
     stamps = {
         "gitVersion": _KUBERNETES,
@@ -64,19 +95,35 @@ def _build(folder: Path) -> None:
         "gitMinor": minor,
         "gitTreeState": "clean",
     }
-    link = " ".join(["-s", "-w", *(f"-X {_STAMP}.{name}={text}" for name, text in stamps.items())])
-    CACHE.mkdir(parents=True, exist_ok=True)
+    link = " ".join(f"-X {_STAMP}.{name}={text}" for name, text in stamps.items())
+    _go_build(_GO, made, link, "./cmd/...")
+    (made / "server").rename(made / "etcd")
+    missing = [name for name in PROGRAMS if not (made / name).exists()]
+    if missing:
+        raise RigError(f"go build made no {', '.join(missing)}")
+
+
+def _build_spark_operator(made: Path) -> None:
+    _go_build(_SPARK, made, "")
+    (made / "operator").rename(made / SPARK_OPERATOR)
+    found = subprocess.run(
+        ["go", "list", "-m", "-f", "{{.Dir}}", _SPARK_MODULE],
+        cwd=_SPARK,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    source = Path(found.stdout.strip(), "charts", "spark-operator-chart")
+    shutil.copytree(source, made / CHART, copy_function=shutil.copyfile)
+    for folder in (made / CHART, *(made / CHART).rglob("*/")):
+        folder.chmod(0o755)  # modules are kept where nobody can write
+
+
+def _go_build(module: Path, made: Path, link: str, *packages: str) -> None:
+    """Build the tools that a go.mod names, and packages beside them."""
     # GOGC: memory for time; the compiler is what takes the minutes.
     environment = {**os.environ, "CGO_ENABLED": "0", "GOGC": "400"}
-    with tempfile.TemporaryDirectory(dir=CACHE) as made:
-        command = ["go", "build", *_FLAGS, "-ldflags", link, "-o", f"{made}/", "tool", "./cmd/..."]
-        if subprocess.run(command, cwd=_GO, env=environment, check=False).returncode:
-            raise RigError("go build failed: see above")
-        Path(made, "server").rename(Path(made, "etcd"))
-        missing = [name for name in PROGRAMS if not Path(made, name).exists()]
-        if missing:
-            raise RigError(f"go build made no {', '.join(missing)}")
-        Path(made).chmod(0o755)
-        Path(made).rename(folder)
-        Path(made).mkdir()  # for the context manager to remove
-    print(f"built in {time.monotonic() - began:.0f} s", flush=True)
+    command = ["go", "build", *_FLAGS, "-ldflags", f"-s -w {link}".strip(), "-o", f"{made}/"]
+    command += ["tool", *packages]
+    if subprocess.run(command, cwd=module, env=environment, check=False).returncode:
+        raise RigError("go build failed: see above")

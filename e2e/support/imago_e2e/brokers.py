@@ -121,6 +121,16 @@ class Brokers:
                     raise
                 self.ask(master, path, "PUT", {"queues": queues})
 
+    def stored(self, topic: str, shard: int = 0) -> int:
+        """How many messages of a topic a shard has."""
+        found = self.ask(self.master(shard), f"/admin/v1/topics/{topic}")
+        return sum(each["maxOffset"] - each["minOffset"] for each in found["queues"])
+
+    def consumed(self, group: str, topic: str, shard: int = 0) -> int:
+        """Up to how many of them a group has committed."""
+        found = self.ask(self.master(shard), f"/admin/v1/groups/{group}")
+        return sum(each["offset"] for each in found["topics"].get(topic, []))
+
     def _shard(self, number: int) -> dict[str, Any]:
         for shard in self.snapshot()["shards"]:
             if shard["id"] == number:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_e2e import spark_operator
 from imago_e2e.operator import KINDS, NAMESPACE
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ def clear(kube: Kube, operator: Operator) -> None:
     ours = [name for name in found if name.startswith(PREFIX)]
     for name in ours:
         _release(kube, name)
+    if spark_operator.NAMESPACE in ours:
+        spark_operator.uninstall(kube)
     if ours:
         kube.run("delete", "namespace", *ours, "--timeout=120s", seconds_max=130)
     if NAMESPACE in found:

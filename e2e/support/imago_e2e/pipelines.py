@@ -1,36 +1,23 @@
-"""Pipelines of the suite: made, watched, their drivers killed, what has landed counted."""
+"""Pipelines of the suite: made, watched, their drivers killed; and runs from plain manifests."""
 
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_e2e.clusters import ROOT, version
-from imago_e2e.kube import run, until
+from imago_e2e import lake
+from imago_e2e.clusters import ROOT
+from imago_e2e.kube import until
 
 if TYPE_CHECKING:
     from imago_e2e.brokers import Brokers
     from imago_e2e.kube import Kube
 
-LAKE: Final = "lake"
-BEGINS_SECONDS_MAX: Final = 180.0
-"""Two JVMs and two images, on cores that others use, too."""
+PLAIN: Final = ROOT / "manifests" / "spark"
 LANDS_SECONDS_MAX: Final = 180.0
-_SMALL: Final = {"requests": {"cpu": "100m", "memory": "900Mi"}}
-_COUNT: Final = """\
-import collections, glob, json
-import pyarrow.parquet as pq
-seen = collections.Counter()
-bodies = []
-names = ["topic", "shard", "queue", "offset", "value"]
-for file in glob.glob("/lake/*/date=*/*.parquet"):
-    rows = pq.read_table(file, columns=names, partitioning=None).to_pydict()
-    seen.update(zip(rows["topic"], rows["shard"], rows["queue"], rows["offset"]))
-    bodies += [b"/".join(body.split(b"/", 2)[:2]).decode() for body in rows["value"]]
-again = sum(count - 1 for count in seen.values())
-print(json.dumps({"again": again, "bodies": bodies}))
-"""
+"""Two JVMs and two images, on cores that others use, too."""
+STOPS_SECONDS_MAX: Final = 150.0
+_SMALL: Final = {"requests": {"cpu": "500m", "memory": "900Mi"}}
 
 
 class Pipeline:
@@ -40,22 +27,12 @@ class Pipeline:
         self.kube: Kube = brokers.kube
         self.namespace, self.cluster = brokers.namespace, brokers.name
         self.name, self.engine = name, engine
-        self.image = f"imago/spark-apps:{version()}"
+        self.table = f"/lake/{name}"
 
     def make(self, topics: list[str]) -> None:
         """Make the account of drivers, the claim, and the pipeline."""
-        account = str(ROOT / "manifests" / "spark" / "rbac.yaml")
-        self.kube.run("apply", "-n", self.namespace, "-f", account)
-        claim = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": LAKE, "namespace": self.namespace},
-            "spec": {
-                "accessModes": ["ReadWriteMany"],
-                "resources": {"requests": {"storage": "1Gi"}},
-            },
-        }
-        self.kube.apply(claim, self._manifest(topics))
+        self.kube.run("apply", "-n", self.namespace, "-f", str(PLAIN / "rbac.yaml"))
+        self.kube.apply(lake.manifest(self.namespace), self._manifest(topics))
 
     def _manifest(self, topics: list[str]) -> dict[str, Any]:
         return {
@@ -66,8 +43,8 @@ class Pipeline:
                 "clusterRef": {"name": self.cluster},
                 "engine": self.engine,
                 "source": {"topics": topics, "groupName": self.name, "maxRowsPerTrigger": 2000},
-                "ingest": {"path": f"/lake/{self.name}"},
-                "volumes": [{"name": "lake", "claimName": LAKE, "mountPath": "/lake"}],
+                "ingest": {"path": self.table},
+                "volumes": [{"name": "lake", "claimName": lake.LAKE, "mountPath": "/lake"}],
                 "checkpoint": {"claim": {"accessMode": "ReadWriteMany"}},
                 "config": {"triggerSeconds": 1, "progressSeconds": 1},
                 "resources": {"driver": _SMALL, "executor": _SMALL},
@@ -90,16 +67,15 @@ class Pipeline:
         return until(
             lambda: self.rows >= least,
             f"pipeline {self.name} has landed {least} rows",
-            seconds_max=BEGINS_SECONDS_MAX + LANDS_SECONDS_MAX,
+            seconds_max=LANDS_SECONDS_MAX,
             poll=1.0,
         )
 
     def kill_driver(self) -> int:
-        """Have the driver's container killed at once; return the epoch of its run."""
-        labels = f"imago.dev/pipeline={self.name},imago.dev/component=pipeline-driver"
+        """Take the driver away from one moment to the next; return the epoch of its run."""
         alive = [
             pod["metadata"]["name"]
-            for pod in self.kube.pods(self.namespace, labels)
+            for pod in self._drivers()
             if pod["status"].get("phase") == "Running"
         ]
         assert len(alive) == 1, f"one driver runs: {alive}"
@@ -108,52 +84,80 @@ class Pipeline:
         self.kube.run(*words)
         return epoch
 
-    def pause(self) -> None:
-        """Have it stand still, and wait until it does."""
-        patch = json.dumps({"spec": {"paused": True}})
+    def _drivers(self) -> list[dict[str, Any]]:
+        labels = f"imago.dev/pipeline={self.name},imago.dev/component=pipeline-driver"
+        return self.kube.pods(self.namespace, labels)
+
+    def pause(self, *, on: bool = True) -> None:
+        """Have it stand still, and wait until it does; or have it go on."""
+        patch = json.dumps({"spec": {"paused": on}})
         words = ("patch", "imp", self.name, "-n", self.namespace, "--type=merge", "-p", patch)
         self.kube.run(*words)
-        self.kube.run(
-            *("wait", "--for=condition=Paused", f"imp/{self.name}", "-n", self.namespace),
-            "--timeout=180s",
-            seconds_max=190,
-        )
+        if on:
+            self.kube.run(
+                *("wait", "--for=condition=Paused", f"imp/{self.name}", "-n", self.namespace),
+                f"--timeout={STOPS_SECONDS_MAX:.0f}s",
+                seconds_max=STOPS_SECONDS_MAX + 10,
+            )
 
-    def landed(self) -> list[str]:
-        """Return whose messages are in the table, `<stream>/<number>`; each row is there once."""
-        overrides = {
-            "spec": {
-                "securityContext": {
-                    "runAsUser": 185,
-                    "runAsNonRoot": True,
-                    "seccompProfile": {"type": "RuntimeDefault"},
-                },
-                "volumes": [{"name": "lake", "persistentVolumeClaim": {"claimName": LAKE}}],
-                "containers": [
-                    {
-                        "name": "count",
-                        "image": self.image,
-                        "args": ["python", "-c", _COUNT],
-                        "volumeMounts": [{"name": "lake", "mountPath": "/lake"}],
-                        "securityContext": {
-                            "allowPrivilegeEscalation": False,
-                            "capabilities": {"drop": ["ALL"]},
-                        },
-                    }
-                ],
-            }
-        }
-        command = ["kubectl", "run", f"count-{self.name}", "-n", self.namespace, "--quiet"]
-        command += ["--restart=Never", "--rm", "-i", f"--image={self.image}"]
-        said = run([*command, f"--overrides={json.dumps(overrides)}"], seconds_max=120)
-        found = json.loads(said[said.index("{") : said.rindex("}") + 1])
-        assert found["again"] == 0, f"{found['again']} rows are in the table twice"
-        bodies: list[str] = found["bodies"]
-        print(f"{self.name}: {len(bodies)} rows", file=sys.stderr)
-        return bodies
+    def landed(self) -> lake.Landed:
+        """Return what is in its table."""
+        return lake.landed(self.namespace, self.table)
 
     def remove(self) -> None:
         """Delete it; its checkpoint stays, as is its way, until the claim is deleted, too."""
-        words = ("-n", self.namespace, "--ignore-not-found", "--timeout=150s")
-        self.kube.run("delete", "imp", self.name, *words, seconds_max=160)
-        self.kube.run("delete", "pvc", LAKE, f"{self.name}-checkpoint", *words, seconds_max=160)
+        limit = ("--ignore-not-found", f"--timeout={STOPS_SECONDS_MAX:.0f}s")
+        seconds_max = STOPS_SECONDS_MAX + 10
+        words = ("-n", self.namespace, *limit)
+        self.kube.run("delete", "imp", self.name, *words, seconds_max=seconds_max)
+        until(lambda: not self._drivers(), "no driver is left", seconds_max=STOPS_SECONDS_MAX)
+        claims = (lake.LAKE, f"{self.name}-checkpoint")
+        self.kube.run("delete", "pvc", *claims, *words, seconds_max=seconds_max)
+
+
+class PlainRun:
+    """The run of manifests/spark, with the few changes that their comments ask for."""
+
+    GROUP: Final = "orders-lake"
+    TABLE: Final = "/lake/orders"
+    CLAIM: Final = "imago-lake"
+    _FILES: Final = ("rbac.yaml", "pvc.yaml", "config.yaml", "sparkapplication.yaml")
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers, self._kube = brokers, brokers.kube
+        self._place = ("-n", brokers.namespace)
+
+    def make(self, topic: str) -> None:
+        """Apply them."""
+        changes = {
+            '"demo-bootstrap.default.svc:9876"': f'"{self._brokers.bootstrap}"',
+            '["orders"]': f'["{topic}"]',
+            "namespace=default": f"namespace={self._brokers.namespace}",
+        }
+        for name in self._FILES:
+            text = (PLAIN / name).read_text()
+            for before, after in changes.items():
+                text = text.replace(before, after)
+            self._kube.run("apply", *self._place, "-f", "-", text=text)
+
+    def until_landed(self, topic: str) -> float:
+        """Wait until its group is at the end of the topic; return seconds."""
+
+        def landed() -> bool:
+            return self._brokers.consumed(self.GROUP, topic) == self._brokers.stored(topic)
+
+        seconds_max = LANDS_SECONDS_MAX
+        return until(landed, "the plain run has landed all", seconds_max=seconds_max, poll=1.0)
+
+    def remove(self) -> list[str]:
+        """Delete the run, then all else; return whose messages have landed."""
+        seconds_max = STOPS_SECONDS_MAX
+        run, *others = (str(PLAIN / name) for name in reversed(self._FILES))
+        self._kube.run("delete", *self._place, "-f", run, "--timeout=60s", seconds_max=70)
+        label = "imago.dev/pipeline=orders-lake"
+        gone = lambda: not self._kube.pods(self._brokers.namespace, label)  # noqa: E731
+        until(gone, "no pod of the plain run is left", seconds_max=seconds_max)
+        found = lake.landed(self._brokers.namespace, self.TABLE, self.CLAIM)
+        for name in others:
+            self._kube.run("delete", *self._place, "-f", name, seconds_max=seconds_max)
+        return found.bodies

@@ -242,6 +242,16 @@ def test_status_says_how_far_it_is() -> None:
     assert status_of(silent, plan(silent)) == status, "no news, no write"
 
 
+def test_what_a_pipeline_of_the_same_name_told_before_does_not_count() -> None:
+    left = Record(epoch=4, rows=123_456, lag=7)
+    fresh = look(record=left)
+    assert status_of(fresh, plan(fresh)).rows is None
+    begun = look(record=left, runs=(ran(epoch=5),), status=PipelineStatus(epoch=5))
+    assert status_of(begun, plan(begun)).lag is None, "brokers do not know of the epoch yet"
+    told = replace(begun, record=Record(epoch=5, rows=2, lag=0))
+    assert (status_of(told, plan(told)).rows, status_of(told, plan(told)).lag) == (2, "0")
+
+
 def test_end_of_a_run_is_noted_once() -> None:
     failed = look(runs=(ran(Stage.FAILED, error="exit code 5: over"),))
     ended = status_of(failed, plan(failed))

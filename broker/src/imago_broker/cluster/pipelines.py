@@ -32,13 +32,13 @@ def decode_pipeline(path: str, data: bytes) -> Pipeline:
 
 
 def raising(path: str, name: str, epoch: int) -> Edit:
-    """Raise the fence; what the last run said of itself stays until the next one speaks."""
+    """Raise the fence. What was told is gone with it: it was about a run that is over."""
 
     def edit(data: bytes | None) -> bytes | None:
         stands = Pipeline() if data is None else decode_pipeline(path, data)
         if stands.epoch > epoch:
             raise CoordinatorConflictError(over(name, epoch, stands.epoch))
-        return None if stands.epoch == epoch else encode_pipeline(replace(stands, epoch=epoch))
+        return None if stands.epoch == epoch else encode_pipeline(Pipeline(epoch))
 
     return edit
 

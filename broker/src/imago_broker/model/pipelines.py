@@ -33,6 +33,7 @@ class Pipeline:
     epoch: int = 0
     """Runs with a lower one are over; it only rises. 0: no run was ever allowed."""
     progress: Progress | None = None
+    """As the run of this epoch told it last."""
 
     def to_json(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "progress": asdict(self.progress) if self.progress else None}

@@ -16,7 +16,7 @@ from imago_operator.state import written
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from imago_operator.pipelines.state import Look, Plan, Run
+    from imago_operator.pipelines.state import Look, Plan, Record, Run
     from imago_operator.spec.pipeline import PipelineStatus, Runs
     from imago_operator.state import Finding
 
@@ -29,7 +29,7 @@ def status_of(look: Look, planned: Plan, said: Iterable[Finding] = ()) -> Pipeli
     before = planned.record or look.status
     generation = look.wish.resource.generation
     current = look.current
-    record = look.record
+    record = _told(look)
     found = conditions([*planned.findings, *said], before.conditions, generation, look.now)
     return replace(
         before,
@@ -43,6 +43,13 @@ def status_of(look: Look, planned: Plan, said: Iterable[Finding] = ()) -> Pipeli
         replicas=look.executors,
         selector=f"{names.PIPELINE_LABEL}={look.wish.name},{names.COMPONENT_LABEL}={EXECUTOR}",
     )
+
+
+def _told(look: Look) -> Record | None:
+    """Return what a run of this resource has told; one that had its name before may have, too."""
+    record, current = look.record, look.current
+    ours = {look.status.epoch, *([] if current is None else [current.epoch])}
+    return record if record is not None and record.epoch in ours else None
 
 
 def _engine(current: Run | None) -> EngineRef | None:
