@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -121,7 +121,8 @@ def still(*members: Member) -> Iterator[None]:
         yield
     finally:
         for member in members:
-            member.signal(signal.SIGCONT)
+            with suppress(ProcessLookupError):
+                member.signal(signal.SIGCONT)
 
 
 def elected_by_a_person(admin: str) -> None:
@@ -139,9 +140,17 @@ def elected_by_a_person(admin: str) -> None:
     assert shard(admin)["master"] is None
     elect = ("shard", "elect", "shard-0", "--allow-data-loss", "--yes", "--admin", admin)
     # What a member has said of its log may be old by now: then another is named, and asked next.
-    wait_until(
-        lambda: imago(*elect).returncode == 0, seconds_max=SECONDS_MAX, what="a member leads"
-    )
+    said: list[str] = []
+
+    def leads() -> bool:
+        done = imago(*elect)
+        said.append(done.stderr)
+        return done.returncode == 0
+
+    try:
+        wait_until(leads, seconds_max=SECONDS_MAX, what="a member leads")
+    except TimeoutError:
+        pytest.fail(f"nobody leads; said last: {said[-3:]}")
     after = shard(admin)
     assert after["master"] in {member["uuid"] for member in before["members"]}
     assert (after["epoch"], after["unclean"]) == (before["epoch"] + 1, True)
@@ -180,7 +189,15 @@ def test_a_member_that_lacks_messages_leads_only_where_a_person_says_so(tmp_path
             queue = MessageQueue("alone", "shard-0", 0)
             client.producer().send(Message("alone", b"only the first has it"), queue=queue)
             first.signal(signal.SIGSTOP)
+            # What was on its way to them must not reach them: it ends with their sockets.
+            for member in others:
+                member.signal(signal.SIGKILL)
         stack.callback(first.signal, signal.SIGCONT)
+        wait_until(
+            lambda: all(member.ask("/admin/v1/status") is not None for member in others),
+            seconds_max=SECONDS_MAX,
+            what="the other two are there again",
+        )
         elected_by_a_person(others[0].admin)
         told = imago("doctor", "--json", "--data", str(tmp_path / "data"))
         assert "may have lost acknowledged messages" in told.stdout

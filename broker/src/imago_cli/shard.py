@@ -138,8 +138,9 @@ def _member(shard: Mapping[str, Any], name: str) -> dict[str, Any]:
     raise UsageError(f"{shard['name']} has no live member {name}", cure=f"live replicas: {listed}")
 
 
-def _log(member: Mapping[str, Any]) -> tuple[int, int]:
-    return (member["logEpoch"], member["logEnd"])
+def _log(member: Mapping[str, Any]) -> tuple[int, int, str]:
+    """How members compare: of equal logs the higher uuid, as the members themselves decide it."""
+    return (member["logEpoch"], member["logEnd"], member["uuid"])
 
 
 def _master(shard: Mapping[str, Any]) -> str:
