@@ -53,8 +53,8 @@ test: setup-dev system ## everything that needs no Kubernetes
 	$(PYTEST) -n 2 -m 'not processes and not interop and not spark and not zookeeper and not apiserver'
 	$(PYTEST) -m 'processes or interop or spark or zookeeper' --timeout 300
 
-test-fast: setup-dev ## the pure tests only, without the long searches
-	@$(PYTEST) -n 2 -m 'not processes and not interop and not spark and not zookeeper and not apiserver and not simulation'
+test-fast: setup-dev ## the pure tests only, without the long searches and with few examples
+	@IMAGO_EXAMPLES=few $(PYTEST) -n 2 -m 'not processes and not interop and not spark and not zookeeper and not apiserver and not simulation'
 
 check: setup-dev ## format, lint, types, imports, layout, spelling
 	@echo "ruff format"; $(BIN)/ruff format --check .

@@ -93,11 +93,11 @@ def test_units_of_many_queues_reach_their_files_in_the_end() -> None:
     assert store.tick().views_end == store.log_end
     Model().send(store, [("T", queue_id, 10) for queue_id in range(count)])
     assert store.tick().views_end < store.log_end
-    for _ in range(count // 10):
+    for _ in range(count // 4):
         vfs.reset()
         clock.now_ms += 20
         store._keeper.sweep()
-        assert sum(vfs.made.values()) <= 4 * 10, "half a queue a millisecond"
+        assert sum(vfs.made.values()) <= 4 * 4, "a fifth of a queue a millisecond"
     assert store.tick().views_end == store.log_end
     store.close()
 
@@ -113,7 +113,7 @@ def test_few_queues_are_written_at_a_pace() -> None:
         clock.now_ms += 1
         model.send(store, [("T", 0, 10)])
         store._keeper.sweep()
-    assert vfs.made["write"] <= 1000 + 1000 // 4 + 40, "the log, and the queue every four"
+    assert vfs.made["write"] <= 1000 + 1000 // 20 + 40, "the log, and the queue every twenty"
     model.check(store)
     store.close()
 

@@ -32,7 +32,7 @@ RELIEF_INTERVAL_BYTES = 32 << 20
 SPARE_AT_RATIO = 0.5
 BLOCK_BYTES_MIN = 64 << 10
 """What a partition's MetaQ files may miss until the next tick."""
-SYNC_REST = 10
+SYNC_REST = 30
 """Between two rounds of syncing views there is so many times what the last one took."""
 QUEUES_OPENED_MAX = 200
 """Queues opened a round before files are deleted: each must have its end on record."""

@@ -27,10 +27,11 @@ LOOKED_AT_MAX = 1024
 """Queues that one round looks at."""
 WRITES_MAX = 32
 """Queues that one round writes, while memory is not short."""
-WRITES_A_MS = (0.25, 0.5)
+WRITES_A_MS = (0.05, 0.25)
 """Queues written in a millisecond: as many as QUEUES_A_MS allow, but within these bounds."""
-QUEUES_A_MS = 1 / 200
-"""Of a few queues each one is written every 200 ms: rarer and larger writes cost less."""
+QUEUES_A_MS = 1 / 2000
+"""Of some hundred queues each is written every 2 s: rarer and larger writes cost less, and what
+is not written yet is read from memory."""
 MADE_MAX = 8
 """Queues that get their first files in one round: making folders and files is slow."""
 

@@ -143,7 +143,11 @@ async def test_damaged_uuid_stops_the_start(tmp_path: Path) -> None:
     assert refused.value.exit_code is ExitCode.DATA
 
 
-async def test_host_that_nobody_knows_stops_the_start(tmp_path: Path) -> None:
+async def test_host_that_nobody_knows_stops_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient = partial(numeric_address, patience_seconds=0)
+    monkeypatch.setattr("imago_broker.app.broker.numeric_address", impatient)
     config = loopback_config(tmp_path, "broker.host=no-such-host.invalid")
     with pytest.raises(FatalError, match=r"broker\.host: 'no-such-host\.invalid'") as refused:
         await Broker(config).start()

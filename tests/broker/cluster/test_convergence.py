@@ -238,6 +238,7 @@ def expected_tree(processes: Sequence[Process]) -> dict[str, bytes]:
     return nodes
 
 
+@pytest.mark.simulation
 @settings(max_examples=75, deadline=None)
 @given(script=st.lists(steps, max_size=25))
 def test_the_registry_settles_whatever_happens(script: list[Step]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -224,6 +225,7 @@ def as_expected(
     return found == expected and placed == wished
 
 
+@pytest.mark.simulation
 @settings(max_examples=100, deadline=None)
 @given(script=st.lists(steps, max_size=25), relay_ms=st.sampled_from([0, 8]))
 def test_the_tree_follows_the_leadership_whatever_happens(

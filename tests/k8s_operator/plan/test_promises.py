@@ -24,6 +24,7 @@ from imago_testing.operated_states import check_look, check_walk, main
 from imago_testing.operated_world import World
 
 
+@pytest.mark.simulation
 @pytest.mark.timeout(300)
 @settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rng=st.randoms(use_true_random=False))
