@@ -40,8 +40,8 @@ def test_the_operator_has_no_right_that_it_does_not_need() -> None:
 
 
 def test_no_right_is_given_twice() -> None:
-    counted = Counter(right for right, _ in granted())
-    assert [right for right, times in counted.items() if times > 1] == []
+    counted = Counter(granted())
+    assert [given for given, times in counted.items() if times > 1] == []
 
 
 def test_only_what_no_namespace_has_is_asked_for_in_the_clusters_scope() -> None:

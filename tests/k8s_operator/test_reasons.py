@@ -75,7 +75,7 @@ def words() -> set[str]:
 
 def test_every_reason_in_the_code_has_an_entry() -> None:
     known = {one.reason for one in REASONS} | {one.type for one in REASONS}
-    known |= {row.title for row in Row}
+    known |= {row.title for row in Row} | {one.reason for one in EVENTS}
     assert words() - known - NO_REASONS == set()
 
 
@@ -87,7 +87,9 @@ def test_every_entry_is_in_the_code() -> None:
 
 def test_every_action_that_is_told_has_an_entry() -> None:
     taken = {kind.__name__ for kind in Action.__args__ if kind not in ADDITIVE}
-    assert taken == {one.reason for one in EVENTS if one.kind == "ImagoCluster"}
+    told = {one.reason for one in EVENTS if one.kind == "ImagoCluster"}
+    assert told - taken == {"OperatedByAnother"}  # of no action: that nothing is done
+    assert taken <= told
 
 
 def test_each_entry_is_there_once() -> None:

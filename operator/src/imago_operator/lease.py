@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_operator.errors import OperatorError, RetryError
 from imago_operator.kube.failures import ExistsError, GoneError
 from imago_operator.kube.resources import RESOURCES
+from imago_operator.renewals import DURATION_S, Renewals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DURATION_S: Final = 15
 RENEW_S: Final = 10.0
 RETRY_S: Final = 2.0
 LEASE: Final = RESOURCES["Lease"]
@@ -59,8 +59,7 @@ class Leadership:
         self._api, self._place = api, place
         self._clock, self._now, self._lost = clock, now, lost
         self._renewed: float | None = None
-        self._watched: tuple[Any, float] = (None, 0.0)
-        """What the lease said when it changed last, and when that was seen."""
+        self._renewals = Renewals(clock)
 
     @property
     def held(self) -> bool:
@@ -124,13 +123,7 @@ class Leadership:
 
     def _is_free(self, spec: Any) -> bool:
         holder = spec.get("holderIdentity")
-        if not holder or holder == self._place.identity:
-            return True
-        said = (holder, spec.get("renewTime"), spec.get("leaseTransitions"))
-        if said != self._watched[0]:
-            self._watched = (said, self._clock())
-        lasts = spec.get("leaseDurationSeconds") or DURATION_S
-        return self._clock() - self._watched[1] > lasts
+        return holder == self._place.identity or self._renewals.over(spec)
 
     def _spec(self, before: Any) -> dict[str, Any]:
         mine = before.get("holderIdentity") == self._place.identity

@@ -134,6 +134,7 @@ class Operator:
             leading=self.leadership.check,
             enqueue=self._enqueue,
             clock=clock,
+            installation=f"{settings.lease.namespace}/{settings.lease.name}",
             namespaces=settings.namespaces or ("",),
             release_after_s=settings.release_after_s,
         )

@@ -32,6 +32,8 @@ PAUSE: Final = f"{GROUP}/pause-reconciliation"
 APPROVE: Final = f"{GROUP}/approve"
 STOP: Final = f"{GROUP}/stop"
 """Ends an ImagoRebalance: what brokers do for it by themselves is taken back."""
+OPERATED_BY: Final = f"{GROUP}/operated-by"
+"""Of a cluster: the installation that a person wants to look after it, as namespace/name."""
 ALLOW_DATA_LOSS: Final = f"{GROUP}/allow-data-loss"
 
 BROKER: Final = "broker"

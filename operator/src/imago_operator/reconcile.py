@@ -91,6 +91,8 @@ class Context:
     """To be called before anything is taken away: ends the process when the lease has run out."""
     enqueue: Callable[[Key], None]
     """Have another object looked at soon."""
+    installation: str = "imago-system/imago-operator"
+    """Namespace and name of our Lease: all processes of one installation share it."""
     namespaces: tuple[str, ...] = ("",)
     """Those that the operator works in; one that is empty stands for all."""
     release_after_s: float = 900.0

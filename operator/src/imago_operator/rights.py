@@ -106,6 +106,13 @@ RIGHTS: Final[tuple[Right, ...]] = (
         (*SEE, "patch", "delete"),
         "growth, owners; those of drained shards go if that is wished",
     ),
+    Right(
+        _N,
+        "coordination.k8s.io",
+        ("leases",),
+        ("get",),
+        "whether another installation, which a cluster names as its own, still lives",
+    ),
     Right(_N, "", ("events",), APPLY, "what happened, for people"),
     Right(_N, "apps", ("statefulsets",), (*SEE, *APPLY, "delete"), "a shard each"),
     Right(

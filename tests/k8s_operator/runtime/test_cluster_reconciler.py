@@ -140,7 +140,8 @@ def test_a_status_is_written_at_most_every_five_seconds() -> None:
 
     made.kubernetes.after = note
     made.run()
-    gaps = [(b - a).total_seconds() for a, b in itertools.pairwise(times)]
+    # The first only says who looks after the cluster.
+    gaps = [(b - a).total_seconds() for a, b in itertools.pairwise(times[1:])]
     assert gaps
     assert min(gaps) >= 5
 

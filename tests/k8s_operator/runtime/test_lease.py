@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from imago_operator.lease import DURATION_S, RENEW_S, Leadership, Place
+from imago_operator.lease import RENEW_S, Leadership, Place
+from imago_operator.renewals import DURATION_S
 from imago_testing.fake_kubernetes import Call, FakeKubernetes, Refused
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -89,6 +89,7 @@ MEANT: Final[dict[Call, frozenset[str]]] = {
     Call("reconcilers.cluster", "get", "self.kind"): frozenset({CLUSTER}),
     Call("reconcilers.cluster", "apply_status", "{"): frozenset({CLUSTER}),
     Call("reconcilers.cluster", "event", "manifest"): frozenset({CLUSTER}),
+    Call("installations", "get", "LEASE"): frozenset({"Lease"}),
     Call("reconcilers.attending", "get", "key.kind"): OWN_KINDS - {CLUSTER},
     Call("reconcilers.claims", "list", "kind.name"): frozenset({TOPIC, GROUP}),
     Call("reconcilers.claims", "apply_status", "{"): OWN_KINDS - {CLUSTER},

@@ -277,6 +277,11 @@ EVENTS: Final = (
     _did("Handover", "A master was asked to give leadership away before its restart."),
     _did("Elect", "A member that may lack messages was made master, as a person had allowed."),
     _did("Cordon", "A shard takes no new topics from now on."),
+    _did(
+        "OperatedByAnother",
+        "Another installation of the operator looks after the cluster; this one does nothing to it"
+        " and to what names it. See *The operator itself*.",
+    ),
     _did("MarkDrained", "A shard was put on record as empty."),
 )
 """What was taken away, moved or stopped: one event each."""

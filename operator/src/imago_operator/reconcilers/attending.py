@@ -6,9 +6,10 @@ in the object's own status, or, where even that may not be written, in an event.
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from imago_operator.contents.belonging import claimant_of
 from imago_operator.contents.conditions import Refusal, conditions, holds
@@ -21,17 +22,22 @@ if TYPE_CHECKING:
 
     from imago_operator.contents.belonging import Manifest
     from imago_operator.reconcile import Context, Key
+    from imago_operator.reconcilers.claims import Lookup
     from imago_operator.spec.kinds import Kind
     from imago_operator.state import Finding
 
+log = logging.getLogger(__name__)
+
+AWAY_S: Final = 60.0
+"""When to look again whether another installation still looks after the cluster."""
 LookT = TypeVar("LookT")
 
 
 class Attendant:
     """Attends to the objects of one kind."""
 
-    def __init__(self, kind: Kind[Any], context: Context) -> None:
-        self._kind, self._context = kind, context
+    def __init__(self, kind: Kind[Any], context: Context, lookup: Lookup) -> None:
+        self._kind, self._context, self._lookup = kind, context, lookup
         self.voice = Voice(context)
 
     async def attend(
@@ -49,6 +55,9 @@ class Attendant:
         if manifest is None:
             return None
         try:
+            if why := await self._lookup.elsewhere(manifest):
+                log.debug("%s: %s", key, why)
+                return AWAY_S
             try:
                 seen = await look(manifest)
             except InvalidError as error:

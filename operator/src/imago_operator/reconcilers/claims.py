@@ -15,6 +15,7 @@ from imago_operator.contents.belonging import (
 )
 from imago_operator.contents.conditions import Refusal, changes
 from imago_operator.errors import BlockedError, InvalidError, RetryError
+from imago_operator.installations import Installations
 from imago_operator.reconcilers.recent import Recent
 from imago_operator.spec.build import build
 from imago_operator.spec.fields import to_json
@@ -56,6 +57,8 @@ class Lookup:
         self._reached: Recent[Place, Reached] = Recent(now, age_s=SHARED_S)
         self._labels: Recent[str, Mapping[str, Mapping[str, str]]] = Recent(now, age_s=LABELS_S)
         self._indexes: Recent[str, Index] = Recent(now, age_s=SHARED_S)
+        self._elsewhere: Recent[Place, str | None] = Recent(now, age_s=SHARED_S)
+        self._installations = Installations(context)
 
     def _since(self, manifest: Manifest) -> datetime | None:
         """Return from when on answers count: what a deletion takes away rests on none of before."""
@@ -64,10 +67,20 @@ class Lookup:
 
     async def cluster(self, place: Place, since: datetime | None = None) -> Manifest | None:
         """Return an ImagoCluster, None where there is none."""
+        if not place[1]:
+            return None
         kube = self._context.kube
         return await self._clusters.get(
             place, lambda: kube.get("ImagoCluster", *place), after=since
         )
+
+    async def elsewhere(self, manifest: Manifest) -> str | None:
+        """Return why another installation looks after an object's cluster; None: we do."""
+        place = cluster_of(manifest)
+        cluster = await self.cluster(place)
+        if cluster is None:
+            return None
+        return await self._elsewhere.get(place, lambda: self._installations.other(cluster))
 
     async def reached(self, place: Place) -> Reached:
         """Return how a cluster's brokers are reached."""

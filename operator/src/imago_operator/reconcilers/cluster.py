@@ -10,8 +10,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator.apply import Executor
+from imago_operator.contents.belonging import is_going
 from imago_operator.desired import Desired, desired_of
 from imago_operator.errors import BlockedError, InvalidError, OperatorError, RetryError
+from imago_operator.installations import Installations, operated_by
 from imago_operator.observed import Seen, status_of_manifest
 from imago_operator.plan import Plan, plan
 from imago_operator.plan.rows import Row
@@ -43,6 +45,8 @@ PATIENCE: Final = 0.1
 WAIT_MAX_S: Final = 15.0
 BLOCKED_S: Final = 30.0
 WINDOW_S: Final = 60.0
+AWAY_S: Final = 20.0
+"""Longer than a Lease lasts: two looks tell whether another installation still renews its own."""
 STATUS_EVERY: Final = timedelta(seconds=5)
 REMEMBERED_MAX: Final = 2000
 RESTLESS: Final = frozenset({Row.FAILOVER, Row.REGISTRY, Row.BOOTSTRAP})
@@ -56,6 +60,8 @@ class _Memory:
     read_as: tuple[Any, ...] = ()
     wish: Desired | Unreadable | None = None
     said_at: datetime | None = None
+    aside: bool = False
+    """Whether it is known, and said, that another installation looks after it."""
 
 
 class ClusterReconciler:
@@ -66,6 +72,7 @@ class ClusterReconciler:
     def __init__(self, context: Context, observer: Observer, new_token: Callable[[], str]) -> None:
         self._context, self._kube = context, context.kube
         self._observer, self._new_token = observer, new_token
+        self._installations = Installations(context)
         self._memories: OrderedDict[Key, _Memory] = OrderedDict()
         self.seen: set[Key] = set()
         """Clusters there are; of them those that stand still, and those that are not Ready."""
@@ -77,8 +84,13 @@ class ClusterReconciler:
         if manifest is None:
             self._forget(key)
             return None
-        self.seen.add(key)
         memory = self._memory(key)
+        if why := await self._installations.other(manifest):
+            return await self._stand_aside(key, manifest, memory, why)
+        memory.aside = False
+        self.seen.add(key)
+        if operated_by(manifest) != self._context.installation and not is_going(manifest):
+            manifest = await self._take_up(manifest, memory)
         wish = self._wish(manifest, memory)
         if not isinstance(wish, Desired) or wish.resource.deleting:
             observed = Observed(synced=False, status=status_of_manifest(manifest))
@@ -92,6 +104,23 @@ class ClusterReconciler:
         found = self._plan(wish, seen.observed)
         log.debug("%s: %s", key, found.explain())
         return await self._act(manifest, memory, wish, seen, found)
+
+    async def _stand_aside(self, key: Key, manifest: Manifest, memory: _Memory, why: str) -> float:
+        """Leave a cluster to another installation, and say so once."""
+        for found in (self.seen, self.stalled, self.unready):
+            found.discard(key)
+        if not memory.aside:
+            log.warning("%s: %s", key, why)
+            await self._kube.event(manifest, "Warning", "OperatedByAnother", why)
+        memory.aside = True
+        return AWAY_S
+
+    async def _take_up(self, manifest: Manifest, memory: _Memory) -> Manifest:
+        """Say that the cluster is ours, before anything is done: of two that say so, one wins."""
+        mine = replace(status_of_manifest(manifest), operated_by=self._context.installation)
+        await self._write(manifest, memory, mine)
+        memory.said_at = None
+        return await self._again(manifest)
 
     async def _blind(
         self, manifest: Manifest, memory: _Memory, wish: Desired, error: BlockedError

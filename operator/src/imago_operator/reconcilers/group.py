@@ -38,7 +38,7 @@ class GroupReconciler:
 
     def __init__(self, context: Context) -> None:
         self._context, self._lookup = context, Lookup(context)
-        self._attendant = Attendant(CONSUMER_GROUP, context)
+        self._attendant = Attendant(CONSUMER_GROUP, context, self._lookup)
         self._voice = self._attendant.voice
         self._lists: Recent[Place, tuple[frozenset[str], SeenGroups]] = Recent(
             context.now, age_s=LISTING_S

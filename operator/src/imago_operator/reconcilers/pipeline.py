@@ -36,7 +36,7 @@ class PipelineReconciler:
     def __init__(self, context: Context) -> None:
         self._context, self._kube = context, context.kube
         self._lookup = Lookup(context)
-        self._attendant = Attendant(PIPELINE, context)
+        self._attendant = Attendant(PIPELINE, context, self._lookup)
         self._voice = self._attendant.voice
 
     async def reconcile(self, key: Key) -> float | None:

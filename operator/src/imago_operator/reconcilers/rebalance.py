@@ -34,7 +34,7 @@ class RebalanceReconciler:
 
     def __init__(self, context: Context) -> None:
         self._context, self._lookup = context, Lookup(context)
-        self._attendant = Attendant(REBALANCE, context)
+        self._attendant = Attendant(REBALANCE, context, self._lookup)
         self._voice = self._attendant.voice
 
     async def reconcile(self, key: Key) -> float | None:

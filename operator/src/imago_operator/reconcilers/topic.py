@@ -38,7 +38,7 @@ class TopicReconciler:
 
     def __init__(self, context: Context) -> None:
         self._context, self._lookup = context, Lookup(context)
-        self._attendant = Attendant(TOPIC, context)
+        self._attendant = Attendant(TOPIC, context, self._lookup)
         self._voice = self._attendant.voice
         self._lists: Recent[Place, Mapping[str, SeenTopic]] = Recent(context.now, age_s=LISTING_S)
         self._changed: OrderedDict[tuple[Place, str], datetime] = OrderedDict()

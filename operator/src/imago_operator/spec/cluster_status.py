@@ -120,6 +120,12 @@ class ClusterStatus:
     operator_version: str | None = described(
         "Version of the operator that wrote this.", default=None, size_max=20
     )
+    operated_by: str | None = described(
+        "Installation of the operator that looks after it, as namespace/name of its Lease; others"
+        " leave it alone while that one lives.",
+        default=None,
+        size_max=320,
+    )
     template_revision: str | None = described(
         "Revision of the pods' template that the operator holds on to.", default=None, size_max=64
     )
