@@ -27,6 +27,7 @@ SETTLES_S = 60
 TOPICS = 1000
 TOPICS_S = 240
 MEMORY_MAX = 120 << 20
+LEASE = "imago-operator"
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +56,12 @@ def start(api: ApiServerProcess, namespace: str, tmp_path: Path) -> Iterator[Sta
     """Starts operators that work in the namespace alone; they end with the test."""
     with ExitStack() as stack:
 
-        def started(name: str = "operator", *, lead: bool = True) -> OperatorProcess:
+        def started(
+            name: str = "operator", *, lead: bool = True, lease: str = LEASE
+        ) -> OperatorProcess:
             kubeconfig = api.kubeconfig("operator", namespace)
             flags = ("--namespaces", namespace, "--lease-namespace", namespace)
+            flags += ("--lease-name", lease)
             return stack.enter_context(
                 running_operator(tmp_path, kubeconfig, *flags, name=name, lead=lead)
             )
@@ -211,6 +215,31 @@ def test_one_that_was_stopped_for_a_while_ends_when_it_goes_on(start: Start) -> 
     wait_until(lambda: second.leads, seconds_max=60, what="the second works", poll=0.5)
     first.resume()
     assert first.wait(30) == 5
+
+
+def test_a_second_installation_leaves_alone_what_the_first_has_taken_up(
+    api: ApiServerProcess, namespace: str, start: Start, cluster: Callable[[], Any]
+) -> None:
+    first = start("first")
+    _settled(cluster)
+    assert cluster()["status"]["operatedBy"] == f"{namespace}/{LEASE}"
+    second = start("second", lease="another")
+
+    def warned() -> bool:
+        events = api.must("GET", f"/api/v1/namespaces/{namespace}/events")["items"]
+        return any(event["reason"] == "OperatedByAnother" for event in events)
+
+    wait_until(warned, seconds_max=SETTLES_S, what="the second says so", poll=0.2)
+    written = [labels for labels, count in second.writes().items() if count]
+    assert all("leases" in labels or "events" in labels for labels in written), written
+
+    assert first.process.stop() == 0
+    wait_until(
+        lambda: cluster()["status"]["operatedBy"] == f"{namespace}/another",
+        seconds_max=SETTLES_S,
+        what="the second takes over",
+        poll=0.5,
+    )
 
 
 def test_what_keeps_it_from_beginning_is_said(api: ApiServerProcess, tmp_path: Path) -> None:
