@@ -60,8 +60,8 @@ def start(api: ApiServerProcess, namespace: str, tmp_path: Path) -> Iterator[Sta
             name: str = "operator", *, lead: bool = True, lease: str = LEASE
         ) -> OperatorProcess:
             kubeconfig = api.kubeconfig("operator", namespace)
-            flags = ("--namespaces", namespace, "--lease-namespace", namespace)
-            flags += ("--lease-name", lease)
+            where = ("--namespaces", namespace, "--lease-namespace", namespace)
+            flags = (*where, "--lease-name", lease)
             return stack.enter_context(
                 running_operator(tmp_path, kubeconfig, *flags, name=name, lead=lead)
             )
