@@ -17,6 +17,9 @@ class Acknowledgement(Enum):
     REPLICATED_FSYNC = "replicated-fsync"
     """On the disk of every in-sync member: survives a loss of power of all."""
 
+    __hash__ = object.__hash__
+    """By identity, in C: each read of a put looks its level up."""
+
     @property
     def needs_sync(self) -> bool:
         """Whether the master's own disk has to be waited for."""
