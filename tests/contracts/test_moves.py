@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from imago_broker.cluster.coordinator import TreeCoordinator
 
 
+METAQ_FOLDERS = ("", "/offsets", "/offsets/orders", "/ids")
+
+
 async def two_shards(registry: Registry) -> tuple[TreeCoordinator, TreeCoordinator]:
     one, two = await registry.join(), await registry.join()
     await one.register(broker("disk-a"))
@@ -91,6 +94,24 @@ async def test_progress_of_metaq_consumers_is_read_where_they_write_it(
         await two._tree.commit([Create(f"{root}/g/offsets/orders/{name}", data)])
     await two._tree.commit([Create(f"{root}/g/offsets/other/1-0", b"5-9")])
     assert await two.metaq_progress(["orders", "unknown"]) == {"orders": {"g": {0: 44, 1: 0}}}
+
+
+async def test_only_the_groups_of_metaq_that_are_asked_for_are_looked_at(
+    registry: Registry,
+) -> None:
+    _, two = await two_shards(registry)
+    assert await two.metaq_members(["g", "h"]) == {"g": (), "h": ()}
+    root = "/meta/consumers"
+    folders = [root, *(f"{root}/{g}{part}" for g in ("g", "h") for part in METAQ_FOLDERS)]
+    for path in folders:
+        await two._tree.commit([Create(path)])
+    for group in ("g", "h"):
+        await two._tree.commit([Create(f"{root}/{group}/offsets/orders/1-0", b"5-44")])
+    await two._tree.commit([Create(f"{root}/g/ids/host-1", b"orders")])
+    assert await two.metaq_progress(["orders"], ["g"]) == {"orders": {"g": {0: 44}}}
+    assert await two.metaq_progress(["orders"], ["unknown"]) == {}
+    assert set(await two.metaq_progress(["orders"])) == {"orders"}
+    assert await two.metaq_members(["g", "h"]) == {"g": ("host-1",), "h": ()}
 
 
 @pytest.mark.parametrize(

@@ -180,10 +180,20 @@ class Coordinator(Protocol):
         """
         ...
 
-    async def metaq_progress(self, topics: Collection[str]) -> MetaqProgress:
+    async def metaq_progress(
+        self, topics: Collection[str], groups: Collection[str] | None = None
+    ) -> MetaqProgress:
         """Return how far MetaQ's consumers say they are in our shard's partitions.
 
-        They write it into MetaQ's tree themselves. CoordinatorUnavailableError: nobody knows.
+        `groups`: those to look at; None means all. They write it into MetaQ's tree themselves.
+        CoordinatorUnavailableError: nobody knows.
+        """
+        ...
+
+    async def metaq_members(self, groups: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+        """Return the ids of MetaQ's consumers that have a session now, by group.
+
+        CoordinatorUnavailableError: nobody knows.
         """
         ...
 

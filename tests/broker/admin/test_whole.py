@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.admin.whole import together
+from imago_broker.cluster.coordinator import TreeCoordinator
+from imago_broker.cluster.tree import Create
 from imago_broker.model.groups import GroupConfig
 from imago_testing.remoting_peer import RemotingPeer, heartbeat
 from imago_testing.shard_pair import Pair, eventually, make, put
@@ -92,6 +94,62 @@ async def test_a_shard_that_does_not_answer_is_named(pair: Pair) -> None:
     body = await listed(pair.one, "groups")
     assert body["missing"] == ["shard-1"]
     assert [item["name"] for item in body["items"]] == ["billing"]
+
+
+async def consume_by_metaq(pair: Pair, group: str, **positions: int) -> None:
+    """Have MetaQ's tree say how far a group is in `orders`: `b0_0` is partition 0 of shard 0."""
+    coordinator = pair.one.broker.coordinator
+    assert isinstance(coordinator, TreeCoordinator)
+    tree, root = coordinator._tree, f"/meta/consumers/{group}"
+    parents = ("/meta/consumers", root, f"{root}/ids", f"{root}/offsets", f"{root}/offsets/orders")
+    for path in parents:
+        if await tree.get(path) is None:
+            await tree.commit([Create(path)])
+    for name, position in positions.items():
+        node = name.removeprefix("b").replace("_", "-")
+        await tree.commit([Create(f"{root}/offsets/orders/{node}", f"-77-{position}".encode())])
+
+
+async def test_what_metaqs_consumers_have_not_read_is_told_of_groups_that_are_named(
+    pair: Pair,
+) -> None:
+    for admin in (pair.one, pair.two):
+        make(admin, "orders")
+        await put(admin, "orders")
+        await put(admin, "orders")
+    _, topic = await pair.two.call("GET", "/admin/v1/topics/orders")
+    end = topic["queues"][0]["maxPosition"]
+    await consume_by_metaq(pair, "old", b0_0=0, b1_0=end, b1_1=0)
+    pair.one.broker.groups.update(GroupConfig(name="old"))
+    body = await listed(pair.one, "groups", "?group=old&group=nobody&metaq=true")
+    (old,) = body["items"]
+    assert old["topics"] == {}
+    assert old["metaq"]["members"] == []
+    assert old["metaq"]["topics"]["orders"]["lag"] == 2
+    assert old["metaq"]["topics"]["orders"]["oldest"] > 0
+    assert "metaq" not in (await listed(pair.one, "groups", "?group=old"))["items"][0]
+
+
+async def test_a_group_of_metaqs_consumers_alone_is_told_by_any_broker(pair: Pair) -> None:
+    make(pair.one, "orders")
+    await consume_by_metaq(pair, "old", b0_0=0)
+    coordinator = pair.one.broker.coordinator
+    assert isinstance(coordinator, TreeCoordinator)
+    await coordinator._tree.commit([Create("/meta/consumers/old/ids/host-1", b"orders")])
+    for admin in (pair.one, pair.two):
+        (old,) = (await listed(admin, "groups", "?group=old&metaq=true"))["items"]
+        assert old == {
+            "name": "old",
+            "settings": None,
+            "members": [],
+            "topics": {},
+            "metaq": {"members": ["host-1"], "topics": {"orders": lag(0, None)}},
+        }
+
+
+async def test_names_that_no_group_has_are_not_looked_for(pair: Pair) -> None:
+    body = await listed(pair.one, "groups", "?group=a/../b&group=/meta&metaq=true")
+    assert (body["items"], body["missing"]) == ([], [])
 
 
 def test_members_and_lags_of_two_shards_are_put_together() -> None:

@@ -43,6 +43,7 @@ SETTINGS = {
     "retry_max_times": 16,
 }
 NOW_MS = round(START.timestamp() * 1000)
+THEIRS: dict[str, Any] = {"metaq_lags": {"orders": Lag(5000, NOW_MS - 7_200_000)}}
 
 
 def look(spec: dict[str, Any] | None = None, **changes: Any) -> GroupLook:
@@ -54,6 +55,62 @@ def look(spec: dict[str, Any] | None = None, **changes: Any) -> GroupLook:
         mark = fingerprint(wanted(read))
         found = replace(found, status=GroupStatus(group_name="billing", applied_hash=mark))
     return found
+
+
+class TestMetaq:
+    """MetaQ's consumers of a group's name: seen, and left alone."""
+
+    def status(self, group: SeenGroup, spec: dict[str, Any] | None = None) -> GroupStatus:
+        at = look(spec, group=group)
+        return status_of(at, plan(at, START, release_after_s=900), START)
+
+    def test_their_lag_and_members_are_the_groups(self) -> None:
+        said = self.status(seen(metaq_members=("host-1", "host-2"), **THEIRS))
+        assert (said.state, said.members, said.lag) == ("Stable", 2, "<1M")
+        assert [(one.topic, one.lag) for one in said.topics] == [("orders", "<1M")]
+
+    @pytest.mark.parametrize("limit", [{"messages": 4999}, {"time": "1h"}])
+    def test_they_can_be_too_far_behind(self, limit: dict[str, Any]) -> None:
+        group = seen(metaq_members=("host-1",), **THEIRS)
+        found = self.status(group, {"maxLag": limit})
+        assert "LagHigh" in {c.type for c in found.conditions}
+
+    @pytest.mark.parametrize(
+        ("members", "own", "lag"),
+        [
+            (("host-1",), {"orders": Lag(1)}, "<1M"),
+            ((), {"orders": Lag(1)}, "<1k"),
+            ((), {}, "<1M"),
+            (("host-1",), {"orders": Lag(2_000_000)}, ">1M"),
+        ],
+    )
+    def test_offsets_that_nobody_has_any_more_count_only_alone(
+        self, members: tuple[str, ...], own: dict[str, Lag], lag: str
+    ) -> None:
+        assert self.status(seen(metaq_members=members, lags=own, **THEIRS)).lag == lag
+
+    def test_a_reset_says_that_theirs_stay(self) -> None:
+        group = seen(lags={"orders": Lag(1)}, metaq_members=("host-1",), **THEIRS)
+        at = look({"reset": RESET}, group=group)
+        assert plan(at, START, release_after_s=900).record is not None, "they do not hold it up"
+        assert finished(at, {}, START).result == (
+            "1 topics go on at Earliest. Those of MetaQ's consumers, in ZooKeeper, stay."
+        )
+        alone = look({"reset": RESET}, group=seen(**THEIRS))
+        record = plan(alone, START, release_after_s=900).record
+        assert record is not None
+        assert record.last_reset is not None
+        assert "MetaQ's consumers" in record.last_reset.result
+
+    def test_a_deleted_group_is_gone_though_theirs_stay(self) -> None:
+        going = replace(
+            ME, deleting=True, finalizers=(FINALIZER,), deleted_at="2026-01-02T03:04:05Z"
+        )
+        theirs = SeenGroup(name="billing", settings=None, **THEIRS)
+        at = look({"deletionPolicy": "Delete"}, me=going, group=theirs)
+        released = plan(at, START, release_after_s=900).release
+        assert released is not None
+        assert released.reason == "Deleted"
 
 
 def seen(**changes: Any) -> SeenGroup:

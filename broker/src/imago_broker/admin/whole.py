@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
+from imago_broker.admin import metaq_groups
 from imago_broker.admin.groups import names as groups_here
 from imago_broker.admin.guard import json_response
+from imago_broker.admin.lags import lag_of, sums
+from imago_broker.admin.leadership import unavailable
 from imago_broker.admin.paging import LIMIT, LIMIT_MAX, number, page
 from imago_broker.admin.shards import forwarded_headers, is_forwarded
 from imago_broker.model.cluster import Connection, shard_name
 from imago_broker.model.names import is_system
+from imago_broker.ports import CoordinatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from aiohttp import web
 
@@ -66,14 +70,13 @@ def placed(view: ClusterView, topic: TopicPlacement) -> dict[str, Any]:
 async def groups(services: AdminServices, request: web.Request) -> web.Response:
     """GET /admin/v1/cluster/groups: every group with settings, members and lag, of all shards.
 
-    `?group=` (repeatable) names some of them. Masters of the shards are asked; those that do not
-    answer stand in `missing`, and what they know is not in the figures.
+    `?group=` (repeatable) names some of them; then `?metaq=true` adds `metaq` to those that MetaQ's
+    consumers have in ZooKeeper. Masters of the shards are asked; those that do not answer, or that
+    cannot say what is in ZooKeeper, stand in `missing`, and what they know is not in the figures.
     """
     limit = number(request.query, "limit", LIMIT, low=1, high=LIMIT_MAX)
-    start, named = request.query.get("next", ""), request.query.getall("group", [])[:NAMES_MAX]
-    known = groups_here(services)
-    wanted = sorted(n for n in known if n >= start and (not named or n in named))[: limit + 1]
-    own = {name: await _group(services, name) for name in wanted} if leads(services) else {}
+    named = request.query.getall("group", [])[:NAMES_MAX]
+    own = await _own(services, request, named, limit) if leads(services) else {}
     if is_forwarded(request):
         return json_response({"items": list(own.values())})
     answers = await _others(services, request)
@@ -85,6 +88,29 @@ async def groups(services: AdminServices, request: web.Request) -> web.Response:
     following = listed[limit] if len(listed) > limit else None
     items = [merged[name] | {"members": sorted(merged[name]["members"])} for name in listed[:limit]]
     return json_response({"items": items, "next": following, "missing": missing})
+
+
+async def _own(
+    services: AdminServices, request: web.Request, named: Sequence[str], limit: int
+) -> dict[str, dict[str, Any]]:
+    """Return what this shard knows of groups, by name."""
+    start, known = request.query.get("next", ""), groups_here(services)
+    wanted = sorted(n for n in known if n >= start and (not named or n in named))[: limit + 1]
+    found = {name: await _group(services, name) for name in wanted}
+    if request.query.get("metaq") != "true":
+        return found
+    try:
+        sides = await metaq_groups.sides(services, [name for name in named if name >= start])
+    except CoordinatorError as error:
+        raise unavailable(error) from error
+    for name, side in sides.items():
+        found[name] = found.get(name, _nobody(name)) | {"metaq": side}
+    return found
+
+
+def _nobody(name: str) -> dict[str, Any]:
+    """A group that brokers keep nothing of."""
+    return {"name": name, "settings": None, "members": [], "topics": {}}
 
 
 def leads(services: AdminServices) -> bool:
@@ -102,39 +128,22 @@ async def _group(services: AdminServices, name: str) -> dict[str, Any]:
         "name": name,
         "settings": config.to_json() if config else None,
         "members": [member.client_id for member in services.members(name)],
-        "topics": {topic: _lag(services, topic, queues) for topic, queues in topics_of},
+        "topics": {topic: lag_of(services, topic, queues) for topic, queues in topics_of},
     }
-
-
-def _lag(services: AdminServices, topic: str, committed: Mapping[int, int]) -> dict[str, Any]:
-    """How many messages of a topic are unread here, and when the oldest of them was stored."""
-    store, lag, oldest = services.store, 0, None
-    for queue, offset in committed.items():
-        first, end = store.queue_range(topic, queue)
-        at = max(first, offset)
-        if at < end:
-            lag += end - at
-            stored = store.store_time(topic, queue, at)
-            oldest = min(filter(None, (oldest, stored)), default=None)
-    return {"lag": lag, "oldest": oldest}
 
 
 def together(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
     """Return what two shards say of one group. Members are usually connected to both."""
     if one is None:
         return other
-    topics_of = dict(one["topics"])
-    for name, theirs in other["topics"].items():
-        ours = topics_of.get(name, {"lag": 0, "oldest": None})
-        both = (ours["oldest"], theirs["oldest"])
-        oldest = min(filter(None, both), default=None)
-        topics_of[name] = {"lag": ours["lag"] + theirs["lag"], "oldest": oldest}
-    return {
+    metaq = metaq_groups.together(one.get("metaq"), other.get("metaq"))
+    both = {
         "name": one["name"],
         "settings": one["settings"] or other["settings"],
         "members": list({*one["members"], *other["members"]}),
-        "topics": topics_of,
+        "topics": sums(one["topics"], other["topics"]),
     }
+    return both if metaq is None else both | {"metaq": metaq}
 
 
 async def _others(

@@ -2,6 +2,7 @@
 
 `<root>/consumers/<group>/offsets/<topic>/<broker id>-<partition>` holds `<message id>-<position>`,
 or a plain position from clients before 1.4.0; the position is split off at the last `-`.
+`<root>/consumers/<group>/ids/<consumer id>` is ephemeral: who consumes now.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from imago_broker.cluster.tree import NoNodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from imago_broker.cluster.tree import Node, NodeTree
     from imago_broker.ports import MetaqProgress
@@ -20,13 +21,19 @@ if TYPE_CHECKING:
 READS_AT_ONCE = 16
 
 
-async def read(tree: NodeTree, root: str, broker_id: int, topics: frozenset[str]) -> MetaqProgress:
-    """Return topic to group to partition to position, of one broker id.
+async def read(
+    tree: NodeTree,
+    root: str,
+    broker_id: int,
+    topics: frozenset[str],
+    groups: Sequence[str] | None = None,
+) -> MetaqProgress:
+    """Return topic to group to partition to position, of one broker id; `groups`: None means all.
 
     What cannot be read as a position counts as the start: somebody may have read nothing.
     """
     found: dict[str, dict[str, dict[int, int]]] = {}
-    groups = await _names(tree, f"{root}/consumers")
+    groups = await _names(tree, f"{root}/consumers") if groups is None else groups
     for start in range(0, len(groups), READS_AT_ONCE):
         part = groups[start : start + READS_AT_ONCE]
         folders = [f"{root}/consumers/{group}/offsets" for group in part]
@@ -34,6 +41,18 @@ async def read(tree: NodeTree, root: str, broker_id: int, topics: frozenset[str]
         for group, positions in zip(part, told, strict=True):
             for topic, by_partition in positions.items():
                 found.setdefault(topic, {})[group] = by_partition
+    return found
+
+
+async def members(
+    tree: NodeTree, root: str, groups: Sequence[str]
+) -> Mapping[str, tuple[str, ...]]:
+    """Return the consumers of each group that have a session: children of its `ids`."""
+    found: dict[str, tuple[str, ...]] = {}
+    for start in range(0, len(groups), READS_AT_ONCE):
+        part = groups[start : start + READS_AT_ONCE]
+        told = await asyncio.gather(*(_names(tree, f"{root}/consumers/{g}/ids") for g in part))
+        found |= dict(zip(part, told, strict=True))
     return found
 
 

@@ -10,7 +10,7 @@ from imago_broker.cluster.removal import remove_shard
 from imago_broker.model.pipelines import Pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from imago_broker.cluster.settings import CoordinatorConfig
@@ -76,13 +76,28 @@ class SharedChanges(ABC):
             await remove_shard(self._tree, self._paths, self._config, self.view(), shard)
             await self._refresh({self._paths.shards, *self._paths.buckets()})
 
-    async def metaq_progress(self, topics: Collection[str]) -> MetaqProgress:
+    async def metaq_progress(
+        self, topics: Collection[str], groups: Collection[str] | None = None
+    ) -> MetaqProgress:
         record = self.registered
         if record is None or self._config.alone:
             return {}
         root, broker_id = self._config.metaq_root, self._config.metaq_broker_id_base + record.shard
         async with self._answered(f"{root}/consumers"):
-            return await metaq_progress.read(self._tree, root, broker_id, frozenset(topics))
+            return await metaq_progress.read(
+                self._tree,
+                root,
+                broker_id,
+                frozenset(topics),
+                None if groups is None else [*groups],
+            )
+
+    async def metaq_members(self, groups: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+        if self.registered is None or self._config.alone:
+            return {}
+        root = self._config.metaq_root
+        async with self._answered(f"{root}/consumers"):
+            return await metaq_progress.members(self._tree, root, [*groups])
 
     async def read_operator_epoch(self) -> int:
         await self._read_now(self._paths.operator)

@@ -64,7 +64,7 @@ class Contents:
         missing: set[str] = set()
         for start in range(0, len(wanted), GROUPS_A_CALL):
             part = "&".join(f"group={quote(n)}" for n in wanted[start : start + GROUPS_A_CALL])
-            path = f"/admin/v1/cluster/groups?limit={GROUPS_A_CALL}&{part}"
+            path = f"/admin/v1/cluster/groups?metaq=true&limit={GROUPS_A_CALL}&{part}"
             answer = await self._calls.get_at_any(brokers, path)
             found |= {item["name"]: group_of(item) for item in answer["items"]}
             missing |= set(answer["missing"])
@@ -158,12 +158,19 @@ def topic_of(said: Mapping[str, Any]) -> SeenTopic:
 
 def group_of(said: Mapping[str, Any]) -> SeenGroup:
     """Return one item of GET /admin/v1/cluster/groups."""
+    metaq = said.get("metaq") or {}
     return SeenGroup(
         name=said["name"],
         settings=said["settings"],
         members=tuple(said["members"]),
-        lags={name: Lag(int(one["lag"]), one["oldest"]) for name, one in said["topics"].items()},
+        lags=_lags(said["topics"]),
+        metaq_members=tuple(metaq.get("members") or ()),
+        metaq_lags=_lags(metaq.get("topics") or {}),
     )
+
+
+def _lags(said: Mapping[str, Any]) -> dict[str, Lag]:
+    return {name: Lag(int(one["lag"]), one["oldest"]) for name, one in said.items()}
 
 
 def shard_of(said: Mapping[str, Any]) -> SeenShard:

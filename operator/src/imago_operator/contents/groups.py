@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LAGS: Final = ((0, "0"), (1000, "<1k"), (1_000_000, "<1M"))
 TOPICS_MAX: Final = 100
+RESULT_MAX: Final = 1024
 STARTED: Final = "Started"
 """Result of a reset that has begun: written down before the first offset is set."""
 
@@ -80,7 +81,7 @@ def plan(look: GroupLook, now: datetime, *, release_after_s: float) -> GroupPlan
 
 def _leaving(look: GroupLook, now: datetime, release_after_s: float) -> GroupPlan:
     group = look.group
-    exists = group is not None if look.known else None
+    exists = (group is not None and group.kept) if look.known else None
     going = leaving(look, now, exists=exists, release_after_s=release_after_s)
     if going is None:
         return GroupPlan()
@@ -136,11 +137,15 @@ def _with_reset(look: GroupLook, planned: GroupPlan, now: datetime) -> GroupPlan
         return replace(planned, findings=(*planned.findings, said))
     topics = reset.topics or topics_of(look.group)
     if not topics:
-        text = "Nothing was done: the group has no offsets."
+        text = f"Nothing was done: the group has no offsets.{_metaq_stays(look.group)}"
         return replace(planned, record=_result(look, reset, text, now))
     if not begun:
         return replace(planned, record=_result(look, reset, STARTED, now))
     return replace(planned, reset=ResetGroup(topics, _place(reset)))
+
+
+def _metaq_stays(group: SeenGroup | None) -> str:
+    return " Those of MetaQ's consumers, in ZooKeeper, stay." if group and group.metaq_lags else ""
 
 
 def _unheard(look: GroupLook) -> str:
@@ -169,7 +174,8 @@ def finished(look: GroupLook, problems: Mapping[str, str], now: datetime) -> Las
     text = f"{len(topics) - len(problems)} topics go on at {where}."
     for name, why in sorted(problems.items()):
         text += f" {name}: {why}"
-    return LastReset(request_id=reset.request_id, at=written(now), result=text[:1024])
+    text = text[: RESULT_MAX - 100] + _metaq_stays(look.group)
+    return LastReset(request_id=reset.request_id, at=written(now), result=text)
 
 
 def _result(look: GroupLook, reset: Reset, text: str, now: datetime) -> GroupStatus:
@@ -182,7 +188,7 @@ def _lag_high(look: GroupLook, now: datetime) -> Iterator[Finding]:
     group, limit = look.group, look.spec.max_lag
     if group is None:
         return
-    messages = sum(lag.messages for lag in group.lags.values())
+    messages = sum(lag.messages for lag in group.behind.values())
     if limit.messages is not None and messages > limit.messages:
         yield holds("LagHigh", "TooManyMessages", f"More than {limit.messages} messages behind.")
     elif limit.time is not None and _older(group, now, limit.time.seconds):
@@ -192,7 +198,7 @@ def _lag_high(look: GroupLook, now: datetime) -> Iterator[Finding]:
 
 
 def _older(group: SeenGroup, now: datetime, seconds: float) -> bool:
-    oldest = [lag.oldest_ms for lag in group.lags.values() if lag.oldest_ms is not None]
+    oldest = [lag.oldest_ms for lag in group.behind.values() if lag.oldest_ms is not None]
     return bool(oldest) and now.astimezone(UTC).timestamp() - min(oldest) / 1000 > seconds
 
 
@@ -229,12 +235,13 @@ def _seen(look: GroupLook, status: GroupStatus) -> GroupStatus:
     group = look.group
     if group is None:
         return replace(status, state="Empty", members=0, lag="0", topics=())
-    lags = sorted(group.lags.items())[:TOPICS_MAX]
+    behind = group.behind
+    lags = sorted(behind.items())[:TOPICS_MAX]
     return replace(
         status,
-        state="Stable" if group.members else "Empty",
-        members=len(group.members),
-        lag=bucket(sum(lag.messages for lag in group.lags.values())),
+        state="Stable" if group.consumers else "Empty",
+        members=group.consumers,
+        lag=bucket(sum(lag.messages for lag in behind.values())),
         topics=tuple(_topic_lag(name, lag) for name, lag in lags),
     )
 

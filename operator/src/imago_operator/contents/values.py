@@ -73,6 +73,34 @@ class SeenGroup:
     members: tuple[str, ...] = ()
     lags: Mapping[str, Lag] = field(default_factory=dict)
     """By topic; topics that the group has offsets of."""
+    metaq_members: tuple[str, ...] = ()
+    """MetaQ's consumers of the same name: they share neither queues nor offsets with the others."""
+    metaq_lags: Mapping[str, Lag] = field(default_factory=dict)
+    """What they have not read: their offsets are in ZooKeeper, and brokers only read them."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether brokers have anything of it."""
+        return self.settings is not None or bool(self.members or self.lags)
+
+    @property
+    def consumers(self) -> int:
+        """How many consume, of both kinds."""
+        return len(self.members) + len(self.metaq_members)
+
+    @property
+    def behind(self) -> Mapping[str, Lag]:
+        """By topic: what is unread, of both kinds that of those who are further behind.
+
+        Offsets of MetaQ's consumers stay in ZooKeeper for ever: while none of them runs they count
+        only where the group has no others.
+        """
+        found = dict(self.lags)
+        for topic, theirs in self.metaq_lags.items():
+            ours = found.get(topic)
+            if ours is None or (self.metaq_members and theirs.messages > ours.messages):
+                found[topic] = theirs
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
