@@ -17,8 +17,9 @@ import yaml
 from imago_operator.rights import RIGHTS, Where
 from imago_operator.spec.kinds import KINDS
 from imago_testing.api_server import ApiServerProcess, running_api_server
-from imago_testing.chart_files import CHART
+from imago_testing.chart_files import CHART, ROOT
 from imago_testing.chart_helm import INSTALL, NAMESPACE, helm, objects, template
+from imago_testing.custom_resources import manifest
 from imago_testing.processes import wait_until
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ ROLES = {
     "Role": "rbac.authorization.k8s.io/v1/namespaces/{}/roles",
     "RoleBinding": "rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
 }
+CRD_FILES = ROOT / "manifests" / "crds"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -129,6 +131,7 @@ def of(*places: Where) -> list[tuple[str, str, str]]:
 
 
 INSIDE = of(Where.NAMESPACE, Where.PIPELINES, Where.SPARK_OPERATOR)
+OWN = of(Where.OWN)
 WIDE = of(Where.FACTS, Where.CLUSTER)
 
 
@@ -164,6 +167,90 @@ def test_an_upgrade_changes_definitions_and_what_there_is_stays(
     assert names(api, path) == {"kept"}
 
 
+LEASES = ("coordination.k8s.io", "leases", "get")
+EARLIER_VALUES = {"replicas": 2, "finalizerReleaseAfter": "7m"}
+
+
+@pytest.fixture(name="earlier")
+def _earlier(tmp_path: Path) -> Path:
+    """The chart as it was before clusters said who looks after them: a field and a right less."""
+    chart = tmp_path / "imago"
+    shutil.copytree(CHART, chart)
+    about = yaml.safe_load((chart / "Chart.yaml").read_text())
+    (chart / "Chart.yaml").write_text(yaml.safe_dump(about | {"version": "0.0.1"}))
+    file = chart / "files" / "crds" / "imagoclusters.yaml"
+    definition = yaml.safe_load(file.read_text())
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    del schema["properties"]["status"]["properties"]["operatedBy"]
+    file.write_text(yaml.safe_dump(definition, sort_keys=False))
+    rights = chart / "files" / "rights.yaml"
+    parts = yaml.safe_load(rights.read_text())
+    parts["namespace"] = [rule for rule in parts["namespace"] if rule["resources"] != ["leases"]]
+    rights.write_text(yaml.safe_dump(parts, sort_keys=False))
+    return chart
+
+
+def test_an_earlier_chart_is_upgraded_with_its_definitions_rights_and_values(
+    api: ApiServerProcess, earlier: Path
+) -> None:
+    user = "system:serviceaccount:grown:imago-operator"
+    path = "/apis/imago.dev/v1alpha1/namespaces/elsewhere/imagoclusters"
+    words = [
+        word for name, value in EARLIER_VALUES.items() for word in ("--set", f"{name}={value}")
+    ]
+    run(
+        api,
+        helm(),
+        "install",
+        "imago",
+        str(earlier),
+        "-n",
+        "grown",
+        "--create-namespace",
+        *words,
+        TAKE,
+    )
+    try:
+        made = api.must("POST", path, manifest("ImagoCluster"))
+        assert not may(api, LEASES, "elsewhere", user)
+        assert write_status(api, path, {"operatedBy": "grown/imago-operator"}) >= 400
+
+        upgrade = ["upgrade", "imago", str(CHART), "-n", "grown", "--reset-then-reuse-values"]
+        run(api, helm(), *upgrade)
+        for kind in KINDS:
+            served = api.must("GET", f"{CRDS}/{kind.crd_name}")["spec"]["versions"]
+            wanted = yaml.safe_load((CRD_FILES / f"{kind.plural}.yaml").read_text())["spec"]
+            assert [version["schema"] for version in served] == [
+                version["schema"] for version in wanted["versions"]
+            ]
+        assert may(api, LEASES, "elsewhere", user)
+        wait_until(
+            lambda: write_status(api, path, {"operatedBy": "grown/imago-operator"}) < 300,
+            seconds_max=30,
+            what="the new definition is in force",
+            poll=0.2,
+        )
+        kept = api.must("GET", f"{path}/demo")
+        assert (kept["metadata"]["uid"], kept["spec"]) == (made["metadata"]["uid"], made["spec"])
+        assert json.loads(
+            run(api, helm(), "get", "values", "imago", "-n", "grown", "-o", "json")
+        ) == (EARLIER_VALUES)
+        deployment = api.must("GET", "/apis/apps/v1/namespaces/grown/deployments/imago-operator")
+        assert deployment["spec"]["replicas"] == 2
+        assert "--finalizer-release-after=7m" in json.dumps(deployment["spec"])
+    finally:
+        run(api, helm(), "uninstall", "imago", "-n", "grown", "--no-hooks")
+        api.call("DELETE", f"{path}/demo")
+
+
+def write_status(api: ApiServerProcess, path: str, status: dict[str, Any]) -> int:
+    """Apply a status as the operator does; return the answer's code."""
+    about = {"apiVersion": "imago.dev/v1alpha1", "kind": "ImagoCluster"}
+    body = {**about, "metadata": {"name": "demo"}, "status": status}
+    where = f"{path}/demo/status?fieldManager=imago-operator-status&force=true"
+    return api.call("PATCH", where, body, content="application/apply-patch+yaml")[0]
+
+
 def test_another_release_takes_definitions_over_when_told_to(api: ApiServerProcess) -> None:
     with installed(api, "first", TAKE):
         pass
@@ -178,9 +265,9 @@ def test_a_confined_operator_has_its_rights_and_none_beyond(api: ApiServerProces
     with installed(api, "own", *CONFINED):
         assert cluster_wide(api) == set()
         assert [r for r in INSIDE if not may(api, r, "orders", user)] == []
-        assert [r for r in of(Where.OWN) if not may(api, r, "own", user)] == []
+        assert [r for r in OWN if not may(api, r, "own", user)] == []
         assert [r for r in INSIDE if may(api, r, "elsewhere", user)] == []
-        assert [r for r in INSIDE if may(api, r, "own", user)] == []
+        assert [r for r in INSIDE if may(api, r, "own", user)] == [r for r in INSIDE if r in OWN]
         assert [r for r in WIDE if may(api, r, "", user)] == []
         assert not may(api, ("", "secrets", "list"), "orders", user)
     assert left(api, "orders") == set()
