@@ -70,7 +70,7 @@ def compare(
         mine = [c for c in chosen if c.metaq is protocol]
         if not mine:
             continue
-        with original(base) as server:
+        with original() as server:
             for comparison in mine:
                 console.print(f"[dim]{comparison.name}: the original …")
                 rows[comparison.name]["original"] = measure(comparison, server, options)

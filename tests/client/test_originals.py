@@ -43,8 +43,8 @@ def rocketmq(
 ) -> Iterator[str]:
     """The name service of an original RocketMQ."""
     folder = tmp_path_factory.mktemp(f"rocketmq-{request.param}")
-    with rocketmq_original(folder, request.param) as bootstrap:
-        yield bootstrap
+    with rocketmq_original(folder, request.param) as broker:
+        yield broker.registry
 
 
 async def until_a_broker_is_there(client: Client) -> None:
@@ -142,8 +142,8 @@ async def test_metaq_takes_and_gives(tmp_path: Path) -> None:
         if len(got) == len(BODIES):
             everything.set()
 
-    with metaq_original(tmp_path, ["orders"]) as (_, url):
-        async with MetaqClient(url) as client:
+    with metaq_original(tmp_path, ["orders"]) as broker:
+        async with MetaqClient(broker.url) as client:
             await until_it_takes(client)
             producer = client.producer()
             for body in BODIES:

@@ -57,14 +57,14 @@ def running_target(name: TargetName, folder: Path) -> Iterator[Target]:
             with imago_up(folder, shards=_SHARDS) as ready:
                 yield _imago(ready)
         case TargetName.METAQ_ORIGINAL:
-            with metaq_original(folder, METAQ_TOPICS) as (zookeeper, url):
-                yield Target(name=name, zookeeper=zookeeper, metaq_urls=[url])
+            with metaq_original(folder, METAQ_TOPICS) as broker:
+                yield Target(name=name, zookeeper=broker.registry, metaq_urls=[broker.url])
         case TargetName.ROCKETMQ_ORIGINAL:
             with contextlib.ExitStack() as stack:
                 namesrv = {
                     version: stack.enter_context(
                         rocketmq_original(_folder(folder, str(version)), version)
-                    )
+                    ).registry
                     for version in ROCKETMQ_VERSIONS
                 }
                 yield Target(name=name, namesrv=namesrv)

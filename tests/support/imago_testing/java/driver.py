@@ -19,21 +19,25 @@ if TYPE_CHECKING:
     from imago_testing.java.modules import JavaModule
 
 _HEAP_MB = 256
+_SMALL = ("-Xss512k", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _READY_SECONDS_MAX = 60
 _STOP_SECONDS_MAX = 10
 CALL_SECONDS = 40
 
 
 def java_command(
-    module: JavaModule, main_class: str, home: Path, *, heap_mb: int = _HEAP_MB
+    module: JavaModule,
+    main_class: str,
+    home: Path,
+    *,
+    heap_mb: int = _HEAP_MB,
+    flags: Sequence[str] = _SMALL,
 ) -> list[str]:
-    """The command line of a small JVM whose home folder is `home`."""
+    """The command line of a JVM, a small one by default, whose home folder is `home`."""
     return [
         toolchain().java,
         f"-Xmx{heap_mb}m",
-        "-Xss512k",
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
+        *flags,
         "-XX:-UsePerfData",
         "-Dfile.encoding=UTF-8",
         "-Djava.net.preferIPv4Stack=true",

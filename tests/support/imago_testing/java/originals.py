@@ -1,9 +1,13 @@
-"""The original brokers, for checking what the suite expects: MetaQ 1.4.6.2, RocketMQ 4.9 and 5."""
+"""The original brokers: MetaQ 1.4.6.2, RocketMQ 4.9 and 5.
+
+Small ones show what the suite may expect; as they are shipped, they are what ours is measured by.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from imago_testing.java.driver import java_command
 from imago_testing.java.modules import (
@@ -16,7 +20,7 @@ from imago_testing.ports import free_port_block
 from imago_testing.processes import ServerProcess, running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 _METAQ_INI = """\
@@ -27,11 +31,9 @@ serverPort={port}
 dashboardHttpPort={dashboard}
 dataPath={data}
 numPartitions=4
-unflushThreshold=0
 unflushInterval=1000
-maxSegmentSize=16777216
 maxTransferSize=1048576
-[zookeeper]
+{more}[zookeeper]
 zk.zkConnect=127.0.0.1:{zookeeper}
 zk.zkSessionTimeoutMs=10000
 """
@@ -45,19 +47,58 @@ listenPort={port}
 namesrvAddr=127.0.0.1:{namesrv}
 storePathRootDir={data}
 storePathCommitLog={data}/commitlog
-mappedFileSizeCommitLog=67108864
-mappedFileSizeConsumeQueue=600000
-maxHashSlotNum=100000
-maxIndexNum=400000
 diskMaxUsedSpaceRatio=99
-enableScheduleAsyncDeliver=false
-transferMsgByHeap=true
-"""
+{more}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How large a broker runs: its JVM, and settings beside those that say where it is."""
+
+    jvm: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of `java_command`."""
+    metaq: Mapping[str, int | str] = field(default_factory=dict)
+    rocketmq: Mapping[str, int | str] = field(default_factory=dict)
+
+
+SMALL = Scale(
+    metaq={"unflushThreshold": 0, "maxSegmentSize": 16 << 20},
+    rocketmq={
+        "mappedFileSizeCommitLog": 64 << 20,
+        "mappedFileSizeConsumeQueue": 600_000,
+        "maxHashSlotNum": 100_000,
+        "maxIndexNum": 400_000,
+        "enableScheduleAsyncDeliver": "false",
+        "transferMsgByHeap": "true",
+    },
+)
+AS_SHIPPED = Scale(
+    jvm={"heap_mb": 1024, "flags": ("-Xms1g",)},
+    metaq={"unflushThreshold": 1000, "maxSegmentSize": 1 << 30},
+)
+"""The originals' own defaults: MetaQ flushes every 1,000 messages or second, RocketMQ by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalBroker:
+    """A running broker on the loopback."""
+
+    pid: int
+    port: int
+    registry: str
+    """Address of MetaQ's ZooKeeper, of RocketMQ's name server."""
+
+    @property
+    def url(self) -> str:
+        """How MetaQ's clients write it."""
+        return f"meta://127.0.0.1:{self.port}"
 
 
 @contextlib.contextmanager
-def metaq_original(folder: Path, topics: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Run ZooKeeper and the MetaQ broker; yield the addresses of both."""
+def metaq_original(
+    folder: Path, topics: Sequence[str], scale: Scale = SMALL
+) -> Iterator[OriginalBroker]:
+    """Run ZooKeeper and the MetaQ broker."""
     zookeeper_port = free_port_block(3)
     port, dashboard = zookeeper_port + 1, zookeeper_port + 2
     main = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -66,20 +107,24 @@ def metaq_original(folder: Path, topics: Sequence[str]) -> Iterator[tuple[str, s
     with running(ServerProcess.start("zookeeper", command, folder)) as zookeeper:
         zookeeper.wait_for_port(zookeeper_port)
         ini = _METAQ_INI.format(
-            port=port, dashboard=dashboard, data=folder / "meta", zookeeper=zookeeper_port
+            port=port,
+            dashboard=dashboard,
+            data=folder / "meta",
+            zookeeper=zookeeper_port,
+            more=_lines(scale.metaq),
         )
         config = folder / "server.ini"
         config.write_text(ini + "".join(f"[topic={topic}]\n" for topic in topics))
         main = "com.taobao.metamorphosis.server.MetamorphosisStartup"
-        command = [*java_command(METAQ_SERVER, main, folder), "-f", str(config)]
+        command = [*java_command(METAQ_SERVER, main, folder, **scale.jvm), "-f", str(config)]
         with running(ServerProcess.start("metaq", command, folder)) as broker:
             broker.wait_for_port(port)
-            yield f"127.0.0.1:{zookeeper_port}", f"meta://127.0.0.1:{port}"
+            yield OriginalBroker(broker.process.pid, port, f"127.0.0.1:{zookeeper_port}")
 
 
 @contextlib.contextmanager
-def rocketmq_original(folder: Path, version: int) -> Iterator[str]:
-    """Run a name server and one broker of the major version; yield the name server's address."""
+def rocketmq_original(folder: Path, version: int, scale: Scale = SMALL) -> Iterator[OriginalBroker]:
+    """Run a name server and one broker of the major version."""
     module = {4: ROCKETMQ4_SERVER, 5: ROCKETMQ5_SERVER}[version]
     # A broker also takes the ports below and above its own.
     namesrv_port = free_port_block(6)
@@ -89,19 +134,31 @@ def rocketmq_original(folder: Path, version: int) -> Iterator[str]:
     namesrv_conf.write_text(f"listenPort={namesrv_port}\n")
     broker_conf = folder / "broker.conf"
     broker_conf.write_text(
-        _ROCKETMQ_BROKER.format(port=broker_port, namesrv=namesrv_port, data=folder / "store")
+        _ROCKETMQ_BROKER.format(
+            port=broker_port,
+            namesrv=namesrv_port,
+            data=folder / "store",
+            more=_lines(scale.rocketmq),
+        )
     )
-    namesrv = _command(module, "namesrv.NamesrvStartup", folder, namesrv_conf)
-    broker = _command(module, "broker.BrokerStartup", folder, broker_conf)
+    namesrv = _command(module, "namesrv.NamesrvStartup", folder, namesrv_conf, scale)
+    command = _command(module, "broker.BrokerStartup", folder, broker_conf, scale)
     with running(ServerProcess.start("namesrv", namesrv, folder, env)) as first:
         first.wait_for_port(namesrv_port)
-        with running(ServerProcess.start("broker", broker, folder, env)) as second:
+        with running(ServerProcess.start("broker", command, folder, env)) as second:
             second.wait_for_port(broker_port)
-            yield f"127.0.0.1:{namesrv_port}"
+            yield OriginalBroker(second.process.pid, broker_port, f"127.0.0.1:{namesrv_port}")
 
 
-def _command(module: JavaModule, main_class: str, folder: Path, config: Path) -> list[str]:
-    command = java_command(module, f"org.apache.rocketmq.{main_class}", folder, heap_mb=512)
+def _lines(settings: Mapping[str, int | str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def _command(
+    module: JavaModule, main_class: str, folder: Path, config: Path, scale: Scale
+) -> list[str]:
+    jvm = {"heap_mb": 512, **scale.jvm}
+    command = java_command(module, f"org.apache.rocketmq.{main_class}", folder, **jvm)
     return [*command, "-c", str(config)]
 
 
