@@ -164,6 +164,48 @@ async def test_change_waits_for_members_that_are_about_to_join(shard: Shard) -> 
     assert shard.answers["change"] is PutStatus.OK
 
 
+async def test_change_is_answered_at_once_where_too_few_have_been_in_sync_for_long(
+    shard: Shard,
+) -> None:
+    await shard.put("leader", LEADER)
+    shard.gate.count(replicated=False)
+    shard.clock.advance(shard.service.timeout_ms - 1)
+    shard.gate.count(replicated=False)
+    shard.service.when_replicated(shard._done, "waits")
+    assert "waits" not in shard.answers
+    shard.clock.advance(1)
+    shard.gate.accept(replicated=False)
+    shard.service.when_replicated(shard._done, "at once")
+    assert shard.answers["at once"] is PutStatus.SLAVE_UNAVAILABLE
+    assert "waits" not in shard.answers, "somebody may still join in time"
+    shard.gate.accept(replicated=True)
+    shard.store.replicate_to(100)
+    shard.service.progressed()
+    assert shard.answers["waits"] is PutStatus.OK
+    shard.service.when_replicated(shard._done, "confirmed")
+    assert shard.answers["confirmed"] is PutStatus.OK
+
+
+async def test_what_all_had_before_they_were_too_few_is_confirmed_for_ever(shard: Shard) -> None:
+    await shard.put("one", REPLICATED)
+    shard.store.replicate_to(100)
+    shard.service.progressed()
+    shard.gate.count(replicated=False)
+    shard.clock.advance(shard.service.timeout_ms)
+    shard.service.when_replicated(shard._done, "question")
+    assert shard.answers["question"] is PutStatus.OK, "nothing has come to the log since"
+
+
+async def test_the_first_moments_of_a_leadership_are_waited_for(shard: Shard) -> None:
+    await shard.put("leader", LEADER)
+    shard.gate.count(replicated=False)
+    shard.clock.advance(shard.service.timeout_ms)
+    shard.gate.close()
+    shard.gate.accept(replicated=False)
+    shard.service.when_replicated(shard._done, "change")
+    assert "change" not in shard.answers, "members that followed another are about to join"
+
+
 async def test_slow_members_are_named_by_the_answer(shard: Shard) -> None:
     await shard.put("one", REPLICATED)
     await shard.until_answered("one")

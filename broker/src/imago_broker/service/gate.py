@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 class ShardGate:
     """Closed until this member leads and the shell opens it."""
 
-    __slots__ = ("_clock", "_frozen", "_store", "durable_end", "lease_end_ms", "open", "replicated")
+    __slots__ = (
+        "_clock",
+        "_frozen",
+        "_short_since_ms",
+        "_store",
+        "durable_end",
+        "lease_end_ms",
+        "open",
+        "replicated",
+    )
 
     def __init__(self, store: MessageStore, clock: Clock) -> None:
         self.open = False
@@ -29,6 +38,7 @@ class ShardGate:
         self.durable_end = 0
         """Log offset below which every in-sync member has synced."""
         self._frozen = 0
+        self._short_since_ms = 0
         self._store = store
         self._clock = clock
 
@@ -41,6 +51,10 @@ class ShardGate:
     def short(self) -> bool:
         """Whether this member takes puts, but none that waits for members: too few are in sync."""
         return self.open and not self.replicated
+
+    def short_for(self, ms: int) -> bool:
+        """Whether it has been `short` for so long: nobody is just about to join."""
+        return self.short and self._clock.monotonic_ms() - self._short_since_ms >= ms
 
     @property
     def replicated_end(self) -> int:
@@ -66,6 +80,8 @@ class ShardGate:
 
         To be called before the high watermark rises because fewer are waited for.
         """
+        if not replicated and not self.short:
+            self._short_since_ms = self._clock.monotonic_ms()
         if self.replicated and not replicated:
             self._frozen = self._store.high_watermark
         self.replicated = replicated

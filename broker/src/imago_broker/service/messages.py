@@ -138,8 +138,9 @@ class MessageService:
     def when_replicated(self, done: Done, token: object) -> None:
         """Call `done(token, status, ())` once every in-sync member has all of the log so far.
 
-        Where too few are in sync it waits as well: members that have just started are about to
-        join. NOT_WRITABLE, at once, where this member does not lead.
+        Where too few are in sync it waits as well, as long as a put does: after an election, or
+        when a member starts anew, the others are about to join. SLAVE_UNAVAILABLE, at once, where
+        they have had that time already; NOT_WRITABLE, at once, where this member does not lead.
         """
         gate = self._gate
         safe = gate is None or gate.safe
@@ -147,6 +148,8 @@ class MessageService:
             _tell(done, token, PutStatus.OK, ())
         elif gate is not None and not gate.open:
             _tell(done, token, PutStatus.NOT_WRITABLE, ())
+        elif gate is not None and gate.short_for(self.timeout_ms):
+            _tell(done, token, PutStatus.SLAVE_UNAVAILABLE, ())
         else:
             self._wait({Acknowledgement.REPLICATED: [(done, token, ())]})
 
