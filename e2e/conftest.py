@@ -43,9 +43,10 @@ ORDER = (
     "uninstall",
 )
 """Words in the names of stories, in the order in which they are told: what breaks more is later."""
+LEFT_OUT = pytest.StashKey[list[str]]()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the stories in order; leave those out that this cluster's nodes do not allow."""
 
     def place(item: pytest.Item) -> int:
@@ -59,7 +60,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         out = [item for item in items if item.get_closest_marker("own_nodes")]
         items[:] = [item for item in items if item not in out]
         if out:
-            out[0].config.hook.pytest_deselected(items=out)
+            config.hook.pytest_deselected(items=out)
+        config.stash[LEFT_OUT] = [item.name for item in out]
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """Say which stories are not told, and why."""
+    why = "left out, since they reach into nodes, which only the suite's own cluster allows"
+    return [f"{why}: {name}" for name in config.stash.get(LEFT_OUT, [])]
 
 
 @pytest.hookimpl(wrapper=True)
