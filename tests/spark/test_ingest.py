@@ -137,7 +137,9 @@ def test_run_stops_in_order_and_is_shut_out_by_the_next(rig: Rig, client: Client
     with running(ServerProcess.start("first", command, rig.folder)) as first:
         wait_for(first, lambda: bool(rig.places()))
         fill(client, rig.topic, 200)
-        wait_for(first, lambda: (record(rig.cluster, rig.topic)["progress"] or {}).get("rows") == 500)
+        wait_for(
+            first, lambda: (record(rig.cluster, rig.topic)["progress"] or {}).get("rows") == 500
+        )
         assert first.stop(seconds_max=SECONDS_MAX) == 0
     told = record(rig.cluster, rig.topic)["progress"]
     assert (told["rows"], told["lag"]) == (500, 0)
