@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from imago_operator import names
 from imago_operator.kube.resources import RESOURCES
 from imago_operator.rights import Where, rules
 from imago_testing.custom_resources import CLUSTER, TOPIC, manifest
@@ -143,6 +144,38 @@ def test_an_edit_is_seen_by_the_watch_and_what_somebody_deletes_is_made_again(
         what="the StatefulSet again",
         poll=0.2,
     )
+
+
+def test_a_paused_cluster_is_left_alone_until_it_goes_on(
+    api: ApiServerProcess, namespace: str, start: Start, cluster: Callable[[], Any]
+) -> None:
+    start()
+    _settled(cluster)
+    path = RESOURCES[CLUSTER].path(namespace, "demo")
+
+    def edit(patch: dict[str, Any]) -> None:
+        api.must("PATCH", path, patch, content="application/merge-patch+json")
+
+    def is_paused() -> bool:
+        found = cluster()
+        seen = found["status"]["observedGeneration"] == found["metadata"]["generation"]
+        return seen and _condition(found, "Paused") == "Annotation"
+
+    edit({"metadata": {"annotations": {names.PAUSE: "true"}}})
+    wait_until(is_paused, seconds_max=SETTLES_S, what="the pause is seen", poll=0.2)
+    edit({"spec": {"brokers": {"shards": 3}}})
+    wait_until(is_paused, seconds_max=SETTLES_S, what="the edit is seen", poll=0.2)
+    third = RESOURCES["StatefulSet"].path(namespace, "demo-s2")
+    assert api.call("GET", third)[0] == 404
+    edit({"metadata": {"annotations": {names.PAUSE: None, names.RESTART: "now"}}})
+    wait_until(
+        lambda: api.call("GET", third)[0] == 200,
+        seconds_max=SETTLES_S,
+        what="the third shard",
+        poll=0.2,
+    )
+    template = api.must("GET", third)["spec"]["template"]["metadata"]["annotations"]
+    assert template[names.RESTART] == "now"
 
 
 def test_idle_it_writes_nothing_but_the_lease(
