@@ -279,6 +279,28 @@ async def test_nothing_is_done_after_a_duty_that_the_disk_refused(
     assert three.brokers[1].failed.result().exit_code is ExitCode.IO
 
 
+async def test_registration_says_when_a_log_was_thrown_away_and_when_it_is_whole_again(
+    three: ShardBrokers,
+) -> None:
+    def registered() -> tuple[bool, int, int]:
+        members = three.brokers[0].coordinator.view().members(0)
+        record = next(one for one in members if one.uuid == uuid)
+        return record.unclean, record.log_epoch, record.log_end
+
+    await three.put(0, b"one")
+    uuid, duties, end = three.brokers[1].uuid, three.shell(1).duties, three.store(1).log_end
+    assert duties.following is not None
+    duties.following.close()
+    duties.carry_out(Mark(unclean=True))
+    duties.carry_out(Reset(end))
+    await until(lambda: registered() == (True, 0, end))
+    await three.kill(1)
+    await three.start(1)
+    await three.all_in_sync(0, 1, 2)
+    await until(lambda: registered()[0] is False)
+    await three.same_logs()
+
+
 async def test_fault_in_a_change_of_role_ends_the_process(
     three: ShardBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

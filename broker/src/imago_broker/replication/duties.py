@@ -78,7 +78,7 @@ class Duties:
             do.Hangup: self._hang_up,
             do.AcceptPuts: self._accept_puts,
             do.HoldPuts: self._hold_puts,
-            do.Mark: lambda effect: parts.store.mark_unclean(effect.unclean),
+            do.Mark: self._mark,
             do.Describe: self._describe,
             do.Leave: self._leave,
             do.Answer: self._answer,
@@ -233,6 +233,12 @@ class Duties:
         self.note(f"begins an empty log at {effect.start}; it had {store.log_start} to "
                   f"{store.log_end}")  # fmt: skip
         store.reset(effect.start)
+        self._announce()
+
+    def _mark(self, effect: do.Mark) -> None:
+        # Others keep in the set of the next leadership whom the registry calls clean.
+        self._parts.store.mark_unclean(effect.unclean)
+        self._announce()
 
     def _fetch(self, effect: do.FetchFrom) -> None:
         if self.following is not None:
@@ -260,7 +266,10 @@ class Duties:
         )
 
     def _announce(self) -> None:
-        """Have our registration name the role, for people; nobody decides by it."""
+        """Have our registration say what we are and have now.
+
+        Nobody decides by the role; by the log those do who look for its highest end.
+        """
         if self._machine.state.member is not None and not self.left:
             self._line.describe(self._parts.record())
 
