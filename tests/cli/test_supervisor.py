@@ -14,7 +14,15 @@ import pytest
 from imago_cli import supervisor
 from imago_cli.exits import CommandError, Exit
 from imago_cli.log_relay import LogRelay
-from imago_cli.supervisor import Backoff, Child, ChildFailedError, ProcessSpec, reason_in
+from imago_cli.supervisor import (
+    Backoff,
+    Child,
+    ChildFailedError,
+    ProcessSpec,
+    reason_in,
+    while_all_live,
+)
+from imago_cli.up import StopWishes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,6 +93,60 @@ async def test_a_child_that_ends_before_it_serves_is_told_with_its_own_words(
     assert failed.value.message == f"child: {reason}"
     assert failed.value.code is exit_code
     await child.stop()
+
+
+async def test_damaged_data_is_told_with_what_helps(tmp_path: Path) -> None:
+    code = "import sys; sys.stderr.write('error: byte 7 is damaged\\n'); raise SystemExit(3)"
+    child = Child(spec(tmp_path, code, damage_cure="move it away"), restart=True)
+    with pytest.raises(ChildFailedError, match="byte 7 is damaged") as failed:
+        await child.start()
+    assert failed.value.code is Exit.DATA
+    assert failed.value.cure == f"move it away; its log is {tmp_path / 'logs' / 'child.log'}"
+    await child.stop()
+
+
+async def test_a_child_that_dies_during_the_work_ends_it(tmp_path: Path) -> None:
+    children = [Child(spec(tmp_path / name, WAITS), restart=True) for name in "ab"]
+    for child in children:
+        await child.start()
+    begun = asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    working = asyncio.create_task(while_all_live(children, work()))
+    await begun.wait()
+    os.kill(children[1].pid, signal.SIGKILL)
+    with pytest.raises(ChildFailedError, match="child: ended with code -9"):
+        await working
+    assert (children[0].pid != 0, children[1].pid) == (True, 0)
+    await asyncio.gather(*(child.stop() for child in children))
+
+
+async def test_children_that_live_leave_the_work_alone(tmp_path: Path) -> None:
+    child = Child(spec(tmp_path, WAITS), restart=True)
+    await child.start()
+    done: list[str] = []
+
+    async def work() -> None:
+        done.append("all of it")
+
+    async def fails() -> None:
+        raise CommandError("not ready")
+
+    await while_all_live([child], work())
+    assert (done, child.pid != 0) == (["all of it"], True)
+    with pytest.raises(CommandError, match="not ready"):
+        await while_all_live([child], fails())
+    await child.stop()
+
+
+def test_only_a_later_signal_is_a_second_wish() -> None:
+    wishes = StopWishes()
+    assert [wishes.urgent(now) for now in (100.0, 100.0, 100.9, 101.0)] == [
+        False, False, False, True,
+    ]  # fmt: skip
 
 
 async def test_a_child_that_never_serves_is_given_up(

@@ -46,12 +46,12 @@ class KazooReader:
         return data.decode()
 
 
-def refused(data: Path, *options: str) -> str:
+def refused(data: Path, *options: str, code: int = 2) -> str:
     """Run until it refuses; return what it said."""
     done = subprocess.run(
         command(data, *options), capture_output=True, text=True, timeout=SECONDS_MAX, check=False
     )
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == code, done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     return done.stderr
@@ -134,6 +134,44 @@ def test_a_killed_broker_stays_dead_when_told_so(tmp_path: Path) -> None:
         )
         assert not running.children()
         assert running.stop() == 0
+
+
+def test_a_broker_that_cannot_come_back_is_tried_again_and_the_others_go_on(tmp_path: Path) -> None:
+    base, data = free_port_block(PORTS), tmp_path / "data"
+    with up(data, "--shards", "2", "--port-base", str(base)) as running:
+        first, second = running.ready["brokers"]
+        config = data / "config" / "shard-1.toml"
+        right = config.read_text()
+        config.write_text("[broker]\nnonsense = 1\n")
+        os.kill(second["pid"], signal.SIGKILL)
+        wait_until(
+            lambda: running.log().count("process_not_ready name=shard-1") >= 2,
+            seconds_max=SECONDS_MAX,
+            what="it was tried twice",
+        )
+        assert "nonsense" in running.log()
+        assert psutil.pid_exists(first["pid"])
+        assert accepts(base + 11)
+        assert int((data / "run" / "shard-0.pid").read_text()) == first["pid"]
+        config.write_text(right)
+        wait_until(
+            lambda: accepts(base + 21), seconds_max=SECONDS_MAX, what="it serves MetaQ again"
+        )
+        assert running.stop() == 0
+
+
+def test_a_damaged_folder_ends_the_start_and_nothing_is_left_running(tmp_path: Path) -> None:
+    base, data = free_port_block(PORTS), tmp_path / "data"
+    options = ["--shards", "2", "--port-base", str(base)]
+    with up(data, *options) as running:
+        assert running.stop() == 0
+    (data / "shard-1" / "epochFileCheckpoint").write_text("no such thing\n")
+    said = refused(data, code=3)
+    assert "error: shard-1: " in said
+    assert f"{data}/shard-1/epochFileCheckpoint at byte 0" in said
+    assert f"its log is {data}/logs/shard-1.log" in said
+    assert not list((data / "run").iterdir()), "a process was not stopped"
+    assert not any(accepts(port) for port in range(base, base + PORTS))
 
 
 def test_children_die_with_a_killed_parent(tmp_path: Path) -> None:

@@ -17,13 +17,13 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from imago_cli import child
 from imago_cli.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
 logger = logging.getLogger(__name__)
 
@@ -54,17 +54,18 @@ class ProcessSpec:
     """How long after SIGTERM it is killed."""
     probe: Callable[[], bool] | None = None
     """Asked in a thread whether it serves; None: it writes a ready line."""
+    damage_cure: str = ""
+    """What else helps where its data is damaged."""
 
 
 class ChildFailedError(CommandError):
     """A process ended before it served."""
 
     def __init__(self, spec: ProcessSpec, exit_code: int, reason: str) -> None:
-        super().__init__(
-            f"{spec.name}: {reason}",
-            cure=f"its log is {spec.log_path}",
-            code=_own_code(exit_code, reason),
-        )
+        code = _own_code(exit_code, reason)
+        cures = [spec.damage_cure] if spec.damage_cure and code is Exit.DATA else []
+        cures.append(f"its log is {spec.log_path}")
+        super().__init__(f"{spec.name}: {reason}", cure="; ".join(cures), code=code)
 
 
 class Backoff:
@@ -112,6 +113,10 @@ class Child:
                 cure=f"see {self.spec.log_path}",
             ) from error
 
+    async def fail_when_dead(self) -> NoReturn:
+        """Wait for the end of a life that has begun; ChildFailedError then."""
+        raise self._failed(await self._wait())
+
     async def keep(self) -> None:
         """Return when it is stopped; until then start it again whenever it dies."""
         backoff = Backoff()
@@ -121,11 +126,15 @@ class Child:
             code = await self._wait()
             if self._is_stopping():
                 return
-            logger.warning("process_died name=%s exit_code=%s", self.spec.name, code)
             if not self._restart:
+                logger.warning("process_died name=%s exit_code=%s", self.spec.name, code)
                 self._forget()
                 return
-            await asyncio.sleep(backoff.pause_after(loop.time() - since))
+            pause = backoff.pause_after(loop.time() - since)
+            logger.warning(
+                "process_died name=%s exit_code=%s again_in_seconds=%g", self.spec.name, code, pause
+            )
+            await asyncio.sleep(pause)
             if not self._is_stopping():
                 await self._start_again()
             if self._is_stopping():
@@ -242,6 +251,18 @@ class Child:
         self._process = None
         with suppress(FileNotFoundError):
             self.spec.pid_path.unlink()
+
+
+async def while_all_live(children: Iterable[Child], work: Coroutine[Any, Any, None]) -> None:
+    """Do the work; ChildFailedError as soon as one of the children, which all serve, dies."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            deaths = [group.create_task(child.fail_when_dead()) for child in children]
+            await work
+            for death in deaths:
+                death.cancel()
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
 
 
 def reason_in(log: str) -> str:

@@ -22,7 +22,7 @@ from imago_cli.exits import Exit, UsageError
 from imago_cli.java import find_java
 from imago_cli.log_relay import LogRelay
 from imago_cli.output import print_json, print_line, print_table, say
-from imago_cli.supervisor import Child, ProcessSpec
+from imago_cli.supervisor import Child, ProcessSpec, while_all_live
 from imago_cli.up_plan import (
     HOST,
     NO_ZOOKEEPER,
@@ -42,6 +42,9 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_DATA = Path("imago-data")
 _STOP_MARGIN_SECONDS = 5.0
+_SAME_WISH_SECONDS = 1.0
+"""A signal so soon after another is the same wish: `timeout`, and whoever passes signals on to a
+process of his own group, send each one twice."""
 
 
 def attach(root: typer.Typer) -> None:
@@ -85,7 +88,9 @@ def up(
 ) -> None:
     """Run a whole cluster of real processes on this machine, until SIGTERM or Ctrl-C.
 
-    The same --data brings the same cluster back, with what is in it.
+    The same --data brings the same cluster back, with what is in it. A process that cannot start
+    ends the start: it is named, and nothing is left running. Once everything serves, one that dies
+    is started again, with growing pauses, for as long as it takes; the others go on.
     """
     _log_to_stderr()
     with up_state.locked(data.absolute()):
@@ -152,6 +157,19 @@ def refuse_busy_ports(plan: ClusterPlan, bind: str) -> None:
                 ) from error
 
 
+class StopWishes:
+    """Tells a second wish to stop, which means at once, from a first that came twice."""
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+
+    def urgent(self, now: float) -> bool:
+        """Note a wish at this time (s); return whether somebody is tired of waiting."""
+        if self._first is None:
+            self._first = now
+        return now - self._first >= _SAME_WISH_SECONDS
+
+
 class ClusterRun:
     """The processes of one cluster, from the first start to the last stop."""
 
@@ -166,6 +184,7 @@ class ClusterRun:
         self._plan = plan
         self._configs = configs
         self._as_json = as_json
+        self._wishes = StopWishes()
         server = list(self._zookeeper())
         self._first = [Child(spec, restart=restart) for spec in server]
         self._brokers = {
@@ -211,13 +230,18 @@ class ClusterRun:
 
     async def _start(self) -> None:
         # All at once: brokers wait for ZooKeeper by themselves, and load their code meanwhile.
+        children = [*self._first, *self._names, *self._brokers.values()]
         try:
             async with asyncio.TaskGroup() as group:
-                for child in [*self._first, *self._names, *self._brokers.values()]:
+                for child in children:
                     group.create_task(child.start())
         except ExceptionGroup as failures:
             # The first to fail is the cause; the others were cut off because of it.
             raise failures.exceptions[0] from None
+        await while_all_live(children, self._settle())
+
+    async def _settle(self) -> None:
+        """Return once clients find everything and each shard takes messages."""
         # Only now: with the client's code loaded meanwhile the brokers would start later.
         from imago_cli.up_names import wait_for_names
 
@@ -248,7 +272,7 @@ class ClusterRun:
             await asyncio.gather(*(child.stop() for child in group))
 
     def _signalled(self, stopping: asyncio.Event) -> None:
-        if stopping.is_set():
+        if self._wishes.urgent(asyncio.get_running_loop().time()):
             for child in [*self._brokers.values(), *self._names, *self._first]:
                 child.kill()
         stopping.set()
@@ -281,7 +305,11 @@ class ClusterRun:
     def _broker(self, place: Place) -> ProcessSpec:
         stop_seconds = self._configs[place].broker.drain_seconds + _STOP_MARGIN_SECONDS
         command = self._imago("broker", place.name)
-        return self._spec(place.name, command, stop_seconds=stop_seconds)
+        cure = ""
+        if self._plan.replicas > 1:
+            folder = self._plan.broker_data(place)
+            cure = f"move {folder} away: the shard's other members fill a new one"
+        return self._spec(place.name, command, stop_seconds=stop_seconds, damage_cure=cure)
 
     def _namesrv(self) -> ProcessSpec:
         return self._spec("namesrv", self._imago("namesrv", "namesrv"))
