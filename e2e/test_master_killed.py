@@ -7,21 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_e2e import machine
+from imago_e2e import gaps, machine
 from imago_e2e.clients import load
 from imago_e2e.kube import is_rig, until
 
 if TYPE_CHECKING:
     from imago_e2e.brokers import Brokers
     from imago_testing.java.driver import JavaDriver
-
-SESSION_SECONDS = 6.0
-"""Time-out of the brokers' sessions, as they have it by default."""
-GAP_SECONDS_MAX = SESSION_SECONDS + 2
-ROUTE_SECONDS = 1.0
-"""How often the original RocketMQ clients of this suite ask for routes; 30 s by default."""
-SEND_SECONDS = 3.0
-"""How long they wait for an answer that was due when the broker died: 4.9 does not look for it."""
 
 
 def _kill(brokers: Brokers, name: str) -> None:
@@ -45,6 +37,4 @@ def test_killing_the_master_pod_loses_nothing(
         running.go_on(300)
         whole.settled()
         account.append(running.finish())
-        for stream in running.producers:
-            asks = 0.0 if stream.name == "metaq" else ROUTE_SECONDS + SEND_SECONDS
-            assert stream.gap_seconds <= GAP_SECONDS_MAX + asks, stream.name
+        gaps.after_a_process(running)
