@@ -214,10 +214,10 @@ class TreeCoordinator(SharedChanges):
         await self._ask(self._keeper.wish_no_topics([name]))
 
     async def put_foreign(self, broker: ForeignBroker) -> None:
-        await self._ask([self._keeper.wish_foreign(broker.key, broker)])
+        await self._ask([self._keeper.foreigners.wish(broker.key, broker)])
 
     async def remove_foreign(self, key: tuple[str, str, int]) -> None:
-        await self._ask([self._keeper.wish_foreign(key, None)])
+        await self._ask([self._keeper.foreigners.wish(key, None)])
 
     async def _prepare(self) -> None:
         """Make sure, in every new session, that the registry is there and is ours."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from imago_broker.cluster import edits, znodes
+from imago_broker.cluster.foreigners import Foreigners
 from imago_broker.cluster.membership import Membership
 from imago_broker.cluster.metaq_tree import MetaqPaths
 from imago_broker.cluster.publication import Publication
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from imago_broker.cluster.settings import CoordinatorConfig
     from imago_broker.cluster.tree import NodeTree
     from imago_broker.cluster.znodes import Paths
-    from imago_broker.model.cluster import BrokerRecord, ClusterView, ForeignBroker
+    from imago_broker.model.cluster import BrokerRecord, ClusterView
     from imago_broker.model.shard import ShardState
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,6 @@ ENDED_MAX = 1000
 
 FENCED = "another process of the same data folder has taken this broker's place"
 
-ForeignKey = tuple[str, str, int]
 Bucket = Mapping[str, TopicPlacement]
 """Topics of one node of the registry, by name."""
 
@@ -49,11 +48,6 @@ Bucket = Mapping[str, TopicPlacement]
 def topic_key(name: str) -> str:
     """Key of a topic among wishes and failures."""
     return f"topic {name}"
-
-
-def foreign_key(key: ForeignKey) -> str:
-    """Key of a foreign broker among wishes and failures."""
-    return f"foreign {key}"
 
 
 class Keeper:
@@ -68,22 +62,21 @@ class Keeper:
         holder: str,
         now_ms: Callable[[], int],
     ) -> None:
-        """The holder is a name no other process has: it keeps our foreign brokers apart."""
+        """The holder is a name no other process has."""
         self._config = config
         self._paths = paths
         self._tree = tree
         self._membership = Membership(paths, tree)
-        self._holder = holder
+        self.foreigners = Foreigners(paths, tree, holder=holder)
+        """Brokers that are not ours and registered through us."""
         self._wish: BrokerRecord | None = None
         self._topics: dict[str, TopicPlacement] = {}
-        self._foreign: dict[ForeignKey, ForeignBroker] = {}
         self._topics_unplaced: set[str] = set()
         self._topics_ended: dict[str, None] = {}
         """Topics that ended while we did not lead: a former master may have left their nodes."""
         self._names_in: defaultdict[str, set[str]] = defaultdict(set)
         self._buckets_seen: dict[str, Bucket] = {}
         self._topics_unoffered: dict[str, None] = {}
-        self._foreign_unwritten: set[ForeignKey] = set()
         self._session_id = 0
         self._registration: BrokerRecord | None = None
         self._publication: Publication | None = None
@@ -138,26 +131,16 @@ class Keeper:
             del self._topics_ended[name]
         return self._touch(names)
 
-    def wish_foreign(self, key: ForeignKey, broker: ForeignBroker | None) -> str:
-        """Want a foreign broker registered, or not; return the key to wait for."""
-        if broker is None:
-            self._foreign.pop(key, None)
-        else:
-            self._foreign[key] = broker
-        self._foreign_unwritten.add(key)
-        return foreign_key(key)
-
     def doubts(self, view: ClusterView, buckets: Mapping[str, Bucket]) -> bool:
         """Whether what was read lacks something of ours; that is wanted again.
 
         `buckets`: the topic nodes by path; unchanged ones are the objects of the last call.
         """
-        lost = self._foreign.keys() - {broker.key for broker in view.foreign}
-        self._foreign_unwritten |= lost
+        lost = self.foreigners.lost(view.foreign)
         if self._wish is not None:
             self._state = view.states.get(self._wish.shard)
         if self._registration is None:
-            return bool(lost)
+            return lost
         record = self._registration
         shown = self._shown(record)
         leads = shown.role is Role.MASTER
@@ -168,7 +151,7 @@ class Keeper:
         ours = (record.replica, record.incarnation)
         standing = any((b.replica, b.incarnation) == ours for b in view.members(record.shard))
         behind = shown != self._announced and not self._kept_quiet(shown)
-        return bool(lost or missing) or not standing or behind
+        return lost or bool(missing) or not standing or behind
 
     def _topics_missing(self, buckets: Mapping[str, Bucket], shard: int) -> set[str]:
         missing: set[str] = set()
@@ -199,7 +182,7 @@ class Keeper:
             await self._settle_record(self._wish, written, failures)
         if self._announced is not None:
             await self._settle_topics(self._announced, written, failures)
-        await self._settle_foreign(written, failures)
+        await self.foreigners.settle(written, failures)
         return written, failures
 
     @property
@@ -246,7 +229,7 @@ class Keeper:
         self._written = None
         self._announced = None
         self._topics_unplaced |= self._topics.keys()
-        self._foreign_unwritten |= self._foreign.keys()
+        self.foreigners.begin_session()
         self._reoffer()
 
     async def _settle_record(
@@ -366,30 +349,8 @@ class Keeper:
         written |= buckets
         failures |= {topic_key(name): error for name, error in failed.items()}
 
-    async def _settle_foreign(
-        self, written: set[str], failures: dict[str, CoordinatorError]
-    ) -> None:
-        for key in sorted(self._foreign_unwritten):
-            path = self._paths.foreign(key, self._holder)
-            self._foreign_unwritten.discard(key)
-            try:
-                await self._write_foreign(path, self._foreign.get(key))
-            except TreeUnavailableError:
-                self._foreign_unwritten.add(key)
-                raise
-            except (ValueError, TypeError) as error:
-                failures[foreign_key(key)] = CoordinatorError(str(error))
-                self._foreign.pop(key, None)
-            written |= {self._paths.foreigners, path}
-
-    async def _write_foreign(self, path: str, broker: ForeignBroker | None) -> None:
-        if broker is None:
-            await edits.drop(self._tree, path)
-        else:
-            await edits.claim(self._tree, path, znodes.encode_foreign(broker))
-
     def _all_keys(self) -> list[str]:
-        return [RECORD, *map(topic_key, self._topics), *map(foreign_key, self._foreign)]
+        return [RECORD, *map(topic_key, self._topics), *self.foreigners.keys]
 
     def _own_nodes(self, record: BrokerRecord) -> set[str]:
         return {self._paths.brokers, self._paths.broker(record.shard, record.replica)}
