@@ -108,6 +108,9 @@ async def test_group_goes_on_where_it_stopped_and_can_be_moved(
         moved = run.json("group reset g orders --to earliest --yes")
         assert moved["queues"] == [{"shard": "shard-0", "queue": 0, "offset": 0}]
         assert run.ok("consume orders --group g --count 1") == "1\n"
+        run.ok("group delete g --yes")
+        assert "g" not in {row["group"] for row in run.json("group list")}
+        assert run.ok("consume orders --group g --count 1") == "1\n", "it begins anew"
 
     await commands(body)
 

@@ -1,4 +1,4 @@
-"""`imago group`: consumer groups, their lag, and where they go on."""
+"""`imago group`: consumer groups, their lag, where they go on, and their end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from imago_cli.connect import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, connected
 from imago_cli.exits import CommandError, UsageError
-from imago_cli.output import print_json, print_table
+from imago_cli.output import print_json, print_table, say
 from imago_cli.topic import moment
 
 if TYPE_CHECKING:
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 def attach(root: typer.Typer) -> None:
     """Add the group of commands."""
-    group = typer.Typer(no_args_is_help=True, help="Show consumer groups, their lag; move them.")
+    group = typer.Typer(no_args_is_help=True, help="Show consumer groups; move, delete them.")
     group.command("list")(list_groups)
     group.command("describe")(describe)
     group.command("reset")(reset)
+    group.command("delete")(delete)
     root.add_typer(group, name="group")
 
 
@@ -88,6 +89,15 @@ def reset(
         print_json({"group": group, "topic": topic, "queues": queues})
     else:
         print_table(f"group {group} in {topic}", ("shard", "queue", "offset"), rows)
+
+
+def delete(group: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, yes: Yes = False) -> None:
+    """Delete a group: its settings, and how far it is in every topic."""
+    with connected(bootstrap) as client:
+        _check_exists(client, group)
+        confirm(f"Delete group {group} and all its offsets?", yes=yes)
+        client.admin.delete_group(group)
+    say(f"group {group}: deleted")
 
 
 def parse_target(text: str) -> ResetTo | int:

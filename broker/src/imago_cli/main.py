@@ -35,7 +35,7 @@ COMMANDS: dict[str, Row] = {
     "cluster": Row("imago_cli.cluster", "Show who leads what, and why not."),
     "shard": Row("imago_cli.shard", "Show shards, hand leadership over, elect in need."),
     "topic": Row("imago_cli.topic", "Create, change, list and delete topics."),
-    "group": Row("imago_cli.group", "Show consumer groups, their lag; reset offsets."),
+    "group": Row("imago_cli.group", "Show consumer groups, their lag; move, delete them."),
     "produce": Row("imago_cli.produce", "Send messages."),
     "consume": Row("imago_cli.consume", "Read messages."),
     "bench": Row("imago_cli.bench", "Measure a running cluster with Python clients."),
