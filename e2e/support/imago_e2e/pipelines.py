@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from imago_e2e.kube import Kube
 
 PLAIN: Final = ROOT / "manifests" / "spark"
-LANDS_SECONDS_MAX: Final = 180.0
+LANDS_SECONDS_MAX: Final = 240.0
 """Two JVMs and two images, on cores that others use, too."""
 STOPS_SECONDS_MAX: Final = 150.0
 _SMALL: Final = {"requests": {"cpu": "500m", "memory": "900Mi"}}
