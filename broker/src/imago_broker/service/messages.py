@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.pending import AcknowledgementQueue
 from imago_broker.service.arrivals import Arrivals
+from imago_broker.service.levels import Levels
 from imago_broker.service.put_status import APPENDED, PutStatus
 from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
 from imago_wire.errors import LimitExceededError
@@ -75,8 +76,7 @@ class MessageService:
         """Whether puts are asked to come again soon: leadership is being handed over."""
         self.sequenced = False
         """Whether this turn has messages of idempotent producers."""
-        self._loop = loop
-        self._clock = clock
+        self._loop, self._clock = loop, clock
         self._level_of = level_of
         self._waiting_bytes_max = waiting_bytes_max
         self._waiting: AcknowledgementQueue[list[_Answer]] = AcknowledgementQueue()
@@ -85,6 +85,7 @@ class MessageService:
         self._completed: list[Callable[[], None]] = []
         self._durable: list[Callable[[], None]] = []
         self._gate = gate
+        self._levels = Levels(store, gate)
         self._expiry: asyncio.TimerHandle | None = None
         self._refusal: PutStatus | None = None
         store.on_durable = self._durable_in_other_thread
@@ -144,7 +145,7 @@ class MessageService:
         """
         gate = self._gate
         safe = gate is None or gate.safe
-        if safe and self._progress(Acknowledgement.REPLICATED) >= self.store.log_end:
+        if safe and self._levels.end(Acknowledgement.REPLICATED) >= self.store.log_end:
             _tell(done, token, PutStatus.OK, ())
         elif gate is not None and not gate.open:
             _tell(done, token, PutStatus.NOT_WRITABLE, ())
@@ -219,7 +220,7 @@ class MessageService:
             return  # another may lead by now: answers wait until that is known
         released = False
         for level in Acknowledgement:
-            for answers in self._waiting.advance(level, self._progress(level)):
+            for answers in self._waiting.advance(level, self._levels.end(level)):
                 released = True
                 for done, token, placed in answers:
                     _tell(done, token, PutStatus.OK, placed)
@@ -331,20 +332,6 @@ class MessageService:
         self.progressed()
         self._arm_expiry(now_ms)
 
-    def _progress(self, level: Acknowledgement) -> int:
-        store = self.store
-        if level is Acknowledgement.LEADER:
-            return store.log_end
-        if level is Acknowledgement.LEADER_FSYNC:
-            return store.durable_end
-        if self._gate is not None:
-            if level is Acknowledgement.REPLICATED:
-                return self._gate.replicated_end
-            return min(self._gate.replicated_durable_end, store.durable_end)
-        if level is Acknowledgement.REPLICATED:
-            return store.high_watermark
-        return min(store.high_watermark, store.durable_end)
-
     def _durable_in_other_thread(self, _end: int) -> None:
         # The flusher's thread: nothing of ours may be touched here.
         self._loop.call_soon_threadsafe(self._more_is_durable)
@@ -365,7 +352,7 @@ class MessageService:
         now_ms = self._clock.monotonic_ms()
         expired = self._waiting.expire(now_ms)
         for level, answers in expired:
-            status = self._expired_status(level)
+            status = self._levels.lack(level)
             self.timeouts += len(answers)
             logger.warning("acknowledgement_timeout level=%s puts=%d", level.value, len(answers))
             for done, token, placed in answers:
@@ -373,18 +360,6 @@ class MessageService:
         if expired:
             self._tell_completed()
         self._arm_expiry(now_ms)
-
-    def _expired_status(self, level: Acknowledgement) -> PutStatus:
-        """Return what a put was short of when its time was up."""
-        gate = self._gate
-        if gate is not None and not gate.safe:
-            return PutStatus.NOT_WRITABLE
-        if level.needs_replicas:
-            if gate is not None and not gate.replicated:
-                return PutStatus.SLAVE_UNAVAILABLE
-            if level is Acknowledgement.REPLICATED or gate is not None:
-                return PutStatus.SLAVE_TIMEOUT
-        return PutStatus.FLUSH_TIMEOUT
 
     def _tell_completed(self) -> None:
         for listener in self._completed:
