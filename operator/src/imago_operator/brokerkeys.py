@@ -78,7 +78,7 @@ KEYS: Final[dict[str, Key]] = {
     "store.segment_bytes_max": Key(268435456, False),
     "store.retention_ms": Key(259200000, False),
     "store.retention_bytes_max": Key(0, False),
-    "store.sync_interval_ms": Key(1000, True),
+    "store.sync_interval_ms": Key(200, True),
     "store.metaq_segment_bytes_max": Key(1073741824, False),
     "store.scrub_interval_ms": Key(86400000, False),
     "store.disk_full_ratio": Key(0.9, False),

@@ -112,7 +112,7 @@ class Broker:
         self._clean = True
         self._undo = AsyncExitStack()
         self._ticker: asyncio.TimerHandle | None = None
-        self._synced_ms = 0
+        self._syncer: asyncio.TimerHandle | None = None
 
     @property
     def metaq_listener(self) -> Listener:
@@ -316,6 +316,7 @@ class Broker:
             await self.ports.admin.start(admin_services(self))
         self._undo.callback(self._stop_ticking)
         self._ticker = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
+        self._sync_now_and_then()
         self.serving = True
         logger.info(
             "broker_started shard=%d metaq=%d rocketmq=%d namesrv=%d admin=%d data=%s",
@@ -359,18 +360,19 @@ class Broker:
         except LogIOError as error:
             self.fail(FatalError(str(error), exit_code=ExitCode.IO))
             return
-        self._sync_now_and_then()
         self.rocketmq.sweep()
         if self.names is not None:
             self.names.sweep()
 
     def _sync_now_and_then(self) -> None:
-        """Bound what a loss of power takes from levels that do not wait for the disk."""
-        interval_ms = self.config.store.sync_interval_ms
-        now_ms = self.clock.monotonic_ms()
-        due = interval_ms and now_ms - self._synced_ms >= interval_ms
-        if due and self.store.durable_end < self.store.log_end:
-            self._synced_ms = now_ms
+        """Bound what a loss of power takes from levels that do not wait for the disk.
+
+        Small syncs, too: a large one keeps the processor from answering for milliseconds.
+        """
+        seconds = self.config.store.sync_interval_ms / 1000
+        loop = asyncio.get_running_loop()
+        self._syncer = loop.call_later(seconds or TICK_SECONDS, self._sync_now_and_then)
+        if seconds and self.store.durable_end < self.store.log_end:
             self.store.request_sync()
 
     def _store_failed_in_other_thread(self, error: StoreError) -> None:
@@ -378,8 +380,9 @@ class Broker:
         loop.call_soon_threadsafe(self.fail, FatalError(str(error), exit_code=ExitCode.IO))
 
     def _stop_ticking(self) -> None:
-        if self._ticker is not None:
-            self._ticker.cancel()
+        for timer in (self._ticker, self._syncer):
+            if timer is not None:
+                timer.cancel()
 
     async def _leave_shard(self) -> None:
         assert self.member is not None, "it was started"

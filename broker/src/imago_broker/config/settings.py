@@ -219,7 +219,7 @@ class StoreSection:
         0, "Size of the log above which its oldest file goes; 0: none.", low=0
     )
     sync_interval_ms: int = setting(
-        1000,
+        200,
         "How long a message may be in the page cache only; 0: as long as the system likes.",
         low=0,
         high=600_000,
