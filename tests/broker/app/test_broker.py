@@ -258,6 +258,23 @@ async def test_messages_are_synced_soon_whatever_their_level(tmp_path: Path) -> 
             synced.clear()
 
 
+async def test_a_shorter_time_between_syncs_holds_from_when_it_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rarely = loopback_config(tmp_path, "topics.t.queues=1", "store.sync_interval_ms=600000")
+    asked = asyncio.Event()
+    broker = Broker(rarely)
+    await broker.start()
+    monkeypatch.setattr(broker.store, "request_sync", asked.set)
+    async with metaq_peer(broker.metaq_port) as peer:
+        put_place(await peer.put("t", 0, b"x"))
+        often = loopback_config(tmp_path, "topics.t.queues=1", "store.sync_interval_ms=10")
+        broker.reload(often)
+        async with asyncio.timeout(30):
+            await asked.wait()
+    await broker.stop()
+
+
 async def test_message_limit_that_no_file_of_the_log_holds_is_refused(tmp_path: Path) -> None:
     async with running_broker(tmp_path, f"store.segment_bytes_max={5 << 20}") as broker:
         before = broker.config.rocketmq

@@ -113,6 +113,7 @@ class Broker:
         self._undo = AsyncExitStack()
         self._ticker: asyncio.TimerHandle | None = None
         self._syncer: asyncio.TimerHandle | None = None
+        self._synced_ms = 0
 
     @property
     def metaq_listener(self) -> Listener:
@@ -316,6 +317,7 @@ class Broker:
             await self.ports.admin.start(admin_services(self))
         self._undo.callback(self._stop_ticking)
         self._ticker = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
+        self._synced_ms = self.clock.monotonic_ms()
         self._sync_now_and_then()
         self.serving = True
         logger.info(
@@ -369,10 +371,14 @@ class Broker:
 
         Small syncs, too: a large one keeps the processor from answering for milliseconds.
         """
-        seconds = self.config.store.sync_interval_ms / 1000
-        loop = asyncio.get_running_loop()
-        self._syncer = loop.call_later(seconds or TICK_SECONDS, self._sync_now_and_then)
-        if seconds and self.store.durable_end < self.store.log_end:
+        loop, interval_ms = asyncio.get_running_loop(), self.config.store.sync_interval_ms
+        # Looks at least every tick: a shorter interval that is set meanwhile holds from then on.
+        seconds = min(interval_ms / 1000 or TICK_SECONDS, TICK_SECONDS)
+        self._syncer = loop.call_later(seconds, self._sync_now_and_then)
+        now_ms = self.clock.monotonic_ms()
+        due = interval_ms and now_ms - self._synced_ms >= interval_ms - 1  # timers come early
+        if due and self.store.durable_end < self.store.log_end:
+            self._synced_ms = now_ms
             self.store.request_sync()
 
     def _store_failed_in_other_thread(self, error: StoreError) -> None:
