@@ -227,7 +227,7 @@ def test_the_command_fails_only_for_errors(tmp_path: Path) -> None:
             env={
                 **os.environ,
                 "IMAGO__ZOOKEEPER__CONNECT": connect,
-                "IMAGO__STORE__DISK_FULL_RATIO": "0.99",
+                "IMAGO__STORE__DISK_FULL_RATIO": "1.0",
             },
         )
         assert done.stderr == ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_log import MessageStore
-from imago_testing.stores import FakeClock, small_config
+from imago_testing.stores import FakeClock, folder_config
 from imago_wire.record import make_entry
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ BODIES = [b"first", "zweite: größer".encode(), bytes(range(256)), b"x" * 300]
 def fill(folder: Path, bodies: Sequence[bytes] = BODIES) -> Path:
     """A store with messages of two topics, stopped in order."""
     folder.mkdir(parents=True)
-    store = MessageStore.open(small_config(data_dir=folder), clock=FakeClock(), threaded=False)
+    store = MessageStore.open(folder_config(folder), clock=FakeClock(), threaded=False)
     for topic in ("orders", "returns"):
         store.create_topic(topic, {"queues": 2})
     host = bytes([127, 0, 0, 1, 0, 0, 0, 1])
@@ -143,7 +143,7 @@ def test_a_folder_without_a_store_is_a_usage_error(
 @pytest.mark.parametrize("command", ["check", "dump"])
 def test_a_store_in_use_is_left_alone(tmp_path: Path, command: str, imago: Imago) -> None:
     folder = fill(tmp_path / "data")
-    store = MessageStore.open(small_config(data_dir=folder), clock=FakeClock(), threaded=False)
+    store = MessageStore.open(folder_config(folder), clock=FakeClock(), threaded=False)
     done = imago("log", command, folder)
     store.close()
     assert done.returncode == 2

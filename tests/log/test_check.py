@@ -23,7 +23,7 @@ from imago_testing.stored_files import (
     make_files,
     open_files,
 )
-from imago_testing.stores import FakeClock, Model, small_config
+from imago_testing.stores import FakeClock, Model, folder_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +84,7 @@ def test_retention_deleted_topics_and_rebuilt_views_are_no_damage(
     tmp_path: Path, *, rebuilt: bool
 ) -> None:
     clock = FakeClock()
-    config = small_config(data_dir=tmp_path, retention_bytes=5 * SEGMENT)
+    config = folder_config(tmp_path, retention_bytes=5 * SEGMENT)
     store = MessageStore.open(config, clock=clock, threaded=False)
     store.create_topic("quiet", {"name": "quiet"})
     Model().send(store, [("quiet", 0, 20)] * 3)

@@ -128,7 +128,7 @@ def _kubelet(number: int) -> dict[str, Any]:
         "nodeStatusUpdateFrequency": "4s",
         "nodeLeaseDurationSeconds": 20,
         "imageGCHighThresholdPercent": 100,
-        "evictionHard": {"memory.available": "1%", "nodefs.available": "1%"},
+        "evictionHard": {"memory.available": "1%", "nodefs.available": "200Mi"},
         "registryPullQPS": 0,
         "serializeImagePulls": False,
     }

@@ -33,6 +33,8 @@ def manifest(namespace: str, name: str = "demo", shards: int = 1, **more: Any) -
         "replicasPerShard": 3,
         "storage": {"size": "2Gi"},
         "antiAffinity": "Required",
+        # Volumes are folders of this machine's disk, which may be full of other things.
+        "config": {f"store.disk_{what}_ratio": 1.0 for what in ("clean", "force", "full")},
     }
     labels = {"imago.dev/cluster": name, "imago.dev/component": "zookeeper"}
     apart = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}

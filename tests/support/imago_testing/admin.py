@@ -12,6 +12,7 @@ from imago_broker.config.settings import (
     MetaqSection,
     NamesrvSection,
     RocketmqSection,
+    StoreSection,
 )
 
 if TYPE_CHECKING:
@@ -47,5 +48,6 @@ def broker_config(folder: Path) -> BrokerConfig:
         metaq=MetaqSection(port=0),
         rocketmq=RocketmqSection(port=0, fast_port=0),
         namesrv=NamesrvSection(port=0),
+        store=StoreSection(disk_clean_ratio=1.0, disk_force_ratio=1.0, disk_full_ratio=1.0),
         admin=AdminSection(port=0, token_file=str(folder / "token")),
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_log import MessageStore
 from imago_log.check import Severity, check
-from imago_testing.stores import FakeClock, Model, small_config
+from imago_testing.stores import FakeClock, Model, folder_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ PLAIN, FILES = "plain", "files"
 
 def open_files(folder: Path, clock: FakeClock | None = None) -> MessageStore:
     """Open a store with files of 4 KiB; background work runs inside the calls."""
-    config = small_config(data_dir=folder, retention_bytes=0)
+    config = folder_config(folder, retention_bytes=0)
     return MessageStore.open(config, clock=clock or FakeClock(), threaded=False)
 
 

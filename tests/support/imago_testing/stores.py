@@ -43,6 +43,12 @@ def small_config(**changes: Any) -> StoreConfig:
     return StoreConfig(**(settings | changes))
 
 
+def folder_config(folder: Path, **changes: Any) -> StoreConfig:
+    """Return such settings for a folder of this machine, whose disk may be as full as it likes."""
+    unbothered = {f"disk_{level}_ratio": 1.0 for level in ("clean", "force", "full")}
+    return small_config(data_dir=folder, **(unbothered | changes))
+
+
 def open_store(vfs: MemoryVfs, clock: FakeClock | None = None, **changes: Any) -> MessageStore:
     """Open a store whose background work runs inside the calls."""
     return MessageStore.open(
