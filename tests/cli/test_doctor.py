@@ -20,6 +20,7 @@ from imago_cli import checks
 from imago_cli.checks import Level
 from imago_cli.exits import CommandError
 from imago_cli.java import find_java, java_version, spark_home
+from imago_log.vfs import DiskUsage, OsVfs
 from imago_testing.ports import free_port_block
 
 if TYPE_CHECKING:
@@ -45,21 +46,34 @@ def test_a_taken_port_is_named_with_its_holder() -> None:
     assert f"served by imago shard-0 (pid {os.getpid()})" in known[0].message
 
 
-def test_a_full_disk_is_an_error_and_a_filling_one_a_warning(tmp_path: Path) -> None:
-    def level(clean: float, full: float) -> Level:
-        found = checks.check_disk(tmp_path / "not" / "yet", clean_ratio=clean, full_ratio=full)
-        return next(iter(found)).level
+def disk(folder: Path, clean: float, force: float, full: float) -> list[checks.Finding]:
+    return list(checks.check_disk(folder, clean_ratio=clean, force_ratio=force, full_ratio=full))
 
-    assert level(1.1, 1.2) is Level.OK
-    assert level(0.0, 1.2) is Level.WARNING
-    assert level(0.0, 0.0) is Level.ERROR
+
+def test_a_full_disk_is_an_error_and_a_filling_one_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "disk_usage", lambda _: DiskUsage(total=100 << 20, used=80 << 20))
+    folder = tmp_path / "not" / "yet"
+    assert [found.level for found in disk(folder, 0.8, 0.85, 0.9)] == [Level.OK]
+    filling, full = disk(folder, 0.7, 0.85, 0.9)[0], disk(folder, 0.5, 0.6, 0.7)[0]
+    assert filling.level is Level.WARNING
+    assert filling.message == f"80% of the disk of {folder} is used, 20 MiB are free"
+    assert "above 85% (store.disk_force_ratio)" in filling.cure
+    assert full.level is Level.ERROR
+    assert "above 70% (store.disk_full_ratio)" in full.cure
+
+
+def test_the_room_on_a_disk_is_counted_as_the_store_counts_it(tmp_path: Path) -> None:
+    used = OsVfs().disk_usage(tmp_path).ratio
+    assert f"{used:.0%} of the disk" in disk(tmp_path, 0.75, 0.85, 0.9)[0].message
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
-    findings = list(checks.check_disk(tmp_path, clean_ratio=1.1, full_ratio=1.2))
+    findings = disk(tmp_path, 1.0, 1.0, 1.0)
     assert findings[-1].level is Level.ERROR
     assert "cannot be written" in findings[-1].message
     assert findings[-1].cure

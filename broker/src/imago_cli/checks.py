@@ -22,6 +22,7 @@ import psutil
 from imago_cli.exits import CommandError
 from imago_cli.java import find_java
 from imago_cli.zookeeper_server import class_path, four_letters
+from imago_log.vfs import disk_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -139,19 +140,21 @@ def check_ports(ports: Iterable[tuple[str, int]], ours: Mapping[int, str]) -> It
         yield Finding("ports", Level.OK, f"free: {', '.join(map(str, free))}")
 
 
-def check_disk(folder: Path, *, clean_ratio: float, full_ratio: float) -> Iterator[Finding]:
+def check_disk(
+    folder: Path, *, clean_ratio: float, force_ratio: float, full_ratio: float
+) -> Iterator[Finding]:
     """Room on the disk of the data folder, and whether it can be written."""
     existing = next(path for path in [folder, *folder.parents] if path.exists())
-    usage = shutil.disk_usage(existing)
-    used = (usage.total - usage.free) / usage.total
-    said = f"{used:.0%} of the disk of {folder} is used, {usage.free >> 20} MiB are free"
-    if used >= full_ratio:
-        cure = f"free some space: puts are refused at {full_ratio:.0%} (store.disk_full_ratio)"
+    usage = disk_usage(existing)
+    free = usage.total - usage.used
+    said = f"{usage.ratio:.0%} of the disk of {folder} is used, {free >> 20} MiB are free"
+    if usage.ratio > full_ratio:
+        cure = f"free some space: puts are refused above {full_ratio:.0%} (store.disk_full_ratio)"
         yield Finding("disk", Level.ERROR, said, cure)
-    elif used >= clean_ratio:
+    elif usage.ratio > clean_ratio:
         cure = (
-            f"free some space: from {clean_ratio:.0%} on (store.disk_clean_ratio) old messages "
-            f"are deleted early, at {full_ratio:.0%} puts are refused"
+            f"free some space: above {force_ratio:.0%} (store.disk_force_ratio) the oldest "
+            f"messages are deleted early, above {full_ratio:.0%} puts are refused"
         )
         yield Finding("disk", Level.WARNING, said, cure)
     else:

@@ -69,7 +69,10 @@ def diagnose(config_path: Path | None, data: Path | None) -> Iterator[Finding]:
         checks.check_java(),
         checks.check_ports(plan.ports() if plan else listener_ports(settings), _running(data)),
         checks.check_disk(
-            folder, clean_ratio=store.disk_clean_ratio, full_ratio=store.disk_full_ratio
+            folder,
+            clean_ratio=store.disk_clean_ratio,
+            force_ratio=store.disk_force_ratio,
+            full_ratio=store.disk_full_ratio,
         ),
         checks.check_open_files(settings.limits.connections_max),
         checks.check_clock(folder, admin_addresses(plan)),

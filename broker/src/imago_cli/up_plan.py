@@ -242,8 +242,8 @@ def refuse_owned_keys(assignments: Sequence[str]) -> None:
 def local_base() -> dict[str, dict[str, Any]]:
     """Settings of a cluster on one machine: it talks to itself, nobody else is let in.
 
-    Its disk is its user's and mostly full of other things: it takes puts to the last percent
-    and deletes nothing for the sake of what others wrote.
+    Its disk is its user's, and mostly full of other things: the cluster takes puts to the last
+    percent, and deletes nothing for what others wrote.
     """
     return {
         "broker": {"host": HOST, "bind": HOST},

@@ -32,6 +32,13 @@ class DiskUsage:
         return self.used / self.total if self.total else 0.0
 
 
+def disk_usage(path: Path) -> DiskUsage:
+    """Return how full the file system of a folder is; OSError when that cannot be asked."""
+    stat = os.statvfs(path)
+    used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+    return DiskUsage(total=used + stat.f_bavail * stat.f_frsize, used=used)
+
+
 class OpenFile:
     """A file descriptor that closes itself when the last user drops it."""
 
@@ -145,9 +152,7 @@ class OsVfs:
             shutil.rmtree(path)
 
     def disk_usage(self, path: Path) -> DiskUsage:
-        stat = os.statvfs(path)
-        used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
-        return DiskUsage(total=used + stat.f_bavail * stat.f_frsize, used=used)
+        return disk_usage(path)
 
     def boot_id(self) -> str:
         return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""
