@@ -44,17 +44,17 @@ system: ## JDK, Maven, gcc, chromium for the tests: installed (root on Debian) o
 	@bash tests/support/system.sh
 
 # ---- the two commands ------------------------------------------------------------------------
-.PHONY: run test test-fast check interop chaos simulate fuzz
+.PHONY: run test test-fast check interop interop-others chaos simulate fuzz
 run: setup ## the demo: both protocols and Spark agree on real data
 	@$(BIN)/imago demo $(ARGS)
 
 test: setup-dev system ## everything that needs no Kubernetes
 	@IMAGO_REQUIRE_COMPILED=1 $(PY) broker/build_hot.py
-	$(PYTEST) -n 2 -m 'not processes and not interop and not spark and not zookeeper and not apiserver'
+	$(PYTEST) -n 2 -m 'not processes and not interop and not others and not spark and not zookeeper and not apiserver'
 	$(PYTEST) -m 'processes or interop or spark or zookeeper' --timeout 300
 
 test-fast: setup-dev ## the pure tests only, without the long searches and with few examples
-	@IMAGO_EXAMPLES=few $(PYTEST) -n 2 -m 'not processes and not interop and not spark and not zookeeper and not apiserver and not simulation'
+	@IMAGO_EXAMPLES=few $(PYTEST) -n 2 -m 'not processes and not interop and not others and not spark and not zookeeper and not apiserver and not simulation'
 
 check: setup-dev ## format, lint, types, imports, layout, spelling
 	@echo "ruff format"; $(BIN)/ruff format --check .
@@ -66,6 +66,9 @@ check: setup-dev ## format, lint, types, imports, layout, spelling
 
 interop: setup-dev system ## the original Java clients only (INTEROP_TARGET=imago|metaq-original|rocketmq-original)
 	@$(PYTEST) -m interop --timeout 300 tests/interop
+
+interop-others: setup-dev ## RocketMQ's clients in Go, C++ and Node; needs Go, and Node with npm
+	@$(PYTEST) -m others tests/interop
 
 chaos: setup-dev system ## break a cluster under load (root): make chaos MINUTES=10
 	@PYTHONPATH=tests/support:. $(PY) -m imago_testing.chaos.cluster --minutes $(or $(MINUTES),5) $(ARGS)
