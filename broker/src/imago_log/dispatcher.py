@@ -103,7 +103,7 @@ class Dispatcher:
         if topic is not None:
             if name not in self.revived or topic.value["read_queues"] >= count:
                 return
-            content = topic.to_json()
+            content = topic.fixed
         else:
             lost = self._damage.last_in(self._metadata_from, place)
             if lost is None:

@@ -290,7 +290,7 @@ class Housekeeper:
         metadata_end = max(end, parts.metadata.end)  # later where the leader's was installed
         return SyncJob(
             files=files,
-            snapshot=parts.metadata.snapshot_at(metadata_end) if changed else None,
+            snapshot=parts.metadata.image(metadata_end) if changed else None,
             queues=parts.queues.unsynced(),
             segments=segments,
             views_end=views_end,

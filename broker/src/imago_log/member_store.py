@@ -15,7 +15,7 @@ from imago_log.errors import (
     StoreError,
 )
 from imago_log.housekeeping import Housekeeper
-from imago_log.metadata import TOPIC_KIND, Metadata
+from imago_log.metadata import Metadata
 from imago_log.metadata_store import MetadataStore
 from imago_log.parts import ALL_VISIBLE
 from imago_log.reindexing import begin_empty_queues, reindex
@@ -112,7 +112,7 @@ class MemberStore(MetadataStore):
         """Say in the log again which topics exist whose creation is lost in damage."""
         topics, revived = self._metadata.topics, self._parts.revived
         self._put_changes(
-            [(TOPIC_KIND, name, topics[name].to_json()) for name in revived if name in topics]
+            [topics[name].change(topics[name].value) for name in revived if name in topics]
         )
         revived.clear()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from imago_log.metadata_image import SNAPSHOT_FORMAT, MetadataImage
 from imago_log.producers import PRODUCER_KIND, Producers
 from imago_wire.crc import crc31
 
@@ -27,14 +28,13 @@ LOG_KIND = "log"
 """What the leader says of the log itself: `LOG_START`."""
 LOG_START = "start"
 """Where the log of every member begins, once they all hold this change."""
-SNAPSHOT_FORMAT = 1
 RECORD_BYTES_MAX = 256 << 10
 """A record holds changes up to about this size; one larger value still is one record."""
 NAME_BYTES_MAX = 255
 
 JSON = Any
 Change = tuple[str, str, JSON | None]
-"""Kind, key, new value; None removes."""
+"""Kind, key, new value; None removes. Who has given a value away never changes it."""
 
 
 @dataclass(slots=True)
@@ -50,13 +50,14 @@ class Topic:
     """Its records carry MetaQ positions; fixed at creation."""
     value: dict[str, JSON]
 
-    def to_json(self) -> dict[str, JSON]:
-        return {
-            "incarnation": self.incarnation,
-            "birth": self.birth,
-            "dual": self.dual,
-            "value": self.value,
-        }
+    @property
+    def fixed(self) -> dict[str, JSON]:
+        """What never changes of it, as changes of metadata have it."""
+        return {"incarnation": self.incarnation, "birth": self.birth, "dual": self.dual}
+
+    def change(self, value: Mapping[str, JSON]) -> Change:
+        """Return the change that makes it, with the value that it has or once had."""
+        return TOPIC_KIND, self.name, {**self.fixed, "value": value}
 
     @property
     def attributes(self) -> Mapping[str, str]:
@@ -244,14 +245,23 @@ class Metadata:
         self.public[name] = topic.value
         return old is not None and old.incarnation != incarnation
 
+    def image(self, end: int) -> MetadataImage:
+        """Return the state as it is now, for the log offset `end`: no change is behind `self.end`.
+
+        It stays as it is, whatever is applied here afterwards.
+        """
+        return MetadataImage(
+            end=end,
+            restated=self.restated,
+            topics=self.topics.copy(),
+            public=self.public.copy(),
+            values={kind: values.copy() for kind, values in self.values.items()},
+            producers=self.producers.image(),
+        )
+
     def whole(self) -> list[Change]:
-        """Return the changes that make this state out of nothing."""
-        changes: list[Change] = [
-            (TOPIC_KIND, name, topic.to_json()) for name, topic in self.topics.items()
-        ]
-        for kind, values in self.values.items():
-            changes += [(kind, key, value) for key, value in values.items()]
-        return changes
+        """Return the changes that make this state out of nothing, but for producers."""
+        return list(self.image(self.end).changes())
 
     def snapshot(self) -> bytes:
         """Return the file that holds this state: a line with a checksum, then JSON."""
@@ -259,16 +269,7 @@ class Metadata:
 
     def snapshot_at(self, end: int) -> bytes:
         """The same, when the log has no change between `self.end` and `end`."""
-        content = {
-            "format": SNAPSHOT_FORMAT,
-            "end": end,
-            "restated": self.restated,
-            "changes": self.whole(),
-        }
-        if len(self.producers):
-            content["producers"] = self.producers.to_json()
-        data = orjson.dumps(content)
-        return b"%010d\n%b\n" % (crc31(data), data)
+        return self.image(end).encode()
 
     @classmethod
     def from_snapshot(cls, data: bytes) -> Metadata:

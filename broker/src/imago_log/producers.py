@@ -14,7 +14,7 @@ tell is stated again in the log as changes of the kind `producer`. Bounded: 16 r
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from imago_wire.hot import scan_records
@@ -36,7 +36,7 @@ Queue = tuple[str, int]
 """Topic and queue id."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Run:
     """Numbers `first` … `first + count - 1` at as many queue offsets from `offset` on."""
 
@@ -55,9 +55,29 @@ class Run:
         return [self.epoch, self.first, self.count, self.offset, self.place]
 
 
+@dataclass(frozen=True, slots=True)
+class ProducerImage:
+    """One producer's state at some moment: it stays as it is."""
+
+    name: str
+    epoch: int
+    ms: int
+    stated: int
+    queues: list[tuple[str, int, tuple[Run, ...], Run | None]]
+
+    def to_json(self) -> list[JSON]:
+        """Return its name and its state."""
+        queues = [
+            [topic, queue_id, [run.to_json() for run in runs], dropped and dropped.to_json()]
+            for topic, queue_id, runs, dropped in self.queues
+        ]
+        return [self.name, [self.epoch, self.ms, self.stated, queues]]
+
+
 @dataclass(slots=True)
 class _Queue:
-    runs: list[Run] = field(default_factory=list)
+    runs: tuple[Run, ...] = ()
+    """Never changed, but put in each other's place: images refer to them."""
     dropped: Run | None = None
     """The newest run that is no longer in the window."""
 
@@ -72,20 +92,22 @@ class _Queue:
             and (last.epoch, last.next) == (epoch, number)
             and last.offset + last.count == offset
         ):
-            last.count += 1
-            last.place = place
+            grown = Run(epoch, last.first, last.count + 1, last.offset, place)
+            self.runs = (*self.runs[:-1], grown)
             return
-        self.runs.append(Run(epoch, number, 1, offset, place))
+        self.runs = (*self.runs, Run(epoch, number, 1, offset, place))
         if len(self.runs) > RUNS_MAX:
-            self.dropped = self.runs.pop(0)
+            self.dropped, self.runs = self.runs[0], self.runs[1:]
 
     def truncate(self, end: int, queue_end: int) -> None:
         """Forget the records from log offset `end` and queue offset `queue_end` on."""
-        for run in self.runs:
-            if run.place >= end:
-                run.count = max(0, queue_end - run.offset)
-                run.place = end - 1
-        self.runs = [run for run in self.runs if run.count]
+        kept = [
+            replace(run, count=max(0, queue_end - run.offset), place=end - 1)
+            if run.place >= end
+            else run
+            for run in self.runs
+        ]
+        self.runs = tuple(run for run in kept if run.count)
         if self.dropped is not None and self.dropped.place >= end:
             # How much of it is left is not known: a producer that goes on hears of a gap.
             self.dropped = None
@@ -105,24 +127,16 @@ class _Producer:
         places = [queue.last.place for queue in self.queues.values() if queue.last is not None]
         return max(min(places, default=self.stated), self.stated)
 
-    def to_json(self) -> JSON:
-        queues = [
-            [
-                topic,
-                queue_id,
-                [run.to_json() for run in queue.runs],
-                queue.dropped.to_json() if queue.dropped else None,
-            ]
-            for (topic, queue_id), queue in self.queues.items()
-        ]
-        return [self.epoch, self.ms, self.stated, queues]
+    def image(self, name: str) -> ProducerImage:
+        queues = [(*queue, known.runs, known.dropped) for queue, known in self.queues.items()]
+        return ProducerImage(name, self.epoch, self.ms, self.stated, queues)
 
     @classmethod
     def from_json(cls, value: JSON) -> _Producer:
         epoch, ms, stated, queues = value
         made = cls(int(epoch), int(ms), int(stated))
         for topic, queue_id, runs, dropped in queues:
-            queue = _Queue([Run(*run) for run in runs], Run(*dropped) if dropped else None)
+            queue = _Queue(tuple(Run(*run) for run in runs), Run(*dropped) if dropped else None)
             made.queues[str(topic), int(queue_id)] = queue
         return made
 
@@ -253,7 +267,7 @@ class Producers:
     def statements(self, start: int) -> list[tuple[str, str, JSON]]:
         """Return the changes that say again what the log before `start` alone tells."""
         return [
-            (PRODUCER_KIND, key, producer.to_json())
+            (PRODUCER_KIND, key, producer.image(key).to_json()[1])
             for key, producer in self._by_id.items()
             if producer.needs() < start
         ]
@@ -267,9 +281,13 @@ class Producers:
         self._by_id[key] = producer
         self.version += 1
 
+    def image(self) -> list[ProducerImage]:
+        """Return the whole state as it is now, who was used least recently first."""
+        return [producer.image(key) for key, producer in self._by_id.items()]
+
     def to_json(self) -> list[JSON]:
-        """Return the whole state, who was used least recently first."""
-        return [[key, producer.to_json()] for key, producer in self._by_id.items()]
+        """The same as JSON."""
+        return [image.to_json() for image in self.image()]
 
     def load(self, values: Iterable[Sequence[JSON]], end: int) -> None:
         """Take over `to_json`'s form, valid at log offset `end`. ValueError, TypeError: damaged."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,13 @@ if TYPE_CHECKING:
 
     from imago_log.consume_queue import ConsumeQueue
     from imago_log.files import Unsynced
+    from imago_log.metadata_image import MetadataImage
     from imago_log.metaq_segments import MetaqSegments
     from imago_log.parts import Parts
     from imago_log.vfs import Vfs
+
+
+REST_SECONDS = 0.001
 
 
 @dataclass(slots=True)
@@ -25,7 +30,7 @@ class SyncJob:
     """One round of making views durable: what to sync, and what holds afterwards."""
 
     files: list[Unsynced]
-    snapshot: bytes | None
+    snapshot: MetadataImage | None
     queues: list[tuple[ConsumeQueue, int, int]]
     segments: list[tuple[MetaqSegments, int]]
     views_end: int
@@ -46,7 +51,7 @@ class SyncJob:
         """Sync everything. The log first: no view may be ahead of it on the device."""
         parts.log.sync()
         if self.snapshot is not None:
-            replace_whole(parts.vfs, parts.folder.metadata, self.snapshot)
+            replace_whole(parts.vfs, parts.folder.metadata, self.snapshot.encode(_rest))
         folders: set[Path] = set()
         for path, is_new in self.all_files():
             _sync_path(parts.vfs, path)
@@ -57,6 +62,11 @@ class SyncJob:
                 parts.vfs.sync_folder(folder)
         for segments, position in self.segments:
             segments.mark_synced(position)
+
+
+def _rest() -> None:
+    """Let the store's thread have the interpreter: only sleeping makes sure of it."""
+    time.sleep(REST_SECONDS)
 
 
 def _sync_path(vfs: Vfs, path: Path) -> None:

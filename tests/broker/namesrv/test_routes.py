@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -91,6 +92,47 @@ def test_route_tells_clients_what_they_can_reach() -> None:
     told = replace(broker(0, 0), client_host="198.51.100.7", client_rocketmq=30011)
     view = replace(VIEW, brokers=(told,))
     assert route("both", view)["brokerDatas"][0]["brokerAddrs"] == {"0": "198.51.100.7:30011"}
+
+
+def answer(answers: routes.Answers, view: ClusterView, name: str, **wanted: bool) -> bytes | None:
+    flags = {"with_order": False, "acting_master": False, "standard": True} | wanted
+    return answers.route(view, name, **flags)
+
+
+FLAGS = ("with_order", "acting_master", "standard")
+
+
+def test_kept_answers_are_what_would_be_computed() -> None:
+    answers = routes.Answers()
+    for _ in range(2):
+        for name in ("both", "one", "F", "gone"):
+            for values in product([False, True], repeat=3):
+                flags = dict(zip(FLAGS, values, strict=True))
+                standard = flags["standard"]
+                found = routes.route(
+                    VIEW, name, with_order=values[0], acting_master=flags["acting_master"]
+                )
+                expected = found and found.encode(standard=standard)
+                assert answer(answers, VIEW, name, **flags) == expected
+
+
+def test_kept_answers_go_with_the_view() -> None:
+    answers, wiped = routes.Answers(), replace(VIEW, wiped=frozenset({"shard-0"}))
+    before = answer(answers, VIEW, "both")
+    after = answer(answers, wiped, "both")
+    assert before != after == answer(routes.Answers(), wiped, "both")
+    assert answer(answers, replace(VIEW, topics={}), "both") is None
+    assert answer(answers, VIEW, "both") == before
+
+
+def test_kept_answers_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "ANSWERS_MAX", 3)
+    answers = routes.Answers()
+    view = replace(VIEW, topics={name: topic(name, 0) for name in "abcdefgh"})
+    for name in "abcdefgh" * 2:
+        assert answer(answers, view, name) == answer(routes.Answers(), view, name)
+        assert len(answers) <= 3
+    assert answer(answers, view, "unknown") is None
 
 
 def test_route_has_only_brokers_that_have_the_topic() -> None:

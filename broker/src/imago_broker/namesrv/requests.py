@@ -47,24 +47,25 @@ class NameProcessor:
         self._coordinator = coordinator
         self._foreign = foreign
         self._later = later
+        self._answers = routes.Answers()
 
     def route(self, exchange: Exchange) -> Reply:
         """GET_ROUTEINFO_BY_TOPIC, in standard JSON for those that want it, else in fastjson's."""
         header = GetRouteInfoRequestHeader.from_ext(exchange.ext)
         version = exchange.command.version
-        found = routes.route(
+        body = self._answers.route(
             self._coordinator.view(),
             header.topic,
             with_order=self._config.order_messages,
             acting_master=version >= Version.V5_0_0,
+            standard=version >= Version.V4_9_4 or bool(header.accept_standard_json_only),
         )
-        if found is None:
+        if body is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST,
                 f"No topic route info in name server for the topic: {header.topic}\n{FAQ}",
             )
-        standard = version >= Version.V4_9_4 or bool(header.accept_standard_json_only)
-        return Reply(body=found.encode(standard=standard))
+        return Reply(body=body)
 
     def cluster_info(self, _: Exchange) -> Reply:
         """GET_BROKER_CLUSTER_INFO: always with bare broker ids, as the originals write it."""

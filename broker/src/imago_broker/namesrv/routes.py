@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 UNIT = 0x1
 UNIT_SUBSCRIPTION = 0x2
+ANSWERS_MAX = 20_000
+"""Routes that are kept; one takes some 500 bytes."""
 
 
 def route(
@@ -42,6 +44,45 @@ def route(
         queue_datas=queues,
         order_topic_conf=view.kv.get(ORDER_NAMESPACE, {}).get(topic) if with_order else None,
     )
+
+
+class Answers:
+    """Routes as clients get them, kept while the registry's snapshot is the same one.
+
+    Thousands of clients ask for every topic of theirs again and again, and seldom anything changes.
+    """
+
+    def __init__(self) -> None:
+        self._view: ClusterView | None = None
+        self._known: dict[tuple[str, bool, bool, bool], bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def route(
+        self,
+        view: ClusterView,
+        topic: str,
+        *,
+        with_order: bool,
+        acting_master: bool,
+        standard: bool,
+    ) -> bytes | None:
+        """Return `route` encoded, with bare broker ids unless `standard`; None likewise."""
+        if view is not self._view:
+            self._view = view
+            self._known.clear()
+        key = (topic, with_order, acting_master, standard)
+        body = self._known.get(key)
+        if body is None:
+            found = route(view, topic, with_order=with_order, acting_master=acting_master)
+            if found is None:
+                return None  # not kept: there is no end of names that nobody has
+            body = found.encode(standard=standard)
+            if len(self._known) >= ANSWERS_MAX:
+                self._known.clear()
+            self._known[key] = body
+        return body
 
 
 def cluster_info(view: ClusterView) -> ClusterInfo:
