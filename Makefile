@@ -48,13 +48,18 @@ system: ## JDK, Maven, gcc, chromium for the tests: installed (root on Debian) o
 run: setup ## the demo: both protocols and Spark agree on real data
 	@$(BIN)/imago demo $(ARGS)
 
+# Tests start hundreds of processes: what Python compiles is kept, whatever the environment says.
+test test-fast interop interop-others: export PYTHONDONTWRITEBYTECODE :=
+test test-fast interop interop-others: export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
+PURE := not processes and not interop and not others and not spark and not zookeeper and not apiserver
+
 test: setup-dev system ## everything that needs no Kubernetes
 	@IMAGO_REQUIRE_COMPILED=1 $(PY) broker/build_hot.py
-	$(PYTEST) -n 2 -m 'not processes and not interop and not others and not spark and not zookeeper and not apiserver'
+	$(PYTEST) -n 2 -m '$(PURE)'
 	$(PYTEST) -m 'processes or interop or spark or zookeeper' --timeout 300
 
 test-fast: setup-dev ## the pure tests only, without the long searches and with few examples
-	@IMAGO_EXAMPLES=few $(PYTEST) -n 2 -m 'not processes and not interop and not others and not spark and not zookeeper and not apiserver and not simulation'
+	@IMAGO_EXAMPLES=few $(PYTEST) -n 2 -m '$(PURE) and not simulation'
 
 check: setup-dev ## format, lint, types, imports, layout, spelling
 	@echo "ruff format"; $(BIN)/ruff format --check .
