@@ -23,7 +23,7 @@ LIMITS = {"retention_bytes": 5 * 4096}
 SEEDS = int(os.environ.get("CRASH_SEEDS", "2"))
 """How many recorded runs are crashed everywhere; each takes seconds, so more are asked for."""
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]
 
 
 class Recording:

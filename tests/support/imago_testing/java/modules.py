@@ -13,6 +13,7 @@ import logging
 import os
 import shutil
 import subprocess
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,10 +63,13 @@ class JavaModule:
             _log.info("fetching module=%s", self.name)
             command = [toolchain().maven, "-q", "-B", "-f", str(pom), _COPY_PLUGIN]
             command += ["-DincludeScope=runtime", f"-DoutputDirectory={library}"]
-            if _run([*command, "-o"], _FETCH_SECONDS_MAX) is not None:
+            if _run([*command, "-o"], _FETCH_SECONDS_MAX) is None:
+                return
+            # Two that fetch at once would spoil Maven's repository, which they share.
+            with _locked(Path(tempfile.gettempdir(), f"imago-maven-{os.getuid()}.lock")):
                 failure = _run(command, _FETCH_SECONDS_MAX)
-                if failure is not None:
-                    raise JavaBuildError(f"Maven could not fetch {self.name}:\n{failure}")
+            if failure is not None:
+                raise JavaBuildError(f"Maven could not fetch {self.name}:\n{failure}")
 
     def _compile(self, classes: Path, library: Path) -> None:
         files = [
