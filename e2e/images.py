@@ -6,10 +6,13 @@ tests/support on the path, and the packages of requirements/dev.txt.
 
 from __future__ import annotations
 
+import fcntl
 import shutil
+import subprocess
 import sys
 import time
 import tomllib
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,12 +24,13 @@ from imago_cli.zookeeper_server import class_path
 from imago_testing.java.modules import METAQ_CLIENT, ROCKETMQ4_CLIENT, ROCKETMQ5_CLIENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
 OWN = ROOT / "e2e" / "dockerfiles"
 PRODUCT = ("broker", "operator", "spark-apps")
 """Folders of the product with a Dockerfile."""
+GIGA = 1e9
 _JAVA = "localhost/imago-java:1"
 
 
@@ -42,33 +46,72 @@ def names() -> list[str]:
     return ["zookeeper", *product, "clients", "spark-operator"]
 
 
+def _places(name: str) -> tuple[str, str]:
+    """Return an image's tag where it is built, and the name that pods give it."""
+    if name in PRODUCT:
+        return f"localhost/imago/{name}:{version()}", f"docker.io/imago/{name}:{version()}"
+    pods = "library/zookeeper:3.9" if name == "zookeeper" else f"imago/e2e-{name}:1"
+    return f"localhost/imago-e2e-{name}:1", f"docker.io/{pods}"
+
+
+def _next(pods: str) -> str:
+    """Return the broker's other name, for stories of upgrades."""
+    return pods.replace("broker", "broker-next")
+
+
 def provide(wanted: list[str] | None = None) -> None:
     """Build what changed and bring it to the nodes that run."""
     began = time.monotonic()
-    for name in wanted or names():
-        image, tag, pods = _MAKERS[name]() if name in _MAKERS else _of_product(name)
-        layout.put(tag, image, pods)
-        if name == "broker":
-            # The same under another name, for stories of upgrades.
-            layout.put(tag, image, pods.replace("broker", "broker-next"))
-    cluster.bring()
+    with _alone():
+        for name in wanted or names():
+            tag, pods = _places(name)
+            image = _MAKERS[name]() if name in _MAKERS else _of_product(name)
+            layout.put(tag, image, pods)
+            if name == "broker":
+                layout.put(tag, image, _next(pods))
+        cluster.bring()
+        _forget()
     print(f"images are there after {time.monotonic() - began:.1f} s", flush=True)
 
 
-def _product_tag(part: str) -> str:
-    return f"localhost/imago/{part}:{version()}"
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Nobody else makes or removes images while this block runs."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "images.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
-def _of_product(part: str) -> tuple[str, str, str]:
-    tag = _product_tag(part)
+def _forget() -> None:
+    """Remove what only former states of the checkout needed, and say how much that was."""
+    before = _used()
+    tags, pods = zip(*(_places(name) for name in names()), strict=True)
+    baking.forget_all_but([*tags, _JAVA])
+    layout.forget_all_but([*pods, *(_next(name) for name in pods)])
+    cluster.forget_replaced()
+    build.forget_old()
+    after = _used()
+    print(f"{CACHE}: {after / GIGA:.1f} GB, {(before - after) / GIGA:.1f} GB freed", flush=True)
+
+
+def _used() -> int:
+    """Return how many bytes of the disk the suite takes."""
+    command = ["du", "--summarize", "--one-file-system", "--block-size=1", str(CACHE)]
+    # Nodes that run make and remove files all the time.
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return int(done.stdout.split()[0])
+
+
+def _of_product(part: str) -> str:
     recipe = Recipe(
-        tag=tag,
+        tag=_places(part)[0],
         dockerfile=ROOT / part / "Dockerfile",
         context=ROOT,
         inputs=_copied(ROOT / part / "Dockerfile"),
         base=baking.base(),
     )
-    return baking.bake(recipe), tag, f"docker.io/imago/{part}:{version()}"
+    return baking.bake(recipe)
 
 
 def _copied(dockerfile: Path) -> tuple[str, ...]:
@@ -94,14 +137,14 @@ def _java() -> str:
     return _JAVA
 
 
-def _zookeeper() -> tuple[str, str, str]:
+def _zookeeper() -> str:
     folder = _context("zookeeper")
     for jar in class_path():
         _copy(jar, folder / "jars" / jar.name)
-    return _bake_own("zookeeper", folder), _own_tag("zookeeper"), "docker.io/library/zookeeper:3.9"
+    return _bake_own("zookeeper", folder)
 
 
-def _clients() -> tuple[str, str, str]:
+def _clients() -> str:
     folder = _context("clients")
     for module in (METAQ_CLIENT, ROCKETMQ4_CLIENT, ROCKETMQ5_CLIENT):
         module.class_path()
@@ -109,25 +152,20 @@ def _clients() -> tuple[str, str, str]:
             made = module.folder / "target" / part
             for path in (each for each in made.rglob("*") if each.is_file()):
                 _copy(path, folder / "java" / module.name / part / path.relative_to(made))
-    return _bake_own("clients", folder), _own_tag("clients"), "docker.io/imago/e2e-clients:1"
+    return _bake_own("clients", folder)
 
 
-def _spark_operator() -> tuple[str, str, str]:
+def _spark_operator() -> str:
     built, folder = build.spark_operator(), _context("spark-operator")
     _copy(built / build.SPARK_OPERATOR, folder / f"built-{built.name}" / build.SPARK_OPERATOR)
     _of_product("spark-apps")
-    image = _bake_own("spark-operator", folder, base=_product_tag("spark-apps"))
-    return image, _own_tag("spark-operator"), "docker.io/imago/e2e-spark-operator:1"
-
-
-def _own_tag(name: str) -> str:
-    return f"localhost/imago-e2e-{name}:1"
+    return _bake_own("spark-operator", folder, base=_places("spark-apps")[0])
 
 
 def _bake_own(name: str, folder: Path, base: str = "") -> str:
     return baking.bake(
         Recipe(
-            tag=_own_tag(name),
+            tag=_places(name)[0],
             dockerfile=folder / "Dockerfile",
             context=folder,
             inputs=("**/*",),
@@ -149,7 +187,7 @@ def _copy(source: Path, target: Path) -> None:
     shutil.copyfile(source, target)
 
 
-_MAKERS: dict[str, Callable[[], tuple[str, str, str]]] = {
+_MAKERS: dict[str, Callable[[], str]] = {
     "zookeeper": _zookeeper,
     "clients": _clients,
     "spark-operator": _spark_operator,

@@ -20,6 +20,7 @@ fi
 bash tests/support/system.sh
 # Operator and chart against an API server without nodes first: that needs no image.
 .venv/bin/pytest -q -p no:cacheprovider -m apiserver --timeout 500 tests/k8s_operator/apiserver tests/chart
-.venv/bin/python -m rig up
+# Images before the cluster: new nodes share one copy of them.
 .venv/bin/python e2e/images.py ${E2E_IMAGES:-}
+.venv/bin/python -m rig up
 exec .venv/bin/python -m rig run "${stories[@]}"

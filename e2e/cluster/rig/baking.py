@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import re
 import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rig.places import CACHE, RigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 _ROOT, _RUN = CACHE / "containers", Path("/run/imago-e2e")
 _STAMPS = CACHE / "built"
 _BUILDAH = ("buildah", "--root", str(_ROOT), "--runroot", str(_RUN), "--storage-driver", "overlay")
 # What a machine needs to reach its registries: lent to RUN, in no image.
 _LENT = ("/etc/ssl/certs", "/etc/pip.conf")
+_STEP = re.compile(r"^--> (?:Using cache )?([0-9a-f]{11,64})$", re.MULTILINE)
+"""What buildah says of each step, also of those whose image was there already."""
 BASE_PACKAGES = ("ca-certificates", "python3", "python3-venv", "tini")
 
 
@@ -43,8 +45,7 @@ class Recipe:
 def base() -> str:
     """Return the tag of the image that all others build on, made by debootstrap if need be."""
     release, mirror = _debian()
-    digest = hashlib.sha256(repr((release, BASE_PACKAGES)).encode()).hexdigest()[:16]
-    tag = f"localhost/imago-base:{digest}"
+    tag = _base_tag(release)
     if not identity(tag):
         _say(f"making {tag} of Debian {release}: about a minute, once")
         _bootstrap(tag, release, mirror)
@@ -54,8 +55,8 @@ def base() -> str:
 def bake(recipe: Recipe) -> str:
     """Build an image unless it is there, and return its identity."""
     inputs = _digest(recipe)
-    stamp = _STAMPS / f"{recipe.tag.replace('/', '+')}.json"
-    known = json.loads(stamp.read_text()) if stamp.exists() else {}
+    stamp = _stamp(recipe.tag)
+    known = _read(stamp)
     if known.get("inputs") == inputs and (found := identity(recipe.tag)) == known["image"]:
         return found
     _say(f"building {recipe.tag}")
@@ -64,10 +65,10 @@ def bake(recipe: Recipe) -> str:
     lent = [word for path in there for word in ("-v", f"{path}:{path}:ro")]
     command = [*_BUILDAH, "bud", "--layers", "--isolation", "chroot", "--network", "host", *lent]
     command += ["--build-arg", f"BASE={recipe.base}", "-f", str(recipe.dockerfile)]
-    _run([*command, "-t", recipe.tag, str(recipe.context)])
+    steps = _STEP.findall(_run([*command, "-t", recipe.tag, str(recipe.context)]))
     image = identity(recipe.tag)
     stamp.parent.mkdir(parents=True, exist_ok=True)
-    stamp.write_text(json.dumps({"inputs": inputs, "image": image}))
+    stamp.write_text(json.dumps({"inputs": inputs, "image": image, "steps": steps}))
     _say(f"built {recipe.tag} in {time.monotonic() - began:.0f} s")
     return image
 
@@ -79,11 +80,44 @@ def identity(tag: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
+def forget_all_but(tags: Iterable[str]) -> None:
+    """Remove every image but the base, these, and the steps on the way to them."""
+    kept = {*tags, _base_tag(_debian()[0])}
+    steps = {step for tag in kept if (made := _read(_stamp(tag))) for step in made["steps"]}
+    used = {identity(tag) for tag in kept} | steps
+    for stamp in set(_STAMPS.glob("*.json")) - {_stamp(tag) for tag in kept}:
+        stamp.unlink()
+    if not _ROOT.exists():
+        return
+    _run([*_BUILDAH, "rm", "--all"])  # what a build that was stopped has left
+    listed = _run([*_BUILDAH, "images", "--all", "--no-trunc", "--format", "{{.ID}}"])
+    found = dict.fromkeys(line.removeprefix("sha256:") for line in listed.split())
+    # Newest first, as they are listed: what others are made of cannot go before them.
+    unused = [image for image in found if not any(one and image.startswith(one) for one in used)]
+    if unused:
+        _run([*_BUILDAH, "rmi", *unused])
+
+
 def copy_out(tag: str, folder: Path, name: str) -> None:
     """Copy an image into a folder of the OCI layout, under a name; layers are not compressed."""
     storage = f"containers-storage:[overlay@{_ROOT}+{_RUN}]{tag}"
     flags = ["--insecure-policy", "copy", "-q", "--dest-oci-accept-uncompressed-layers"]
     _run(["skopeo", *flags, storage, f"oci:{folder}:{name}"])
+
+
+def _stamp(tag: str) -> Path:
+    return _STAMPS / f"{tag.replace('/', '+')}.json"
+
+
+def _read(stamp: Path) -> dict[str, Any]:
+    """Return what is known of an image that was built; nothing where that lacks its steps."""
+    known: dict[str, Any] = json.loads(stamp.read_text()) if stamp.exists() else {}
+    return known if "steps" in known else {}
+
+
+def _base_tag(release: str) -> str:
+    digest = hashlib.sha256(repr((release, BASE_PACKAGES)).encode()).hexdigest()[:16]
+    return f"localhost/imago-base:{digest}"
 
 
 def _digest(recipe: Recipe) -> str:
@@ -134,12 +168,12 @@ def _bootstrap(tag: str, release: str, mirror: str) -> None:
         _run([*_BUILDAH, "bud", "--isolation", "chroot", "-f", str(file), "-t", tag, made])
 
 
-def _run(command: list[str], environment: Mapping[str, str] | None = None) -> None:
-    given = {**os.environ, **(environment or {})}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=given)
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stdout + done.stderr)[-3000:]
         raise RigError(f"{' '.join(command[:1])} failed:\n{said}")
+    return done.stdout
 
 
 def _say(text: str) -> None:

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rig.places import CACHE, HERE, RigError
+from rig.places import CACHE, HERE, STATE, RigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +25,7 @@ _SPARK = HERE / "spark-operator"
 _SPARK_MODULE = "github.com/kubeflow/spark-operator/v2"
 SPARK_OPERATOR = "spark-operator"
 CHART = "chart"
+_OWN_CACHE = CACHE / "go-build"
 _KUBERNETES = "v1.37.1"
 _STAMP = "k8s.io/component-base/version"
 _FLAGS = ["-trimpath", "-gcflags=all=-dwarf=false"]
@@ -84,7 +85,28 @@ def _build(what: str, folder: Path, build: Callable[[Path], None]) -> None:
         Path(made).chmod(0o755)
         Path(made).rename(folder)
         Path(made).mkdir()  # for the context manager to remove
+    if _cache_of_go() == _OWN_CACHE:
+        shutil.rmtree(_OWN_CACHE)  # gigabytes, and nothing of it is compiled a second time
     print(f"built in {time.monotonic() - began:.0f} s", flush=True)
+
+
+def forget_old() -> None:
+    """Remove programs of former versions, but not those that a machine of the cluster runs."""
+    plans = "".join(path.read_text() for path in STATE.glob("*.json"))
+    used = [
+        f"bin-{_digest(_GO, _KUBERNETES)}",
+        f"{SPARK_OPERATOR}-{_digest(_SPARK, _SPARK_MODULE)}",
+    ]
+    for name in ("bin", SPARK_OPERATOR):
+        for folder in CACHE.glob(f"{name}-*"):
+            if folder.name not in used and str(folder) not in plans:
+                shutil.rmtree(folder)
+
+
+def _cache_of_go() -> Path:
+    """Where Go keeps what it compiled: where its user wants that, or in a folder of our own."""
+    wanted = os.environ.get("GOCACHE")
+    return Path(wanted) if wanted else _OWN_CACHE
 
 
 def _build_programs(made: Path) -> None:
@@ -123,6 +145,7 @@ def _go_build(module: Path, made: Path, link: str, *packages: str) -> None:
     """Build the tools that a go.mod names, and packages beside them."""
     # GOGC: memory for time; the compiler is what takes the minutes.
     environment = {**os.environ, "CGO_ENABLED": "0", "GOGC": "400"}
+    environment["GOCACHE"] = str(_cache_of_go())
     command = ["go", "build", *_FLAGS, "-ldflags", f"-s -w {link}".strip(), "-o", f"{made}/"]
     command += ["tool", *packages]
     if subprocess.run(command, cwd=module, env=environment, check=False).returncode:

@@ -41,16 +41,17 @@ def up(nodes: int = NODES) -> None:
     STATE.mkdir(parents=True, exist_ok=True)
     keys.make(nodes)
     images.write_own(bin_dir)
-    images.fill_store()
+    images.give_to_new(range(1, nodes + 1))
     wires.make(nodes)
     start_machine("control", 1, control.plan(bin_dir))
     for number in range(1, nodes + 1):
-        images.clone_store(number)
         power_on(number)
     shutil.copyfile(kubeconfig("admin"), KUBECONFIG)
     _wait("the API server is ready", lambda: kubectl("get", "--raw", "/readyz") == "ok")
     _apply()
     _wait("every node is ready", lambda: ready_nodes() == nodes)
+    bring()
+    forget_replaced()
     _wait("names are answered", _names_are_answered)
     print(
         f"{nodes} nodes are ready after {time.monotonic() - began:.1f} s; KUBECONFIG={KUBECONFIG}"
@@ -105,6 +106,13 @@ def bring() -> None:
             names = images.bring(process_of(file.stem), int(file.stem.removeprefix("node")))
             if names:
                 print(f"{file.stem} has {', '.join(names)}", flush=True)
+
+
+def forget_replaced() -> None:
+    """Remove images from the nodes that run which newer ones have replaced there."""
+    for file in sorted(STATE.glob("node*.pid")):
+        if (pid := _alive(file)) is not None:
+            images.forget_replaced(pid)
 
 
 def start_machine(name: str, number: int, plan: dict[str, object]) -> None:

@@ -7,7 +7,6 @@ so that a change of our code costs a few hundred kilobytes.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import io
 import json
 import subprocess
@@ -19,7 +18,7 @@ from rig import baking
 from rig.places import CACHE, RigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 _FOLDER = CACHE / "layout"
@@ -46,10 +45,14 @@ def _put(tag: str, image: str, name: str, known: dict[str, Any]) -> None:
     _forget_unused(known)
 
 
-def stamp() -> str:
-    """Return a word that changes whenever an image does."""
-    data = _NAMES.read_bytes() if _NAMES.exists() else b""
-    return f"built:{hashlib.sha256(data).hexdigest()[:16]}"
+def forget_all_but(names: Iterable[str]) -> None:
+    """Remove images that are no longer made, and layers of which none is left."""
+    with _alone():
+        kept = set(names)
+        known = {name: entry for name, entry in _known().items() if name in kept}
+        if _FOLDER.exists():
+            _NAMES.write_text(json.dumps(known, indent=1))
+            _forget_unused(known)
 
 
 def missing(present: dict[str, str]) -> list[str]:
@@ -81,6 +84,17 @@ def _send(names: list[str], content: Path, import_command: list[str]) -> None:
         said = importing.stderr.read().decode(errors="replace")
     if importing.wait():
         raise RigError(f"{' '.join(import_command)}: {said.strip()}")
+    _share(content)
+
+
+def _share(content: Path) -> None:
+    """Have a containerd's copies of layers be links to ours: nobody writes to either."""
+    for own in (_FOLDER / _BLOBS).iterdir():
+        copy = content / _BLOBS / own.name
+        if copy.exists() and not copy.samefile(own):
+            link = content / f"{own.name}.link"
+            link.hardlink_to(own)
+            link.replace(copy)
 
 
 @contextmanager
