@@ -18,6 +18,7 @@ if [ -n "$missing" ]; then
     || { echo "e2e: missing here: apt-get install" $missing; exit 2; }
 fi
 bash tests/support/system.sh
+.venv/bin/python -m rig build
 # Operator and chart against an API server without nodes first: that needs no image.
 .venv/bin/pytest -q -p no:cacheprovider -m apiserver --timeout 500 tests/k8s_operator/apiserver tests/chart
 # Images before the cluster: new nodes share one copy of them.

@@ -190,6 +190,13 @@ class Coordinator(Protocol):
         """
         ...
 
+    async def metaq_groups(self) -> tuple[str, ...]:
+        """Return the names that MetaQ's consumers have given their groups, in MetaQ's tree.
+
+        CoordinatorUnavailableError: nobody knows.
+        """
+        ...
+
     async def metaq_members(self, groups: Collection[str]) -> Mapping[str, tuple[str, ...]]:
         """Return the ids of MetaQ's consumers that have a session now, by group.
 

@@ -1,4 +1,4 @@
-"""`python -m rig up|down|off|on|cut|mend|load|run …`: the cluster of the end-to-end suite."""
+"""`python -m rig build|up|down|off|on|cut|mend|load|run …`: the cluster of the end-to-end suite."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rig.places import KUBECONFIG, NETWORK, RigError
 def main() -> int:
     parser = argparse.ArgumentParser(prog="rig", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("build", help="build its programs, unless they are there")
     commands.add_parser("up", help="start it").add_argument("--nodes", type=int, default=3)
     commands.add_parser("down", help="stop it").add_argument("--clean", action="store_true")
     commands.add_parser("off", help="cut a node's power").add_argument("node", type=int)
@@ -34,6 +35,8 @@ def main() -> int:
 
 def _do(chosen: argparse.Namespace) -> None:
     match chosen.command:
+        case "build":
+            build.programs()
         case "up":
             cluster.up(chosen.nodes)
         case "down":

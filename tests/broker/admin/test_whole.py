@@ -147,6 +147,28 @@ async def test_a_group_of_metaqs_consumers_alone_is_told_by_any_broker(pair: Pai
         }
 
 
+async def test_groups_that_only_metaqs_consumers_have_are_listed_with_the_others(
+    pair: Pair,
+) -> None:
+    make(pair.one, "orders")
+    await put(pair.one, "orders")
+    await consume_by_metaq(pair, "old", b0_0=0)
+    await consume_by_metaq(pair, "billing", b0_0=0)
+    pair.two.broker.groups.update(GroupConfig(name="billing"))
+    pair.two.broker.groups.update(GroupConfig(name="young"))
+    for admin in (pair.one, pair.two):
+        items = (await listed(admin, "groups", "?metaq=true"))["items"]
+        assert [item["name"] for item in items] == ["billing", "old", "young"]
+        unread = [item["metaq"]["topics"]["orders"]["lag"] for item in items[:2]]
+        assert unread == [1, 1]
+        page = await listed(admin, "groups", "?metaq=true&limit=1&next=c")
+        assert ([item["name"] for item in page["items"]], page["next"]) == (["old"], "young")
+        assert [item["name"] for item in (await listed(admin, "groups"))["items"]] == [
+            "billing",
+            "young",
+        ]
+
+
 async def test_names_that_no_group_has_are_not_looked_for(pair: Pair) -> None:
     body = await listed(pair.one, "groups", "?group=a/../b&group=/meta&metaq=true")
     assert (body["items"], body["missing"]) == ([], [])

@@ -147,33 +147,103 @@ class TestTopics:
         assert (done.code, "`create` on `pods/exec`" in done.err) == (1, True)
 
 
+def lag(messages: int, oldest: int | None = None) -> dict[str, Any]:
+    return {"lag": messages, "oldest": oldest}
+
+
+def group(name: str, **topics: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "settings": None, "members": ["a", "b"], "topics": topics}
+
+
+def groups(*items: dict[str, Any], missing: tuple[str, ...] = ()) -> list[Any]:
+    return [200, {"items": list(items), "next": None, "missing": list(missing)}]
+
+
+ALL = f"GET /admin/v1/cluster/groups{LIST}"
+BILLING = f"{ALL}&group=billing&metaq=true"
+
+
 class TestGroups:
-    def test_lag_is_summed_up_and_members_are_not(self, kube: Kube) -> None:
-        for name, lag in (("demo-s0-1", 3), ("demo-s1-0", 4)):
-            item = {"name": "billing", "members": 2, "topics": 1, "lag": lag}
-            answer = [200, {"items": [item], "next": None}]
-            kube.brokers.setdefault(name, {})[f"GET /admin/v1/groups{LIST}"] = answer
+    def test_what_both_kinds_of_consumers_have_not_read_is_told(self, kube: Kube) -> None:
+        billing = group("billing", orders=lag(3, 1_700_000_009_000), audit=lag(4))
+        unread = {"orders": lag(5, 1_700_000_001_999)}
+        metaq = {"name": "old", "members": [], "topics": {}}
+        metaq |= {"metaq": {"members": ["host-1"], "topics": unread}}
+        kube.brokers["demo-s0-0"][f"{ALL}&metaq=true"] = groups(billing, metaq)
         kube.objects["imagoconsumergroups.imago.dev"] = [manifest(GROUP, name="mine")]
-        (row,) = json.loads(kube.run("groups", "demo", "-o", "json").out)
-        assert row == {
+        first, second = json.loads(kube.run("groups", "demo", "-o", "json").out)
+        assert first == {
             "group": "billing",
             "members": 2,
-            "topics": 1,
+            "topics": 2,
             "lag": 7,
+            "metaqMembers": 0,
+            "metaqTopics": 0,
+            "metaqLag": 0,
+            "unreadSince": "2023-11-14T22:13:29Z",
             "resource": "mine",
         }
+        assert second == {
+            "group": "old",
+            "members": 0,
+            "topics": 0,
+            "lag": 0,
+            "metaqMembers": 1,
+            "metaqTopics": 1,
+            "metaqLag": 5,
+            "unreadSince": "2023-11-14T22:13:21Z",
+            "resource": "",
+        }
+
+    def test_long_lists_are_read_page_by_page(self, kube: Kube) -> None:
+        page = [200, {"items": [group("a")], "next": "b/c", "missing": []}]
+        kube.brokers["demo-s0-0"][f"{ALL}&metaq=true"] = page
+        kube.brokers["demo-s0-0"][f"{ALL}b%2Fc&metaq=true"] = groups(group("b/c"))
+        rows = json.loads(kube.run("groups", "demo", "-o", "json").out)
+        assert [row["group"] for row in rows] == ["a", "b/c"]
+
+    def test_without_zookeeper_the_others_are_shown(self, kube: Kube) -> None:
+        refusal = [503, {"error": "unavailable", "message": "No ZooKeeper.", "cure": "Wait."}]
+        for name in ("demo-s0-0", "demo-s0-1", "demo-s1-0", "demo-s1-1"):
+            paths = kube.brokers.setdefault(name, {})
+            paths[f"{ALL}&metaq=true"] = refusal
+        kube.brokers["demo-s0-0"][ALL] = groups(group("billing"))
+        done = kube.run("groups", "demo", "-o", "json")
+        assert [row["group"] for row in json.loads(done.out)] == ["billing"]
+        assert "MetaQ's consumers have read is not shown: demo-s1-1: No ZooKeeper." in done.err
+
+    def test_a_shard_that_does_not_answer_is_an_error(self, kube: Kube) -> None:
+        kube.brokers["demo-s0-0"][f"{ALL}&metaq=true"] = groups(missing=("shard-1",))
+        done = kube.run("groups", "demo")
+        assert (done.code, done.out) == (1, "")
+        assert done.err == ("error: not answered by shard-1\n  cure: kubectl imago explain demo\n")
+
+    def test_one_group_of_metaqs_consumers_is_shown_by_topic(self, kube: Kube) -> None:
+        only = group("billing") | {"metaq": {"members": [], "topics": {"orders": lag(5)}}}
+        for name in ("demo-s0-1", "demo-s1-0"):
+            kube.brokers.setdefault(name, {})["GET /admin/v1/groups/billing"] = [404, {}]
+        kube.brokers["demo-s0-0"][BILLING] = groups(only)
+        (row,) = json.loads(kube.run("groups", "demo", "billing", "-o", "json").out)
+        nothing = {"queue": "", "offset": "", "end": ""}
+        assert row == {"topic": "orders", "shard": "MetaQ, all", **nothing, "lag": 5}
+
+    def test_a_group_that_is_not_there(self, kube: Kube) -> None:
+        for name in ("demo-s0-1", "demo-s1-0"):
+            kube.brokers.setdefault(name, {})["GET /admin/v1/groups/billing"] = [404, {}]
+        kube.brokers["demo-s0-0"][BILLING] = groups()
+        done = kube.run("groups", "demo", "billing")
+        assert (done.code, "demo has no group billing" in done.err) == (1, True)
 
     def test_one_group_is_shown_queue_by_queue(self, kube: Kube) -> None:
         progress = {"queue": 3, "offset": 5, "end": 9, "lag": 4}
         shown = {"name": "billing", "members": [], "topics": {"orders": [progress]}}
         kube.brokers["demo-s1-0"] = {"GET /admin/v1/groups/billing": [200, shown]}
+        kube.brokers["demo-s0-0"][BILLING] = groups(group("billing"))
         (row,) = json.loads(kube.run("groups", "demo", "billing", "-o", "json").out)
         assert row == {"topic": "orders", "shard": "shard-1", **progress}
 
     def test_objects_that_cannot_be_seen_are_told_and_left_out(self, kube: Kube) -> None:
-        for name in ("demo-s0-1", "demo-s1-0"):
-            answer = [200, {"items": [], "next": None}]
-            kube.brokers.setdefault(name, {})[f"GET /admin/v1/groups{LIST}"] = answer
+        kube.brokers["demo-s0-0"][f"{ALL}&metaq=true"] = groups()
         kube.refusals["imagoconsumergroups"] = "Error from server (Forbidden): no"
         done = kube.run("groups", "demo", "-o", "json")
         assert (done.code, json.loads(done.out)) == (0, [])

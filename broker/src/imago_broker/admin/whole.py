@@ -70,9 +70,10 @@ def placed(view: ClusterView, topic: TopicPlacement) -> dict[str, Any]:
 async def groups(services: AdminServices, request: web.Request) -> web.Response:
     """GET /admin/v1/cluster/groups: every group with settings, members and lag, of all shards.
 
-    `?group=` (repeatable) names some of them; then `?metaq=true` adds `metaq` to those that MetaQ's
-    consumers have in ZooKeeper. Masters of the shards are asked; those that do not answer, or that
-    cannot say what is in ZooKeeper, stand in `missing`, and what they know is not in the figures.
+    `?group=` (repeatable) names some of them. `?metaq=true` adds `metaq` to those that MetaQ's
+    consumers have in ZooKeeper, and those that they have only there. Masters of the shards are
+    asked; those that do not answer, or that cannot say what is in ZooKeeper, stand in `missing`,
+    and what they know is not in the figures.
     """
     limit = number(request.query, "limit", LIMIT, low=1, high=LIMIT_MAX)
     named = request.query.getall("group", [])[:NAMES_MAX]
@@ -100,7 +101,9 @@ async def _own(
     if request.query.get("metaq") != "true":
         return found
     try:
-        sides = await metaq_groups.sides(services, [name for name in named if name >= start])
+        asked = named or await services.coordinator.metaq_groups()
+        asked = sorted(name for name in asked if name >= start)[: limit + 1]
+        sides = await metaq_groups.sides(services, asked)
     except CoordinatorError as error:
         raise unavailable(error) from error
     for name, side in sides.items():

@@ -26,22 +26,27 @@ async def read(
     root: str,
     broker_id: int,
     topics: frozenset[str],
-    groups: Sequence[str] | None = None,
+    of: Sequence[str] | None = None,
 ) -> MetaqProgress:
-    """Return topic to group to partition to position, of one broker id; `groups`: None means all.
+    """Return topic to group to partition to position, of one broker id; `of`: None means all.
 
     What cannot be read as a position counts as the start: somebody may have read nothing.
     """
     found: dict[str, dict[str, dict[int, int]]] = {}
-    groups = await _names(tree, f"{root}/consumers") if groups is None else groups
-    for start in range(0, len(groups), READS_AT_ONCE):
-        part = groups[start : start + READS_AT_ONCE]
+    listed = await groups(tree, root) if of is None else of
+    for start in range(0, len(listed), READS_AT_ONCE):
+        part = listed[start : start + READS_AT_ONCE]
         folders = [f"{root}/consumers/{group}/offsets" for group in part]
         told = await asyncio.gather(*(_of_group(tree, f, broker_id, topics) for f in folders))
         for group, positions in zip(part, told, strict=True):
             for topic, by_partition in positions.items():
                 found.setdefault(topic, {})[group] = by_partition
     return found
+
+
+async def groups(tree: NodeTree, root: str) -> tuple[str, ...]:
+    """Return the names of all groups that have a folder, however old it is."""
+    return await _names(tree, f"{root}/consumers")
 
 
 async def members(

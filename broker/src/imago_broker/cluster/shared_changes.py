@@ -92,6 +92,13 @@ class SharedChanges(ABC):
                 None if groups is None else [*groups],
             )
 
+    async def metaq_groups(self) -> tuple[str, ...]:
+        if self.registered is None or self._config.alone:
+            return ()
+        root = self._config.metaq_root
+        async with self._answered(f"{root}/consumers"):
+            return await metaq_progress.groups(self._tree, root)
+
     async def metaq_members(self, groups: Collection[str]) -> Mapping[str, tuple[str, ...]]:
         if self.registered is None or self._config.alone:
             return {}

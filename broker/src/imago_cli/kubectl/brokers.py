@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from imago_cli.exits import CommandError
 from imago_cli.kubectl.tool import Kubectl, KubectlError
+from imago_cli.output import say
 from imago_operator import names
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ for path in sys.argv[1:]:
     print(answer.status, answer.read().decode().replace("\\n", " "))
 """
 """The same for questions, one line each."""
+EXPLAIN: Final = "kubectl imago explain {}"
 RIGHTS: Final = "needs `create` on `pods/exec` in the cluster's namespace; see docs/operator.md"
 
 
@@ -74,10 +76,36 @@ class Brokers:
 
     def cluster(self) -> dict[str, Any]:
         """Return what the first broker that answers says of the whole cluster."""
+        return self._ask_any("/admin/v1/cluster")
+
+    def groups(self, *named: str) -> Iterator[dict[str, Any]]:
+        """Yield groups as all shards together have them, MetaQ's too; CommandError: not all know.
+
+        Without ZooKeeper those of MetaQ are left out, which is said.
+        """
+        which = "".join(f"&group={quote(name, safe='')}" for name in named)
+        metaq, start = "&metaq=true", ""
+        while start is not None:
+            path = f"/admin/v1/cluster/groups?limit={PAGE}&next={quote(start, safe='')}{which}"
+            try:
+                page = self._ask_any(f"{path}{metaq}")
+            except UnavailableError as error:
+                if not metaq:
+                    raise
+                say(f"what MetaQ's consumers have read is not shown: {error.message}")
+                metaq = ""
+                continue
+            if page["missing"]:
+                silent = ", ".join(page["missing"])
+                raise CommandError(f"not answered by {silent}", cure=EXPLAIN.format(self._cluster))
+            yield from page["items"]
+            start = page["next"]
+
+    def _ask_any(self, path: str) -> dict[str, Any]:
         last: CommandError | None = None
         for pod in sorted(self.pods, key=lambda one: not is_ready(one)):
             try:
-                return self.ask(name_of(pod), "/admin/v1/cluster")
+                return self.ask(name_of(pod), path)
             except CommandError as error:
                 last = error
         raise last or CommandError(
@@ -133,6 +161,13 @@ class NotThereError(CommandError):
     """The broker does not have what was asked for."""
 
 
+class UnavailableError(CommandError):
+    """The broker cannot know it now: it has no ZooKeeper."""
+
+
+KINDS: Final = {404: NotThereError, 503: UnavailableError}
+
+
 def name_of(pod: Mapping[str, Any]) -> str:
     return str(pod["metadata"]["name"])
 
@@ -155,7 +190,7 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
 def _answer(pod: str, said: str) -> dict[str, Any]:
     status, value = _line(pod, said)
     if status >= 400:
-        kind = NotThereError if status == 404 else CommandError
+        kind = KINDS.get(status, CommandError)
         raise kind(f"{pod}: {value.get('message', said)}", cure=str(value.get("cure", "")))
     return value
 

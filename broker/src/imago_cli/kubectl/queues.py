@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,7 +21,7 @@ from imago_cli.kubectl.tool import CLUSTERS, GROUPS, TOPICS, Kubectl, KubectlErr
 from imago_cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 def topics(
@@ -55,7 +56,10 @@ def groups(
     kubeconfig: Kubeconfig = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """List consumer groups with their members and their lag, or one with each of its queues."""
+    """List consumer groups with their members and their lag, or one with each of its queues.
+
+    MetaQ's consumers keep their offsets in ZooKeeper: they are counted by themselves.
+    """
     kube = Kubectl(namespace, context, kubeconfig)
     brokers = _brokers(kube, cluster)
     if group is None:
@@ -69,10 +73,13 @@ def groups(
         for topic, queues in one["topics"].items()
         for queue in queues
     ]
-    if found and not rows:
+    rows.sort(key=lambda row: (row["topic"], row["shard"]))
+    whole = next(brokers.groups(group), None)
+    rows += [row for one in (whole,) if one for row in _of_metaq(one)]
+    if (found or whole) and not rows:
         say(f"{group} has no offsets yet")
-    missing = "" if found else f"{cluster} has no group {group}"
-    _print(group, sorted(rows, key=lambda row: (row["topic"], row["shard"])), output, missing)
+    missing = "" if found or whole else f"{cluster} has no group {group}"
+    _print(group, rows, output, missing)
 
 
 def _brokers(kube: Kubectl, cluster: str) -> Brokers:
@@ -106,17 +113,39 @@ def _topic(name: str, declared: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _groups(brokers: Brokers, declared: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Sum up; members and topics are the most that a shard knows, for all know the same ones."""
-    rows: dict[str, dict[str, Any]] = {}
-    for items in brokers.from_each_shard("/admin/v1/groups").values():
-        for one in items:
-            name = one["name"]
-            row = rows.setdefault(name, {"group": name, "members": 0, "topics": 0, "lag": 0})
-            row["members"] = max(row["members"], one["members"])
-            row["topics"] = max(row["topics"], one["topics"])
-            row["lag"] += one["lag"]
-            row["resource"] = declared.get(name, "")
-    return [row for _, row in sorted(rows.items())]
+    return [_group(one, declared.get(one["name"], "")) for one in brokers.groups()]
+
+
+def _group(one: Mapping[str, Any], resource: str) -> dict[str, Any]:
+    metaq = one.get("metaq") or {"members": [], "topics": {}}
+    sides = (one["topics"], metaq["topics"])
+    oldest = [lag["oldest"] for side in sides for lag in side.values() if lag["oldest"]]
+    return {
+        "group": one["name"],
+        "members": len(one["members"]),
+        "topics": len(one["topics"]),
+        "lag": _unread(one["topics"]),
+        "metaqMembers": len(metaq["members"]),
+        "metaqTopics": len(metaq["topics"]),
+        "metaqLag": _unread(metaq["topics"]),
+        "unreadSince": _time(min(oldest)) if oldest else "",
+        "resource": resource,
+    }
+
+
+def _unread(topics: Mapping[str, Any]) -> int:
+    return sum(lag["lag"] for lag in topics.values())
+
+
+def _of_metaq(one: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what MetaQ's consumers have not read: brokers sum it up by topic."""
+    for topic, lag in sorted((one.get("metaq") or {"topics": {}})["topics"].items()):
+        queue = {"queue": "", "offset": "", "end": "", "lag": lag["lag"]}
+        yield {"topic": topic, "shard": "MetaQ, all", **queue}
+
+
+def _time(epoch_ms: int) -> str:
+    return f"{datetime.fromtimestamp(epoch_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _declared(kube: Kubectl, kind: str, field: str, cluster: str) -> dict[str, str]:
