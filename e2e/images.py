@@ -6,25 +6,24 @@ tests/support on the path, and the packages of requirements/dev.txt.
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import subprocess
 import sys
 import time
 import tomllib
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rig import baking, build, cluster, layout
 from rig.baking import Recipe
+from rig.locks import alone
 from rig.places import CACHE, RigError
 
 from imago_cli.zookeeper_server import class_path
 from imago_testing.java.modules import METAQ_CLIENT, ROCKETMQ4_CLIENT, ROCKETMQ5_CLIENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parents[1]
 OWN = ROOT / "e2e" / "dockerfiles"
@@ -62,7 +61,7 @@ def _next(pods: str) -> str:
 def provide(wanted: list[str] | None = None) -> None:
     """Build what changed and bring it to the nodes that run."""
     began = time.monotonic()
-    with _alone():
+    with alone("images"):
         for name in wanted or names():
             tag, pods = _places(name)
             image = _MAKERS[name]() if name in _MAKERS else _of_product(name)
@@ -72,15 +71,6 @@ def provide(wanted: list[str] | None = None) -> None:
         cluster.bring()
         _forget()
     print(f"images are there after {time.monotonic() - began:.1f} s", flush=True)
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Nobody else makes or removes images while this block runs."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "images.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _forget() -> None:

@@ -14,7 +14,8 @@ from rig.places import KUBECONFIG, NETWORK, RigError
 def main() -> int:
     parser = argparse.ArgumentParser(prog="rig", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("build", help="build its programs, unless they are there")
+    built = commands.add_parser("build", help="build its programs, unless they are there")
+    built.add_argument("--promcheck", action="store_true", help="and what checks alerts")
     commands.add_parser("up", help="start it").add_argument("--nodes", type=int, default=3)
     commands.add_parser("down", help="stop it").add_argument("--clean", action="store_true")
     commands.add_parser("off", help="cut a node's power").add_argument("node", type=int)
@@ -36,17 +37,13 @@ def main() -> int:
 def _do(chosen: argparse.Namespace) -> None:
     match chosen.command:
         case "build":
-            build.programs()
+            build.make(checks=chosen.promcheck)
         case "up":
             cluster.up(chosen.nodes)
         case "down":
             cluster.down(clean=chosen.clean)
-        case "off":
-            cluster.power_off(f"node{chosen.node}")
-        case "on":
-            cluster.power_on(chosen.node)
-        case "cut" | "mend":
-            wires.connect(chosen.node, on=chosen.command == "mend")
+        case "off" | "on" | "cut" | "mend":
+            _change_node(chosen.command, chosen.node)
         case "load":
             cluster.load(chosen.tar)
         case "run":
@@ -58,6 +55,16 @@ def _do(chosen: argparse.Namespace) -> None:
             os.execvpe(command[0], command, environment)
         case other:
             raise AssertionError(other)
+
+
+def _change_node(command: str, number: int) -> None:
+    match command:
+        case "off":
+            cluster.power_off(f"node{number}")
+        case "on":
+            cluster.power_on(number)
+        case _:
+            wires.connect(number, on=command == "mend")
 
 
 if __name__ == "__main__":

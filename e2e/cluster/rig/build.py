@@ -1,12 +1,13 @@
 """Programs in Go: built once for each content of go.mod, go.sum and our own sources.
 
-Those of the cluster, and kubeflow's spark-operator, which needs other versions of Kubernetes'
-libraries and so a go.mod of its own.
+Those of the cluster; and with a go.mod of their own, since they need other versions of its
+libraries, kubeflow's spark-operator and what checks alerts with Prometheus' own parser.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rig.locks import alone
 from rig.places import CACHE, HERE, STATE, RigError
 
 if TYPE_CHECKING:
@@ -23,7 +25,11 @@ if TYPE_CHECKING:
 _GO = HERE / "go"
 _SPARK = HERE / "spark-operator"
 _SPARK_MODULE = "github.com/kubeflow/spark-operator/v2"
+_RULES = HERE / "rules"
+_MONITORING = HERE / "monitoring"
+_MONITORING_MODULE = "github.com/prometheus-operator/prometheus-operator"
 SPARK_OPERATOR = "spark-operator"
+PROMCHECK = "promcheck"
 CHART = "chart"
 _OWN_CACHE = CACHE / "go-build"
 _KUBERNETES = "v1.37.1"
@@ -44,6 +50,13 @@ PROGRAMS = (
 )
 
 
+def make(*, checks: bool) -> None:
+    """Build the programs of the cluster, and what checks alerts where that is wanted."""
+    programs()
+    if checks:
+        promcheck()
+
+
 def programs() -> Path:
     """Return the folder with all programs; the first time this takes some minutes."""
     folder = CACHE / f"bin-{_digest(_GO, _KUBERNETES)}"
@@ -58,6 +71,34 @@ def spark_operator() -> Path:
     if not folder.exists():
         _build("spark-operator: about 3 minutes", folder, _build_spark_operator)
     return folder
+
+
+def promcheck() -> Path:
+    """Return the program PROMCHECK, which says what Prometheus finds wrong with rules."""
+    folder = CACHE / f"{PROMCHECK}-{_digest(_RULES, PROMCHECK)}"
+    if not folder.exists():
+        _build(
+            f"{PROMCHECK}: about a minute",
+            folder,
+            lambda made: _go_build(_RULES, made, "", "./cmd/..."),
+        )
+    return folder / PROMCHECK
+
+
+def monitoring_definitions() -> list[Path]:
+    """Return the files that define ServiceMonitor, PodMonitor, PrometheusRule: as published."""
+    folder = _source(_MONITORING, _MONITORING_MODULE) / "example" / "prometheus-operator-crd"
+    kinds = ("servicemonitors", "podmonitors", "prometheusrules")
+    return [folder / f"monitoring.coreos.com_{kind}.yaml" for kind in kinds]
+
+
+def _source(module: Path, name: str) -> Path:
+    """Return the folder with the source of a module that a go.mod names."""
+    command = ["go", "mod", "download", "-json", name]
+    done = subprocess.run(command, cwd=module, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RigError(f"{name} cannot be had: {(done.stdout + done.stderr).strip()}")
+    return Path(json.loads(done.stdout)["Dir"])
 
 
 def _digest(module: Path, name: str) -> str:
@@ -77,9 +118,14 @@ def _go_version() -> str:
 
 def _build(what: str, folder: Path, build: Callable[[Path], None]) -> None:
     """Have a folder filled; it has its name when all of it is there."""
+    with alone("build"):
+        if not folder.exists():  # somebody else may have built it meanwhile
+            _fill(what, folder, build)
+
+
+def _fill(what: str, folder: Path, build: Callable[[Path], None]) -> None:
     print(f"building {what} once, then never again", flush=True)
     began = time.monotonic()
-    CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as made:
         build(Path(made))
         Path(made).chmod(0o755)
@@ -93,11 +139,12 @@ def _build(what: str, folder: Path, build: Callable[[Path], None]) -> None:
 def forget_old() -> None:
     """Remove programs of former versions, but not those that a machine of the cluster runs."""
     plans = "".join(path.read_text() for path in STATE.glob("*.json"))
-    used = [
+    used = {
         f"bin-{_digest(_GO, _KUBERNETES)}",
         f"{SPARK_OPERATOR}-{_digest(_SPARK, _SPARK_MODULE)}",
-    ]
-    for name in ("bin", SPARK_OPERATOR):
+        f"{PROMCHECK}-{_digest(_RULES, PROMCHECK)}",
+    }
+    for name in ("bin", SPARK_OPERATOR, PROMCHECK):
         for folder in CACHE.glob(f"{name}-*"):
             if folder.name not in used and str(folder) not in plans:
                 shutil.rmtree(folder)
@@ -118,7 +165,7 @@ def _build_programs(made: Path) -> None:
         "gitTreeState": "clean",
     }
     link = " ".join(f"-X {_STAMP}.{name}={text}" for name, text in stamps.items())
-    _go_build(_GO, made, link, "./cmd/...")
+    _go_build(_GO, made, link, "tool", "./cmd/...")
     (made / "server").rename(made / "etcd")
     missing = [name for name in PROGRAMS if not (made / name).exists()]
     if missing:
@@ -126,27 +173,19 @@ def _build_programs(made: Path) -> None:
 
 
 def _build_spark_operator(made: Path) -> None:
-    _go_build(_SPARK, made, "")
+    _go_build(_SPARK, made, "", "tool")
     (made / "operator").rename(made / SPARK_OPERATOR)
-    found = subprocess.run(
-        ["go", "list", "-m", "-f", "{{.Dir}}", _SPARK_MODULE],
-        cwd=_SPARK,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    source = Path(found.stdout.strip(), "charts", "spark-operator-chart")
+    source = _source(_SPARK, _SPARK_MODULE) / "charts" / "spark-operator-chart"
     shutil.copytree(source, made / CHART, copy_function=shutil.copyfile)
     for folder in (made / CHART, *(made / CHART).rglob("*/")):
         folder.chmod(0o755)  # modules are kept where nobody can write
 
 
 def _go_build(module: Path, made: Path, link: str, *packages: str) -> None:
-    """Build the tools that a go.mod names, and packages beside them."""
+    """Build packages; `tool` is what a go.mod names as such."""
     # GOGC: memory for time; the compiler is what takes the minutes.
     environment = {**os.environ, "CGO_ENABLED": "0", "GOGC": "400"}
     environment["GOCACHE"] = str(_cache_of_go())
     command = ["go", "build", *_FLAGS, "-ldflags", f"-s -w {link}".strip(), "-o", f"{made}/"]
-    command += ["tool", *packages]
-    if subprocess.run(command, cwd=module, env=environment, check=False).returncode:
+    if subprocess.run([*command, *packages], cwd=module, env=environment, check=False).returncode:
         raise RigError("go build failed: see above")

@@ -6,19 +6,18 @@ so that a change of our code costs a few hundred kilobytes.
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import subprocess
 import tarfile
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rig import baking
+from rig.locks import alone
 from rig.places import CACHE, RigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
 _FOLDER = CACHE / "layout"
@@ -28,7 +27,7 @@ _BLOBS = "blobs/sha256"
 
 def put(tag: str, image: str, name: str) -> None:
     """Take an image over from where it was built, under the name that pods give it."""
-    with _alone():
+    with alone("layout"):
         known = _known()
         if known.get(name, {}).get("image") != image:
             _put(tag, image, name, known)
@@ -47,7 +46,7 @@ def _put(tag: str, image: str, name: str, known: dict[str, Any]) -> None:
 
 def forget_all_but(names: Iterable[str]) -> None:
     """Remove images that are no longer made, and layers of which none is left."""
-    with _alone():
+    with alone("layout"):
         kept = set(names)
         known = {name: entry for name, entry in _known().items() if name in kept}
         if _FOLDER.exists():
@@ -62,7 +61,7 @@ def missing(present: dict[str, str]) -> list[str]:
 
 def send(names: list[str], content: Path, import_command: list[str]) -> None:
     """Give images to a containerd whose layers lie in `content`."""
-    with _alone():
+    with alone("layout"):
         _send(names, content, import_command)
 
 
@@ -95,15 +94,6 @@ def _share(content: Path) -> None:
             link = content / f"{own.name}.link"
             link.hardlink_to(own)
             link.replace(copy)
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Nobody else takes images in or away while this block runs."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "layout.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _known() -> dict[str, Any]:

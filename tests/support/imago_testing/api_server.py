@@ -25,7 +25,7 @@ from imago_testing.ports import free_port_block
 from imago_testing.processes import ProcessFailedError, ServerProcess, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 CRDS = Path(__file__).parents[3] / "manifests" / "crds"
 ADMIN = "admin"
@@ -119,19 +119,19 @@ class ApiServerProcess:
         self.must("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         return name
 
-    def install_crds(self) -> None:
-        """Apply our definitions and wait until they are served."""
+    def apply(self, path: str, body: Any) -> Any:
+        """Apply an object, by the server, which refuses what it does not know."""
+        query = "fieldManager=test&fieldValidation=Strict"
+        return self.must("PATCH", f"{path}?{query}", body, content="application/apply-patch+yaml")
+
+    def install_crds(self, paths: Iterable[Path] = ()) -> None:
+        """Apply definitions, ours unless others are named, and wait until they are served."""
         base = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         names = []
-        for path in sorted(CRDS.glob("*.yaml")):
+        for path in sorted(paths or CRDS.glob("*.yaml")):
             manifest = yaml.safe_load(path.read_text())
             names.append(manifest["metadata"]["name"])
-            self.must(
-                "PATCH",
-                f"{base}/{names[-1]}?fieldManager=test",
-                manifest,
-                content="application/apply-patch+yaml",
-            )
+            self.apply(f"{base}/{names[-1]}", manifest)
         wait_until(
             lambda: all(self._is_served(f"{base}/{name}") for name in names),
             seconds_max=SERVES_S,
