@@ -92,6 +92,15 @@ def monitoring_definitions() -> list[Path]:
     return [folder / f"monitoring.coreos.com_{kind}.yaml" for kind in kinds]
 
 
+def spark_definitions() -> list[Path]:
+    """Return the files that define SparkApplication and its like: those of the chart."""
+    return sorted((_spark_chart() / "crds").glob("*.yaml"))
+
+
+def _spark_chart() -> Path:
+    return _source(_SPARK, _SPARK_MODULE) / "charts" / "spark-operator-chart"
+
+
 def _source(module: Path, name: str) -> Path:
     """Return the folder with the source of a module that a go.mod names."""
     command = ["go", "mod", "download", "-json", name]
@@ -175,8 +184,7 @@ def _build_programs(made: Path) -> None:
 def _build_spark_operator(made: Path) -> None:
     _go_build(_SPARK, made, "", "tool")
     (made / "operator").rename(made / SPARK_OPERATOR)
-    source = _source(_SPARK, _SPARK_MODULE) / "charts" / "spark-operator-chart"
-    shutil.copytree(source, made / CHART, copy_function=shutil.copyfile)
+    shutil.copytree(_spark_chart(), made / CHART, copy_function=shutil.copyfile)
     for folder in (made / CHART, *(made / CHART).rglob("*/")):
         folder.chmod(0o755)  # modules are kept where nobody can write
 
