@@ -147,6 +147,7 @@ CLUSTER: Final = Kind(
         READY,
         STATUS,
         Column("Shards", ".status.brokers.shards", "integer"),
+        Column("Brokers", ".status.brokers.replicas", "integer"),
         Column("In-Sync", ".status.brokers.inSyncReplicas", "integer"),
         Column("Version", ".status.version"),
         AGE,
