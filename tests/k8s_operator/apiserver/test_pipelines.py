@@ -35,6 +35,7 @@ NAMESPACE = "pipes"
 SPARK = "SparkApplication"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LOOKS = 3
+SERVED_S = 60
 
 
 class Brokers:
@@ -70,13 +71,19 @@ def kinds_of_kubeflow(api: ApiServerProcess) -> Iterator[None]:
     paths = spark_definitions()
     assert len(paths) > 1
     api.install_crds(paths)
+    _until(api, 200)
     yield
     for item in api.must("GET", DEFINITIONS)["items"]:
         if item["spec"]["group"] == "sparkoperator.k8s.io":
             api.must("DELETE", f"{DEFINITIONS}/{item['metadata']['name']}")
-    gone = RESOURCES[SPARK].path(NAMESPACE)
+    _until(api, 404)
+
+
+def _until(api: ApiServerProcess, status: int) -> None:
+    """Wait until runs are served, or no more: meanwhile a server asks to come again."""
+    path, what = RESOURCES[SPARK].path(NAMESPACE), f"lists of runs are answered by {status}"
     wait_until(
-        lambda: api.call("GET", gone)[0] == 404, seconds_max=60, what="the kinds are gone", poll=0.2
+        lambda: api.call("GET", path)[0] == status, seconds_max=SERVED_S, what=what, poll=0.2
     )
 
 
