@@ -32,6 +32,7 @@ from imago_wire.remoting import fastjson
 from imago_wire.remoting.fastjson import BareKey, Json
 from imago_wire.remoting.fields import wire, wire_name
 from imago_wire.remoting.peer import Language, language_of
+from imago_wire.remoting.values import Lazy, Value, value_class
 
 _LONG_MAX = (1 << 63) - 1
 _FALSE_AND_TRUE = {"false": False, "true": True}
@@ -58,7 +59,7 @@ class _Entry(NamedTuple):
     factory: Any
 
 
-class Body:
+class Body(Value):
     """Base of all body classes; `body` makes one of a list of fields."""
 
     __slots__ = ()
@@ -99,22 +100,24 @@ _B = TypeVar("_B", bound=Body)
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(wire, field))
 def body(cls: type[_B]) -> type[_B]:
     """Make a body class: a frozen, slotted, keyword-only dataclass that knows its JSON form."""
-    made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
-    _prepare(made)
-    return made
+    return _prepared(value_class(cls))
 
 
 @dataclass_transform(order_default=True, frozen_default=True, field_specifiers=(wire, field))
 def key_body(cls: type[_B]) -> type[_B]:
     """Make a body class whose values are ordered and given by place, to serve as keys."""
-    made = dataclass(frozen=True, slots=True, order=True)(cls)
-    _prepare(made)
-    return made
+    return _prepared(dataclass(frozen=True, slots=True, order=True)(cls))
 
 
-def _prepare(cls: Any) -> None:
+def _prepared(cls: type[_B]) -> type[_B]:
+    made: Any = cls
+    made._entries = Lazy("_entries", _entries)
+    return cls
+
+
+def _entries(cls: Any) -> tuple[_Entry, ...]:
     hints = get_type_hints(cls)
-    cls._entries = tuple(
+    return tuple(
         _Entry(
             spec.name,
             wire_name(spec),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, field, fields
 from enum import Enum
 from types import NoneType
 from typing import (
@@ -26,6 +26,7 @@ from typing import (
 )
 
 from imago_wire.errors import ProtocolError
+from imago_wire.remoting.values import Lazy, Value, value_class
 
 Int = Annotated[int, 32]
 """A signed 32-bit number."""
@@ -54,7 +55,7 @@ def wire(name: str, *, default: Any = MISSING) -> Any:
     return field(default=default, metadata={"wire": name})
 
 
-class Header:
+class Header(Value):
     """Base of all header classes; `header` makes one of a list of fields."""
 
     __slots__ = ()
@@ -99,11 +100,19 @@ _H = TypeVar("_H", bound=Header)
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(wire, field))
 def header(cls: type[_H]) -> type[_H]:
     """Make a header class: a frozen, slotted, keyword-only dataclass that knows its ext form."""
-    made: Any = dataclass(frozen=True, slots=True, kw_only=True)(cls)
-    hints = get_type_hints(made, include_extras=True)
-    made._plan = tuple(_plan_entry(made, spec, hints[spec.name]) for spec in fields(made))
-    made._names = tuple((spec.name, wire_name(spec)) for spec in fields(made))
-    return made  # type: ignore[no-any-return]  # dataclass() gave back the same kind of class
+    made: Any = value_class(cls)
+    made._plan = Lazy("_plan", _plan)
+    made._names = Lazy("_names", _names)
+    return made  # type: ignore[no-any-return]  # the same kind of class
+
+
+def _plan(cls: Any) -> tuple[_PlanEntry, ...]:
+    hints = get_type_hints(cls, include_extras=True)
+    return tuple(_plan_entry(cls, spec, hints[spec.name]) for spec in fields(cls))
+
+
+def _names(cls: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((spec.name, wire_name(spec)) for spec in fields(cls))
 
 
 def wire_name(spec: Field[Any]) -> str:
