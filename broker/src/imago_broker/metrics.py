@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector, CollectorRegistry
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from prometheus_client.core import Metric
+    from prometheus_client.registry import Collector, CollectorRegistry
 
 
 class MetaqCounters:
@@ -55,8 +55,12 @@ class Sample:
     labels: tuple[tuple[str, str], ...] = ()
 
 
-class BrokerCollector(Collector):
-    """All samples of the process. Parts add theirs while the broker is put together."""
+class BrokerCollector:
+    """All samples of the process. Parts add theirs while the broker is put together.
+
+    A Collector to Prometheus' library, which is not loaded before somebody asks: it brings an HTTP
+    server of its own along, and a start does not wait for that.
+    """
 
     def __init__(self) -> None:
         self._samples: list[Sample] = []
@@ -85,8 +89,10 @@ class BrokerCollector(Collector):
 
 def registry(collector: BrokerCollector) -> CollectorRegistry:
     """Return a registry of its own with this collector: several brokers may share a process."""
+    from prometheus_client.registry import CollectorRegistry  # noqa: PLC0415  see BrokerCollector
+
     made = CollectorRegistry(auto_describe=False)
-    made.register(collector)
+    made.register(cast("Collector", collector))
     return made
 
 
@@ -109,5 +115,10 @@ def metaq_samples(counters: MetaqCounters) -> list[Sample]:
 
 
 def _family(sample: Sample, labels: list[str]) -> Metric:
+    from prometheus_client.core import (  # noqa: PLC0415  see BrokerCollector
+        CounterMetricFamily,
+        GaugeMetricFamily,
+    )
+
     make = CounterMetricFamily if sample.kind == "counter" else GaugeMetricFamily
     return make(sample.name, sample.help, labels=labels)

@@ -1,51 +1,23 @@
-"""The `imago` command. Sub-commands are loaded when they are asked for, from one table.
+"""The `imago` command: what a broker process runs is told apart from what people type.
 
-A module of the table defines `attach(root)`, which adds its command or group of commands to the
-given `typer.Typer`. Nothing of it is imported before: a broker starts fast because it never loads
-Spark, tables or other commands.
+Supervisors and pods start `imago broker --config FILE`: that goes without the command line's
+library, which would be a fifth of the start. All else is in `commands`.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import typer
-
-from imago_cli import exits
 from imago_cli.exits import CommandError, Exit
 from imago_cli.output import print_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-class Row(NamedTuple):
-    module: str
-    help: str
-
-
-COMMANDS: dict[str, Row] = {
-    "up": Row("imago_cli.up", "Run a whole cluster of real processes on this machine."),
-    "demo": Row("imago_cli.demo", "Show both protocols and Spark agreeing on real records."),
-    "cluster": Row("imago_cli.cluster", "Show who leads what, and why not."),
-    "shard": Row("imago_cli.shard", "Show shards, hand leadership over, elect in need."),
-    "topic": Row("imago_cli.topic", "Create, change, list and delete topics."),
-    "group": Row("imago_cli.group", "Show consumer groups, their lag; move, delete them."),
-    "produce": Row("imago_cli.produce", "Send messages."),
-    "consume": Row("imago_cli.consume", "Read messages."),
-    "bench": Row("imago_cli.bench", "Measure a running cluster with Python clients."),
-    "broker": Row("imago_cli.broker", "Run one broker process."),
-    "namesrv": Row("imago_cli.namesrv", "Run RocketMQ's name service as a process of its own."),
-    "operator": Row("imago_cli.operator", "Run clusters on Kubernetes."),
-    "log": Row("imago_cli.log", "Check or show a broker's files while it is stopped."),
-    "config": Row("imago_cli.config", "Show, explain and convert configurations."),
-    "doctor": Row("imago_cli.doctor", "Find the usual mistakes on this machine, with the cure."),
-}
 
 DEBUG_VARIABLE = "IMAGO_DEBUG"
 _COMPLETION_VARIABLE = "_IMAGO_COMPLETE"
@@ -54,8 +26,35 @@ _COMPLETION_WORDS = ("_TYPER_COMPLETE_ARGS", "COMP_WORDS")
 
 def main() -> None:
     """Run the command of this process's arguments and exit with its code."""
-    name = _command_name(sys.argv[1:])
-    run(lambda: build(name)(prog_name="imago"))
+    process = _broker_process(sys.argv[1:])
+    if process is None:
+        run(_command)
+    else:
+        run(lambda: _serve(*process))
+
+
+def _command() -> None:
+    from imago_cli import commands
+
+    commands.build(_command_name(sys.argv[1:]))(prog_name="imago")
+
+
+def _serve(config: Path, ready_fd: int) -> None:
+    from imago_cli.broker_process import serve
+
+    sys.exit(serve(config, ready_fd))
+
+
+def _broker_process(arguments: list[str]) -> tuple[Path, int] | None:
+    """Return file and pipe of `broker --config FILE [--ready-fd N]`; None: it is something else."""
+    if _COMPLETION_VARIABLE in os.environ:
+        return None
+    match arguments:
+        case ["broker", "--config", file] if not file.startswith("-"):
+            return Path(file), -1
+        case ["broker", "--config", file, "--ready-fd", number] if number.isdecimal():
+            return Path(file), int(number)
+    return None
 
 
 def run(command: Callable[[], object]) -> None:
@@ -80,44 +79,6 @@ def run(command: Callable[[], object]) -> None:
             )
         )
         sys.exit(Exit.FAILED)
-
-
-def build(name: str | None) -> typer.Typer:
-    """Return the command with one sub-command loaded, or with the names of all."""
-    root = typer.Typer(
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        epilog=exits.HELP,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    root.callback()(_root)
-    if name in COMMANDS:
-        importlib.import_module(COMMANDS[name].module).attach(root)
-        return root
-    for other, row in COMMANDS.items():
-        root.command(other, help=row.help)(_placeholder)
-    return root
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        print(f"imago {importlib.metadata.version('imago')}")
-        raise typer.Exit
-
-
-def _root(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
-        ),
-    ] = False,
-) -> None:
-    """Imago: a message broker for MetaQ and RocketMQ clients."""
-
-
-def _placeholder() -> None:
-    raise AssertionError("only listed, never called: a named command is loaded instead")
 
 
 def _command_name(arguments: list[str]) -> str | None:

@@ -314,7 +314,7 @@ class Broker:
             self._undo.push_async_callback(self._leave_shard)
             await self.member.start()
         if config.admin.enabled:
-            await self.ports.admin.start(admin_services(self))
+            await self.ports.admin.start(lambda: admin_services(self))
         self._undo.callback(self._stop_ticking)
         self._ticker = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
         self._synced_ms = self.clock.monotonic_ms()

@@ -1,0 +1,52 @@
+"""One broker as this process: configuration in, exit code out."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from imago_cli.configuration import read_config
+from imago_cli.ready import announce
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imago_broker.app import Broker
+
+
+def serve(config: Path | None, ready_fd: int) -> int:
+    """Run a broker until it is told to stop; return the process's exit code.
+
+    `config` is a TOML file; UsageError says what is wrong with it. A line is written into the pipe
+    `ready_fd` when everything serves; -1: nobody asked.
+    """
+    settings = read_config(config)
+    # Only now: a mistyped key is told before half a second of imports.
+    from imago_broker.app import main
+    from imago_broker.config import BrokerConfig, load
+
+    def reread() -> BrokerConfig:
+        text = "" if config is None else config.read_text(encoding="utf-8")
+        return load(text, os.environ)
+
+    def ready(running: Broker) -> None:
+        announce(
+            ready_fd,
+            {
+                "pid": os.getpid(),
+                "host": running.host,
+                "metaq": running.metaq_port,
+                "rocketmq": running.rocketmq_port,
+                "fast": running.fast_port,
+                "namesrv": running.namesrv_port,
+                "admin": running.admin_port,
+                "replica": _replica(running),
+            },
+        )
+
+    return main(settings, on_ready=ready, reread=reread)
+
+
+def _replica(running: Broker) -> int:
+    registered = running.coordinator.registered
+    return 0 if registered is None else registered.replica

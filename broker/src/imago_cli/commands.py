@@ -1,0 +1,78 @@
+"""The commands, from one table: sub-commands are loaded when they are asked for.
+
+A module of the table defines `attach(root)`, which adds its command or group of commands to the
+given `typer.Typer`. Nothing of it is imported before: no command loads Spark, tables or the other
+commands.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from typing import Annotated, NamedTuple
+
+import typer
+
+from imago_cli import exits
+
+
+class Row(NamedTuple):
+    module: str
+    help: str
+
+
+COMMANDS: dict[str, Row] = {
+    "up": Row("imago_cli.up", "Run a whole cluster of real processes on this machine."),
+    "demo": Row("imago_cli.demo", "Show both protocols and Spark agreeing on real records."),
+    "cluster": Row("imago_cli.cluster", "Show who leads what, and why not."),
+    "shard": Row("imago_cli.shard", "Show shards, hand leadership over, elect in need."),
+    "topic": Row("imago_cli.topic", "Create, change, list and delete topics."),
+    "group": Row("imago_cli.group", "Show consumer groups, their lag; move, delete them."),
+    "produce": Row("imago_cli.produce", "Send messages."),
+    "consume": Row("imago_cli.consume", "Read messages."),
+    "bench": Row("imago_cli.bench", "Measure a running cluster with Python clients."),
+    "broker": Row("imago_cli.broker", "Run one broker process."),
+    "namesrv": Row("imago_cli.namesrv", "Run RocketMQ's name service as a process of its own."),
+    "operator": Row("imago_cli.operator", "Run clusters on Kubernetes."),
+    "log": Row("imago_cli.log", "Check or show a broker's files while it is stopped."),
+    "config": Row("imago_cli.config", "Show, explain and convert configurations."),
+    "doctor": Row("imago_cli.doctor", "Find the usual mistakes on this machine, with the cure."),
+}
+
+
+def build(name: str | None) -> typer.Typer:
+    """Return the command with one sub-command loaded, or with the names of all."""
+    root = typer.Typer(
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        epilog=exits.HELP,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    root.callback()(_root)
+    if name in COMMANDS:
+        importlib.import_module(COMMANDS[name].module).attach(root)
+        return root
+    for other, row in COMMANDS.items():
+        root.command(other, help=row.help)(_placeholder)
+    return root
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"imago {importlib.metadata.version('imago')}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Imago: a message broker for MetaQ and RocketMQ clients."""
+
+
+def _placeholder() -> None:
+    raise AssertionError("only listed, never called: a named command is loaded instead")
