@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from imago_log.syncing import FILES_AT_ONCE
 from imago_testing.stores import HOST, START_MS, FakeClock, Model, open_store
 from imago_testing.vfs import MemoryVfs
 from imago_wire.record import make_entry
@@ -246,4 +248,42 @@ def test_a_topic_deleted_while_its_files_are_made_leaves_none() -> None:
     store.delete_topic("T")
     drain()
     assert not [path for path in vfs.files() if "T" in path.parts]
+    store.close()
+
+
+class WatchingVfs(MemoryVfs):
+    """Notes which files the device was asked for, and how many were open at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, Path]] = []
+        self.open_max = 0
+
+    def start_sync(self, fd: int) -> None:
+        super().start_sync(fd)
+        self.asked.append(("start", self._open[fd][0]))
+        self.open_max = max(self.open_max, len(self._open))
+
+    def sync(self, fd: int) -> None:
+        super().sync(fd)
+        self.asked.append(("sync", self._open[fd][0]))
+
+
+def test_the_device_begins_with_many_files_before_one_is_waited_for() -> None:
+    vfs, clock, model = WatchingVfs(), FakeClock(), Model()
+    store = open_store(vfs, clock, segment_bytes_max=1 << 20)
+    store.create_topic("T", {})
+    before = len(vfs._open)
+    model.send(store, [("T", queue_id, 100) for queue_id in range(200)])
+    for _ in range(400):
+        clock.now_ms += 100
+        store.tick()
+    queues = [(what, path) for what, path in vfs.asked if "T" in path.parts]
+    started = [path for what, path in queues if what == "start"]
+    synced = [path for what, path in queues if what == "sync"]
+    assert started == synced, "whatever was begun is waited for"
+    assert len(set(synced)) == 400, "two files a queue"
+    changes = sum(a != b for (a, _), (b, _) in pairwise(queues))
+    assert changes < len(synced) // 4, "many are begun before the next one is waited for"
+    assert vfs.open_max <= before + FILES_AT_ONCE + 8, "the pool's own files, and a part of these"
     store.close()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from imago_log.errors import NoSpaceError
 from imago_log.files import replace_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from imago_log.consume_queue import ConsumeQueue
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 
 REST_SECONDS = 0.001
+FILES_AT_ONCE = 128
+"""Files that a sync holds open."""
 
 
 @dataclass(slots=True)
@@ -53,10 +56,10 @@ class SyncJob:
         if self.snapshot is not None:
             replace_whole(parts.vfs, parts.folder.metadata, self.snapshot.encode(_rest))
         folders: set[Path] = set()
-        for path, is_new in self.all_files():
-            _sync_path(parts.vfs, path)
-            if is_new:
-                folders.update(path.parents)
+        files = self.all_files()
+        while batch := list(islice(files, FILES_AT_ONCE)):
+            _sync_files(parts.vfs, [path for path, _ in batch])
+            folders.update(*(path.parents for path, is_new in batch if is_new))
         for folder in sorted(folders.difference(parts.folder.root.parents)):
             with _unless_deleted("sync", folder):
                 parts.vfs.sync_folder(folder)
@@ -69,12 +72,23 @@ def _rest() -> None:
     time.sleep(REST_SECONDS)
 
 
-def _sync_path(vfs: Vfs, path: Path) -> None:
-    with _unless_deleted("sync", path):
-        fd = vfs.open(path)
-        try:
-            vfs.sync(fd)
-        finally:
+def _sync_files(vfs: Vfs, paths: Sequence[Path]) -> None:
+    """Sync some files: the device has begun with all of them before the first one is waited for.
+
+    Else the file system writes its journal for each of them, and holds up who writes to the log.
+    """
+    opened: list[tuple[Path, int]] = []
+    try:
+        for path in paths:
+            with _unless_deleted("open", path):
+                opened.append((path, vfs.open(path)))
+        for _, fd in opened:
+            vfs.start_sync(fd)
+        for path, fd in opened:
+            with _unless_deleted("sync", path):
+                vfs.sync(fd)
+    finally:
+        for _, fd in opened:
             vfs.close(fd)
 
 

@@ -242,6 +242,9 @@ class MemoryVfs:
     def size(self, fd: int) -> int:
         return len(self._open[fd][1].content)
 
+    def start_sync(self, fd: int) -> None:
+        assert fd in self._open, "of open files"
+
     def sync(self, fd: int) -> None:
         path, inode = self._open[fd]
         self._call("sync", path)
