@@ -121,10 +121,13 @@ class Paths:
         return f"{self.brokers}/{shard}-{replica}"
 
     def bucket(self, topic: str) -> str:
-        return self.buckets()[zlib.crc32(topic.encode()) % BUCKETS]
+        return self._bucket(zlib.crc32(topic.encode()) % BUCKETS)
 
     def buckets(self) -> list[str]:
-        return [f"{self.root}/topics/{number:02d}" for number in range(BUCKETS)]
+        return [self._bucket(number) for number in range(BUCKETS)]
+
+    def _bucket(self, number: int) -> str:
+        return f"{self.root}/topics/{number:02d}"
 
     def foreign(self, key: tuple[str, str, int], holder: str) -> str:
         # The names come from a peer and may hold anything, a slash too.
