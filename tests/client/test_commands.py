@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from imago_cli.commands import build
 from imago_cli.exits import CommandError, Exit, UsageError
 from imago_cli.group import parse_target
-from imago_cli.commands import build
 from imago_client import ResetTo
 
 if TYPE_CHECKING:
