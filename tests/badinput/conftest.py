@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,12 +43,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(scope="module")
 def witness(broker: BrokerProcess) -> Iterator[Witness]:
-    witness = Witness.of(broker)
-    wait_until(witness.has_route, seconds_max=10, what=f"{TOPIC} has a route")
-    witness.unharmed()
-    yield witness
-    witness.unharmed()
-    witness.close()
+    with closing(Witness.of(broker)) as witness:
+        wait_until(witness.has_route, seconds_max=10, what=f"{TOPIC} has a route")
+        witness.unharmed()
+        yield witness
+        witness.unharmed()
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+import urllib.request
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ import pytest
 from imago_testing.processes import wait_until
 from imago_testing.remoting_peer import pull_ext, send_ext
 from imago_testing.wild_peer import WildPeer
+from imago_testing.witness import TOPIC
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import encode_frame
@@ -122,6 +125,7 @@ def test_thousands_of_short_connections_leave_nothing_behind(broker: BrokerProce
 def test_listeners_survive_the_last_file_descriptor(
     broker: BrokerProcess, witness: Witness
 ) -> None:
+    until_files_are_made(broker, witness)
     with few_files(broker.pid, spare=20), ExitStack() as stack:
         for port in (broker.metaq, broker.rocketmq, broker.namesrv, broker.admin):
             for _ in range(30):
@@ -136,6 +140,31 @@ def test_listeners_survive_the_last_file_descriptor(
                 probe = encode_frame(RemotingCommand(code=77_777, opaque=1))
             peer.send(probe)
             assert not peer.read_until(b"77777").closed
+
+
+def until_files_are_made(broker: BrokerProcess, witness: Witness) -> None:
+    """Return when the store needs no further files for the witness's messages.
+
+    A broker that cannot make a file of its store ends.
+    """
+    views = [broker.data / "consumequeue_v" / TOPIC / str(queue) for queue in range(2)]
+    wait_until(
+        lambda: all(view.is_dir() and any(view.iterdir()) for view in views),
+        seconds_max=30,
+        what="the files of the witness's queues are there",
+    )
+    # The worker that makes them is done with them when it has synced what comes after them.
+    witness.unharmed()
+    wait_until(
+        lambda: is_synced(broker), seconds_max=30, what="everything of the witness is synced"
+    )
+
+
+def is_synced(broker: BrokerProcess) -> bool:
+    url = f"http://127.0.0.1:{broker.admin}/admin/v1/status"
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        status = json.load(answer)
+    return bool(status["durable"] == status["logEnd"])
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_client import ConsumerConfig, Message, StartFrom
+from imago_client import ConsumerConfig, Message, NoRouteError, StartFrom
 from imago_client.blocking import Client
 from imago_operator.brokers.admin import Admin
 from imago_operator.brokers.contents import Contents
@@ -24,6 +24,7 @@ from imago_operator.reconcilers.topic import TopicReconciler
 from imago_testing.custom_resources import manifest
 from imago_testing.fake_kube import FakeKube, Stage
 from imago_testing.ports import free_port_block
+from imago_testing.processes import wait_until
 from imago_testing.up import Up, up
 
 if TYPE_CHECKING:
@@ -213,10 +214,20 @@ CONSUMER = ConsumerConfig(group="billing", start_from=StartFrom.EARLIEST)
 
 def self_made_traffic(namesrv: str) -> None:
     with Client(namesrv) as client:
+        # Until the name service knows the topic its route is that of topics in general.
+        wait_until(lambda: queues(client, "bills") == 4, seconds_max=30, what="the route of bills")
         producer = client.producer()
         for n in range(8):
             producer.send(Message("bills", b"%d" % n))
     assert sorted(consumed(namesrv)) == list(range(8))
+
+
+def queues(client: Client, topic: str) -> int:
+    """How many queues of a topic the name service knows."""
+    try:
+        return len(client.pull_consumer("looks").queues(topic))
+    except NoRouteError:
+        return 0
 
 
 def consumed(namesrv: str) -> list[int]:
