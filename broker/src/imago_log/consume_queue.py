@@ -203,17 +203,6 @@ class ConsumeQueue:
 
     # Writing behind
 
-    @property
-    def pending(self) -> int:
-        """Bytes of units that are not in the files yet."""
-        return len(self.tail.units)
-
-    @property
-    def first_pending(self) -> int | None:
-        """Log offset of the first message whose unit is not in the files, None when all are."""
-        units = self.tail.units
-        return int.from_bytes(units[:8], "big") if units else None
-
     def write_behind(self) -> None:
         """Move the units from memory to the files."""
         tail = self.tail

@@ -368,7 +368,6 @@ class Housekeeper:
             log_start=parts.log.start,
             log_end=parts.log.end,
             durable_end=parts.log.durable_end,
-            views_end=parts.queues.written_end(parts.log.end),
             damaged=parts.damage.ranges,
         )
 

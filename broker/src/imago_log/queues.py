@@ -270,8 +270,9 @@ class Queues:
 
     def written_end(self, log_end: int) -> int:
         """Return the log offset below which every record's unit is in its file."""
-        pending = [queue.first_pending for queue in self._order if queue.tail.units]
-        return min((place for place in pending if place is not None), default=log_end)
+        # Big-endian numbers are ordered as their bytes are, and there may be thousands.
+        places = [queue.tail.units[:8] for queue in self._order if queue.tail.units]
+        return int.from_bytes(min(places), "big") if places else log_end
 
     def unsynced(self) -> list[tuple[ConsumeQueue, int, int]]:
         """Return the queues to sync: from which unit, and up to which they are synced then."""

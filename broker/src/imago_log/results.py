@@ -133,7 +133,5 @@ class StoreHealth:
     log_start: int
     log_end: int
     durable_end: int
-    views_end: int
-    """Everything below is in the view files (page cache): what a restart need not read again."""
     damaged: tuple[DamagedRange, ...] = ()
     """Parts of the log out of service, in order."""
