@@ -67,7 +67,9 @@ class Client:
         wanted = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, ALL)
         if settings.group in self._consumers:
             raise UsageError(f"group {settings.group!r}: this client is a member already")
-        consumer = PushConsumer(self._state, self._driver, settings, wanted, handler, self._forget)
+        consumer = PushConsumer(
+            self._state, self._driver, settings, wanted, handler, self._remember, self._forget
+        )
         self._consumers[settings.group] = consumer
         return consumer
 
@@ -88,8 +90,14 @@ class Client:
     ) -> None:
         await self.close()
 
+    def _remember(self, consumer: PushConsumer) -> None:
+        group = consumer.config.group
+        if self._consumers.setdefault(group, consumer) is not consumer:
+            raise UsageError(f"group {group!r}: this client is a member already")
+
     def _forget(self, consumer: PushConsumer) -> None:
-        self._consumers.pop(consumer.config.group, None)
+        if self._consumers.get(consumer.config.group) is consumer:
+            del self._consumers[consumer.config.group]
 
     def _on_request(self, connection: Connection, command: RemotingCommand) -> None:
         answer_request(connection, command, self._consumers)

@@ -11,14 +11,24 @@ from imago_client.messages import BODY_BYTES_MAX, check_name
 
 def parse_addresses(text: str) -> tuple[str, ...]:
     """Return the `host:port` addresses of a list joined with commas or semicolons."""
+    if not isinstance(text, str):
+        raise UsageError(f"bootstrap: {text!r}, must be a string, host:port[,host:port…]")
     addresses = tuple(part.strip() for part in text.replace(";", ",").split(",") if part.strip())
     if not addresses:
         raise UsageError("bootstrap: no address given, expected host:port[,host:port…]")
     for address in addresses:
         host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        if not _is_host(host) or not port.isdecimal() or not 0 < int(port) < 65536:
             raise UsageError(f"bootstrap: {address!r} is not host:port")
     return addresses
+
+
+def _is_host(text: str) -> bool:
+    try:
+        text.encode("idna")
+    except UnicodeError:  # a label that is too long or empty, or no text at all
+        return False
+    return text.isprintable() and " " not in text and bool(text.strip("[]"))
 
 
 def _positive(owner: object, *names: str) -> None:
@@ -43,6 +53,10 @@ class ClientConfig:
     frame_bytes_max: int = 16 << 20
     in_flight_max: int = 4096
     """Requests without an answer on one connection; more wait their turn."""
+    sends_max: int = 1024
+    """Sends under way at once; more wait their turn, and their time-outs begin with it."""
+    sends_bytes_max: int = 32 << 20
+    """The same for the bytes of their bodies."""
     idle_s_max: float = 100.0
     """The blocking client drops a connection idle for so long: servers close at 120 s."""
 
@@ -57,6 +71,8 @@ class ClientConfig:
             "route_age_max_s",
             "frame_bytes_max",
             "in_flight_max",
+            "sends_max",
+            "sends_bytes_max",
             "idle_s_max",
         )
 

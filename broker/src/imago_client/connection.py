@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from imago_client.errors import ConnectionLostError, RequestTimeoutError
+from imago_client.core.framing import request_frame
+from imago_client.errors import ConnectionLostError, RequestTimeoutError, why
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting.command import RemotingCommand, request
 from imago_wire.remoting.frame import FrameDecoder, encode_frame
-from imago_wire.remoting.peer import Language
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_client.config import ClientConfig
+    from imago_wire.remoting.command import RemotingCommand
     from imago_wire.remoting.fields import Header
 
 _OPAQUE_MAX = (1 << 31) - 1
+_GATHERED_BYTES_MAX = 1 << 20
+"""What one turn gathers before it writes: beyond it the transport says when to go on."""
 
 
 class Connection(asyncio.Protocol):
@@ -39,6 +41,7 @@ class Connection(asyncio.Protocol):
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._opaque = 0
         self._outgoing: list[bytes] = []
+        self._gathered = 0
         self._writable = asyncio.Event()
         self._writable.set()
         self._transport: asyncio.Transport | None = None
@@ -52,7 +55,7 @@ class Connection(asyncio.Protocol):
         """Send a request and return its response. ConnectionLostError, RequestTimeoutError."""
         try:
             async with asyncio.timeout(timeout_s), self._slots:
-                await self._writable.wait()
+                await self._until_writable()
                 opaque = self._write(code, header, body, oneway=False)
                 answer: asyncio.Future[RemotingCommand] = self._loop.create_future()
                 self._waiting[opaque] = answer
@@ -65,7 +68,7 @@ class Connection(asyncio.Protocol):
 
     async def tell(self, code: int, header: Header | None, body: bytes) -> None:
         """Send a request that is never answered; return once it may be written."""
-        await self._writable.wait()
+        await self._until_writable()
         self._write(code, header, body, oneway=True)
 
     def answer(self, command: RemotingCommand) -> None:
@@ -78,22 +81,33 @@ class Connection(asyncio.Protocol):
             self._flush()
             self._transport.close()
 
+    def abort(self) -> None:
+        """Close without writing what still waits to be written."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _until_writable(self) -> None:
+        # Of all who wait, the first to go on may fill the buffer again.
+        while not self._writable.is_set():
+            await self._writable.wait()
+
     def _write(self, code: int, header: Header | None, body: bytes, *, oneway: bool) -> int:
         if self.lost.done():
             raise ConnectionLostError(self.address, "the connection was closed")
         self._opaque = (self._opaque + 1) & _OPAQUE_MAX
-        command = request(code, header, body, opaque=self._opaque, oneway=oneway)
-        command.language = Language.PYTHON
-        self._queue(encode_frame(command))
+        self._queue(request_frame(code, header, body, opaque=self._opaque, oneway=oneway))
         return self._opaque
 
     def _queue(self, frame: bytes) -> None:
         if not self._outgoing:
             self._loop.call_soon(self._flush)
         self._outgoing.append(frame)
+        self._gathered += len(frame)
+        if self._gathered > _GATHERED_BYTES_MAX:
+            self._flush()
 
     def _flush(self) -> None:
-        frames, self._outgoing = self._outgoing, []
+        frames, self._outgoing, self._gathered = self._outgoing, [], 0
         if frames and self._transport is not None and not self._transport.is_closing():
             self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
@@ -109,11 +123,11 @@ class Connection(asyncio.Protocol):
             while command := self._decoder.next_frame():
                 self._receive(command)
         except ProtocolError as error:
-            self._fail(f"broke the protocol: {error}")
+            self._fail(str(error), wrong_protocol=True)
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(str(exc) if exc else "the connection was closed")
+        self._fail(why(exc) if exc else "the connection was closed")
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -129,11 +143,12 @@ class Connection(asyncio.Protocol):
         if answer is not None and not answer.done():  # else it came too late: drop it
             answer.set_result(command)
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, *, wrong_protocol: bool = False) -> None:
         if not self.lost.done():
             self.lost.set_result(None)
         self._writable.set()
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
             if not answer.done():
-                answer.set_exception(ConnectionLostError(self.address, reason))
+                lost = ConnectionLostError(self.address, reason, wrong_protocol=wrong_protocol)
+                answer.set_exception(lost)

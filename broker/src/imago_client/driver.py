@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+from imago_client.admission import Admission
 from imago_client.connection import Connection
 from imago_client.core.effects import Effect, Oneway, Operation, Pause, Request, Wait
-from imago_client.errors import ClientClosedError, ConnectionLostError
+from imago_client.errors import ClientClosedError, ConnectionLostError, UsageError, why
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_client.config import ClientConfig
-    from imago_client.core.lanes import Gate
+    from imago_client.core.gate import Gate
     from imago_wire.remoting.command import RemotingCommand
 
 T = TypeVar("T")
@@ -30,7 +31,9 @@ class Driver:
         self._config = config
         self._on_request = on_request
         self._connections: dict[str, asyncio.Task[Connection]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self.admission = Admission(count_max=config.sends_max, bytes_max=config.sends_bytes_max)
 
     async def run(self, operation: Operation[T]) -> T:
         """Run an operation to its end and return what it returns."""
@@ -50,16 +53,20 @@ class Driver:
             operation.close()
 
     async def close(self) -> None:
-        """Close every connection and wait until they are gone."""
+        """Close every connection and wait until they are gone, also where nobody reads any more."""
         self._closed = True
         connecting = list(self._connections.values())
         self._connections.clear()
         for task in connecting:
             task.cancel()
-        for outcome in await asyncio.gather(*connecting, return_exceptions=True):
-            if isinstance(outcome, Connection):
-                outcome.close()
-                await outcome.lost
+        outcomes = await asyncio.gather(*connecting, return_exceptions=True)
+        await asyncio.gather(*(self._end(one) for one in outcomes if isinstance(one, Connection)))
+
+    async def _end(self, connection: Connection) -> None:
+        connection.close()
+        await asyncio.wait([connection.lost], timeout=self._config.request_timeout_s)
+        connection.abort()
+        await connection.lost
 
     async def _perform(self, effect: Effect) -> RemotingCommand | None:
         match effect:
@@ -78,12 +85,23 @@ class Driver:
     async def _connection(self, address: str) -> Connection:
         if self._closed:
             raise ClientClosedError
+        self._check_loop()
         task = self._connections.get(address)
         if task is None or _is_gone(task):
             task = asyncio.create_task(self._connect(address))
             self._connections[address] = task
         # A caller that gives up must not take the connection from the others that wait for it.
         return await asyncio.shield(task)
+
+    def _check_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise UsageError(
+                "a client belongs to the event loop of its first call: make one for each loop"
+                " (every asyncio.run has its own), or use imago_client.blocking"
+            )
 
     async def _connect(self, address: str) -> Connection:
         host, _, port = address.rpartition(":")
@@ -98,8 +116,8 @@ class Driver:
         except TimeoutError:
             waited = f"no connection within {self._config.connect_timeout_s:g} s"
             raise ConnectionLostError(address, waited) from None
-        except OSError as error:
-            raise ConnectionLostError(address, error.strerror or str(error)) from error
+        except (OSError, UnicodeError) as error:
+            raise ConnectionLostError(address, why(error)) from error
         return connection
 
 

@@ -5,6 +5,16 @@ Every message names the cause and, where there is one, the cure.
 
 from __future__ import annotations
 
+import os
+import socket
+
+
+def why(error: Exception) -> str:
+    """Return the reason of a failed system call in the system's own words."""
+    if isinstance(error, OSError) and error.errno and not isinstance(error, socket.gaierror):
+        return os.strerror(error.errno)
+    return getattr(error, "strerror", None) or str(error)
+
 
 class ClientError(Exception):
     """Base of everything that this package raises on purpose."""
@@ -20,8 +30,12 @@ class TryAgainError(ClientError):
 class ConnectionLostError(TryAgainError):
     """The server could not be reached, or the connection ended before the answer came."""
 
-    def __init__(self, address: str, reason: str) -> None:
-        super().__init__(f"{address}: {reason}; is the server running and reachable from here?")
+    def __init__(self, address: str, reason: str, *, wrong_protocol: bool = False) -> None:
+        if wrong_protocol:
+            text = f"broke the protocol: {reason}; is this the port of the right protocol?"
+        else:
+            text = f"{reason}; is the server running and reachable from here?"
+        super().__init__(f"{address}: {text}")
         self.address, self.reason = address, reason
 
 
@@ -29,7 +43,10 @@ class RequestTimeoutError(TryAgainError):
     """The server took the request but did not answer in time."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
-        super().__init__(f"{address}: no answer within {timeout_s:g} s")
+        super().__init__(
+            f"{address}: no answer within {timeout_s:g} s; is it overloaded, or is this not the"
+            " port of the right protocol?"
+        )
         self.address, self.timeout_s = address, timeout_s
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -30,6 +31,19 @@ def check_name(what: str, name: str, *, characters_max: int = TOPIC_CHARACTERS_M
         raise UsageError(f"{what} {name[:20]!r}…: {len(name)} characters, at most {characters_max}")
     if not _NAME.match(name):
         raise UsageError(f"{what} {name!r}: only letters, digits and % | _ - are allowed")
+
+
+def check_bytes(what: str, value: object) -> None:
+    """Raise UsageError unless `value` is bytes."""
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise UsageError(f"{what}: {type(value).__name__}, must be bytes (text: .encode() it)")
+
+
+def _check_keys(keys: object) -> None:
+    if isinstance(keys, str) or not isinstance(keys, Collection):
+        raise UsageError(f"keys: {keys!r}, must be a tuple of strings")
+    if any(not isinstance(key, str) or " " in key or not key for key in keys):
+        raise UsageError(f"keys {keys!r}: a key is a string, may be neither empty nor hold a space")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -65,12 +79,14 @@ class Message:
 
     def __post_init__(self) -> None:
         check_name("topic", self.topic)
+        check_bytes("body", self.body)
         if len(self.body) > BODY_BYTES_MAX:
             raise UsageError(f"body: {len(self.body)} bytes, the limit is {BODY_BYTES_MAX}")
-        if any(" " in key or not key for key in self.keys):
-            raise UsageError(f"keys {self.keys!r}: a key may be neither empty nor hold a space")
+        _check_keys(self.keys)
         if not 0 <= self.delay_level <= 18:
             raise UsageError(f"delay_level: {self.delay_level}, must be 0 to 18")
+        if not -(1 << 31) <= self.flag < 1 << 31:
+            raise UsageError(f"flag: {self.flag}, must be a number of 32 bits")
 
     def all_properties(self, unique_key: str) -> dict[str, str]:
         """Return the properties as they go on the wire."""

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 class Producer:
     """Sends messages. Any number of sends may run at once; made by `Client.producer`.
 
+    Of those, as many as `ClientConfig.sends_max` and `sends_bytes_max` allow are under way;
+    the others wait their turn, and their time-outs begin with it.
+
     Messages without a queue or an ordering key go round the topic's write queues. A send returns
     once a broker acknowledged it; it is tried again on other shards as the original clients do,
     so a message whose acknowledgement got lost may be stored twice, unless the producer is
@@ -48,8 +51,7 @@ class Producer:
         SendFailedError: not acknowledged in any try. BrokerError: refused, and would be again;
         of an idempotent producer also ProducerFencedError and OutOfOrderSequenceError.
         """
-        outgoing = prepare(self._state, self._config, message)
-        return await self._driver.run(self._sending(outgoing, queue))
+        return await self._send(prepare(self._state, self._config, message), queue)
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None
@@ -58,8 +60,7 @@ class Producer:
 
         `imago_client.batches` cuts any number of messages into such batches.
         """
-        outgoing = prepare_batch(self._state, self._config, messages)
-        return await self._driver.run(self._sending(outgoing, queue))
+        return await self._send(prepare_batch(self._state, self._config, messages), queue)
 
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None
@@ -74,6 +75,10 @@ class Producer:
         return await self._driver.run(
             sending.send_oneway(self._state, self._config, self._rotations, outgoing, queue)
         )
+
+    async def _send(self, outgoing: Outgoing, queue: MessageQueue | None) -> SendResult:
+        async with self._driver.admission.room(len(outgoing.body)):
+            return await self._driver.run(self._sending(outgoing, queue))
 
     def _sending(self, outgoing: Outgoing, queue: MessageQueue | None) -> Operation[SendResult]:
         parts = (self._state, self._config, self._rotations)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Self
 
 from imago_client.core import membership, pulling
 from imago_client.core.subscriptions import Subscription, group_subscriptions
-from imago_client.errors import ClientError
+from imago_client.errors import ClientError, UsageError
 from imago_client.queue_reader import QueueReader
+from imago_wire.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -40,17 +41,23 @@ class PushConsumer:
         config: ConsumerConfig,
         topics: Mapping[str, str],
         handler: Callable[[Sequence[ReceivedMessage]], Awaitable[None]],
+        on_start: Callable[[PushConsumer], None],
         on_stop: Callable[[PushConsumer], None],
     ) -> None:
         self.state, self.driver, self.config, self.handler = state, driver, config, handler
         self.slots = asyncio.Semaphore(config.concurrency)
         self.tasks = asyncio.TaskGroup()
+        self.handling: set[asyncio.Task[object] | None] = set()
+        """The tasks that run a handler now."""
         self._subscriptions = group_subscriptions(topics, config.group, state.clock_ms())
-        self._on_stop = on_stop
+        self._on_start, self._on_stop = on_start, on_stop
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._rebalance_now = asyncio.Event()
+        self._assigning = asyncio.Lock()
+        """Held while readers are begun or ended: one queue never has two."""
         self._loops: list[asyncio.Task[None]] = []
         self._running: asyncio.Task[None] | None = None
+        self._stopping = False
 
     @property
     def subscriptions(self) -> tuple[Subscription, ...]:
@@ -66,10 +73,16 @@ class PushConsumer:
         return {queue: reader.process.commit_offset for queue, reader in self._readers.items()}
 
     async def start(self) -> None:
-        """Join the group. ClientError: no broker of the topics could be told."""
-        errors = await self._beat()
-        if errors and not await self._is_known():
-            raise errors[0]
+        """Join the group, also after a stop. ClientError: no broker of the topics could be told."""
+        if self._running is not None:
+            raise UsageError(f"group {self.config.group!r}: this consumer runs already")
+        self._on_start(self)
+        try:
+            await self._join()
+        except BaseException:
+            self._on_stop(self)
+            raise
+        self.tasks, self._stopping = asyncio.TaskGroup(), False
         ready = asyncio.Event()
         self._running = asyncio.create_task(self._run(ready), name=f"group {self.config.group}")
         self._running.add_done_callback(self._note_end)
@@ -77,22 +90,29 @@ class PushConsumer:
 
     async def stop(self) -> None:
         """Leave the group: let running handlers end, commit, give the queues to the others."""
-        if self._running is None:
+        running = self._running
+        if running is None:
+            self._on_stop(self)
             return
+        if asyncio.current_task() in self.handling:
+            raise UsageError(
+                "stop: it waits for handlers to end; have none call it, but set a flag"
+            )
+        self._stopping = True
         for reader in self._readers.values():
             reader.stop()
         for loop in self._loops:
             loop.cancel()
         try:
-            async with asyncio.timeout(self.config.drain_s):
-                await asyncio.shield(self._running)
-        except TimeoutError:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+            await asyncio.wait([running], timeout=self.config.drain_s)
         finally:
-            self._running = None
-            self._on_stop(self)
-            await self._leave()
+            running.cancel()  # what has not ended by now, or while nobody waits for it
+            try:
+                await asyncio.wait([running])
+            finally:
+                self._running = None
+                self._on_stop(self)
+                await self._leave()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -112,7 +132,7 @@ class PushConsumer:
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
         """Run something beside the consumer's own tasks, as long as the consumer runs."""
-        if self._running is None:
+        if self._running is None or self._stopping:
             work.close()
         else:
             self.tasks.create_task(work)
@@ -126,11 +146,12 @@ class PushConsumer:
         self.spawn(self._reset(offsets))
 
     async def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        for queue, offset in offsets.items():
-            if reader := self._readers.pop(queue, None):
-                reader.stop()
-                await self._commit_one(queue, offset)
-                self._read(queue, offset)
+        async with self._assigning:
+            for queue, offset in offsets.items():
+                if reader := self._readers.pop(queue, None):
+                    reader.stop()
+                    await self._commit_one(queue, offset)
+                    self._read(queue, offset)
 
     def _note_end(self, running: asyncio.Task[None]) -> None:
         if not running.cancelled() and (error := running.exception()) is not None:
@@ -146,42 +167,58 @@ class PushConsumer:
             if self.config.orderly:
                 loops.append(self._every(self.config.lock_s, self._renew_locks))
             self._loops = [self.tasks.create_task(loop) for loop in loops]
+            self._loops[2].add_done_callback(lambda _: ready.set())  # also where it fails
 
     async def _every(self, period_s: float, act: Callable[[], Awaitable[object]]) -> None:
         while True:
             await asyncio.sleep(period_s)
             try:
                 await act()
-            except ClientError as error:
+            except (ClientError, ProtocolError) as error:
                 log.warning("background_failed group=%s error=%s", self.config.group, error)
 
     async def _balance_loop(self, ready: asyncio.Event) -> None:
         while True:
             self._rebalance_now.clear()
-            try:
-                for subscription in self._subscriptions.values():
-                    await self._balance(subscription)
-            except ClientError as error:
-                log.warning("rebalance_failed group=%s error=%s", self.config.group, error)
+            done = [await self._try_balance(one) for one in self._subscriptions.values()]
             ready.set()
+            pause_s = self.config.rebalance_s if all(done) else self.config.error_pause_s
             try:
-                async with asyncio.timeout(self.config.rebalance_s):
+                async with asyncio.timeout(pause_s):
                     await self._rebalance_now.wait()
             except TimeoutError:
                 continue
 
-    async def _balance(self, subscription: Subscription) -> None:
+    async def _try_balance(self, subscription: Subscription) -> bool:
+        """Balance one topic; return whether this member reads all that it should."""
+        try:
+            async with self._assigning:
+                return await self._balance(subscription)
+        except (ClientError, ProtocolError) as error:
+            log.warning("rebalance_failed group=%s error=%s", self.config.group, error)
+            return False
+
+    async def _balance(self, subscription: Subscription) -> bool:
         topic = subscription.topic
         self.state.drop_route(topic)
         mine = await self.driver.run(membership.assignment(self.state, self.config.group, topic))
         if mine is None:
             await self._beat()  # the brokers do not know this member: a connection was lost
-            return
+            return True
         read_now = {queue for queue in self._readers if queue.topic == topic}
         await self._give_up(read_now - set(mine))
-        for queue in await self._lockable(set(mine) - read_now):
+        new = await self._lockable(set(mine) - read_now)
+        return all(await asyncio.gather(*(self._begin(queue) for queue in new)))
+
+    async def _begin(self, queue: MessageQueue) -> bool:
+        """Read a queue; False where its shard does not say from where: the others go on."""
+        try:
             offset = await self.driver.run(membership.start_offset(self.state, self.config, queue))
-            self._read(queue, offset)
+        except ClientError as error:
+            log.warning("start_failed queue=%s error=%s", queue, error)
+            return False
+        self._read(queue, offset)
+        return True
 
     async def _lockable(self, queues: set[MessageQueue]) -> list[MessageQueue]:
         if not self.config.orderly or not queues:
@@ -195,20 +232,32 @@ class PushConsumer:
         self._readers[queue] = reader
 
     async def _give_up(self, queues: set[MessageQueue]) -> None:
-        for queue in queues:
-            reader = self._readers.pop(queue)
+        given = {queue: self._readers.pop(queue) for queue in queues}
+        for reader in given.values():
             reader.stop()
-            await self._commit_one(queue, reader.process.commit_offset)
+        await asyncio.gather(
+            *(self._commit_one(queue, one.process.commit_offset) for queue, one in given.items())
+        )
         if queues and self.config.orderly:
             await self.driver.run(membership.unlock(self.state, self.config.group, queues))
 
-    async def _beat(self) -> list[ClientError]:
-        errors = await self.driver.run(
+    async def _join(self) -> None:
+        errors = await self._tell_brokers()
+        if errors and not await self._is_known():
+            raise errors[0]
+        self._log_beat(errors)
+
+    async def _beat(self) -> None:
+        self._log_beat(await self._tell_brokers())
+
+    async def _tell_brokers(self) -> list[ClientError]:
+        return await self.driver.run(
             membership.heartbeat(self.state, self.config, self._subscriptions.values())
         )
+
+    def _log_beat(self, errors: list[ClientError]) -> None:
         for error in errors:
             log.warning("heartbeat_failed group=%s error=%s", self.config.group, error)
-        return errors
 
     async def _is_known(self) -> bool:
         """Return whether any broker took the heart beat: it lists this member then."""
@@ -221,8 +270,9 @@ class PushConsumer:
         return False
 
     async def _commit(self) -> None:
-        for queue, offset in self.committable().items():
-            await self._commit_one(queue, offset)
+        for queue, reader in list(self._readers.items()):
+            if self._readers.get(queue) is reader:  # not given up or moved meanwhile
+                await self._commit_one(queue, reader.process.commit_offset)
 
     async def _commit_one(self, queue: MessageQueue, offset: int) -> None:
         try:

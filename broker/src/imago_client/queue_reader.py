@@ -47,6 +47,7 @@ class Shared(Protocol):
     handler: Callable[[Sequence[ReceivedMessage]], Awaitable[None]]
     slots: asyncio.Semaphore
     tasks: asyncio.TaskGroup
+    handling: set[asyncio.Task[object] | None]
 
 
 class QueueReader:
@@ -78,13 +79,12 @@ class QueueReader:
         while not self.stopped:
             await self._room()
             try:
-                pulled = await self._pull()
+                self._take_in(await self._pull())
             except (ClientError, ProtocolError) as error:
                 log.warning("pull_failed queue=%s error=%s", self.queue, error)
                 self._read_from = MASTER_ID
                 await asyncio.sleep(config.error_pause_s)
                 continue
-            self._take_in(pulled)
             if config.orderly:
                 await self._handle_in_order()
             else:
@@ -153,6 +153,8 @@ class QueueReader:
 
     async def _call_handler(self, batch: list[ReceivedMessage]) -> int | None:
         """Return None after success, else the delay level at which to try again."""
+        task = asyncio.current_task()
+        self._shared.handling.add(task)
         try:
             await self._shared.handler(batch)
         except RetryLater as wish:
@@ -160,6 +162,8 @@ class QueueReader:
         except Exception:
             log.exception("handler_failed queue=%s offset=%d", self.queue, batch[0].offset)
             return 0
+        finally:
+            self._shared.handling.discard(task)
         return None
 
     async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from imago_wire import properties as names
+from imago_wire.errors import ProtocolError
 from imago_wire.record import StoredMessage, decode_record
 
 INFLATED_BYTES_MAX: Final = 64 << 20
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imago_client.messages import MessageQueue, PullStatus
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +35,26 @@ class Pulled:
     """Broker id (0 is the master) that the broker suggests for the next pull."""
 
     def messages(self) -> Iterator[ReceivedMessage]:
-        """Decode the records one by one (bulk readers take `body` as it is instead)."""
+        """Decode the records one by one (bulk readers take `body` as it is instead).
+
+        ProtocolError: they are damaged. A body that says it is compressed and cannot be inflated
+        comes as it is stored: one producer's mistake may not hold up a queue.
+        """
         at = 0
         while at < len(self.body):
-            stored = decode_record(
-                self.body, at, inflate=True, inflate_bytes_max=INFLATED_BYTES_MAX
-            )
+            stored = self._decode(at)
             at += stored.size
             yield received(self.queue, stored)
+
+    def _decode(self, at: int) -> StoredMessage:
+        try:
+            return decode_record(self.body, at, inflate=True, inflate_bytes_max=INFLATED_BYTES_MAX)
+        except ProtocolError as error:
+            stored = decode_record(self.body, at)
+            log.warning(
+                "body_as_stored queue=%s offset=%d error=%s", self.queue, stored.queue_offset, error
+            )
+            return stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,17 @@ import struct
 import time
 from typing import TYPE_CHECKING, Final
 
-from imago_client.errors import ConnectionLostError, RequestTimeoutError
+from imago_client.core.framing import request_frame
+from imago_client.errors import ConnectionLostError, RequestTimeoutError, why
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting.command import RemotingCommand, request
-from imago_wire.remoting.frame import check_frame_size, check_header_size, encode_frame
+from imago_wire.remoting.frame import check_frame_size, check_header_size
 from imago_wire.remoting.header import decode_header
-from imago_wire.remoting.peer import Language
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_client.config import ClientConfig
+    from imago_wire.remoting.command import RemotingCommand
     from imago_wire.remoting.fields import Header
 
 _PREFIX: Final = struct.Struct(">II")
@@ -48,14 +48,16 @@ class BlockingConnection:
     def send(self, code: int, header: Header | None, body: bytes, *, oneway: bool = False) -> int:
         """Write a request; return its number for `receive`."""
         self._opaque = (self._opaque + 1) & _OPAQUE_MAX
-        command = request(code, header, body, opaque=self._opaque, oneway=oneway)
-        command.language = Language.PYTHON
+        frame = request_frame(code, header, body, opaque=self._opaque, oneway=oneway)
         self.used_at = time.monotonic()
         self._socket.settimeout(self._config.request_timeout_s)
         try:
-            self._socket.sendall(encode_frame(command))
+            self._socket.sendall(frame)
         except OSError as error:
             raise self._lost(error) from error
+        except BaseException:
+            self.close()  # interrupted, perhaps inside the frame
+            raise
         if not oneway:
             self._wanted.add(self._opaque)
         return self._opaque
@@ -104,7 +106,7 @@ class BlockingConnection:
             made = socket.create_connection(
                 (host.strip("[]"), int(port)), timeout=self._config.connect_timeout_s
             )
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise self._lost(error) from error
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return made
@@ -122,6 +124,9 @@ class BlockingConnection:
             raise RequestTimeoutError(self.address, timeout_s) from None
         except (OSError, ProtocolError) as error:
             raise self._lost(error) from error
+        except BaseException:
+            self.close()  # interrupted, perhaps inside the frame
+            raise
 
     def _read_exactly(self, size: int, deadline: float) -> bytearray:
         buffer = bytearray(size)
@@ -137,5 +142,6 @@ class BlockingConnection:
     def _lost(self, error: Exception) -> ConnectionLostError:
         if hasattr(self, "_socket"):
             self.close()
-        reason = getattr(error, "strerror", None) or str(error)
-        return ConnectionLostError(self.address, reason)
+        return ConnectionLostError(
+            self.address, why(error), wrong_protocol=isinstance(error, ProtocolError)
+        )

@@ -12,6 +12,7 @@ from imago_client.errors import (
     ConnectionLostError,
     RequestTimeoutError,
     UsageError,
+    why,
 )
 from imago_client.metaq.values import (
     FETCH_BYTES_MAX,
@@ -149,8 +150,8 @@ class _TextSocket:
             self._socket = socket.create_connection(
                 (host.strip("[]"), int(port)), timeout=config.connect_timeout_s
             )
-        except OSError as error:
-            raise ConnectionLostError(address, error.strerror or str(error)) from error
+        except (OSError, UnicodeError) as error:
+            raise ConnectionLostError(address, why(error)) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._decoder = Decoder(line_bytes_max=_LINE_BYTES_MAX, body_bytes_max=4 * FETCH_BYTES_MAX)
         self._opaque = 0
@@ -182,8 +183,12 @@ class _TextSocket:
             raise RequestTimeoutError(self._address, timeout_s) from None
         except (OSError, ProtocolError) as error:
             self.close()
-            reason = getattr(error, "strerror", None) or str(error)
-            raise ConnectionLostError(self._address, reason) from error
+            raise ConnectionLostError(
+                self._address, why(error), wrong_protocol=isinstance(error, ProtocolError)
+            ) from error
+        except BaseException:
+            self.close()  # interrupted, perhaps inside a command
+            raise
 
     def _read(self, deadline: float) -> None:
         self._socket.settimeout(max(0.001, deadline - time.monotonic()))

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 B = TypeVar("B", bound=Body)
 
+PERM_READ: Final = 4
+PERM_WRITE: Final = 2
 PERM_READ_WRITE: Final = 6
 _ROUTED_S_MAX: Final = 10.0
 _ROUTED_PAUSE_S: Final = 0.02
@@ -94,6 +96,8 @@ def create_topic(
     check_name("topic", topic)
     if queues < 1:
         raise UsageError(f"queues: {queues}, must be at least 1")
+    if perm not in (PERM_READ, PERM_WRITE, PERM_READ_WRITE):
+        raise UsageError(f"perm: {perm}, must be 4 (read), 2 (write) or 6 (both)")
     created = CreateTopicRequestHeader(
         topic=topic,
         default_topic=TEMPLATE_TOPIC,

@@ -15,7 +15,7 @@ from imago_client.errors import BrokerError
 from imago_wire.remoting.command import RemotingCommand
 
 if TYPE_CHECKING:
-    from imago_client.core.lanes import Gate
+    from imago_client.core.gate import Gate
     from imago_wire.remoting.fields import Header
 
 

@@ -18,6 +18,7 @@ from imago_client.errors import (
     ProducerFencedError,
     SendFailedError,
     TryAgainError,
+    UsageError,
 )
 from imago_client.messages import SendStatus
 from imago_wire.remoting.codes import ResponseCode
@@ -108,6 +109,8 @@ class _Delivery:
 
     def _try(self, slot: Slot, queue: MessageQueue, left_s: float) -> Operation[SendResult]:
         topic = self._outgoing.topic
+        if queue.topic != topic:
+            raise UsageError(f"queue: {queue} is not one of topic {topic!r}")
         route = yield from find_publish_route(self._state, topic, self._config.queues_by_default)
         address = route.master(queue.shard)
         numbered = _numbered(self._outgoing, slot.sequence)

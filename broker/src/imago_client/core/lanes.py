@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from imago_client.core.gate import Gate
 from imago_wire.sequences import Sequence, producer_text
 
 if TYPE_CHECKING:
@@ -28,27 +29,6 @@ if TYPE_CHECKING:
 
 IDLE_S_MAX: Final = 24 * 3600.0
 """Brokers forget a producer after 7 days without a message: a new id is taken long before."""
-
-
-class Gate:
-    """Opens once; tells whoever waits at it."""
-
-    def __init__(self) -> None:
-        self.is_open = False
-        self._tell: list[Callable[[], None]] = []
-
-    def open(self) -> None:
-        self.is_open = True
-        tell, self._tell = self._tell, []
-        for one in tell:
-            one()
-
-    def on_open(self, tell: Callable[[], None]) -> None:
-        """Call back at the opening; at once where that has been."""
-        if self.is_open:
-            tell()
-        else:
-            self._tell.append(tell)
 
 
 class Slot:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from imago_client.core.effects import Operation, Request, ask
+from imago_client.core.effects import Operation, Request, Wait, ask
 from imago_client.core.routing import TopicRoute, topic_route
-from imago_client.errors import BrokerError, NoRouteError, TryAgainError
+from imago_client.core.state import Lookup
+from imago_client.errors import AnswerError, BrokerError, ClientError, NoRouteError, TryAgainError
 from imago_wire.remoting.bodies_route import ClusterInfo, TopicRouteData
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers_namesrv import GetRouteInfoRequestHeader
@@ -33,6 +34,8 @@ def ask_name_service(
             last_error = error
             continue
         state.prefer_name_server(address)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise AnswerError(address, "does not know requests to a name service")
         if answer.code != 0 and answer.code not in accepted:
             raise BrokerError(address, answer.code, answer.remark or "")
         return answer
@@ -42,10 +45,37 @@ def ask_name_service(
 def find_route(state: ClientState, topic: str) -> Operation[TopicRoute]:
     """Return the topic's route, from memory while it is fresh.
 
-    While no name server answers, the last known route serves on.
+    While no name server answers, the last known route serves on. A route is asked for once at a
+    time: whoever wants the same one meanwhile waits for that answer.
     """
-    if cached := state.cached_route(topic):
-        return cached
+    while True:
+        if cached := state.cached_route(topic):
+            return cached
+        other = state.lookups.get(topic)
+        if other is None:
+            return (yield from _look_up(state, topic))
+        yield Wait(other.ended)
+        if other.route is not None:
+            return other.route
+        if other.error is not None:
+            raise other.error.with_traceback(None)  # else each who waited would lengthen it
+
+
+def _look_up(state: ClientState, topic: str) -> Operation[TopicRoute]:
+    lookup = state.lookups[topic] = Lookup()
+    try:
+        lookup.route = route = yield from _ask_route(state, topic)
+    except ClientError as error:
+        lookup.error = error
+        raise
+    else:
+        return route
+    finally:
+        del state.lookups[topic]
+        lookup.ended.open()
+
+
+def _ask_route(state: ClientState, topic: str) -> Operation[TopicRoute]:
     try:
         answer = yield from ask_name_service(
             state,

@@ -169,6 +169,10 @@ def _encode_properties(message: Message, key: str) -> bytes:
         encoded = names.encode(message.all_properties(key))
     except ProtocolError as error:
         raise UsageError(str(error)) from None
+    except (TypeError, UnicodeEncodeError) as error:
+        raise UsageError(
+            f"tags, keys, ordering_key and properties: must be text in UTF-8 ({error})"
+        ) from None
     if len(encoded) > PROPERTIES_BYTES_MAX:
         raise UsageError(f"properties: {len(encoded)} bytes, the limit is {PROPERTIES_BYTES_MAX}")
     return encoded

@@ -14,6 +14,7 @@ from imago_client.errors import (
     NoRouteError,
     SendFailedError,
     TryAgainError,
+    UsageError,
 )
 from imago_client.messages import MessageQueue, SendResult, SendStatus
 from imago_wire.errors import ProtocolError
@@ -139,6 +140,8 @@ def choose(
 ) -> Operation[tuple[MessageQueue, str]]:
     """Return where to send: the queue, and its master's address."""
     topic = outgoing.topic
+    if queue is not None and queue.topic != topic:
+        raise UsageError(f"queue: {queue} is not one of topic {topic!r}")
     route = yield from find_publish_route(state, topic, config.queues_by_default)
     if queue is not None:
         return queue, route.master(queue.shard)

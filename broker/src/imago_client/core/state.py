@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_client.core.gate import Gate
 from imago_client.core.unique_ids import UniqueKeys
 
 if TYPE_CHECKING:
@@ -12,6 +13,16 @@ if TYPE_CHECKING:
 
     from imago_client.config import ClientConfig
     from imago_client.core.routing import TopicRoute
+    from imago_client.errors import ClientError
+
+
+class Lookup:
+    """A question for a route that is on its way, and what came of it."""
+
+    def __init__(self) -> None:
+        self.ended = Gate()
+        self.route: TopicRoute | None = None
+        self.error: ClientError | None = None
 
 
 class ClientState:
@@ -41,6 +52,8 @@ class ClientState:
         )
         self._name_server = rng.randrange(len(config.bootstrap))
         self._routes: dict[str, tuple[float, TopicRoute]] = {}
+        self.lookups: dict[str, Lookup] = {}
+        """By topic; one leaves it when it has ended."""
 
     def name_servers(self) -> list[str]:
         """Return all name-service addresses, the one in use first."""

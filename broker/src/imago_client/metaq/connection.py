@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from imago_client.errors import ClientClosedError, ConnectionLostError, RequestTimeoutError
+from imago_client.admission import Admission
+from imago_client.errors import ClientClosedError, ConnectionLostError, RequestTimeoutError, why
 from imago_client.metaq.values import FETCH_BYTES_MAX, checked_response
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import Quit, Version
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 _OPAQUE_MAX: Final = (1 << 31) - 2
 _LINE_BYTES_MAX: Final = 4096
 _MISSES_MAX: Final = 3
+_PUTS_MAX: Final = 1024
+_PUTS_BYTES_MAX: Final = 32 << 20
+"""Of the puts under way; more wait their turn."""
 
 
 class TextConnection(asyncio.Protocol):
@@ -44,7 +48,8 @@ class TextConnection(asyncio.Protocol):
         """Send the command made of a request number; return its answer."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._writable.wait()
+                while not self._writable.is_set():  # the first to go on may fill the buffer again
+                    await self._writable.wait()
                 if self.lost.done() or self._transport is None:
                     raise ConnectionLostError(self.address, "the connection was closed")
                 self._opaque = self._opaque % _OPAQUE_MAX + 1
@@ -66,6 +71,8 @@ class TextConnection(asyncio.Protocol):
         if self._transport is not None and not self.lost.done():
             self._transport.write(encode(Quit()))
             self._transport.close()
+            await asyncio.wait([self.lost], timeout=self._config.request_timeout_s)
+            self._transport.abort()  # nobody reads any more
             await self.lost
 
     async def _beat(self) -> None:
@@ -102,12 +109,12 @@ class TextConnection(asyncio.Protocol):
                 if answer is not None and not answer.done():  # else it came too late: drop it
                     answer.set_result(response)
         except ProtocolError as error:
-            self._fail(f"broke the protocol: {error}")
+            self._fail(str(error), wrong_protocol=True)
             if self._transport is not None:
                 self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(str(exc) if exc else "the connection was closed")
+        self._fail(why(exc) if exc else "the connection was closed")
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -115,7 +122,7 @@ class TextConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, *, wrong_protocol: bool = False) -> None:
         if not self.lost.done():
             self.lost.set_result(None)
         if self._heartbeats is not None:
@@ -124,7 +131,8 @@ class TextConnection(asyncio.Protocol):
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
             if not answer.done():
-                answer.set_exception(ConnectionLostError(self.address, reason))
+                lost = ConnectionLostError(self.address, reason, wrong_protocol=wrong_protocol)
+                answer.set_exception(lost)
 
 
 class TextConnections:
@@ -135,6 +143,7 @@ class TextConnections:
         self._connections: dict[str, TextConnection] = {}
         self._opening = asyncio.Lock()
         self._closed = False
+        self.admission = Admission(count_max=_PUTS_MAX, bytes_max=_PUTS_BYTES_MAX)
 
     async def ask(
         self, address: str, make: Callable[[int], Request], *, timeout_s: float
@@ -172,6 +181,6 @@ class TextConnections:
         except TimeoutError:
             waited = f"no connection within {self.config.connect_timeout_s:g} s"
             raise ConnectionLostError(address, waited) from None
-        except OSError as error:
-            raise ConnectionLostError(address, error.strerror or str(error)) from error
+        except (OSError, UnicodeError) as error:
+            raise ConnectionLostError(address, why(error)) from error
         return connection

@@ -36,11 +36,12 @@ class MetaqProducer:
         address = server or self._next_server()
         if partition is not None and server is None and len(self._connections.config.servers) > 1:
             raise UsageError("partition: give the server too, every broker counts its own from 0")
-        answer = await self._connections.ask(
-            address,
-            lambda opaque: put_command(topic, payload, attribute, partition, opaque),
-            timeout_s=self._connections.config.request_timeout_s,
-        )
+        async with self._connections.admission.room(len(payload)):
+            answer = await self._connections.ask(
+                address,
+                lambda opaque: put_command(topic, payload, attribute, partition, opaque),
+                timeout_s=self._connections.config.request_timeout_s,
+            )
         return read_put(address, topic, answer)
 
     def _next_server(self) -> str:

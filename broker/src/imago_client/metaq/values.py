@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_client.config import parse_addresses
 from imago_client.errors import AnswerError, ClientError, UsageError
+from imago_client.messages import check_bytes
 from imago_wire.crc import crc31
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import PARTITION_ANY, Get, Put, Result, Value
@@ -123,16 +124,28 @@ def _message(partition: Partition, offset: int, stored: StoredMessage) -> MetaqM
 def put_command(
     topic: str, payload: bytes, attribute: str | None, partition: int | None, opaque: int
 ) -> Put:
-    """Return the put of a message, with its checksum. UsageError: it is too large."""
+    """Return the put of a message, with its checksum. UsageError: it is too large, or none."""
+    check_bytes("payload", payload)
     if len(payload) > BODY_BYTES_MAX:
         raise UsageError(f"payload: {len(payload)} bytes, the limit is {BODY_BYTES_MAX}")
-    flag, body = encode_body(payload, attribute)
+    _check_word("topic", topic)
+    try:
+        flag, body = encode_body(payload, attribute)
+    except UnicodeEncodeError:
+        raise UsageError(f"attribute {attribute!r}: is no text") from None
     number = PARTITION_ANY if partition is None else partition
     return Put(topic, number, flag, body, opaque, crc31(body))
 
 
+def _check_word(what: str, name: str) -> None:
+    if not name.isprintable() or " " in name or not name:
+        raise UsageError(f"{what} {name!r}: must be a word, without white space")
+
+
 def get_command(partition: Partition, group: str, offset: int, size_max: int, opaque: int) -> Get:
-    """Return the get of stored messages from `offset` on."""
+    """Return the get of stored messages from `offset` on. UsageError: a name is no word."""
+    _check_word("topic", partition.topic)
+    _check_word("group", group)
     return Get(partition.topic, group, partition.number, offset, size_max, opaque)
 
 
