@@ -123,6 +123,53 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert done.stderr == ""
 
 
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of bash in which `imago` is our command."""
+    line = f'imago() {{ {sys.executable} -m imago_cli "$@"; }}; {command}'
+    return subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, timeout=50, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["imago config defaults | true; exit ${PIPESTATUS[0]}", "imago config defaults >&-"],
+)
+def test_output_that_nobody_wants_is_no_error(command: str) -> None:
+    done = shell(command)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_output_that_finds_no_room_is_an_error() -> None:
+    done = shell("imago config defaults --json > /dev/full")
+    assert done.returncode == 1
+    assert done.stderr == "error: standard output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "imago topic describe $'t\\xff' --bootstrap 127.0.0.1:1",
+        "imago topic list --bootstrap $'h\\xff:1'",
+        "imago topic move $'\\xff' --from 0 --to 1 --admin http://127.0.0.1:1",
+        "imago cluster status --admin http://[::1",
+        "imago cluster status --admin 'http://a b:1'",
+        "imago cluster status --admin http://h:99999",
+        "IMAGO_ADMIN_TOKEN_FILE=/bin/sh imago cluster status --admin http://127.0.0.1:1",
+        "imago group reset g t --to 99999999999999999999 --yes",
+        "imago produce t x --tags $'\\xff' --bootstrap 127.0.0.1:1",
+        "imago produce 'a b' x --protocol metaq --metaq 127.0.0.1:1",
+        "imago produce t x --protocol metaq --tags $'\\xff' --metaq 127.0.0.1:1",
+    ],
+)
+def test_arguments_that_make_no_sense_are_a_usage_error(command: str) -> None:
+    done = shell(command)
+    assert "mistake of imago" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "error: " in done.stderr
+    assert done.returncode in (1, 2)
+
+
 def test_config_defaults_is_a_file_that_changes_nothing(tmp_path: Path, imago: Imago) -> None:
     file = tmp_path / "broker.toml"
     file.write_text(imago("config", "defaults").stdout)

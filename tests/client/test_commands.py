@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,11 +14,13 @@ from typer.testing import CliRunner, Result
 from imago_cli.commands import build
 from imago_cli.exits import CommandError, Exit, UsageError
 from imago_cli.group import parse_target
-from imago_client import ResetTo
+from imago_client import Message, ResetTo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from imago_client import Client
 
     RunBody = Callable[[Callable[["Commands"], None]], Any]
 
@@ -209,3 +213,23 @@ async def test_idempotent_producing(commands: RunBody) -> None:
         assert isinstance(refused.exception, UsageError)
 
     await commands(body)
+
+
+@pytest.mark.parametrize("protocol", ["rocketmq", "metaq"])
+async def test_member_ends_when_nobody_reads_what_it_prints(
+    client: Client, bootstrap: str, metaq_server: str, protocol: str
+) -> None:
+    await client.admin.create_topic("orders", queues=2)
+    for number in range(20):
+        await client.producer().send(Message("orders", b"%d" % number * 5000))
+    line = f"{sys.executable} -m imago_cli consume orders --group g --protocol {protocol} | head -1"
+    environment = os.environ | {"IMAGO_BOOTSTRAP": bootstrap, "IMAGO_METAQ": metaq_server}
+    running = await asyncio.create_subprocess_exec(
+        *("bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"),
+        env=environment,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(50):
+        _, said = await running.communicate()
+    assert (running.returncode, said) == (0, b"")

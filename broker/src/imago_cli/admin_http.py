@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import urllib.error
@@ -33,7 +34,7 @@ def ask(
 ) -> dict[str, Any]:
     """Call one path, with POST when there is a body; CommandError in the broker's own words."""
     address = admin.rstrip("/")
-    if urlsplit(address).scheme not in ("http", "https"):
+    if not _is_http(address):
         raise UsageError(f"--admin {admin}: must look like http://HOST:PORT")
     request = urllib.request.Request(  # noqa: S310  http, see above
         address + path,
@@ -46,7 +47,7 @@ def ask(
     except urllib.error.HTTPError as error:
         with error:
             raise _refusal(error, address) from error
-    except (OSError, TimeoutError) as error:
+    except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise CommandError(
             f"no admin interface answers at {address}: {reason}",
@@ -62,14 +63,28 @@ def cluster_at(host: str, port: int) -> dict[str, Any] | None:
         return None
 
 
+def _is_http(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return is_whole and address.isascii() and address.isprintable() and " " not in address
+
+
 def _credentials() -> dict[str, str]:
     path = os.environ.get(TOKEN_VARIABLE)
     if not path:
         return {}
     try:
-        return {"Authorization": f"Bearer {Path(path).read_text(encoding='utf-8').strip()}"}
+        token = Path(path).read_text(encoding="ascii").strip()
     except OSError as error:
         raise UsageError(f"{TOKEN_VARIABLE}={path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        token = ""
+    if not token.isprintable() or not token:
+        raise UsageError(f"{TOKEN_VARIABLE}={path}: holds no token, which is a line of ASCII")
+    return {"Authorization": f"Bearer {token}"}
 
 
 def _refusal(error: urllib.error.HTTPError, address: str) -> CommandError:

@@ -21,8 +21,8 @@ from imago_cli.connect import (
     MetaqServers,
     client_errors,
 )
-from imago_cli.exits import UsageError
-from imago_cli.output import say
+from imago_cli.exits import CommandError, UsageError
+from imago_cli.output import OutputClosedError, flush, say, write_bytes
 from imago_cli.pace import Pace
 from imago_cli.produce import Protocol
 from imago_wire.properties import RESERVED
@@ -59,9 +59,9 @@ class Reading:
     def show(self, row: dict[str, Any], body: bytes) -> None:
         """Print one message."""
         if self.as_json:
-            sys.stdout.buffer.write(orjson.dumps(row | _body_json(body)) + b"\n")
+            write_bytes(orjson.dumps(row | _body_json(body)) + b"\n")
         else:
-            sys.stdout.buffer.write(body + b"\n")
+            write_bytes(body + b"\n")
         self.pace.add(1, len(body))
 
 
@@ -110,7 +110,7 @@ def consume(
         except KeyboardInterrupt:
             pass  # the usual way to end
         finally:
-            sys.stdout.buffer.flush()
+            flush()
             reading.pace.end()
     if sys.stderr.isatty():
         say(f"{reading.pace.count:,} messages, {reading.pace.size:,} bytes")
@@ -129,21 +129,39 @@ async def _rocketmq(bootstrap: str, reading: Reading, group: str | None) -> None
 async def _join(client: Client, reading: Reading, group: str) -> None:
     from imago_client import ConsumerConfig, RetryLater, StartFrom
 
-    enough = asyncio.Event()
+    enough = _future()
 
     async def handler(messages: Sequence[ReceivedMessage]) -> None:
         for message in messages:
-            if reading.is_enough():
+            if enough.done():
                 raise RetryLater  # beyond --count: not ours, the group gets it again
-            reading.show(_row(message), message.body)
-        sys.stdout.buffer.flush()
-        if reading.is_enough():
-            enough.set()
+            if not _shown(reading, _row(message), message.body, enough):
+                raise RetryLater
 
     start = StartFrom.EARLIEST if reading.start is From.earliest else StartFrom.LATEST
     config = ConsumerConfig(group=group, start_from=start, orderly=True, concurrency=1)
     async with client.push_consumer(config, {reading.topic: reading.tags}, handler):
-        await enough.wait()
+        await enough
+
+
+def _future() -> asyncio.Future[None]:
+    return asyncio.get_running_loop().create_future()
+
+
+def _shown(
+    reading: Reading, row: dict[str, Any], body: bytes, enough: asyncio.Future[None]
+) -> bool:
+    """Print a message, and say when it is enough; False: it could not be printed."""
+    try:
+        reading.show(row, body)
+        flush()
+    except (OutputClosedError, CommandError) as error:
+        if not enough.done():
+            enough.set_exception(error)
+        return False
+    if reading.is_enough() and not enough.done():
+        enough.set_result(None)
+    return True
 
 
 async def _pull_all(client: Client, reading: Reading) -> None:
@@ -176,7 +194,7 @@ async def _pull_once(
         if reading.is_enough():
             break
         reading.show(_row(message), message.body)
-    sys.stdout.buffer.flush()
+    flush()
     return pulled.next_offset
 
 
@@ -232,20 +250,16 @@ async def _get_all(client: MetaqClient, reading: Reading) -> None:
 async def _fetch(client: MetaqClient, reading: Reading, group: str, offsets: Path | None) -> None:
     from imago_client.metaq import FileOffsets, MetaqConsumerConfig
 
-    enough = asyncio.Event()
+    enough = _future()
 
     async def handler(message: MetaqMessage) -> None:
-        if reading.is_enough():
+        if enough.done() or not _shown(reading, _metaq_row(message), message.payload, enough):
             await asyncio.Event().wait()  # beyond --count: stopping cancels this
-        reading.show(_metaq_row(message), message.payload)
-        sys.stdout.buffer.flush()
-        if reading.is_enough():
-            enough.set()
 
     config = MetaqConsumerConfig(group=group, from_end=reading.start is From.latest)
     store = FileOffsets(offsets) if offsets is not None else None
     async with client.consumer(config, [reading.topic], handler, offsets=store):
-        await enough.wait()
+        await enough
 
 
 def _row(message: ReceivedMessage) -> dict[str, Any]:

@@ -107,6 +107,8 @@ def parse_target(text: str) -> ResetTo | int:
     if text in ("earliest", "latest"):
         return ResetTo(text)
     if text.isdecimal():
+        if int(text) >> 63:
+            raise UsageError(f"--to {text}: no time is that late", cure="ms since 1970")
         return int(text)
     try:
         time = datetime.fromisoformat(text)

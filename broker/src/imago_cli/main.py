@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imago_cli.exits import CommandError, Exit
-from imago_cli.output import print_error
+from imago_cli.exits import CommandError, Exit, UsageError
+from imago_cli.output import OutputClosedError, close_output, print_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +26,7 @@ _COMPLETION_WORDS = ("_TYPER_COMPLETE_ARGS", "COMP_WORDS")
 
 def main() -> None:
     """Run the command of this process's arguments and exit with its code."""
+    _open_missing()
     process = _broker_process(sys.argv[1:])
     if process is None:
         run(_command)
@@ -66,19 +67,33 @@ def run(command: Callable[[], object]) -> None:
         sys.exit(error.code)
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
-    except BrokenPipeError:
-        _close_output()
+    except (OutputClosedError, BrokenPipeError):
+        close_output()
         sys.exit(Exit.DONE)
     except Exception as error:
         if os.environ.get(DEBUG_VARIABLE):
             raise
-        print_error(
-            CommandError(
-                f"{type(error).__name__}: {error}",
-                cure=f"this is a mistake of imago; {DEBUG_VARIABLE}=1 shows where it happened",
-            )
-        )
-        sys.exit(Exit.FAILED)
+        told = _in_a_sentence(error)
+        print_error(told)
+        sys.exit(told.code)
+
+
+def _in_a_sentence(error: Exception) -> CommandError:
+    if isinstance(error, UnicodeEncodeError) and not error.object.isprintable():
+        return UsageError(f"{error.object!r} is no text in UTF-8")
+    if isinstance(error, OSError) and error.filename is not None:
+        return CommandError(f"{os.fsdecode(error.filename)}: {error.strerror}")
+    return CommandError(
+        f"{type(error).__name__}: {error}",
+        cure=f"this is a mistake of imago; {DEBUG_VARIABLE}=1 shows where it happened",
+    )
+
+
+def _open_missing() -> None:
+    """Stand in for the standard streams that whoever started us has closed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  stays
 
 
 def _command_name(arguments: list[str]) -> str | None:
@@ -90,9 +105,3 @@ def _command_name(arguments: list[str]) -> str | None:
         except ValueError:  # a quote that is not closed yet
             arguments = words.split()[1:]
     return next((word for word in arguments if not word.startswith("-")), None)
-
-
-def _close_output() -> None:
-    """Keep the interpreter from complaining about the pipe once more at its end."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import orjson
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from imago_cli.exits import CommandError
 
-    from imago_cli.exits import CommandError
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 WIDTH_MAX: Final = 240
+
+
+class OutputClosedError(Exception):
+    """Whoever read standard output has gone, as `head` does: there is nothing left to do."""
 
 
 def print_json(value: object) -> None:
@@ -24,8 +29,39 @@ def print_json(value: object) -> None:
 
 def print_line(text: str) -> None:
     """Print a line on standard output, unwrapped, and send it off at once."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    with _writing():
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+
+def write_bytes(data: bytes) -> None:
+    """Write bytes on standard output as they are; they may leave with `flush` only."""
+    with _writing():
+        sys.stdout.buffer.write(data)
+
+
+def flush() -> None:
+    """Send off what was written."""
+    with _writing():
+        sys.stdout.buffer.flush()
+
+
+def close_output() -> None:
+    """Throw away what cannot be written: else the interpreter complains once more at its end."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise OutputClosedError from None
+    except OSError as error:
+        close_output()
+        raise CommandError(f"standard output cannot be written: {error.strerror}") from error
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -44,7 +80,10 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         table.add_row(*(Text(str(cell)) for cell in row))
     # Into a file or a pipe there is no width to keep to, unless somebody names one.
     free = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    Console(width=WIDTH_MAX if free else None).print(table)
+    console = Console(width=WIDTH_MAX if free else None)
+    with console.capture() as drawn:
+        console.print(table, end="")
+    print_line(drawn.get().rstrip("\n"))
 
 
 def print_error(error: CommandError) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
@@ -95,7 +96,7 @@ def produce(
 
 def _bodies(messages: list[str] | None, count: int) -> Iterator[bytes]:
     if messages:
-        given: Iterator[bytes] = (message.encode() for message in messages)
+        given: Iterator[bytes] = (os.fsencode(message) for message in messages)
     else:
         given = (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
     return (body for body in given for _ in range(count))
