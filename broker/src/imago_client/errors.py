@@ -6,12 +6,12 @@ Every message names the cause and, where there is one, the cure.
 from __future__ import annotations
 
 import os
-import socket
 
 
 def why(error: Exception) -> str:
     """Return the reason of a failed system call in the system's own words."""
-    if isinstance(error, OSError) and error.errno and not isinstance(error, socket.gaierror):
+    is_of_resolver = type(error).__module__ == "socket"  # its numbers are other ones
+    if isinstance(error, OSError) and error.errno and not is_of_resolver:
         return os.strerror(error.errno)
     return getattr(error, "strerror", None) or str(error)
 
