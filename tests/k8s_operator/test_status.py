@@ -83,6 +83,17 @@ def test_events_are_about_changes_alone(world: World) -> None:
     assert {(e.type, e.reason) for e in events} == {("Warning", "ZooKeeperUnavailable")}
 
 
+def test_events_say_what_a_condition_means_that_has_nothing_to_add(world: World) -> None:
+    seen = world.observe()
+    found = plan(world.wish, seen, world.now)
+    after = status_of(world.wish, seen, found, world.now)
+    events = events_of(replace(seen.status, conditions=()), after, found)
+    told = {event.reason: event.message for event in events}
+    assert told["EveryShardHasMaster"] == "Every shard takes and gives messages."
+    assert told["Bound"] == "Claims are bound and as large as asked for."
+    assert told["AllShardsServing"].endswith("serve.")
+
+
 def test_what_is_taken_away_is_an_event(world: World) -> None:
     world.wish = wanted({"spec.image": "mine:2"})
     world.look()

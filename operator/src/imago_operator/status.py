@@ -22,6 +22,7 @@ from imago_operator.actions import (
 from imago_operator.desired import Desired, Unreadable
 from imago_operator.plan.look import Look
 from imago_operator.plan.rows import Plan, Row
+from imago_operator.reasons import find
 from imago_operator.spec.brokers import ShardMember
 from imago_operator.spec.cluster_status import (
     BrokerCounts,
@@ -31,6 +32,7 @@ from imago_operator.spec.cluster_status import (
     ShardStatus,
 )
 from imago_operator.spec.common import Condition, ConditionStatus
+from imago_operator.spec.kinds import CLUSTER
 from imago_operator.state import Finding, written
 
 if TYPE_CHECKING:
@@ -240,7 +242,8 @@ def _ready(look: Look, plan: Plan) -> Finding:
         listed = ", ".join(f"shard-{n}" for n in starting)
         text = f"{listed}: members are not all ready."
         return Finding(type="Ready", holds=False, reason="BrokersStarting", message=text)
-    text = f"{len(look.targets)} shards serve."
+    count = len(look.targets)
+    text = "1 shard serves." if count == 1 else f"{count} shards serve."
     return Finding(type="Ready", holds=True, reason=GOOD["Ready"], message=text)
 
 
@@ -279,7 +282,7 @@ def events_of(before: ClusterStatus, after: ClusterStatus, plan: Plan) -> tuple[
     """Return what is worth an event: conditions that changed, and what was taken away."""
     old = {c.type: (c.status, c.reason) for c in before.conditions}
     found = [
-        Event(_severity(c), c.reason, c.message or c.type)
+        Event(_severity(c), c.reason, c.message or _meaning(c))
         for c in after.conditions
         if old.get(c.type) != (c.status, c.reason) and c.type != "Reconciling"
     ]
@@ -288,6 +291,12 @@ def events_of(before: ClusterStatus, after: ClusterStatus, plan: Plan) -> tuple[
         for action in destructive(plan.actions)
     ]
     return tuple(found)
+
+
+def _meaning(condition: Condition) -> str:
+    """Return what the runbook says of a condition that has nothing to add."""
+    entry = find(CLUSTER.name, condition.type, condition.reason)
+    return entry.means if entry else condition.type
 
 
 def told(action: Action) -> str:

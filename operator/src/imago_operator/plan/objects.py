@@ -47,7 +47,7 @@ def children(look: Look) -> Step:
         type="ResourcesApplied",
         holds=not actions,
         reason="Applying" if actions else "Applied",
-        message=f"{len(actions)} objects are not as they are to be." if actions else "",
+        message=f"Objects to be made or changed: {len(actions)}." if actions else "",
     )
     return Step(
         row=Row.CHILDREN,
