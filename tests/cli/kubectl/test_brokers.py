@@ -171,6 +171,9 @@ class TestGroups:
         metaq |= {"metaq": {"members": ["host-1"], "topics": unread}}
         kube.brokers["demo-s0-0"][f"{ALL}&metaq=true"] = groups(billing, metaq)
         kube.objects["imagoconsumergroups.imago.dev"] = [manifest(GROUP, name="mine")]
+        table = kube.run("groups", "demo").out
+        assert "metaq lag" in table
+        assert "unread since" in table
         first, second = json.loads(kube.run("groups", "demo", "-o", "json").out)
         assert first == {
             "group": "billing",

@@ -171,6 +171,11 @@ def _cell(value: object) -> object:
     return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
+def _words(name: str) -> str:
+    """Return the name of a field for people: `metaqLag` is `metaq lag`."""
+    return "".join(f" {sign.lower()}" if sign.isupper() else sign for sign in name)
+
+
 def _yes(value: object) -> str:
     return "yes" if value else ""
 
@@ -184,5 +189,5 @@ def _print(title: str, rows: list[dict[str, Any]], output: Format, missing: str 
     if not rows:
         say("none")
         return
-    columns = tuple(rows[0])
+    columns = tuple(map(_words, rows[0]))
     print_table(title, columns, [tuple(map(_cell, row.values())) for row in rows])
