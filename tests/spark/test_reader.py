@@ -135,6 +135,22 @@ async def test_impossible_reads_say_why(bootstrap: str, more: dict[str, str], wh
     await in_thread(bootstrap, work)
 
 
+async def test_offsets_beyond_the_end_are_refused_or_brought_back(bootstrap: str) -> None:
+    def work(client: Client) -> None:
+        send(client, 5)
+        beyond = '{"orders": {"shard-0": {"0": 6}}}'
+        for name in ("startingOffsets", "endingOffsets"):
+            with pytest.raises(SourceError, match=r"orders/shard-0/0 at 6, but it ends at 5"):
+                BatchReader(options(client, **{name: beyond})).partitions()
+        more = {"startingOffsets": "Earliest", "endingOffsets": beyond, "onDataLoss": "skip"}
+        reader = BatchReader(options(client, **more))
+        assert values(reader, reader.partitions()) == [0, 1, 2, 3, 4]
+        with pytest.raises(SourceError, match="ends at 5"):
+            StreamReader(options(client, startingOffsets=beyond)).initialOffset()
+
+    await in_thread(bootstrap, work)
+
+
 def ends(offset: dict[str, Any]) -> dict[str, int]:
     found: dict[str, int] = offset["topics"]["orders"]["shard-0"]
     return found

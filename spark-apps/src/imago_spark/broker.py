@@ -157,7 +157,7 @@ class TopicBrokers:
         """Return offsets for all queues out of `earliest`, `latest` or a list of some.
 
         Queues that a list leaves out begin at the earliest offset. SourceError: it names a queue
-        that does not exist.
+        that does not exist, or an offset beyond the queue's end.
         """
         existing = set(queues)
         if isinstance(wanted, str):
@@ -167,9 +167,25 @@ class TopicBrokers:
                 f"the offsets name {unknown[0]}, which is not a queue of the subscribed topics"
             )
         offsets = {queue: wanted.get(queue, EARLIEST) for queue in existing}
+        offsets |= self._within({queue: at for queue, at in wanted.items() if at >= 0})
         offsets |= self.earliest(queue for queue, at in offsets.items() if at == EARLIEST)
         offsets |= self.latest(queue for queue, at in offsets.items() if at == LATEST)
         return offsets
+
+    def _within(self, named: Offsets) -> Offsets:
+        """Return offsets that an option names, refused or brought back beyond a queue's end."""
+        from imago_spark.options import OnDataLoss
+
+        ends = self.latest(named)
+        if self._options.on_data_loss is OnDataLoss.SKIP:
+            return {queue: min(at, ends[queue]) for queue, at in named.items()}
+        for queue, at in sorted(named.items()):
+            if at > ends[queue]:
+                raise SourceError(
+                    f"the offsets name {queue} at {at}, but it ends at {ends[queue]};"
+                    " onDataLoss=skip takes the end instead"
+                )
+        return named
 
 
 def pieces(options: SourceOptions, wanted: QueueRange) -> Iterator[Pulled]:

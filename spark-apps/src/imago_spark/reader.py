@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 def wanted_offsets(text: str, name: str) -> str | Mapping[MessageQueue, int]:
     """Return what an offsets option says: `earliest`, `latest`, or offsets of queues."""
-    return text if text in ("earliest", "latest") else from_option(text, name)
+    word = text.lower()
+    return word if word in ("earliest", "latest") else from_option(text, name)
 
 
 def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
