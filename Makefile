@@ -55,11 +55,11 @@ PURE := not processes and not interop and not others and not spark and not zooke
 
 test: setup-dev system ## everything that needs no Kubernetes
 	@IMAGO_REQUIRE_COMPILED=1 $(PY) broker/build_hot.py
-	$(PYTEST) -n 3 -m '$(PURE)'
+	$(PYTEST) -n 2 -m '$(PURE)'
 	$(PYTEST) -m 'processes or interop or spark or zookeeper' --timeout 300
 
 test-fast: setup-dev ## the pure tests only, without the long searches and with few examples
-	@IMAGO_EXAMPLES=few $(PYTEST) -n 3 -m '$(PURE) and not simulation'
+	@IMAGO_EXAMPLES=few $(PYTEST) -n 2 -m '$(PURE) and not simulation'
 
 check: setup-dev ## format, lint, types, imports, layout, spelling
 	@echo "ruff format"; $(BIN)/ruff format --check .
