@@ -9,7 +9,7 @@ import pytest
 
 from imago_client import Client, Message, UsageError
 from imago_client.blocking import metaq as blocking
-from imago_client.errors import AnswerError
+from imago_client.errors import AnswerError, ConnectionLostError
 from imago_client.metaq import (
     Fetched,
     FileOffsets,
@@ -236,3 +236,58 @@ def test_offset_file_keeps_groups_apart(tmp_path: Path) -> None:
     memory = MemoryOffsets()
     memory.save("g", {PARTITION: 1})
     assert memory.load("g", PARTITION) == 1
+
+
+async def test_consumer_can_be_started_again_where_it_stopped(metaq: MetaqClient) -> None:
+    producer = metaq.producer()
+    config = MetaqConsumerConfig(group="g", delay_s_max=0.1)
+    handler = Collector(1)
+    consumer = metaq.consumer(config, ["orders"], handler)
+    await producer.send("orders", b"first", partition=0)
+    async with consumer:
+        await handler.wait()
+        with pytest.raises(UsageError, match="runs already"):
+            await consumer.start()
+    await producer.send("orders", b"second", partition=0)
+    again = Collector(1)
+    handler.messages, handler._full = again.messages, again._full
+    async with consumer:
+        await again.wait()
+    assert [message.payload for message in again.messages] == [b"second"]
+
+
+async def test_start_that_failed_reads_nothing_on(metaq: MetaqClient, metaq_server: str) -> None:
+    await metaq.producer().send("orders", b"x", partition=0)
+    before = asyncio.all_tasks()
+
+    async def handle(message: MetaqMessage) -> None:
+        raise AssertionError(message)
+
+    async with MetaqClient(f"{metaq_server},127.0.0.1:1") as half:
+        consumer = half.consumer("g", ["orders"], handle)
+        with pytest.raises(ConnectionLostError):
+            await consumer.start()
+        assert not consumer._tasks
+    assert asyncio.all_tasks() <= before | {asyncio.current_task()}
+
+
+async def test_reject_that_fails_is_tried_again(metaq: MetaqClient) -> None:
+    await metaq.producer().send("orders", b"bad", partition=0)
+    rejected: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    calls = 0
+
+    async def handle(message: MetaqMessage) -> None:
+        raise ValueError(message.payload)
+
+    async def reject(message: MetaqMessage, error: Exception) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise OSError from error
+        rejected.set_result(message.payload)
+
+    config = MetaqConsumerConfig(group="g", delay_s_max=0.01, retries_max=1)
+    consumer = metaq.consumer(config, ["orders"], handle)
+    consumer.on_reject = reject
+    async with asyncio.timeout(20), consumer:
+        assert await rejected == b"bad"

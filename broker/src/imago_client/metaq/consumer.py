@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from imago_client.errors import ClientError, UsageError
+from imago_client.errors import ClientClosedError, ClientError, UsageError
 from imago_client.metaq.cursor import Cursor
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import OFFSET_END
@@ -82,19 +82,30 @@ class MetaqConsumer:
         return {partition: cursor.position for partition, cursor in self._cursors.items()}
 
     async def start(self) -> None:
-        """Find the partitions and begin. ClientError: a broker could not be asked."""
-        await self._find_partitions()
+        """Find the partitions and begin, also after a stop. ClientError: a broker is not there."""
+        if self._tasks:
+            raise UsageError(f"group {self._config.group!r}: this consumer runs already")
+        self._cursors.clear()
+        self._started = False
+        try:
+            await self._find_partitions()
+        except BaseException:
+            await self._end_tasks()
+            raise
         self._started = True
         self._spawn(self._every(self._config.partitions_s, self._find_partitions))
         self._spawn(self._every(self._config.commit_s, self._save))
 
     async def stop(self) -> None:
         """Stop fetching, let no handler finish half-way unnoticed, save the positions."""
+        await self._end_tasks()
+        await self._save()
+
+    async def _end_tasks(self) -> None:
         tasks, self._tasks = self._tasks, set()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._save()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -118,7 +129,7 @@ class MetaqConsumer:
             await asyncio.sleep(period_s)
             try:
                 await act()
-            except ClientError as error:
+            except (ClientError, OSError) as error:  # a store of positions may have no room
                 log.warning("background_failed group=%s error=%s", self._config.group, error)
 
     async def _find_partitions(self) -> None:
@@ -147,6 +158,8 @@ class MetaqConsumer:
                     size_max=cursor.fetch_bytes,
                 )
                 messages = cursor.take(fetched)
+            except ClientClosedError:
+                return
             except (ClientError, ProtocolError) as error:
                 log.warning("fetch_failed partition=%s error=%s", partition, error)
                 cursor.wait()
@@ -171,13 +184,22 @@ class MetaqConsumer:
                     failures,
                     exc_info=error,
                 )
-                if self.on_reject is not None and failures > self._config.retries_max:
-                    await self.on_reject(message, error)
+                if failures > self._config.retries_max and await self._is_rejected(message, error):
                     return
                 step_s = self._config.delay_s_max / 10
                 await asyncio.sleep(min(self._config.delay_s_max, failures * step_s))
             else:
                 return
+
+    async def _is_rejected(self, message: MetaqMessage, error: Exception) -> bool:
+        if self.on_reject is None:
+            return False
+        try:
+            await self.on_reject(message, error)
+        except Exception:
+            log.exception("on_reject_failed partition=%s", message.partition)
+            return False
+        return True
 
     async def _save(self) -> None:
         changed = {
