@@ -291,3 +291,11 @@ async def test_reject_that_fails_is_tried_again(metaq: MetaqClient) -> None:
     consumer.on_reject = reject
     async with asyncio.timeout(20), consumer:
         assert await rejected == b"bad"
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[]", '{"g": 5}', '{"g": {"t": {"s": {"0": "7"}}}}'])
+def test_file_that_holds_no_positions_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "positions.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="move it away"):
+        FileOffsets(path)

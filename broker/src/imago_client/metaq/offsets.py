@@ -81,9 +81,17 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise UsageError(
-            f"{path} is no offset file ({error}); move it away to begin anew"
-        ) from None
-    if not isinstance(value, dict):
-        raise UsageError(f"{path} is no offset file; move it away to begin anew")
-    return value
+        raise UsageError(f"{path} is no offset file ({error}); {_CURE}") from None
+    if not _is_table(value, depth=4):
+        raise UsageError(f"{path} is no offset file; {_CURE}")
+    found: dict[str, Any] = value
+    return found
+
+
+def _is_table(value: object, *, depth: int) -> bool:
+    """Whether it is a position below so many levels of names."""
+    if depth == 0:
+        return isinstance(value, int)
+    return isinstance(value, dict) and all(
+        _is_table(one, depth=depth - 1) for one in value.values()
+    )
