@@ -162,3 +162,18 @@ async def test_every_session_is_swept_however_many_there_are(
     await listener.stop()
     for _, writer in clients:
         writer.close()
+
+
+async def test_a_connection_accepted_while_the_port_is_closed_is_not_kept() -> None:
+    loop = asyncio.get_running_loop()
+    stops: list[asyncio.Task[None]] = []
+
+    def stopped_meanwhile() -> Session:
+        stops.append(loop.create_task(listener.stop()))  # runs before the session has its socket
+        return Echo()
+
+    listener = Listener("127.0.0.1", 0, stopped_meanwhile)
+    await listener.start()
+    assert not await asyncio.wait_for(echoes(listener.port), 10)
+    await stops[0]
+    assert listener.connections == listener.accepted == 0

@@ -137,6 +137,7 @@ class Listener:
         self._left = asyncio.Event()
         self._unswept: list[Session] = []
         self._sock: socket.socket | None = None
+        self._stopped = False
 
     @property
     def connections(self) -> int:
@@ -159,6 +160,7 @@ class Listener:
         """Bind and accept; OSError when the port cannot be had."""
         loop = asyncio.get_running_loop()
         sock = self.bind()
+        self._stopped = False
         self._server = await loop.create_server(self._make, sock=sock, backlog=BACKLOG)
         self._sock = None
         self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep)
@@ -171,6 +173,7 @@ class Listener:
 
     async def stop(self, *, drain_seconds: float = 0.0) -> None:
         """Accept no more, let the sessions finish what is in flight, then close them."""
+        self._stopped = True
         if self._sock is not None:
             self._sock.close()
             self._sock = None
@@ -191,6 +194,8 @@ class Listener:
 
     def admit(self, session: Session) -> bool:
         """Count a new connection, or say that there is no place for it."""
+        if self._stopped:
+            return False  # accepted just before, and not yet a session when the others were ended
         full = len(self._sessions) >= self._limits.connections_max
         crowded = self._per_address[session.address] >= self._limits.connections_per_address_max
         if full or crowded:
