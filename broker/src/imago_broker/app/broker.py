@@ -60,6 +60,8 @@ logger = logging.getLogger(__name__)
 
 TICK_SECONDS = 1.0
 UNREGISTER_SECONDS_MAX = 2.0
+PUBLISH_SECONDS_MAX = 10.0
+"""How long a start waits until clients can find the topics that it made."""
 
 
 class Broker:
@@ -313,6 +315,7 @@ class Broker:
         else:
             self._undo.push_async_callback(self._leave_shard)
             await self.member.start()
+            await registration.published(PUBLISH_SECONDS_MAX)  # what it makes as first master
         if config.admin.enabled:
             await self.ports.admin.start(lambda: admin_services(self))
         self._undo.callback(self._stop_ticking)

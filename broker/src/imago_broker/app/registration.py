@@ -71,6 +71,11 @@ class Registration:
         ]
         await self._coordinator.publish_topics(placements, complete=True)
 
+    async def published(self, timeout_seconds: float) -> None:
+        """Wait until topics that have changed are in the registry: for a while, it repeats."""
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=timeout_seconds)
+
     async def withdraw(self, timeout_seconds: float) -> None:
         """Leave the registry, so that clients move before the port closes."""
         if self._topic_changed in self._topics.on_change:
