@@ -64,6 +64,7 @@ class Damaged:
 
     def is_as_if_nothing_had_been(self) -> None:
         assert self.store.damaged_ranges() == ()
+        assert not self.store.damaged
         self.model.check(self.store)
         self.model.send(self.store, [("T", 0, 70), ("U", 0, 70), ("U", 1, 70)])
         for clean in (True, False):
@@ -80,6 +81,7 @@ class Damaged:
 def test_ranges_that_are_healed(lost: tuple[int, ...]) -> None:
     damaged = Damaged(*lost)
     assert damaged.store.damaged_ranges()
+    assert damaged.store.damaged
     damaged.heal_all()
     damaged.is_as_if_nothing_had_been()
 

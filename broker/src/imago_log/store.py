@@ -225,6 +225,15 @@ class MessageStore(MemberStore):
         """Return the parts of the log that are out of service, in order."""
         return self._parts.damage.ranges
 
+    @property
+    def damaged(self) -> bool:
+        """Whether a part of the log is out of service that readers may have, or soon will.
+
+        What this member knows of the high watermark may be older than what was acknowledged, so
+        damage above it counts as well.
+        """
+        return bool(self._parts.damage.ranges)
+
     def tick(self) -> StoreHealth:
         """Retention, disk levels, write-behind, checkpoint: call it every second."""
         if self._closed:
