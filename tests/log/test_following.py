@@ -320,20 +320,6 @@ def test_log_bytes_come_from_memory_and_from_files(leader: MessageStore) -> None
     assert len(leader.read_log(end - 5, 1 << 20)) == 5  # of one epoch
 
 
-def test_borders_are_not_what_a_body_says(leader: MessageStore) -> None:
-    send(leader, 1)
-    start = leader.log_end
-    inside = start + 88 + 20
-    head = (100).to_bytes(4, "big") + bytes.fromhex("daa320a7") + bytes(20)
-    body = b"." * 20 + head + inside.to_bytes(8, "big") + bytes(200)
-    leader.append([make_entry(leader.tail("T", 0), body, born_ms=1, born_host=HOST)])
-    record = log_bytes(leader, start, leader.log_end)
-    inside = start + record.index(head)
-    assert leader.record_border(start)
-    assert not any(leader.record_border(at) for at in range(start + 1, leader.log_end))
-    assert leader.record_border(leader.log_end)
-
-
 def test_files_that_a_follower_reads_are_kept(clock: FakeClock) -> None:
     store = open_member(MemoryVfs(), clock, retention_bytes=3 * 4096)
     store.lead(1)

@@ -57,13 +57,15 @@ def is_border(parts: Parts, offset: int) -> bool:
         return False
     at, chunk_bytes = _known_border(parts, offset), CHUNK_BYTES
     while at < offset:
-        data = log.read(at, min(offset - at, chunk_bytes))
+        left = offset - at
+        size = min(left, chunk_bytes)
+        data = log.read(at, size)
         scan = scan_records(data, at, verify=False)
         at += scan.end
-        if scan.stop is ScanStop.SHORT and len(data) < offset - at:
-            chunk_bytes = CHUNK_BYTES if scan.end else chunk_bytes * 2
-        elif scan.stop is not ScanStop.END:
+        goes_on = scan.stop is ScanStop.END or (scan.stop is ScanStop.SHORT and size < left)
+        if len(data) < size or not goes_on:
             break
+        chunk_bytes = CHUNK_BYTES if scan.end else chunk_bytes * 2
     return at == offset
 
 
