@@ -52,10 +52,13 @@ run: setup ## the demo: both protocols and Spark agree on real data
 test test-fast interop interop-others: export PYTHONDONTWRITEBYTECODE :=
 test test-fast interop interop-others: export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
 PURE := not processes and not interop and not others and not spark and not zookeeper and not apiserver
+# What reads, copies and walks in pieces, once more with pieces of a few hundred bytes.
+IN_PIECES := tests/log tests/broker/replication tests/simulation/test_seeds.py::test_no_seed_breaks_an_invariant_with_real_stores
 
 test: setup-dev system ## everything that needs no Kubernetes
 	@IMAGO_REQUIRE_COMPILED=1 $(PY) broker/build_hot.py
 	$(PYTEST) -n 2 -m '$(PURE)'
+	IMAGO_LIMITS=small IMAGO_EXAMPLES=few $(PYTEST) -n 2 -m '$(PURE) and not shipped_limits' $(IN_PIECES)
 	$(PYTEST) -m 'processes or interop or spark or zookeeper' --timeout 300
 
 test-fast: setup-dev ## the pure tests only, without the long searches and with few examples

@@ -6,6 +6,8 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import pytest
+
 from imago_log.syncing import FILES_AT_ONCE
 from imago_testing.stores import HOST, START_MS, FakeClock, Model, open_store
 from imago_testing.vfs import MemoryVfs
@@ -87,6 +89,7 @@ def test_ten_thousand_busy_queues_cost_no_more_writes_a_turn() -> None:
     store.close(clean=False)
 
 
+@pytest.mark.shipped_limits
 def test_units_of_many_queues_reach_their_files_in_the_end() -> None:
     vfs, clock = CountingVfs(), FakeClock()
     store = opened(vfs, clock)
@@ -110,6 +113,7 @@ def test_units_of_many_queues_reach_their_files_in_the_end() -> None:
     store.close()
 
 
+@pytest.mark.shipped_limits
 def test_few_queues_are_written_at_a_pace() -> None:
     vfs, clock = CountingVfs(), FakeClock()
     store = opened(vfs, clock)
@@ -208,6 +212,7 @@ def test_open_files_stay_few() -> None:
     assert vfs._open == {}
 
 
+@pytest.mark.shipped_limits
 def test_first_files_of_queues_are_made_by_the_worker() -> None:
     vfs, clock = CountingVfs(), FakeClock()
     store = opened(vfs, clock)
@@ -275,6 +280,7 @@ class WatchingVfs(MemoryVfs):
         self.asked.append(("sync", self._open[fd][0]))
 
 
+@pytest.mark.shipped_limits
 def test_the_device_begins_with_many_files_before_one_is_waited_for() -> None:
     vfs, clock, model = WatchingVfs(), FakeClock(), Model()
     store = open_store(vfs, clock, segment_bytes_max=1 << 20)

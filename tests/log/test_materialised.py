@@ -121,6 +121,7 @@ def test_files_are_those_of_metaq() -> None:
     metaq.store.close()
 
 
+@pytest.mark.shipped_limits
 def test_one_backlog_makes_the_same_files_as_many_rounds() -> None:
     slowly, at_once = Metaq(), Metaq()
     for at in range(30):
@@ -237,6 +238,7 @@ def test_a_topic_is_materialised_with_its_backlog() -> None:
     store.close()
 
 
+@pytest.mark.shipped_limits
 def test_a_large_read_is_a_slice_of_one_file() -> None:
     vfs = MemoryVfs()
     store = open_store(
@@ -263,6 +265,7 @@ def large_from_log(store: MessageStore, size: int) -> bytes:
     return bytes(found)
 
 
+@pytest.mark.shipped_limits
 def test_reads_say_when_they_are_behind() -> None:
     vfs, model = MemoryVfs(), Model()
     store = open_store(vfs)
@@ -295,6 +298,7 @@ class HeldWorker:
             self.jobs.pop(0)()
 
 
+@pytest.mark.shipped_limits
 def test_readers_are_served_while_the_files_are_written() -> None:
     metaq = Metaq()
     worker = HeldWorker(metaq.store)
@@ -325,6 +329,7 @@ def test_a_topic_deleted_while_its_files_are_written_leaves_none() -> None:
     metaq.store.close()
 
 
+@pytest.mark.shipped_limits
 def test_records_that_cannot_be_read_are_passed_over() -> None:
     metaq = Metaq()
     worker = HeldWorker(metaq.store)

@@ -99,6 +99,7 @@ def test_messages_of_other_queues_between(store: MessageStore) -> None:
     model.check(store)
 
 
+@pytest.mark.shipped_limits
 def test_filtered_messages_are_skipped_for_good(store: MessageStore) -> None:
     fill(store, 6)  # tags t1, t2, t0, t1, …
     wanted = frozenset({tag_code(b"t0")})
@@ -110,6 +111,7 @@ def test_filtered_messages_are_skipped_for_good(store: MessageStore) -> None:
     assert (result.status, result.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 6)
 
 
+@pytest.mark.shipped_limits
 def test_one_filtered_read_looks_at_a_bounded_number_of_units() -> None:
     store = open_store(MemoryVfs(), segment_bytes_max=1 << 20)
     store.create_topic("T", {})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from imago_log.results import DiskLevel
 from imago_log.retention import FILES_AT_ONCE_MAX, Limits, LogFile, disk_level, files_to_delete
 from imago_testing.stores import DATA, FakeClock, Model, open_store
@@ -174,6 +176,7 @@ def materialised(attributes: dict[str, str], **changes: int) -> Kept:
     return kept
 
 
+@pytest.mark.shipped_limits
 def test_materialised_topic_by_size() -> None:
     kept = materialised({"retention.bytes": "3000"})
     kept.send(40)
@@ -210,6 +213,7 @@ def test_materialised_topic_by_age() -> None:
     kept.store.close()
 
 
+@pytest.mark.shipped_limits
 def test_materialised_files_go_with_their_log() -> None:
     kept = materialised({}, retention_bytes=3 * FILE)
     kept.send(80)
@@ -224,6 +228,7 @@ def test_materialised_files_go_with_their_log() -> None:
     kept.store.close()
 
 
+@pytest.mark.shipped_limits
 def test_a_crash_while_a_materialised_file_goes_does_not_bring_its_positions_back() -> None:
     kept = materialised({"retention.bytes": "3000"})
     images: list[tuple[int, MemoryVfs]] = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.replication import status
+from imago_broker.replication import sending, status
 from imago_broker.replication.counters import ReplicationCounters
 from imago_broker.replication.sending import (
     FAR_BYTES,
@@ -95,6 +95,7 @@ async def filled(shard: ShardBrokers, size: int) -> MessageStore:
     return shard.store(0)
 
 
+@pytest.mark.shipped_limits
 async def test_no_more_is_on_its_way_than_the_window(shard: ShardBrokers) -> None:
     wire = Wire()
     cursor = cursor_on(await filled(shard, 12_000_000), wire)
@@ -117,6 +118,7 @@ async def test_nothing_is_sent_while_the_kernel_has_not_taken_all(shard: ShardBr
     assert wire.sent == []
 
 
+@pytest.mark.shipped_limits
 async def test_used_up_rate_waits_for_the_next_tick(shard: ShardBrokers) -> None:
     wire = Wire()
     cursor = cursor_on(await filled(shard, 12_000_000), wire, rate=300_000)
@@ -127,6 +129,7 @@ async def test_used_up_rate_waits_for_the_next_tick(shard: ShardBrokers) -> None
     assert cursor.next == 450_000
 
 
+@pytest.mark.shipped_limits
 async def test_member_that_is_far_behind_is_filled_from_the_files(shard: ShardBrokers) -> None:
     await shard.start(0)
     bodies = [bytes([number]) * 100_000 for number in range(200)]
@@ -141,10 +144,23 @@ async def test_member_that_is_far_behind_is_filled_from_the_files(shard: ShardBr
     await until(lambda: shard.bodies(1) == bodies)
 
 
+@pytest.mark.shipped_limits
 async def test_records_larger_than_a_frame_arrive_whole(shard: ShardBrokers) -> None:
     await shard.start(0, 1)
     await shard.all_in_sync(0, 1)
     bodies = [bytes([number]) * 3_000_000 for number in range(4)]
+    assert set(await shard.put(0, *bodies)) == {PutStatus.OK}
+    await shard.same_logs()
+    await until(lambda: shard.bodies(1) == bodies)
+
+
+async def test_records_larger_than_the_window_arrive_whole(
+    shard: ShardBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "WINDOW_BYTES", 2000)
+    await shard.start(0, 1)
+    await shard.all_in_sync(0, 1)
+    bodies = [bytes([number]) * size for number, size in enumerate((7000, 9, 5000))]
     assert set(await shard.put(0, *bodies)) == {PutStatus.OK}
     await shard.same_logs()
     await until(lambda: shard.bodies(1) == bodies)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from imago_wire.replication.frames import Epochs
 
 WINDOW_BYTES = 8 << 20
-"""Most bytes sent and not acknowledged: what a follower may have to take in one go."""
+"""Most bytes sent and not acknowledged, unless one record is larger: what a follower may have to
+take in one go."""
 FRAME_BYTES = 1 << 20
 TURN_BYTES = 2 << 20
 """Most bytes given to the kernel for one follower in one loop turn."""
@@ -122,8 +123,16 @@ class Cursor:
         self.sent_ms = now_ms
 
     def _wanted(self) -> int:
-        room = WINDOW_BYTES - (self.next - self.acked)
+        sent = self.next - self.acked
+        room = WINDOW_BYTES - sent
+        if room <= 0:
+            # A follower acknowledges whole records: the first one has to arrive in full.
+            room = self._size_at(self.acked) - sent
         return min(self._store.log_end - self.next, room, FRAME_BYTES)
+
+    def _size_at(self, border: int) -> int:
+        """Return the size of the record, or of the rest of the file, that begins at a border."""
+        return int.from_bytes(self._store.read_log(border, 4), "big")
 
     def _send(self, size: int, now_ms: int, *, sync: bool) -> int:
         store, offset = self._store, self.next

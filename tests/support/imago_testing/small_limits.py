@@ -1,0 +1,206 @@
+"""The store and the replication with limits so small that each of them is met.
+
+What reads, copies or walks in pieces has its mistakes where one piece ends and the next begins. As
+shipped a piece is megabytes, and no test writes so much. With `IMAGO_LIMITS=small` the modules of
+`SMALL` are compiled with the numbers below in the place of their own, so that what is derived from
+them, and defaults of arguments, follow.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import find_spec
+from pathlib import Path
+from pkgutil import walk_packages
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import CodeType, ModuleType
+
+PACKAGES = ("imago_log", "imago_wire.replication", "imago_broker.replication")
+
+SMALL: dict[str, dict[str, int]] = {
+    "imago_log.borders": {"CHUNK_BYTES": 300},
+    "imago_log.checks.keys": {"_WINDOW_ENTRIES": 3},
+    "imago_log.checks.records": {"CHUNK_BYTES": 300},
+    "imago_log.checks.stopped": {"FILES_OPEN_MAX": 4},
+    "imago_log.checks.units": {"_WINDOW_UNITS": 3},
+    "imago_log.commit_log": {"PAGE_BYTES": 256},
+    "imago_log.cutting": {"_UNITS_AT_ONCE": 3},
+    "imago_log.housekeeping": {
+        "BLOCK_BYTES_MIN": 300,
+        "KEYS_PENDING_BYTES": 300,
+        "QUEUES_OPENED_MAX": 2,
+        "RELIEF_INTERVAL_BYTES": 3000,
+    },
+    "imago_log.inspecting": {
+        "CHUNK_BYTES": 300,
+        "LOOK_BACK_BYTES": 700,
+        "MEND_BYTES_MAX": 9000,
+        "NEIGHBOURS_MAX": 3,
+        "UNITS_MAX": 4,
+    },
+    "imago_log.key_index": {"READ_ENTRIES": 3},
+    "imago_log.log_bytes": {"CHUNK_BYTES": 300},
+    "imago_log.lost": {"UNITS_AT_ONCE": 3},
+    "imago_log.materialiser": {
+        "BLOCK_BYTES_MAX": 300,
+        "LOOKED_AT_MAX": 2,
+        "ROUND_BYTES_MAX": 900,
+    },
+    "imago_log.metadata": {"RECORD_BYTES_MAX": 300},
+    "imago_log.metadata_image": {"PIECE": 3},
+    "imago_log.metaq_reading": {"MESSAGES_MAX": 3, "SLICE_BYTES_MIN": 300},
+    "imago_log.metaq_segments": {"VERIFIED_MAX": 2},
+    "imago_log.opening": {"_LOOK_BEHIND_END": 64},
+    "imago_log.parts": {"RECENT_BYTES_MAX": 700},
+    "imago_log.queue_reader": {"LOOKS_MAX": 64},
+    "imago_log.queues": {"LOOKED_AT_MAX": 3, "WRITES_MAX": 2},
+    "imago_log.reading": {"FILTERED_UNITS_MAX": 5, "UNITS_AT_ONCE": 3},
+    "imago_log.records": {"GAP_BYTES_MAX": 200, "WINDOW_BYTES_MAX": 500},
+    "imago_log.recovery": {"CHUNK_BYTES": 300},
+    "imago_log.scrubbing": {"BLOCK_BYTES": 300, "STEP_BYTES_MIN": 300},
+    "imago_log.syncing": {"FILES_AT_ONCE": 2},
+    "imago_log.unit_files": {"STEP": 60},
+    "imago_testing.simulation.store_disk": {"SEGMENT_BYTES": 4096},
+    "imago_broker.replication.leader": {"METADATA_FRAME_BYTES": 300},
+    "imago_broker.replication.link": {"RECEIVE_BYTES": 300},
+    "imago_broker.replication.repair": {"CHUNK_BYTES": 300},
+    "imago_broker.replication.sending": {
+        "FAR_BYTES": 600,
+        "FRAME_BYTES": 300,
+        "TURN_BYTES": 600,
+        "WINDOW_BYTES": 900,
+    },
+}
+"""By module: constants and what they are here."""
+
+_FORMAT = "part of a format"
+_TIME = "a time"
+_COUNT = "a count that nothing is cut by"
+KEPT: dict[str, dict[str, str]] = {
+    "imago_log.borders": {"_PLACE_AT": _FORMAT},
+    "imago_log.checkpoint": {"MAGIC": _FORMAT, "SLOT_SIZE": _FORMAT},
+    "imago_log.checks.findings": {"PER_FILE_MAX": _COUNT},
+    "imago_log.checks.units": {"UNITS_PER_FILE": _FORMAT},
+    "imago_log.commit_log": {"FILES_MAX": "what a log can span at most"},
+    "imago_log.config": {"SEGMENT_BYTES_MIN": "what the tests' files have"},
+    "imago_log.consume_queue": {"READ_ENDS_MAX": _COUNT},
+    "imago_log.files": {"OFFSET_DIGITS": _FORMAT},
+    "imago_log.housekeeping": {"SYNC_REST": "a ratio"},
+    "imago_log.key_index": {"ENTRIES_PER_FILE": _FORMAT},
+    "imago_log.materialiser": {"BACKLOG_BYTES_MAX": "what is older is left out, not cut"},
+    "imago_log.metadata": {"NAME_BYTES_MAX": _FORMAT},
+    "imago_log.parts": {"ALL_VISIBLE": "no limit"},
+    "imago_log.producers": {"AGE_MS_MAX": _TIME, "QUEUES_MAX": _COUNT, "RUNS_MAX": _COUNT},
+    "imago_log.space": {"PROBE_BYTES": "what a disk is asked for"},
+    "imago_log.unit_files": {"BLANK_SIZE_FIELD": _FORMAT},
+    "imago_wire.replication.frames": {
+        "EPOCHS_MAX": _FORMAT,
+        "HANDSHAKE_BYTES_MAX": _FORMAT,
+        "PAYLOAD_BYTES_MAX": _FORMAT,
+        "SMALL_BYTES_MAX": _FORMAT,
+        "TEXT_BYTES_MAX": _FORMAT,
+    },
+    "imago_broker.replication.duties": {"NOTES_MAX": _COUNT},
+    "imago_broker.replication.follower": {
+        "SILENCE_MS": _TIME,
+        "SNAPSHOT_BYTES_MAX": "what nothing may pass",
+    },
+    "imago_broker.replication.leader": {"HANDSHAKE_MS": _TIME},
+    "imago_broker.replication.leading": {"BEAT_MS": _TIME},
+    "imago_broker.replication.link": {
+        "BUFFERS_MAX": _COUNT,
+        "UNREAD_BYTES_MAX": "what nothing may pass",
+    },
+    "imago_broker.replication.port": {
+        "BACKLOG": _COUNT,
+        "CONNECTIONS_MAX": _COUNT,
+        "NAMED_MAX": _COUNT,
+    },
+    "imago_broker.replication.receiving": {"UNFINISHED_BYTES_MAX": "what nothing may pass"},
+    "imago_broker.replication.repair": {
+        "ANSWER_MS": _TIME,
+        "PAUSE_MS": _TIME,
+        "WHOLE_BYTES_MAX": "what no record may pass",
+    },
+    "imago_broker.replication.shell": {"REQUESTS_MAX": _COUNT, "TICK_MS": _TIME},
+    "imago_broker.replication.status": {"STALLED_MS": _TIME},
+}
+"""By module: constants that stay, and why."""
+
+
+class _Loader(SourceFileLoader):
+    """Compiles a module with other numbers; nothing of it is kept on disk."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        tree = ast.parse(self.get_data(path), path)
+        small = dict(SMALL[fullname])
+        for name, node in assigned(tree):
+            if name in small:
+                node.value = ast.copy_location(ast.Constant(small.pop(name)), node)
+        assert not small, f"{fullname} has no {', '.join(small)}: take it out of SMALL"
+        return compile(tree, path, "exec", dont_inherit=True)
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in SMALL:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.origin is not None:
+            spec.loader = _Loader(fullname, spec.origin)
+        return spec
+
+
+def install() -> None:
+    """Compile what is imported from now on with the numbers of `SMALL`."""
+    loaded = sys.modules.keys() & SMALL.keys()
+    assert not loaded, f"imported already: {', '.join(sorted(loaded))}"
+    sys.meta_path.insert(0, _Finder())
+
+
+def constants() -> Iterator[tuple[str, str, int]]:
+    """Yield each number that a module names: module, name, value."""
+    for package in PACKAGES:
+        spec = find_spec(package)
+        assert spec is not None
+        assert spec.submodule_search_locations is not None
+        for module in walk_packages(spec.submodule_search_locations, f"{package}."):
+            found = find_spec(module.name)
+            assert found is not None
+            assert found.origin is not None
+            if not found.origin.endswith(".py"):
+                continue
+            for name, node in assigned(ast.parse(Path(found.origin).read_text())):
+                value = _number(node.value)
+                if value is not None:
+                    yield module.name, name, value
+
+
+def assigned(tree: ast.Module) -> Iterator[tuple[str, Any]]:
+    """Yield the names in capitals that a module assigns, and the statements."""
+    for node in tree.body:
+        target: ast.expr | None = None
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target = node.targets[0]
+        elif isinstance(node, ast.AnnAssign):
+            target = node.target
+        if isinstance(target, ast.Name) and target.id.isupper():
+            yield target.id, node
+
+
+def _number(node: ast.expr | None) -> int | None:
+    """Return the value of an expression of whole numbers, else None."""
+    kinds = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
+    if node is None or not all(isinstance(part, kinds) for part in ast.walk(node)):
+        return None
+    value = eval(compile(ast.Expression(node), "<constant>", "eval"))
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
