@@ -82,17 +82,24 @@ async def _run(settings: BrokerConfig, ready_fd: int) -> int:
 
 
 async def _serve(settings: BrokerConfig, table: Table, host: str, port: int) -> Serving:
+    from imago_broker.app.input_memory import input_budget, memory_limit
     from imago_broker.app.rocketmq_ports import remoting_limits
     from imago_broker.server.listener import Listener, ListenerLimits, Session
     from imago_broker.server.remoting_server import RemotingServer
+    from imago_broker.server.unfinished import InputGuard
 
     limits = ListenerLimits(
         connections_max=settings.limits.connections_max,
         connections_per_address_max=settings.limits.connections_per_address_max,
     )
     listener = Listener(host, port, Session, limits)
+    budget = input_budget(settings, memory_limit())
+    InputGuard(budget)
     server = RemotingServer(
-        table, loop=asyncio.get_running_loop(), limits=remoting_limits(settings)
+        table,
+        loop=asyncio.get_running_loop(),
+        limits=remoting_limits(settings),
+        input_budget=budget,
     )
     listener.protocol_factory = server.session
     try:

@@ -92,6 +92,7 @@ KEYS: Final[dict[str, Key]] = {
     "limits.output_bytes_pause": Key(262144, False),
     "limits.output_bytes_max": Key(33554432, False),
     "limits.output_bytes_total_max": Key(536870912, False),
+    "limits.input_bytes_total_max": Key(0, False),
     "limits.output_stall_seconds": Key(30, False),
     "limits.input_stall_seconds": Key(30, False),
     "limits.topics_max": Key(100000, True),

@@ -1,10 +1,17 @@
-"""Memory of unread answers."""
+"""Memory of unread answers, and of commands that are not whole."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
-from imago_broker.core.budget import SMALL_ANSWER_BYTES, OutputBudget
+from imago_broker.core.budget import (
+    AT_ONCE_FACTOR,
+    SMALL_ANSWER_BYTES,
+    InputBudget,
+    OutputBudget,
+)
 
 
 def test_answers_shrink_and_then_stop_while_peers_do_not_read() -> None:
@@ -23,3 +30,103 @@ def test_answers_shrink_and_then_stop_while_peers_do_not_read() -> None:
 def test_releasing_what_was_not_held_is_a_programming_error() -> None:
     with pytest.raises(AssertionError, match="releases what it holds"):
         OutputBudget(1).release(1)
+
+
+@dataclass(eq=False)
+class Peer:
+    """A connection that sends a command of `wanted` bytes as long as it is read."""
+
+    budget: InputBudget
+    wanted: int
+    held: int = 0
+    dropped: bool = False
+    whole: int = 0
+
+    def steer(self) -> None:
+        """Nothing: `take` asks each time."""
+
+    def drop(self) -> None:
+        self.dropped = True
+
+    def take(self, size: int, *, stops_before: int = 0) -> None:
+        """Take one read, unless the connection waits; a command that is whole leaves."""
+        if self.dropped or self.budget.waits(self):
+            return
+        self.held = min(self.held + size, self.wanted - stops_before)
+        if self.held >= self.wanted:
+            self.held, self.whole = 0, self.whole + 1
+        self.budget.count(self, self.held, anew=not self.held)
+
+
+READ = 64 << 10
+FRAME = 1 << 20
+
+
+def test_peers_that_go_on_sending_get_through_although_all_together_ask_for_too_much() -> None:
+    budget = InputBudget(4 << 20)
+    peers = [Peer(budget, FRAME) for _ in range(40)]
+    most = 0
+    for _ in range(40 * FRAME // READ):
+        for peer in peers:
+            if not peer.whole:
+                peer.take(READ)
+        most = max(most, budget.held)
+    assert [peer.whole for peer in peers] == [1] * 40
+    assert not any(peer.dropped for peer in peers)
+    assert budget.held == budget.dropped == 0
+    assert most <= budget.bytes_max + FRAME + 40 * READ
+
+
+def test_peers_that_never_end_their_command_make_room_for_those_that_do() -> None:
+    budget = InputBudget(4 << 20)
+    stuck = [Peer(budget, FRAME) for _ in range(40)]
+    honest = Peer(budget, FRAME)
+    for second in range(5):
+        for _ in range(2 * FRAME // READ):
+            for peer in stuck:
+                peer.take(READ, stops_before=1)
+            if second and not honest.whole:
+                honest.take(READ)
+        assert budget.held <= budget.bytes_max + FRAME + 41 * READ
+        budget.relieve()
+    assert honest.whole == 1
+    assert not honest.dropped
+    assert budget.dropped == sum(peer.dropped for peer in stuck) > 30
+    assert budget.held == sum(peer.held for peer in stuck if not peer.dropped)
+
+
+def test_small_commands_are_read_while_large_ones_wait() -> None:
+    budget = InputBudget(4 << 20)
+    for peer in [Peer(budget, FRAME) for _ in range(40)]:
+        for _ in range(FRAME // READ):
+            peer.take(READ, stops_before=1)
+    assert budget.waiting
+    small = Peer(budget, 8192)
+    small.take(5000)
+    small.take(5000)
+    assert small.whole == 1
+
+
+def test_far_too_much_at_once_is_dropped_without_waiting() -> None:
+    budget = InputBudget(4 << 20)
+    for peer in [Peer(budget, FRAME) for _ in range(4000)]:
+        peer.take(READ)
+        assert budget.held <= AT_ONCE_FACTOR * budget.bytes_max
+    assert budget.dropped
+
+
+def test_a_peer_that_is_gone_lets_the_waiting_ones_go_on() -> None:
+    budget = InputBudget(2 * FRAME)
+    calls: list[str] = []
+    budget.on_full = lambda: calls.append("full")
+    budget.on_calm = lambda: calls.append("calm")
+    peers = [Peer(budget, FRAME) for _ in range(5)]
+    for _ in range(FRAME // READ):
+        for peer in peers:
+            peer.take(READ, stops_before=1)
+    assert calls == ["full"]
+    assert not budget.waits(peers[0]), "the oldest has its turn"
+    assert budget.waiting == 4
+    budget.count(peers[0], 0, anew=True)
+    assert calls == ["full", "calm"]
+    assert budget.waiting == 0

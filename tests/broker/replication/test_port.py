@@ -15,7 +15,7 @@ from imago_broker.service.messages import PutStatus
 from imago_testing.replication_frames import VECTORS
 from imago_testing.shard_brokers import ShardBrokers, until
 from imago_wire.replication.decoder import FrameDecoder
-from imago_wire.replication.encoder import encode
+from imago_wire.replication.encoder import encode, repair_header
 from imago_wire.replication.frames import (
     Ack,
     Fetch,
@@ -121,6 +121,8 @@ async def serves_on(shard: ShardBrokers) -> None:
         b"\0\0\1\x05\0\0\1\x01{}",
         b"\xff" * 5000,
         bytes.fromhex(VECTORS["hello"][0].replace(" ", ""))[:20] + b"\0\0\0\0",
+        # What only a follower that copies may say is refused by its header: nothing is kept of it.
+        repair_header(epoch=0, offset=0, size=4_000_000),
     ],
 )
 async def test_other_protocols_are_refused_and_named_once(

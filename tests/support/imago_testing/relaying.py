@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from imago_broker.core.budget import OutputBudget
+from imago_broker.core.budget import InputBudget, OutputBudget
 from imago_broker.model.cluster import BrokerRecord
 from imago_broker.processors.rocketmq.exchange import OK, Reply
 from imago_broker.server.client_ports import ClientPorts, Door
@@ -56,7 +56,8 @@ class Member:
         )
 
     def _text_session(self) -> TextSession:
-        return TextSession(cast("Any", self), TextLimits(), OutputBudget(1 << 30))
+        output, unfinished = OutputBudget(1 << 30), InputBudget(1 << 30)
+        return TextSession(cast("Any", self), TextLimits(), output, unfinished)
 
     @property
     def record(self) -> BrokerRecord:

@@ -55,6 +55,8 @@ async def errors_as_json(
         body = AdminError(error.status, "http", error.reason, cure).body()
         return json_response(body, status=error.status)
     except Exception:
+        if request.transport is None:
+            raise web.HTTPBadRequest from None  # the caller is gone: nobody reads the answer
         log.exception("%s %s failed", request.method, request.path)
         body = AdminError(500, "internal", "The broker failed at this call.", "See its log.").body()
         return json_response(body, status=500)

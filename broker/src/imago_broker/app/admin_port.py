@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from imago_broker.admin.services import AdminServices
+    from imago_broker.core.budget import InputBudget
     from imago_broker.server.listener import ListenerLimits
 
 KEEPALIVE_SECONDS = 75.0
@@ -30,12 +31,19 @@ class AdminPort:
     """One HTTP port. `bind` takes it, `start` serves, `stop` closes it."""
 
     def __init__(
-        self, host: str, port: int, limits: ListenerLimits, *, stall_seconds: float
+        self,
+        host: str,
+        port: int,
+        limits: ListenerLimits,
+        *,
+        stall_seconds: float,
+        input_budget: InputBudget,
     ) -> None:
         """A request without an answer after `stall_seconds` loses its connection."""
         # It gets the sessions when the HTTP library is loaded.
         self._listener = Listener(host, port, Session, limits)
         self._stall_ms = int(stall_seconds * 1000)
+        self._input_budget = input_budget
         self._runner: web.AppRunner | None = None
 
     @property
@@ -71,7 +79,9 @@ class AdminPort:
         server = runner.server
         assert server is not None, "set up just now"
         self._runner = runner
-        self._listener.protocol_factory = lambda: HttpSession(server(), stall_ms=self._stall_ms)
+        self._listener.protocol_factory = lambda: HttpSession(
+            server(), stall_ms=self._stall_ms, input_budget=self._input_budget
+        )
         await self._listener.start()
 
     async def stop(self) -> None:

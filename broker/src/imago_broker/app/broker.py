@@ -348,14 +348,15 @@ class Broker:
                 config_file=self.config_file,
                 standing=self.standing,
                 budget=self.ports.budget,
+                input_budget=self.ports.input_budget,
             )
         if config.rocketmq.enabled:
-            serve_rocketmq(self.ports.rocketmq, self.ports.fast, config, self.rocketmq, loop)
+            serve_rocketmq(self.ports, config, self.rocketmq, loop)
         self.client_ports = self.ports.client_ports(
             loop, append_now=self.messages.flush_turn, answer_held=self.rocketmq.hold.release_all
         )
         if config.namesrv.enabled:
-            self.names = serve_names(self.ports.names, config, self.coordinator, self.clock, loop)
+            self.names = serve_names(self.ports, config, self.coordinator, self.clock, loop)
             self._undo.push_async_callback(self.names.stop)
 
     def _tick(self) -> None:

@@ -6,11 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from imago_broker.app.admin_port import AdminPort
+from imago_broker.app.input_memory import input_budget, memory_limit
 from imago_broker.core.budget import OutputBudget
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.replication.port import ReplicationPort
 from imago_broker.server.client_ports import ClientPorts, Door
 from imago_broker.server.listener import Listener, ListenerLimits, Session
+from imago_broker.server.unfinished import InputGuard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +32,9 @@ class Ports:
         self._config = config
         self.budget = OutputBudget(config.limits.output_bytes_total_max)
         """Of what the clients of all ports have not read yet."""
+        self.input_budget = input_budget(config, memory_limit())
+        """Of what has come of commands that are not whole, on all ports."""
+        self._input_guard = InputGuard(self.input_budget)
         # Each gets the sessions of its protocol when the services that these need are there.
         self.metaq = Listener(bind, config.metaq.port, Session, limits)
         self.rocketmq = Listener(bind, rocketmq.port, Session, limits)
@@ -42,6 +47,7 @@ class Ports:
             config.admin.port,
             limits,
             stall_seconds=config.limits.input_stall_seconds,
+            input_budget=self.input_budget,
         )
 
     @property
@@ -90,3 +96,4 @@ class Ports:
             self.admin.stop(),
             *(listener.stop(drain_seconds=drain_seconds) for listener in self.wanted),
         )
+        self._input_guard.close()

@@ -12,7 +12,7 @@ from imago_broker.server.text_session import TextLimits, TextSession
 
 if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
-    from imago_broker.core.budget import OutputBudget
+    from imago_broker.core.budget import InputBudget, OutputBudget
     from imago_broker.metrics import MetaqCounters
     from imago_broker.ports import Clock
     from imago_broker.server.listener import Listener
@@ -48,6 +48,7 @@ def serve_metaq(
     config_file: bytes,
     standing: Standing,
     budget: OutputBudget,
+    input_budget: InputBudget,
 ) -> MetaqServices:
     """Have a bound listener speak MetaQ; return what its processors stand on."""
     now_ms = clock.monotonic_ms()
@@ -73,5 +74,5 @@ def serve_metaq(
     )
     processors = MetaqProcessors(services)
     limits = text_limits(config)
-    listener.protocol_factory = lambda: TextSession(processors, limits, budget)
+    listener.protocol_factory = lambda: TextSession(processors, limits, budget, input_budget)
     return services

@@ -12,10 +12,10 @@ from imago_broker.server.remoting_server import RemotingServer
 if TYPE_CHECKING:
     import asyncio
 
+    from imago_broker.app.listeners import Ports
     from imago_broker.config import BrokerConfig
     from imago_broker.ports import Clock, Coordinator
     from imago_broker.processors.rocketmq.services import RocketmqServices
-    from imago_broker.server.listener import Listener
 
 
 def remoting_limits(config: BrokerConfig) -> RemotingLimits:
@@ -31,8 +31,7 @@ def remoting_limits(config: BrokerConfig) -> RemotingLimits:
 
 
 def serve_rocketmq(
-    main: Listener,
-    fast: Listener,
+    ports: Ports,
     config: BrokerConfig,
     services: RocketmqServices,
     loop: asyncio.AbstractEventLoop,
@@ -40,7 +39,7 @@ def serve_rocketmq(
     """Have two bound listeners speak RocketMQ over the same services."""
     processors = build_processors(services, loop)
     limits = remoting_limits(config)
-    for listener, table in ((main, processors.main), (fast, processors.fast)):
+    for listener, table in ((ports.rocketmq, processors.main), (ports.fast, processors.fast)):
         server = RemotingServer(
             table,
             loop=loop,
@@ -49,21 +48,29 @@ def serve_rocketmq(
             on_drain=services.hold.release_all,
             limits=limits,
             budget=services.budget,
+            input_budget=ports.input_budget,
         )
         services.messages.on_completed(server.flush)
         listener.protocol_factory = server.session
 
 
 def serve_names(
-    listener: Listener,
+    ports: Ports,
     config: BrokerConfig,
     coordinator: Coordinator,
     clock: Clock,
     loop: asyncio.AbstractEventLoop,
 ) -> NameService:
-    """Have a bound listener answer the name service. Sweep it now and then; stop it at the end."""
+    """Have its listener answer the name service. Sweep it now and then; stop it at the end."""
+    listener = ports.names
     settings = NameServiceConfig(host=listener.host, port=listener.port)
     service = NameService(settings, coordinator, clock)
-    server = RemotingServer(service.table, loop=loop, limits=remoting_limits(config))
+    server = RemotingServer(
+        service.table,
+        loop=loop,
+        limits=remoting_limits(config),
+        budget=ports.budget,
+        input_budget=ports.input_budget,
+    )
     listener.protocol_factory = server.session
     return service

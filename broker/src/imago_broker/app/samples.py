@@ -26,6 +26,7 @@ def broker_samples(broker: Broker) -> list[Sample]:
         *_port("rocketmq", ports.rocketmq),
         *_port("fast", ports.fast),
         *_port("namesrv", ports.names),
+        *_input(broker),
         *_rocketmq(broker),
         *metaq_samples(broker.metaq_counters),
     ]
@@ -111,6 +112,15 @@ def _port(name: str, listener: Listener) -> list[Sample]:
         _gauge("connections", "Open connections.", lambda: listener.connections, name),
         _counter("connections_accepted", "Accepted.", lambda: listener.accepted, name),
         _counter("connections_refused", "Above a limit.", lambda: listener.refused, name),
+    ]
+
+
+def _input(broker: Broker) -> list[Sample]:
+    budget = broker.ports.input_budget
+    return [
+        _gauge("input_unfinished_bytes", "Of commands that are not whole.", lambda: budget.held),
+        _gauge("input_waiting", "Connections not read for the budget.", lambda: budget.waiting),
+        _counter("input_dropped", "Connections ended for it.", lambda: budget.dropped),
     ]
 
 

@@ -36,6 +36,12 @@ def _sizes_problem(config: BrokerConfig) -> str | None:
                 f"{key}: {size}, does not fit into a file of the log: lower it, or set"
                 f" store.segment_bytes_max = {needed} or more (it is {segment})"
             )
+    input_max, frame_max = config.limits.input_bytes_total_max, config.rocketmq.frame_bytes_max
+    if 0 < input_max < frame_max:
+        return (
+            f"limits.input_bytes_total_max: {input_max}, does not hold one frame: set 0 or at least"
+            f" rocketmq.frame_bytes_max = {frame_max}"
+        )
     return None
 
 

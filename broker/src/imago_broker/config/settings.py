@@ -266,6 +266,13 @@ class LimitsSection:
         "Unsent answers of all connections above which answers become small, then refused.",
         low=1 << 20,
     )
+    input_bytes_total_max: int = setting(
+        0,
+        "Unfinished commands of all connections above which those that hold more than their share "
+        "are not read, and after a second closed; 0: 64 MiB, or an eighth of the memory limit "
+        "(cgroup) where that is less, at least one frame.",
+        low=0,
+    )
     output_stall_seconds: int = setting(
         30, "A peer that reads nothing for this long while answers wait is closed.", low=1
     )

@@ -1,6 +1,11 @@
-"""How much memory all unread answers together may take."""
+"""How much memory all connections together may take: for unread answers, for unfinished input."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SMALL_ANSWER_BYTES = 64 << 10
 """What a socket usually takes at once, so that it costs no memory of ours."""
@@ -35,3 +40,117 @@ class OutputBudget:
         if self.held < 2 * self.bytes_max:
             return min(wanted, SMALL_ANSWER_BYTES)
         return 0
+
+
+AT_ONCE_FACTOR = 2
+"""Past this many times its limit the budget of input waits for nothing before it drops."""
+
+
+class InputHolder(Protocol):
+    """One connection that holds the beginning of a command."""
+
+    def steer(self) -> None:
+        """Look at `InputBudget.waits` again: read, or do not."""
+        ...
+
+    def drop(self) -> None:
+        """End the connection; what it held counts no more."""
+        ...
+
+
+class InputBudget:
+    """Bytes of commands whose end has not come, over all connections of all listeners.
+
+    Past `bytes_max` a connection that holds more than its share waits unread, all but the one
+    whose command is the oldest: it gets its turn, so that peers that go on sending get through one
+    after the other. Who calls `relieve` a second later ends what then still fills the budget:
+    those above the share, the oldest commands first, until half of the budget is free.
+    """
+
+    __slots__ = ("_held_by", "_waiting", "bytes_max", "dropped", "held", "on_calm", "on_full")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.held = 0
+        self.dropped = 0
+        """Connections that were ended to make room."""
+        self.on_full: Callable[[], None] = _nothing
+        self.on_calm: Callable[[], None] = _nothing
+        self._held_by: dict[InputHolder, int] = {}
+        """Those whose command began first stand first."""
+        self._waiting: dict[InputHolder, None] | None = None
+        """Who is not read for now, in the order in which they began to wait; None: all are."""
+
+    @property
+    def waiting(self) -> int:
+        """How many connections are not read because of the budget."""
+        return len(self._waiting or ())
+
+    def waits(self, holder: InputHolder) -> bool:
+        """Whether the connection is not to be read for now."""
+        return self._waiting is not None and holder in self._waiting
+
+    def count(self, holder: InputHolder, size: int, *, anew: bool) -> None:
+        """Say how much a connection holds now; `anew`: of another command than before."""
+        held_by = self._held_by
+        before = held_by.pop(holder, 0) if anew or not size else held_by.get(holder, 0)
+        if size:
+            held_by[holder] = size
+        self.held += size - before
+        if self.held <= self.bytes_max:
+            if self._waiting is not None:
+                self._calm()
+            return
+        if self._waiting is None:
+            self._waiting = {}
+            self.on_full()
+        if self.held > AT_ONCE_FACTOR * self.bytes_max:
+            self.relieve()
+        elif size > self._share:
+            self._wait(holder)
+        else:
+            self._go_on(holder)
+        if self._waiting:
+            self._go_on(next(iter(held_by)))
+
+    def relieve(self) -> None:
+        """End connections until half of the budget is free, if it is still full."""
+        if self._waiting is None:
+            return
+        share, ended = self._share, []
+        for holder in [each for each, size in self._held_by.items() if size > share]:
+            if self.held <= self.bytes_max // 2:
+                break
+            self.held -= self._held_by.pop(holder)
+            self._waiting.pop(holder, None)
+            ended.append(holder)
+        self.dropped += len(ended)
+        if self.held <= self.bytes_max:
+            self._calm()
+        for holder in ended:
+            holder.drop()
+
+    @property
+    def _share(self) -> int:
+        return self.bytes_max // max(1, len(self._held_by))
+
+    def _wait(self, holder: InputHolder) -> None:
+        assert self._waiting is not None, "only while the budget is full"
+        if holder not in self._waiting and holder is not next(iter(self._held_by)):
+            self._waiting[holder] = None
+            holder.steer()
+
+    def _go_on(self, holder: InputHolder) -> None:
+        if self._waiting is not None and holder in self._waiting:
+            del self._waiting[holder]
+            holder.steer()
+
+    def _calm(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        self.on_calm()
+        for holder in waiting or ():
+            holder.steer()
+
+
+def _nothing() -> None:
+    """Stand where the owner of the budget puts its own."""

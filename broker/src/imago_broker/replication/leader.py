@@ -46,6 +46,8 @@ FROM_FOLLOWER = frozenset(
         FrameType.REFUSE,
     }
 )
+FROM_STRANGER = FROM_FOLLOWER - {FrameType.REPAIR}
+"""What is taken of a caller that is not known and does not copy yet: nothing large."""
 
 
 class RefusedError(Exception):
@@ -115,7 +117,7 @@ class LeaderSession:
         """Its copy, from FETCH on."""
         self._leadership = leadership
         self._deadline_ms = now_ms + HANDSHAKE_MS
-        self._decoder = FrameDecoder(FROM_FOLLOWER)
+        self._decoder = FrameDecoder(FROM_STRANGER)
         link.on_bytes = self._received
         link.on_closed = self._closed
         link.start()
@@ -206,6 +208,7 @@ class LeaderSession:
         self._check_epoch(fetch.epoch)
         self.cursor = self._leadership.begin(self, fetch)
         self.stage = Stage.COPYING
+        self._decoder.expected = FROM_FOLLOWER
         if fetch.wants_metadata:
             # DATA waits until the kernel has taken all of it: see Cursor.push.
             self._send_metadata(self._leadership.metadata_snapshot())

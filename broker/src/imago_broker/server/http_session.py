@@ -6,11 +6,16 @@ import logging
 from typing import TYPE_CHECKING
 
 from imago_broker.server.listener import Session
+from imago_broker.server.unfinished import Unfinished
 
 if TYPE_CHECKING:
     import asyncio
 
     from aiohttp import web
+
+    from imago_broker.core.budget import InputBudget
+
+log = logging.getLogger(__name__)
 
 
 class HttpSession(Session):
@@ -18,14 +23,20 @@ class HttpSession(Session):
 
     A peer that sends the head or the body of a request by drops holds a connection for ever as
     far as the library is concerned. Here a request that has no answer after `stall_ms`, counted
-    from its first byte, loses its connection.
+    from its first byte, loses its connection; so does one that would have to wait since
+    the connections of all ports hold too much: who administers may ask again.
     """
 
-    def __init__(self, inner: web.RequestHandler, *, stall_ms: int) -> None:
+    def __init__(
+        self, inner: web.RequestHandler, *, stall_ms: int, input_budget: InputBudget
+    ) -> None:
         self._inner = inner
         self._stall_ms = stall_ms
         self._owing = False
         self._owing_since_ms: int | None = None
+        self._taken = 0
+        """Bytes since the last answer: the library keeps them, or some of them."""
+        self.unfinished = Unfinished(input_budget, self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -33,6 +44,8 @@ class HttpSession(Session):
 
     def data_received(self, data: bytes) -> None:
         self._owing = True
+        self._taken += len(data)
+        self.unfinished.note(self._taken)
         self._inner.data_received(data)
 
     def eof_received(self) -> None:
@@ -45,6 +58,7 @@ class HttpSession(Session):
         self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.unfinished.left(0)
         self._inner.connection_lost(exc)
         super().connection_lost(exc)
 
@@ -52,6 +66,8 @@ class HttpSession(Session):
         """An answer is about to be sent."""
         self._owing = False
         self._owing_since_ms = None
+        self._taken = 0
+        self.unfinished.left(0)
 
     def sweep(self, now_ms: int) -> None:
         """Drop a peer whose request has been under way for too long."""
@@ -61,6 +77,11 @@ class HttpSession(Session):
             self._owing_since_ms = now_ms
         elif now_ms - self._owing_since_ms > self._stall_ms:
             self.transport.abort()
+
+    def steer_reading(self) -> None:
+        """End the connection if it would have to wait."""
+        if self.unfinished.waits:
+            self.unfinished.drop()
 
     def drain(self) -> None:
         """Answer the request that is being served, then close."""
@@ -77,11 +98,12 @@ async def note_answer(request: web.BaseRequest, response: web.StreamResponse) ->
 
 
 class PeersMistakes(logging.Filter):
-    """Bytes that are no HTTP are the peer's mistake: one line for the log, no trace."""
+    """Bytes that are no HTTP, and a body that breaks off, are the peer's: one line, no trace."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and type(error).__module__ == "aiohttp.http_exceptions":
+        wrong = type(error).__module__ == "aiohttp.http_exceptions"
+        if error is not None and (wrong or isinstance(error, ConnectionError)):
             peer = record.args[0] if isinstance(record.args, tuple) and record.args else ""
             record.msg = "http_bad_request peer=%s reason=%s"
             record.args = (peer, type(error).__name__)

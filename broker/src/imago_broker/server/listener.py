@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.server.relay import Relay
+    from imago_broker.server.unfinished import Unfinished
     from imago_wire.remoting.command import RemotingCommand
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ class Session(asyncio.Protocol):
     """The peer's address, without its port."""
     heartbeat: RemotingCommand | None = None
     """The last one that was served, where the protocol has them: what the peer is."""
+    unfinished: Unfinished
+    """The account of what has come of a command that is not whole."""
     _watchers: dict[Callable[[], None], None]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -97,6 +100,13 @@ class Session(asyncio.Protocol):
 
     def take_back(self, relay: Relay, unread: bytes) -> None:
         """Go on where a relay ends, with what it has read and not passed on; or hold that."""
+
+    def steer_reading(self) -> None:
+        """Read, or do not, as everything says that has a say in it."""
+
+    def abort(self) -> None:
+        """Close at once and drop what is not sent."""
+        self.transport.abort()
 
     def touch(self) -> None:
         """Note that the connection is in use."""

@@ -105,7 +105,7 @@ class Relay(asyncio.Protocol):
             self._client.set_protocol(self)
             if unread:
                 self._connect()
-            self._steer()
+            self.steer()
 
     def finish(self, *, patient: bool = False) -> None:
         """Pass nothing more on, and give the session its connection back.
@@ -116,7 +116,7 @@ class Relay(asyncio.Protocol):
             self._end()
         elif patient and self._state is _State.PIPING and self._ledger.pressing:
             self._state = _State.ENDING
-            self._steer()
+            self.steer()
             loop = asyncio.get_running_loop()
             self._patience = loop.call_later(PATIENCE_SECONDS_MAX, self._give_back)
         elif self._state is not _State.ENDED and not (patient and self._state is _State.ENDING):
@@ -130,11 +130,12 @@ class Relay(asyncio.Protocol):
             self._pass_on(data)
         else:
             self._unsent += data
+            self._session.unfinished.grown(len(self._unsent))
             if self._state is _State.IDLE:
                 self._connect()
             else:
                 # The loop begins to read a new connection even where that was paused.
-                self._steer()
+                self.steer()
 
     def eof_received(self) -> bool:
         self._eof = True
@@ -143,12 +144,12 @@ class Relay(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._session.pause_writing()
         self._client_slow = True
-        self._steer()
+        self.steer()
 
     def resume_writing(self) -> None:
         self._session.resume_writing()
         self._client_slow = False
-        self._steer()
+        self.steer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.client_gone()
@@ -188,7 +189,7 @@ class Relay(asyncio.Protocol):
     def upstream_slow(self, slow: bool) -> None:
         """The new master takes nothing for now, or again."""
         self._upstream_slow = slow
-        self._steer()
+        self.steer()
 
     def upstream_lost(self, upstream: Upstream, reason: str) -> None:
         """The new master is gone, and with it the answers that it owed."""
@@ -213,7 +214,7 @@ class Relay(asyncio.Protocol):
         if self._last:
             self._client.close()
         else:
-            self._steer()
+            self.steer()
 
     def _joined(self) -> None:
         """Let the requests go: the new master knows the client."""
@@ -221,14 +222,19 @@ class Relay(asyncio.Protocol):
         self._upstream.calm()
         self._state = _State.PIPING
         unsent, self._unsent = self._unsent, b""
-        self._steer()
+        self.steer()
         self._pass_on(unsent)
 
     def _pass_on(self, data: bytes) -> None:
         assert self._upstream is not None
-        self._upstream.write(self._ledger.requests(data))
+        passed = self._ledger.requests(data)
+        self._upstream.write(passed)
+        if passed:
+            self._session.unfinished.left(self._ledger.unread_size)
+        elif data:
+            self._session.unfinished.grown(self._ledger.unread_size)
         if self._last:
-            self._steer()
+            self.steer()
             self._look()
 
     def _say(self, told: bytes) -> None:
@@ -248,7 +254,7 @@ class Relay(asyncio.Protocol):
 
     def _connect(self) -> None:
         self._state = _State.CONNECTING
-        self._steer()
+        self.steer()
         self._task = asyncio.get_running_loop().create_task(self._open())
 
     async def _open(self) -> None:
@@ -303,14 +309,15 @@ class Relay(asyncio.Protocol):
             self._state = _State.ENDED
             self._on_end(self)
 
-    def _steer(self) -> None:
+    def steer(self) -> None:
         """Read from each side only while the other takes what comes."""
         if self._state is _State.ENDED or self._client.is_closing():
             return
         if self._upstream is not None:
             self._upstream.read(not self._client_slow)
         passing = self._state in (_State.IDLE, _State.PIPING)
-        if passing and not (self._client_slow or self._upstream_slow or self._last):
+        slow = self._client_slow or self._upstream_slow or self._session.unfinished.waits
+        if passing and not (slow or self._last):
             self._client.resume_reading()
         else:
             self._client.pause_reading()

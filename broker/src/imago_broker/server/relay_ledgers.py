@@ -97,6 +97,11 @@ class Ledger(Protocol):
         """Return, and forget, what has come of a request that is not whole."""
         ...
 
+    @property
+    def unread_size(self) -> int:
+        """How much that is."""
+        ...
+
     def refusals(self) -> bytes:
         """Answer everything that is owed: whoever owed it is gone."""
         ...
@@ -167,6 +172,10 @@ class FrameLedger:
 
     def unread(self) -> bytes:
         return self._asked.rest()
+
+    @property
+    def unread_size(self) -> int:
+        return self._asked.size
 
     def refusals(self) -> bytes:
         owed, self._owed, self._greeting = self._owed, {}, None
@@ -250,6 +259,10 @@ class TextLedger:
         self._asked.clear()
         return rest
 
+    @property
+    def unread_size(self) -> int:
+        return len(self._asked)
+
     def refusals(self) -> bytes:
         owed = list(self._owed.elements())
         self._owed.clear()
@@ -317,6 +330,11 @@ class _Frames:
             return None
         head = decode_raw_header(bytes(buffer[at + _LENGTH_SIZE : header_end]))
         return bytes(buffer[at:end]), head
+
+    @property
+    def size(self) -> int:
+        """How much there is of a frame that is not whole."""
+        return len(self._buffer)
 
     def rest(self) -> bytes:
         rest = bytes(self._buffer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from imago_broker.core.budget import OutputBudget
+from imago_broker.core.budget import InputBudget, OutputBudget
 from imago_broker.server.remoting_peer import RemotingLimits
 from imago_broker.server.remoting_session import RemotingSession
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 OUTPUT_BYTES_TOTAL_MAX = 256 << 20
 """Of a server that shares no budget with others."""
+INPUT_BYTES_TOTAL_MAX = 64 << 20
+"""The same of commands that are not whole."""
 
 
 class RemotingServer:
@@ -34,12 +36,14 @@ class RemotingServer:
         on_drain: Callable[[], None] | None = None,
         limits: RemotingLimits | None = None,
         budget: OutputBudget | None = None,
+        input_budget: InputBudget | None = None,
     ) -> None:
         """Without a send path, sends go through the table like any other request.
 
         `on_close` is told each connection that is gone; `on_drain` answers, when the port is
         about to close, what waits for something else than the log (held pulls). `budget` counts
-        what all connections have not read yet, those of other ports that share it included.
+        what all connections have not read yet, those of other ports that share it included, and
+        `input_budget` what has come of commands that are not whole.
         """
         self.table = table
         self.loop = loop
@@ -50,6 +54,7 @@ class RemotingServer:
         self.on_drain = on_drain
         self.limits = limits or RemotingLimits()
         self.budget = budget or OutputBudget(OUTPUT_BYTES_TOTAL_MAX)
+        self.input_budget = input_budget or InputBudget(INPUT_BYTES_TOTAL_MAX)
         self.now_ms = time.monotonic_ns() // 1_000_000
         """Monotonic, as of the last sweep: good enough for idle times, and free."""
         self.unsent: list[RemotingSession] = []

@@ -21,6 +21,7 @@ from imago_broker.server.listener import Session
 from imago_broker.server.relay_ledgers import HEARTBEAT_BYTES_MAX, FrameLedger, frame_of
 from imago_broker.server.remoting_calls import ClientCalls
 from imago_broker.server.remoting_peer import peer_bytes, peer_text
+from imago_broker.server.unfinished import Unfinished
 from imago_broker.server.untaken import Untaken
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import scan_frames
@@ -77,6 +78,7 @@ class RemotingSession(Session):
         self._write_paused = False
         self._partial_since_ms = 0
         self._untaken = Untaken(server.budget)
+        self.unfinished = Unfinished(server.input_budget, self)
         self._closing = False
         self._draining = False
         self._calls = ClientCalls(server.loop, calls_max=server.limits.calls_max)
@@ -97,7 +99,8 @@ class RemotingSession(Session):
             self._buffer += data
             if self._blocked:
                 # The loop begins to read a new connection even where that was paused.
-                self._steer_reading()
+                self.steer_reading()
+                self.unfinished.note(len(self._buffer))
             else:
                 self._scan_buffer()
             return
@@ -110,6 +113,7 @@ class RemotingSession(Session):
         if consumed != len(data):
             self._partial_since_ms = self.server.now_ms
             self._buffer += data[consumed:]
+            self.unfinished.note(len(self._buffer))
         self._serve(items)
 
     def eof_received(self) -> bool:
@@ -118,7 +122,7 @@ class RemotingSession(Session):
     def pause_writing(self) -> None:
         self._write_paused = True
         self._untaken.count(self.transport.get_write_buffer_size())
-        self._steer_reading()
+        self.steer_reading()
 
     def resume_writing(self) -> None:
         self._write_paused = False
@@ -129,6 +133,7 @@ class RemotingSession(Session):
         super().connection_lost(exc)
         self._closing = True
         self._untaken.count(0)
+        self.unfinished.left(0)
         self._buffer.clear()
         self._backlog = []
         self._out.clear()
@@ -141,12 +146,14 @@ class RemotingSession(Session):
         if self._buffer:
             items, consumed = scan_frames(self._buffer, self._frame_bytes_max)
             self._drop(consumed)
+            self.unfinished.note(len(self._buffer))
             self._serve(items)
 
     def _drop(self, consumed: int) -> None:
         if consumed:
             del self._buffer[:consumed]
             self._partial_since_ms = self.server.now_ms if self._buffer else 0
+            self.unfinished.left(len(self._buffer))
 
     def _serve(self, items: Sequence[tuple]) -> bool:  # type: ignore[type-arg]
         """Serve frames in order; False when the rest has to wait, or nothing more may come."""
@@ -197,18 +204,15 @@ class RemotingSession(Session):
             self._unblock_if_free()
 
     def hold(self) -> None:
-        """Read and serve nothing until `release`; answers still go out."""
         if not self._closing:
             self._holding = True
             self._block()
 
     def release(self) -> None:
-        """Go on, unless a relay has the connection."""
         self._holding = False
         self._unblock_if_free()
 
     def hand_over(self, relay: Relay) -> bool:
-        """Leave the connection to the relay, with everything that is not served yet."""
         if self._closing or self._draining:
             return False
         self._block()
@@ -221,7 +225,6 @@ class RemotingSession(Session):
         return True
 
     def take_back(self, relay: Relay, unread: bytes) -> None:
-        """Go on where a relay ends, with what it has read and not passed on; or hold that."""
         if self._ledger is not None:
             self.heartbeat = self._ledger.heartbeat
         self._ledger = None
@@ -237,7 +240,6 @@ class RemotingSession(Session):
             self._unblock_if_free()
 
     def touch(self) -> None:
-        """Note that the connection is in use."""
         self.last_read_ms = self.server.now_ms
 
     def _leave_to(self, relay: Relay) -> None:
@@ -245,12 +247,13 @@ class RemotingSession(Session):
         unread = b"".join(map(frame_of, backlog)) + self._buffer
         self._buffer.clear()
         self._partial_since_ms = 0
+        self.unfinished.left(0)
         self._ledger = FrameLedger(self.heartbeat)
         relay.take(self, self._ledger, unread, slow=self._write_paused)
 
     def _block(self) -> None:
         self._blocked = True
-        self._steer_reading()
+        self.steer_reading()
 
     def _unblock_if_free(self) -> None:
         waits = self._held or self._holding or self._write_paused or self._relay is not None
@@ -259,12 +262,14 @@ class RemotingSession(Session):
             items, self._backlog = self._backlog, []
             if self._serve(items) and self._buffer:
                 self._scan_buffer()
-        self._steer_reading()
+        self.steer_reading()
 
-    def _steer_reading(self) -> None:
+    def steer_reading(self) -> None:
+        if self._ledger is not None and self._relay is not None:
+            self._relay.steer()
         if self._closing or self._draining or self._ledger is not None:
             return
-        if self._blocked or self._write_paused:
+        if self._blocked or self._write_paused or self.unfinished.waits:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
@@ -275,6 +280,8 @@ class RemotingSession(Session):
         limits = self._limits
         waiting = self.transport.get_write_buffer_size()
         self._untaken.count(waiting)
+        if self._ledger is None and len(self._buffer) > self.unfinished.counted:
+            self.unfinished.grown(len(self._buffer))
         if self._untaken.stalled_ms(waiting, now_ms) > limits.output_stall_ms:
             log.info("connection_aborted peer=%s reason=reads_nothing", self.peer)
             self.abort()
@@ -292,7 +299,6 @@ class RemotingSession(Session):
         return now_ms - self._partial_since_ms
 
     def drain(self) -> None:
-        """Read nothing more, answer what is in flight, then close."""
         self._draining = True
         if self._ledger is not None and self._relay is not None:
             self._relay.finish(patient=True)
@@ -392,25 +398,23 @@ class RemotingSession(Session):
         else:
             self.transport.writelines(out)
         if self._write_paused:
-            self._untaken.count(self.transport.get_write_buffer_size())
-            self._cut_off_if_deaf(self.transport)
+            waiting = self.transport.get_write_buffer_size()
+            self._untaken.count(waiting)
+            if waiting > self._limits.output_bytes_max:
+                log.info("connection_aborted peer=%s reason=reads_nothing", self.peer)
+                self.abort()
         elif self._blocked:
             self._unblock_if_free()
-
-    def _cut_off_if_deaf(self, transport: asyncio.Transport) -> None:
-        if transport.get_write_buffer_size() > self._limits.output_bytes_max:
-            log.info("connection_aborted peer=%s reason=reads_nothing", self.peer)
-            self.abort()
 
     def close(self) -> None:
         """Close after what is written; nothing more is read."""
         self.flush()
         self._closing = True
+        self.unfinished.left(0)
         self._buffer.clear()
         self._backlog = []
         self.transport.close()
 
     def abort(self) -> None:
-        """Close at once and drop what is not sent."""
         self._closing = True
         self.transport.abort()

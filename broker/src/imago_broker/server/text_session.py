@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.server.listener import Session
 from imago_broker.server.relay_ledgers import TextLedger
+from imago_broker.server.unfinished import Unfinished
 from imago_broker.server.untaken import Untaken
 from imago_wire.hot import scan_text
 from imago_wire.record import host_bytes
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from imago_broker.core.budget import OutputBudget
+    from imago_broker.core.budget import InputBudget, OutputBudget
     from imago_broker.processors.metaq.table import MetaqProcessors
     from imago_broker.server.relay import Relay
     from imago_log.results import FileSlice
@@ -61,7 +62,11 @@ class TextSession(Session):
     _draining = False
 
     def __init__(
-        self, processors: MetaqProcessors, limits: TextLimits, budget: OutputBudget
+        self,
+        processors: MetaqProcessors,
+        limits: TextLimits,
+        budget: OutputBudget,
+        input_budget: InputBudget,
     ) -> None:
         self.born_host = UNKNOWN_HOST
         self.puts = 0
@@ -71,6 +76,7 @@ class TextSession(Session):
         self._body_bytes_max = limits.body_bytes_max
         self._limits = limits
         self._untaken = Untaken(budget)
+        self.unfinished = Unfinished(input_budget, self)
         self._buffer = bytearray()
         self._replies: list[bytes] = []
         self._reply_size = 0
@@ -102,6 +108,7 @@ class TextSession(Session):
         """Forget what waits: the answers have no reader any more."""
         self._closed = True
         self._untaken.count(0)
+        self.unfinished.left(0)
         if self._socket is not None:
             self._socket.detach()
             self._socket = None
@@ -118,6 +125,7 @@ class TextSession(Session):
             # The loop begins to read a new connection even where that was paused.
             self._buffer += data
             self.transport.pause_reading()
+            self.unfinished.note(len(self._buffer))
             return
         if self._buffer:
             self._go_on(data)
@@ -130,6 +138,7 @@ class TextSession(Session):
         items, used = scan_text(data, self._line_bytes_max, self._body_bytes_max)
         if used < len(data):
             self._buffer += data[used:]
+            self.unfinished.note(len(self._buffer))
         if items:
             self._run(items)
 
@@ -264,6 +273,7 @@ class TextSession(Session):
             self._seen_ms = now_ms
         if self._buffer and self._partial_since_ms is None:
             self._partial_since_ms = now_ms
+            self.unfinished.grown(len(self._buffer))
         partial_ms = now_ms - (self._partial_since_ms or now_ms)
         stalled_ms = self._untaken.stalled_ms(self.transport.get_write_buffer_size(), now_ms)
         deaf = stalled_ms > limits.output_stall_ms
@@ -278,7 +288,17 @@ class TextSession(Session):
         if self._left:
             left, self._left = self._left, ()
             self._run(left)
-        if not (self._paused or self._ending or self._closed or self.transport.is_closing()):
+        self.steer_reading()
+
+    def steer_reading(self) -> None:
+        """Read, or do not, as everything says that has a say in it."""
+        if self._away and self._relay is not None:
+            self._relay.steer()
+        if self._ending or self._closed or self.transport.is_closing():
+            return
+        if self._paused or self._holding or self.unfinished.waits:
+            self.transport.pause_reading()
+        else:
             self.transport.resume_reading()
 
     def _go_on_with_unread(self) -> None:
@@ -292,18 +312,22 @@ class TextSession(Session):
         self._buffer += data
         used = self._take_puts(self, self._buffer)
         if used:
-            del self._buffer[:used]
-            self._partial_since_ms = None
+            self._drop(used)
         if self._buffer:
             self._scan_buffer()
+            self.unfinished.note(len(self._buffer))
 
     def _scan_buffer(self) -> None:
         """Work on what begins with something else than a plain put, or has not wholly arrived."""
         items, used = scan_text(self._buffer, self._line_bytes_max, self._body_bytes_max)
         if items:
-            del self._buffer[:used]
-            self._partial_since_ms = None
+            self._drop(used)
             self._run(items)
+
+    def _drop(self, used: int) -> None:
+        del self._buffer[:used]
+        self._partial_since_ms = None
+        self.unfinished.left(len(self._buffer))
 
     def _run(self, items: Sequence[Item], at: int = 0) -> None:
         if self._left:
@@ -381,6 +405,7 @@ class TextSession(Session):
         unread = bytes(self._buffer)
         self._buffer.clear()
         self._partial_since_ms = None
+        self.unfinished.left(0)
         # For this session: the relay speaks from here on.
         self._closed = self._away = True
         ledger = TextLedger(self._line_bytes_max, self._body_bytes_max)

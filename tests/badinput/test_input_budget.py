@@ -1,0 +1,146 @@
+"""Many peers that never end a command: together they hold no more than the broker allows them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_testing.broker_process import BrokerProcess, broker_process
+from imago_testing.processes import wait_until
+from imago_testing.remoting_peer import send_ext
+from imago_testing.wild_peer import WildPeer
+from imago_wire.remoting.codes import RequestCode
+from imago_wire.remoting.command import RemotingCommand
+from imago_wire.remoting.frame import encode_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+TOTAL_BYTES_MAX = 32 << 20
+FRAME_BYTES = 16 << 20
+LINE = b"put wild 0 %d 0 7\r\n"
+MESSAGE_BYTES = 4 << 20
+PEERS = 40
+SLACK_BYTES = 48 << 20
+"""Memory that the allocator keeps, and one command while it is cut out of its buffer."""
+HEADER = b'{"code":10,"opaque":1}'
+FRAME = b"%b%b%b" % (
+    (FRAME_BYTES - 4).to_bytes(4, "big"),
+    len(HEADER).to_bytes(4, "big"),
+    HEADER + bytes(FRAME_BYTES - 8 - len(HEADER)),
+)
+UNFINISHED = {
+    "rocketmq": FRAME[:-1],
+    "fast": FRAME[:-1],
+    "namesrv": FRAME[:-1],
+    "metaq": LINE % MESSAGE_BYTES + bytes(MESSAGE_BYTES - 1),
+    "admin": b"PUT /admin/v1/topics/wild HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Length: 1000000\r\n\r\n" + b" " * 999_999,
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    settings = {
+        "limits": {"input_bytes_total_max": TOTAL_BYTES_MAX},
+        "metaq": {"auto_create_topic": True, "message_bytes_max": MESSAGE_BYTES},
+    }
+    with broker_process(tmp_path_factory.mktemp("broker"), settings) as broker:
+        yield broker
+        assert broker.alive, broker.server.log_tail()
+    assert "Traceback" not in broker.log_text()
+
+
+class Highest:
+    """The most memory that the process held while the block ran, looked at all the time."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._broker = broker
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self.before = self.bytes = broker.resident_bytes()
+
+    def __enter__(self) -> Highest:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    @property
+    def growth(self) -> int:
+        return self.bytes - self.before
+
+    def _look(self) -> None:
+        while not self._end.wait(0.005):
+            self.bytes = max(self.bytes, self._broker.resident_bytes())
+
+
+def send_all(peers: list[WildPeer], data: bytes) -> list[threading.Thread]:
+    """Have every peer send the data at its own pace: it may be read slowly, or never."""
+    threads = [threading.Thread(target=_send, args=(peer, data)) for peer in peers]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def _send(peer: WildPeer, data: bytes) -> None:
+    with contextlib.suppress(TimeoutError):  # not read any more, which is allowed too
+        peer.send(data)
+
+
+def whole_send(size: int) -> bytes:
+    ext = {name: str(value) for name, value in send_ext("wild").items()}
+    command = RemotingCommand(code=RequestCode.SEND_MESSAGE_V2, opaque=1, ext=ext, body=bytes(size))
+    return encode_frame(command)
+
+
+@pytest.mark.parametrize("port", list(UNFINISHED))
+def test_memory_of_unfinished_commands_is_bounded_over_all_connections(
+    broker: BrokerProcess, port: str
+) -> None:
+    with ExitStack() as stack, Highest(broker) as highest:
+        peers = [stack.enter_context(WildPeer(getattr(broker, port))) for _ in range(PEERS)]
+        threads = send_all(peers, UNFINISHED[port])
+        # Meanwhile those who do end their commands get through, the large ones too.
+        wait_until(
+            lambda: sent(broker.rocketmq, whole_send(MESSAGE_BYTES - 1000), b'"queueOffset"'),
+            seconds_max=60,
+            what="a large RocketMQ message is taken",
+        )
+        wait_until(
+            lambda: sent(broker.metaq, put(MESSAGE_BYTES), b"result 200"),
+            seconds_max=60,
+            what="a large MetaQ message is taken",
+        )
+        # All have said what they had to say, or were cut off while they waited to say it.
+        for thread in threads:
+            thread.join()
+    # One command above the budget may have its turn; without a limit these were 640 MiB.
+    assert highest.growth <= TOTAL_BYTES_MAX + FRAME_BYTES + SLACK_BYTES
+
+
+def test_many_large_commands_at_once_all_get_through(broker: BrokerProcess) -> None:
+    data = whole_send(MESSAGE_BYTES - 1000)
+    with ExitStack() as stack:
+        peers = [stack.enter_context(WildPeer(broker.rocketmq)) for _ in range(PEERS)]
+        threads = send_all(peers, data)
+        for peer in peers:
+            assert not peer.read_until(b'"queueOffset"').closed
+        for thread in threads:
+            thread.join()
+
+
+def sent(port: int, data: bytes, wanted: bytes) -> bool:
+    with WildPeer(port) as peer:
+        return peer.send(data) and not peer.read_until(wanted).closed
+
+
+def put(size: int) -> bytes:
+    return LINE % size + bytes(size)
