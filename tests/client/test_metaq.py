@@ -9,7 +9,7 @@ import pytest
 
 from imago_client import Client, Message, UsageError
 from imago_client.blocking import metaq as blocking
-from imago_client.errors import AnswerError, ConnectionLostError
+from imago_client.errors import AnswerError, ClientClosedError, ConnectionLostError
 from imago_client.metaq import (
     Fetched,
     FileOffsets,
@@ -28,6 +28,8 @@ from imago_wire.text.message import encode_message
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from imago_client.metaq.connection import TextConnection
 
 PARTITION = Partition("orders", "127.0.0.1:8123", 0)
 
@@ -267,7 +269,7 @@ async def test_start_that_failed_reads_nothing_on(metaq: MetaqClient, metaq_serv
         consumer = half.consumer("g", ["orders"], handle)
         with pytest.raises(ConnectionLostError):
             await consumer.start()
-        assert not consumer._tasks
+        assert not consumer._tasks.is_running
     assert asyncio.all_tasks() <= before | {asyncio.current_task()}
 
 
@@ -299,3 +301,24 @@ def test_file_that_holds_no_positions_is_refused(tmp_path: Path, text: str) -> N
     path.write_text(text)
     with pytest.raises(UsageError, match="move it away"):
         FileOffsets(path)
+
+
+async def test_dead_address_holds_up_no_other(metaq_server: str, client: Client) -> None:
+    await client.admin.create_topic("orders", queues=1)
+    async with MetaqClient(f"{metaq_server},127.0.0.1:1") as both:
+        connections = both._connections._connections
+        real, nobody_answers = connections._connect, asyncio.Event()
+
+        async def connect(address: str) -> TextConnection:
+            if address == "127.0.0.1:1":
+                nobody_answers.set()
+                await asyncio.Event().wait()
+            return await real(address)
+
+        connections._connect = connect  # for this test
+        waiting = asyncio.create_task(both.stats("127.0.0.1:1"))
+        await nobody_answers.wait()
+        async with asyncio.timeout(20):
+            assert (await both.producer().send("orders", b"x", server=metaq_server)).offset == 0
+    with pytest.raises(ClientClosedError):
+        await waiting

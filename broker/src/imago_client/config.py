@@ -185,6 +185,8 @@ class ConsumerConfig:
     """After a failed pull, before the next one."""
     drain_s: float = 10.0
     """When stopping: how long running handlers may take to end."""
+    release_s: float = 30.0
+    """Orderly: how long a queue that goes to another member waits for its handler here to end."""
 
     def __post_init__(self) -> None:
         check_name("consumer group", self.group, characters_max=120)
@@ -203,6 +205,7 @@ class ConsumerConfig:
             "lock_s",
             "error_pause_s",
             "drain_s",
+            "release_s",
         )
         if self.reconsume_times_max is not None and self.reconsume_times_max < 0:
             raise UsageError(f"reconsume_times_max: {self.reconsume_times_max}, must be 0 or more")

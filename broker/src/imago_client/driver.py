@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 from imago_client.admission import Admission
 from imago_client.connection import Connection
 from imago_client.core.effects import Effect, Oneway, Operation, Pause, Request, Wait
-from imago_client.errors import ClientClosedError, ConnectionLostError, UsageError, why
+from imago_client.errors import ConnectionLostError, UsageError, why
+from imago_client.opening import Connections
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +31,8 @@ class Driver:
     ) -> None:
         self._config = config
         self._on_request = on_request
-        self._connections: dict[str, asyncio.Task[Connection]] = {}
+        self._connections = Connections(self._connect)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed = False
         self.admission = Admission(count_max=config.sends_max, bytes_max=config.sends_bytes_max)
 
     async def run(self, operation: Operation[T]) -> T:
@@ -54,13 +54,7 @@ class Driver:
 
     async def close(self) -> None:
         """Close every connection and wait until they are gone, also where nobody reads any more."""
-        self._closed = True
-        connecting = list(self._connections.values())
-        self._connections.clear()
-        for task in connecting:
-            task.cancel()
-        outcomes = await asyncio.gather(*connecting, return_exceptions=True)
-        await asyncio.gather(*(self._end(one) for one in outcomes if isinstance(one, Connection)))
+        await asyncio.gather(*(self._end(one) for one in await self._connections.close()))
 
     async def _end(self, connection: Connection) -> None:
         connection.close()
@@ -83,15 +77,8 @@ class Driver:
         return None
 
     async def _connection(self, address: str) -> Connection:
-        if self._closed:
-            raise ClientClosedError
         self._check_loop()
-        task = self._connections.get(address)
-        if task is None or _is_gone(task):
-            task = asyncio.create_task(self._connect(address))
-            self._connections[address] = task
-        # A caller that gives up must not take the connection from the others that wait for it.
-        return await asyncio.shield(task)
+        return await self._connections.get(address)
 
     def _check_loop(self) -> None:
         loop = asyncio.get_running_loop()
@@ -127,11 +114,3 @@ async def _opened(gate: Gate) -> None:
     opened = asyncio.Event()
     gate.on_open(opened.set)
     await opened.wait()
-
-
-def _is_gone(task: asyncio.Task[Connection]) -> bool:
-    if not task.done():
-        return False
-    if task.cancelled() or task.exception() is not None:
-        return True
-    return task.result().lost.done()

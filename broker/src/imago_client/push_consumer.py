@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from imago_client.core import membership, pulling
 from imago_client.core.subscriptions import Subscription, group_subscriptions
 from imago_client.errors import ClientError, UsageError
 from imago_client.queue_reader import QueueReader
+from imago_client.supervision import Supervisor
 from imago_wire.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
     from types import TracebackType
 
     from imago_client.config import ConsumerConfig
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from imago_client.driver import Driver
     from imago_client.messages import MessageQueue
     from imago_client.received import ReceivedMessage
+    from imago_client.supervision import Kept
 
 log = logging.getLogger(__name__)
 
@@ -46,17 +49,18 @@ class PushConsumer:
     ) -> None:
         self.state, self.driver, self.config, self.handler = state, driver, config, handler
         self.slots = asyncio.Semaphore(config.concurrency)
-        self.tasks = asyncio.TaskGroup()
+        self.tasks = Supervisor(config.group, pause_s=config.error_pause_s)
         self.handling: set[asyncio.Task[object] | None] = set()
         """The tasks that run a handler now."""
         self._subscriptions = group_subscriptions(topics, config.group, state.clock_ms())
         self._on_start, self._on_stop = on_start, on_stop
         self._readers: dict[MessageQueue, QueueReader] = {}
+        self._leaving: dict[MessageQueue, QueueReader] = {}
+        """Readers of locked queues that go to other members once their handlers have ended."""
         self._rebalance_now = asyncio.Event()
         self._assigning = asyncio.Lock()
         """Held while readers are begun or ended: one queue never has two."""
-        self._loops: list[asyncio.Task[None]] = []
-        self._running: asyncio.Task[None] | None = None
+        self._loops: list[Kept] = []
         self._stopping = False
 
     @property
@@ -68,13 +72,18 @@ class PushConsumer:
         """What this member reads now, sorted."""
         return tuple(sorted(self._readers))
 
+    @property
+    def stalled(self) -> int:
+        """How often a task of this consumer ended though nobody asked it to, and was begun anew."""
+        return self.tasks.stalled
+
     def committable(self) -> dict[MessageQueue, int]:
         """Return the offset up to which each queue is consumed."""
-        return {queue: reader.process.commit_offset for queue, reader in self._readers.items()}
+        return {queue: reader.commit_offset for queue, reader in self._readers.items()}
 
     async def start(self) -> None:
         """Join the group, also after a stop. ClientError: no broker of the topics could be told."""
-        if self._running is not None:
+        if self.tasks.is_running:
             raise UsageError(f"group {self.config.group!r}: this consumer runs already")
         self._on_start(self)
         try:
@@ -82,16 +91,15 @@ class PushConsumer:
         except BaseException:
             self._on_stop(self)
             raise
-        self.tasks, self._stopping = asyncio.TaskGroup(), False
+        self._stopping = False
+        self.tasks.start()
         ready = asyncio.Event()
-        self._running = asyncio.create_task(self._run(ready), name=f"group {self.config.group}")
-        self._running.add_done_callback(self._note_end)
+        self._start_loops(ready)
         await ready.wait()
 
     async def stop(self) -> None:
         """Leave the group: let running handlers end, commit, give the queues to the others."""
-        running = self._running
-        if running is None:
+        if not self.tasks.is_running:
             self._on_stop(self)
             return
         if asyncio.current_task() in self.handling:
@@ -104,15 +112,10 @@ class PushConsumer:
         for loop in self._loops:
             loop.cancel()
         try:
-            await asyncio.wait([running], timeout=self.config.drain_s)
+            await self.tasks.end(self.config.drain_s)
         finally:
-            running.cancel()  # what has not ended by now, or while nobody waits for it
-            try:
-                await asyncio.wait([running])
-            finally:
-                self._running = None
-                self._on_stop(self)
-                await self._leave()
+            self._on_stop(self)
+            await self._leave()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -130,12 +133,10 @@ class PushConsumer:
         """Call the handler with one message that the broker hands over; raise what it raises."""
         await self.handler([message])
 
-    def spawn(self, work: Coroutine[object, object, None]) -> None:
+    def spawn(self, work: Callable[[], Coroutine[object, object, None]], name: str) -> None:
         """Run something beside the consumer's own tasks, as long as the consumer runs."""
-        if self._running is None or self._stopping:
-            work.close()
-        else:
-            self.tasks.create_task(work)
+        if self.tasks.is_running and not self._stopping:
+            self.tasks.keep(work, name)
 
     def rebalance_soon(self) -> None:
         """Balance now: the broker said that the group's members changed."""
@@ -143,31 +144,28 @@ class PushConsumer:
 
     def reset_soon(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Go on elsewhere in some queues, as an administrator asked."""
-        self.spawn(self._reset(offsets))
+        self.spawn(lambda: self._reset(offsets), "reset offsets")
 
     async def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:
         async with self._assigning:
             for queue, offset in offsets.items():
                 if reader := self._readers.pop(queue, None):
                     reader.stop()
+                    if self.config.orderly:
+                        await reader.ended(self.config.release_s)
                     await self._commit_one(queue, offset)
                     self._read(queue, offset)
 
-    def _note_end(self, running: asyncio.Task[None]) -> None:
-        if not running.cancelled() and (error := running.exception()) is not None:
-            log.error("consumer_failed group=%s", self.config.group, exc_info=error)
-
-    async def _run(self, ready: asyncio.Event) -> None:
-        async with self.tasks:
-            loops = [
-                self._every(self.config.heartbeat_s, self._beat),
-                self._every(self.config.commit_s, self._commit),
-                self._balance_loop(ready),
-            ]
-            if self.config.orderly:
-                loops.append(self._every(self.config.lock_s, self._renew_locks))
-            self._loops = [self.tasks.create_task(loop) for loop in loops]
-            self._loops[2].add_done_callback(lambda _: ready.set())  # also where it fails
+    def _start_loops(self, ready: asyncio.Event) -> None:
+        loops = [
+            (lambda: self._every(self.config.heartbeat_s, self._beat), "heart beats"),
+            (lambda: self._every(self.config.commit_s, self._commit), "commits"),
+            (lambda: self._balance_loop(ready), "balance"),
+        ]
+        if self.config.orderly:
+            loops.append((lambda: self._every(self.config.lock_s, self._renew_locks), "locks"))
+        self._loops = [self.tasks.keep(loop, name) for loop, name in loops]
+        self._loops[2].task.add_done_callback(lambda _: ready.set())  # ended before it was ready
 
     async def _every(self, period_s: float, act: Callable[[], Awaitable[object]]) -> None:
         while True:
@@ -207,8 +205,10 @@ class PushConsumer:
             return True
         read_now = {queue for queue in self._readers if queue.topic == topic}
         await self._give_up(read_now - set(mine))
-        new = await self._lockable(set(mine) - read_now)
-        return all(await asyncio.gather(*(self._begin(queue) for queue in new)))
+        wanted = set(mine) - read_now
+        new = await self._lockable(wanted - self._leaving.keys())
+        begun = await asyncio.gather(*(self._begin(queue) for queue in new))
+        return all(begun) and len(new) == len(wanted)  # others may hold the locks yet
 
     async def _begin(self, queue: MessageQueue) -> bool:
         """Read a queue; False where its shard does not say from where: the others go on."""
@@ -235,11 +235,28 @@ class PushConsumer:
         given = {queue: self._readers.pop(queue) for queue in queues}
         for reader in given.values():
             reader.stop()
-        await asyncio.gather(
-            *(self._commit_one(queue, one.process.commit_offset) for queue, one in given.items())
-        )
-        if queues and self.config.orderly:
-            await self.driver.run(membership.unlock(self.state, self.config.group, queues))
+        if self.config.orderly:
+            for queue, reader in given.items():
+                self._leaving[queue] = reader
+                self.tasks.keep(partial(self._release, queue, reader), f"release {queue}")
+        else:
+            await asyncio.gather(
+                *(self._commit_one(queue, one.commit_offset) for queue, one in given.items())
+            )
+
+    async def _release(self, queue: MessageQueue, reader: QueueReader) -> None:
+        """Unlock a queue once nothing of it is handled here: its next member begins at once."""
+        if not await reader.ended(self.config.release_s):
+            log.warning(
+                "release_overdue queue=%s group=%s: its handler still runs after %g s and another"
+                " member may begin to handle the same messages; raise release_s, or end sooner",
+                queue,
+                self.config.group,
+                self.config.release_s,
+            )
+        await self._commit_one(queue, reader.commit_offset)
+        await self.driver.run(membership.unlock(self.state, self.config.group, [queue]))
+        self._leaving.pop(queue, None)
 
     async def _join(self) -> None:
         errors = await self._tell_brokers()
@@ -272,7 +289,7 @@ class PushConsumer:
     async def _commit(self) -> None:
         for queue, reader in list(self._readers.items()):
             if self._readers.get(queue) is reader:  # not given up or moved meanwhile
-                await self._commit_one(queue, reader.process.commit_offset)
+                await self._commit_one(queue, reader.commit_offset)
 
     async def _commit_one(self, queue: MessageQueue, offset: int) -> None:
         try:
@@ -281,12 +298,15 @@ class PushConsumer:
             log.warning("commit_failed queue=%s offset=%d error=%s", queue, offset, error)
 
     async def _renew_locks(self) -> None:
-        queues: Iterable[MessageQueue] = list(self._readers)
+        queues = [*self._readers, *self._leaving]
         held = await self.driver.run(membership.lock(self.state, self.config.group, queues))
-        for queue, reader in self._readers.items():
-            reader.set_locked(queue in held)
+        for queue in queues:
+            if reader := self._readers.get(queue):  # those begun meanwhile were not asked for
+                reader.set_locked(queue in held)
 
     async def _leave(self) -> None:
+        self._readers |= self._leaving
+        self._leaving.clear()
         await self._commit()
         if self.config.orderly:
             await self.driver.run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from imago_client.core import membership, pulling
@@ -11,6 +12,7 @@ from imago_client.core.process_queue import ProcessQueue
 from imago_client.core.routing import MASTER_ID
 from imago_client.errors import ClientError
 from imago_client.messages import PullStatus
+from imago_client.supervision import HandlerCancelledError
 from imago_wire.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from imago_client.driver import Driver
     from imago_client.messages import MessageQueue
     from imago_client.received import Pulled, ReceivedMessage
+    from imago_client.supervision import Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +49,7 @@ class Shared(Protocol):
     config: ConsumerConfig
     handler: Callable[[Sequence[ReceivedMessage]], Awaitable[None]]
     slots: asyncio.Semaphore
-    tasks: asyncio.TaskGroup
+    tasks: Supervisor
     handling: set[asyncio.Task[object] | None]
 
 
@@ -66,7 +69,13 @@ class QueueReader:
         self._read_from = MASTER_ID
         self._changed = asyncio.Event()
         self._is_handling = False
-        self._pulling = shared.tasks.create_task(self._pull_loop(), name=f"pull {queue}")
+        self._began = False
+        self._pulling = shared.tasks.keep(self._pull_loop, f"pull {queue}")
+
+    @property
+    def commit_offset(self) -> int:
+        """Up to where the queue is consumed."""
+        return self.process.commit_offset
 
     def stop(self) -> None:
         """Pull no more. Handlers that run go on, and may end after the last commit."""
@@ -74,8 +83,17 @@ class QueueReader:
         if not self._is_handling:  # in order, the handler runs within the pulling task
             self._pulling.cancel()
 
+    async def ended(self, seconds: float) -> bool:
+        """Wait so long for the pulling to end, and in order for the handler too."""
+        done, _ = await asyncio.wait([self._pulling.task], timeout=seconds)
+        return bool(done)
+
     async def _pull_loop(self) -> None:
         config = self._shared.config
+        if self._began:  # and ended where nobody expected it: what was in hand comes again
+            self.process = ProcessQueue(self.commit_offset)
+            self._offset, self._read_from = self.commit_offset, MASTER_ID
+        self._began = True
         while not self.stopped:
             await self._room()
             try:
@@ -133,15 +151,9 @@ class QueueReader:
         shared = self._shared
         while batch := self.process.take(shared.config.batch_messages_max):
             await shared.slots.acquire()
-            shared.tasks.create_task(self._handle_and_release(self.process, batch))
-
-    async def _handle_and_release(
-        self, process: ProcessQueue, batch: list[ReceivedMessage]
-    ) -> None:
-        try:
-            await self._handle(process, batch)
-        finally:
-            self._shared.slots.release()
+            work = partial(self._handle, self.process, batch)
+            handling = shared.tasks.keep(work, f"handle {self.queue} {batch[0].offset}")
+            handling.task.add_done_callback(lambda _: shared.slots.release())
 
     async def _handle(self, process: ProcessQueue, batch: list[ReceivedMessage]) -> None:
         delay_level = await self._call_handler(batch)
@@ -162,6 +174,14 @@ class QueueReader:
         except Exception:
             log.exception("handler_failed queue=%s offset=%d", self.queue, batch[0].offset)
             return 0
+        except asyncio.CancelledError:
+            if self._shared.tasks.is_cancelled():
+                raise
+            failed = HandlerCancelledError()
+            log.exception(
+                "handler_failed queue=%s offset=%d: %s", self.queue, batch[0].offset, failed
+            )
+            return 0
         finally:
             self._shared.handling.discard(task)
         return None
@@ -174,7 +194,7 @@ class QueueReader:
                 await shared.driver.run(
                     membership.send_back(shared.state, shared.config, message, delay_level)
                 )
-            except ClientError as error:
+            except (ClientError, ProtocolError) as error:
                 log.warning(
                     "send_back_failed queue=%s offset=%d error=%s",
                     self.queue,

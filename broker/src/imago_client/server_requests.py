@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,9 @@ def answer_request(
     group = command.ext.get("consumerGroup") or command.ext.get("group") or ""
     consumer = consumers.get(group)
     if command.code == RequestCode.CONSUME_MESSAGE_DIRECTLY and consumer is not None:
-        consumer.spawn(_consume_directly(connection, command, consumer))
+        consumer.spawn(
+            lambda: _consume_directly(connection, command, consumer), "consume on demand"
+        )
         return
     try:
         answer = _answer(command, group, consumer)
@@ -114,6 +117,10 @@ async def _consume_directly(
         await consumer.consume_now(
             received(MessageQueue(stored.topic, shard, stored.queue_id), stored)
         )
+    except asyncio.CancelledError:
+        if consumer.tasks.is_cancelled():
+            raise
+        result, remark = ConsumeResult.CR_THROW_EXCEPTION, "the handler was cancelled"
     except Exception as error:
         result, remark = ConsumeResult.CR_THROW_EXCEPTION, f"{type(error).__name__}: {error}"
     body = ConsumeMessageDirectlyResult(

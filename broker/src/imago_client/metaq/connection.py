@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Final
 
 from imago_client.admission import Admission
-from imago_client.errors import ClientClosedError, ConnectionLostError, RequestTimeoutError, why
+from imago_client.errors import ConnectionLostError, RequestTimeoutError, why
 from imago_client.metaq.values import FETCH_BYTES_MAX, checked_response
+from imago_client.opening import Connections
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import Quit, Version
 from imago_wire.text.decoder import Decoder
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from imago_client.metaq.values import MetaqConfig
     from imago_wire.text.commands import Request, Response
+
+log = logging.getLogger(__name__)
 
 _OPAQUE_MAX: Final = (1 << 31) - 2
 _LINE_BYTES_MAX: Final = 4096
@@ -89,6 +93,9 @@ class TextConnection(asyncio.Protocol):
                 misses += 1
             except ConnectionLostError:
                 return
+            except Exception:
+                log.exception("heartbeat_failed address=%s; the connection is closed", self.address)
+                break
         if self._transport is not None:
             self._transport.close()
 
@@ -140,35 +147,19 @@ class TextConnections:
 
     def __init__(self, config: MetaqConfig) -> None:
         self.config = config
-        self._connections: dict[str, TextConnection] = {}
-        self._opening = asyncio.Lock()
-        self._closed = False
+        self._connections = Connections(self._connect)
         self.admission = Admission(count_max=_PUTS_MAX, bytes_max=_PUTS_BYTES_MAX)
 
     async def ask(
         self, address: str, make: Callable[[int], Request], *, timeout_s: float
     ) -> Response:
         """Ask one broker."""
-        connection = self._connections.get(address)
-        if connection is None or connection.lost.done():
-            connection = await self._open(address)
+        connection = await self._connections.get(address)
         return await connection.ask(make, timeout_s=timeout_s)
 
     async def close(self) -> None:
-        self._closed = True
-        connections, self._connections = list(self._connections.values()), {}
-        for connection in connections:
+        for connection in await self._connections.close():
             await connection.close()
-
-    async def _open(self, address: str) -> TextConnection:
-        async with self._opening:
-            if self._closed:
-                raise ClientClosedError
-            known = self._connections.get(address)
-            if known is not None and not known.lost.done():
-                return known
-            self._connections[address] = await self._connect(address)
-            return self._connections[address]
 
     async def _connect(self, address: str) -> TextConnection:
         host, _, port = address.rpartition(":")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from imago_client.errors import ClientClosedError, ClientError, UsageError
-from imago_client.metaq.cursor import Cursor
+from imago_client.metaq.cursor import DELAY_STEPS, Cursor
+from imago_client.supervision import HandlerCancelledError, Supervisor
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import OFFSET_END
 
@@ -73,7 +75,7 @@ class MetaqConsumer:
         self.on_reject: Callable[[MetaqMessage, Exception], Awaitable[None]] | None = None
         self._cursors: dict[Partition, Cursor] = {}
         self._saved: dict[Partition, int] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Supervisor(config.group, pause_s=config.delay_s_max / DELAY_STEPS)
         self._started = False
 
     @property
@@ -81,31 +83,32 @@ class MetaqConsumer:
         """Up to where each partition is consumed."""
         return {partition: cursor.position for partition, cursor in self._cursors.items()}
 
+    @property
+    def stalled(self) -> int:
+        """How often a task of this consumer ended though nobody asked it to, and was begun anew."""
+        return self._tasks.stalled
+
     async def start(self) -> None:
         """Find the partitions and begin, also after a stop. ClientError: a broker is not there."""
-        if self._tasks:
+        if self._tasks.is_running:
             raise UsageError(f"group {self._config.group!r}: this consumer runs already")
         self._cursors.clear()
         self._started = False
+        self._tasks.start()
         try:
             await self._find_partitions()
         except BaseException:
-            await self._end_tasks()
+            await self._tasks.end()
             raise
         self._started = True
-        self._spawn(self._every(self._config.partitions_s, self._find_partitions))
-        self._spawn(self._every(self._config.commit_s, self._save))
+        look, save = self._find_partitions, self._save
+        self._tasks.keep(lambda: self._every(self._config.partitions_s, look), "partitions")
+        self._tasks.keep(lambda: self._every(self._config.commit_s, save), "commits")
 
     async def stop(self) -> None:
         """Stop fetching, let no handler finish half-way unnoticed, save the positions."""
-        await self._end_tasks()
+        await self._tasks.end()
         await self._save()
-
-    async def _end_tasks(self) -> None:
-        tasks, self._tasks = self._tasks, set()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -118,11 +121,6 @@ class MetaqConsumer:
         trace: TracebackType | None,
     ) -> None:
         await self.stop()
-
-    def _spawn(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _every(self, period_s: float, act: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -146,7 +144,7 @@ class MetaqConsumer:
             position = OFFSET_END if at_end else 0
         cursor = Cursor(position, self._config.fetch_bytes, self._config.delay_s_max)
         self._cursors[partition] = cursor
-        self._spawn(self._fetch_loop(partition, cursor))
+        self._tasks.keep(partial(self._fetch_loop, partition, cursor), f"fetch {partition}")
 
     async def _fetch_loop(self, partition: Partition, cursor: Cursor) -> None:
         while True:
@@ -174,7 +172,7 @@ class MetaqConsumer:
         failures = 0
         while True:
             try:
-                await self._handler(message)
+                await self._call(self._handler(message))
             except Exception as error:
                 failures += 1
                 log.warning(
@@ -186,16 +184,25 @@ class MetaqConsumer:
                 )
                 if failures > self._config.retries_max and await self._is_rejected(message, error):
                     return
-                step_s = self._config.delay_s_max / 10
+                step_s = self._config.delay_s_max / DELAY_STEPS
                 await asyncio.sleep(min(self._config.delay_s_max, failures * step_s))
             else:
                 return
+
+    async def _call(self, called: Awaitable[None]) -> None:
+        """Wait for a handler; a cancellation that it lets out, and is not ours, is a failure."""
+        try:
+            await called
+        except asyncio.CancelledError as error:
+            if self._tasks.is_cancelled():
+                raise
+            raise HandlerCancelledError from error
 
     async def _is_rejected(self, message: MetaqMessage, error: Exception) -> bool:
         if self.on_reject is None:
             return False
         try:
-            await self.on_reject(message, error)
+            await self._call(self.on_reject(message, error))
         except Exception:
             log.exception("on_reject_failed partition=%s", message.partition)
             return False
