@@ -6,17 +6,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.errors import HidesMessagesError as BrokerHidesMessagesError
+from imago_broker.model.topics import TopicConfig
 from imago_client import (
     BrokerError,
     Client,
     ConsumerConfig,
+    HidesMessagesError,
     Message,
     MessageQueue,
     NoRouteError,
+    NoTopicError,
     ResetTo,
     StartFrom,
+    TopicExistsError,
     UsageError,
 )
+from imago_client.core import topic_changes
+from imago_client.core.effects import Pause
+from imago_wire.hot import make_entry
 from imago_wire.remoting.bodies_config import SubscriptionGroupConfig
 
 if TYPE_CHECKING:
@@ -24,6 +32,7 @@ if TYPE_CHECKING:
 
     from imago_broker.app import Broker
     from imago_client import ReceivedMessage
+    from imago_client.core.effects import Operation
 
 QUEUE = MessageQueue("orders", "shard-0", 0)
 
@@ -36,7 +45,7 @@ async def test_shards_are_listed_with_their_addresses(client: Client, broker: Br
 async def test_topic_can_be_sent_to_at_once_after_it_was_made_or_widened(client: Client) -> None:
     await client.admin.create_topic("orders", queues=1)
     assert len(await client.pull_consumer("g").queues("orders")) == 1
-    await client.admin.create_topic("orders", queues=3)
+    assert await client.admin.alter_topic("orders", queues=3) == 0
     assert len(await client.pull_consumer("g").queues("orders")) == 3
 
 
@@ -113,3 +122,74 @@ async def test_refusals_are_raised(client: Client) -> None:
         await client.admin.create_topic("orders", queues=0)
     with pytest.raises(BrokerError):
         await client.admin.create_topic("TBW102", queues=1)
+
+
+async def filled(client: Client, queues: int, count: int) -> None:
+    """Make a topic and put as many messages into each of its queues."""
+    await client.admin.create_topic("orders", queues=queues)
+    for number in range(queues):
+        queue = MessageQueue("orders", "shard-0", number)
+        for _ in range(count):
+            await client.producer().send(Message("orders", b"x"), queue=queue)
+
+
+async def test_topic_that_is_there_is_no_other_than_asked_for(client: Client) -> None:
+    level = {"acknowledgement": "leader-fsync"}
+    await client.admin.create_topic("orders", queues=8, attributes=level)
+    await client.admin.create_topic("orders")
+    await client.admin.create_topic("orders", queues=8, perm=6, attributes=level)
+    for other, said in [
+        ({"queues": 4}, "8 queues"),
+        ({"perm": 4}, "perm 6"),
+        ({"attributes": {"acknowledgement": "leader"}}, "acknowledgement=leader-fsync"),
+        ({"attributes": {"retention.ms": "60000"}}, "no retention.ms"),
+    ]:
+        with pytest.raises(TopicExistsError, match=said):
+            await client.admin.create_topic("orders", **other)  # type: ignore[arg-type]
+    with pytest.raises(TopicExistsError, match="a topic orders already"):
+        await client.admin.create_topic("orders", queues=8, exist_ok=False)
+    assert len(await client.pull_consumer("g").queues("orders")) == 8
+
+
+async def test_what_is_not_named_stays(client: Client, broker: Broker) -> None:
+    await filled(client, 8, 10)
+    assert await client.admin.alter_topic("orders", attributes={"retention.ms": "60000"}) == 0
+    topic = broker.topics.get("orders")
+    assert topic is not None
+    assert (topic.read_queues, topic.write_queues, topic.retention_ms) == (8, 8, 60_000)
+    assert sum(one.max_offset for one in await client.admin.topic_bounds("orders")) == 80
+    with pytest.raises(NoTopicError, match="there is no topic ordrs"):
+        await client.admin.alter_topic("ordrs", queues=4)
+
+
+async def test_queues_with_messages_go_only_when_that_is_asked_for(
+    client: Client, broker: Broker
+) -> None:
+    await filled(client, 8, 10)
+    with pytest.raises(HidesMessagesError, match="4 of its 8 queues left to read, 40 messages"):
+        await client.admin.alter_topic("orders", queues=4)
+    assert len(await client.pull_consumer("g").queues("orders")) == 8
+    assert await client.admin.alter_topic("orders", queues=4, hide_messages=True) == 40
+    assert len(await client.pull_consumer("g").queues("orders")) == 4
+    assert broker.store.queue_range("orders", 7) == (0, 10)
+
+
+async def test_broker_looks_for_itself_when_it_makes_the_change(
+    client: Client, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages may come after whoever asks has looked, and stand in no log yet."""
+
+    def saw_nothing(*_: object) -> Operation[None]:
+        yield Pause(0)
+
+    await client.admin.create_topic("orders", queues=2)
+    monkeypatch.setattr(topic_changes, "_refuse_hiding", saw_nothing)
+    await client.producer().send(
+        Message("orders", b"x"), queue=MessageQueue("orders", "shard-0", 1)
+    )
+    with pytest.raises(HidesMessagesError, match="1 messages would be hidden"):
+        await client.admin.alter_topic("orders", queues=1)
+    entry = make_entry(broker.store.tail("orders", 1), b"x", b"", born_ms=1, born_host=bytes(8))
+    broker.messages.put_one(entry, None, lambda *_: None, None)
+    with pytest.raises(BrokerHidesMessagesError, match="2 messages would be hidden"):
+        broker.topics.create_or_update(TopicConfig(name="orders", read_queues=1, write_queues=1))

@@ -146,13 +146,13 @@ async def test_repeated_message_is_counted(
 @pytest.mark.parametrize(
     ("line", "kind", "why"),
     [
-        ("topic describe nothing", CommandError, "imago topic create nothing"),
+        ("topic describe nothing", CommandError, "no topic nothing"),
         ("topic delete nothing --yes", CommandError, "no topic nothing"),
         ("topic create no!name", UsageError, "only letters"),
         ("group describe nothing", CommandError, "no group nothing"),
         ("group reset g orders --to soon --yes", UsageError, "no place in a topic"),
         ("produce orders x --protocol metaq --key k", UsageError, "have no keys"),
-        ("produce orders x --protocol metaq", CommandError, "do not accept topic orders"),
+        ("produce orders x --protocol metaq --create", CommandError, "do not accept topic orders"),
         ("consume orders --offsets f", UsageError, "only with --protocol metaq"),
         ("consume orders --protocol metaq --tags a", UsageError, "do not filter"),
     ],
@@ -167,6 +167,94 @@ async def test_mistakes_are_told_with_their_cause(
         error = run.run(line).exception
         assert type(error) is kind
         assert why in str(error)
+
+    await commands(body)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "why", "cure"),
+    [
+        ("topic create orders", 1, "there is a topic orders already", "imago topic alter orders"),
+        ("topic create orders --if-absent --queues 3", 1, "already, with 2 queues", "topic alter"),
+        ("topic alter orders", 2, "nothing to change", "--queues"),
+        ("topic alter ordrs --queues 4", 1, "no topic ordrs", "did you mean orders?"),
+        ("topic alter orders --queues 1", 1, "2 messages would be hidden", "--hide-messages"),
+        ("topic alter orders --set nonsense=1", 2, "no setting nonsense", "retention.ms"),
+        ("topic alter orders --set retention=1h", 2, "no setting retention", "retention.ms"),
+        ("topic create o --set retention_ms=1h", 2, "no setting", "did you mean retention.ms?"),
+        ("topic create o --set retention.ms=soon", 2, "whole number", "1h30m"),
+        ("topic create o --set retention.bytes=1h", 2, "whole number", "64MiB"),
+        ("topic create o --set retention.ms", 2, "is not name=value", "retention.ms=7d"),
+        ("topic create o --set acknowledgement=all", 2, "one of leader", "configuration"),
+        ("topic create o --set queues=3", 2, "no setting queues", "--queues"),
+        ("topic create o --set materialised=true", 2, "no setting materialised", "there are"),
+        ("topic create o --perm 9", 2, "perm: 9", ""),
+        ("topic describe ordrs", 1, "no topic ordrs", "did you mean orders?"),
+        ("topic delete ordrs --yes", 1, "no topic ordrs", "did you mean orders?"),
+        ("group describe billng", 1, "no group billng", "did you mean billing?"),
+        ("group delete billng --yes", 1, "no group billng", "did you mean billing?"),
+        ("group delete nosuch --yes", 1, "no group nosuch", "imago group list"),
+        ("group reset nosuch orders --to latest --yes", 1, "no group nosuch", "--create"),
+        ("group reset billing ordrs --to latest --yes", 1, "no topic ordrs", "orders?"),
+        ("produce ordrs x", 1, "no topic ordrs", "did you mean orders? or --create"),
+        ("produce ordrs x --protocol metaq", 1, "no topic ordrs", "did you mean orders?"),
+        ("consume ordrs", 1, "no topic ordrs", "did you mean orders?"),
+        ("consume ordrs --group g", 1, "no topic ordrs", "did you mean orders?"),
+        ("consume nosuch --protocol metaq", 1, "no topic nosuch", "imago topic create nosuch"),
+        ("consume nosuch --protocol metaq --group g", 1, "no topic nosuch", "topic create"),
+        ("consume nosuch --protocol metaq --follow", 1, "no topic nosuch", "topic create"),
+    ],
+)
+async def test_mistyped_names_change_nothing_and_are_told_with_the_nearest(
+    commands: RunBody, line: str, code: int, why: str, cure: str
+) -> None:
+    def body(run: Commands) -> None:
+        run.ok("topic create orders --queues 2")
+        run.ok("produce orders a b c d --in-flight 1")
+        run.ok("group reset billing orders --to earliest --create --yes")
+        before = (run.ok("topic list --all --json"), run.ok("group list --json"))
+        error = run.run(line).exception
+        assert isinstance(error, CommandError)
+        assert error.code == code
+        assert why in str(error)
+        assert cure in error.cure
+        assert (run.ok("topic list --all --json"), run.ok("group list --json")) == before
+
+    await commands(body)
+
+
+async def test_topic_is_altered_by_name_and_kept_otherwise(commands: RunBody) -> None:
+    def body(run: Commands) -> None:
+        run.ok("topic create orders --queues 8 --set retention.ms=1h30m")
+        run.ok("produce orders m --count 80 --in-flight 1")
+        run.ok("topic alter orders --set acknowledgement=leader-fsync --set retention.bytes=1GiB")
+        assert run.json("topic create orders --if-absent --queues 8 --set retention.ms=90m") == {
+            "topic": "orders",
+            "queues": 8,
+            "shards": ["shard-0"],
+        }
+        assert run.json("topic create orders --if-absent --set retention.bytes=1073741824")
+        assert len(run.rows("consume orders")) == 80
+        kept = len([row for row in run.rows("consume orders") if row["queue"] < 3])
+        hidden = run.json("topic alter orders --queues 3 --hide-messages")
+        assert hidden == {"topic": "orders", "hiddenMessages": 80 - kept}
+        assert len(run.rows("consume orders")) == kept
+        assert run.json("topic alter orders --queues 8") == {
+            "topic": "orders",
+            "hiddenMessages": 0,
+        }
+        assert len(run.rows("consume orders")) == 80, "they were hidden, not lost"
+
+    await commands(body)
+
+
+async def test_what_is_to_be_made_is_named(commands: RunBody) -> None:
+    def body(run: Commands) -> None:
+        assert run.json("produce fresh a b --create")["sent"] == 2
+        assert run.json("produce fresh c --create")["sent"] == 1
+        assert len(run.rows("consume fresh")) == 3
+        run.ok("group reset early fresh --to latest --create --yes")
+        assert run.json("group describe early")["lag"] == 0
 
     await commands(body)
 

@@ -37,4 +37,15 @@ class InvalidNameError(RequestError):
 
 
 class TopicExistsError(RequestError):
-    """The topic exists with settings that cannot be changed this way."""
+    """The topic exists already, with other settings than those asked for."""
+
+
+class HidesMessagesError(RequestError):
+    """Readers would no longer find queues that hold messages, and nobody said that they may go."""
+
+    def __init__(self, topic: str, *, messages: int, kept: int, queues: int) -> None:
+        super().__init__(
+            f"topic {topic}: with {kept} of its {queues} queues left to read, {messages} messages"
+            " would be hidden"
+        )
+        self.messages = messages

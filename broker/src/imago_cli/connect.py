@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,12 +11,18 @@ import typer
 from imago_cli.exits import CommandError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from imago_client.blocking import Client
+    from imago_client.metaq import MetaqClient
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9876"
 DEFAULT_METAQ = "127.0.0.1:8123"
+
+_SYSTEM_NAMES = frozenset(
+    {"TBW102", "SELF_TEST_TOPIC", "SCHEDULE_TOPIC_XXXX", "OFFSET_MOVED_EVENT", "BenchmarkTest"}
+)
+_SYSTEM_PREFIXES = ("%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_", "IMAGO_META")
 
 Bootstrap = Annotated[
     str,
@@ -54,6 +61,30 @@ def connected(bootstrap: str) -> Iterator[Client]:
 
     with client_errors(), Client(bootstrap) as client:
         yield client
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Ask whether the nearest of the known names was meant; "": none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+def no_topic(topic: str, known: Iterable[str], *, otherwise: str = "") -> CommandError:
+    """The error of a topic that there is not, with the nearest that there is, or another cure."""
+    near = nearest(topic, (name for name in known if not is_system(name)))
+    either = [one for one in (near, otherwise or f"imago topic create {topic}") if one]
+    return CommandError(f"there is no topic {topic}", cure=" or ".join(either))
+
+
+def is_system(topic: str) -> bool:
+    """Whether a topic is the brokers' own, or of a group's retries and dead letters."""
+    return topic in _SYSTEM_NAMES or topic.startswith(_SYSTEM_PREFIXES)
+
+
+async def metaq_topics(client: MetaqClient) -> set[str]:
+    """Return the topics of which MetaQ's brokers tell, empty ones too."""
+    servers = client.config.servers
+    return {name for server in servers for name in await client.stats(server, "topics")}
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -20,6 +20,8 @@ from imago_cli.connect import (
     Bootstrap,
     MetaqServers,
     client_errors,
+    metaq_topics,
+    no_topic,
 )
 from imago_cli.exits import CommandError, UsageError
 from imago_cli.output import OutputClosedError, flush, say, write_bytes
@@ -95,8 +97,8 @@ def consume(
     """Print messages: their bodies, one a line, or with --json everything about them.
 
     Without --group it reads every queue to its present end and commits nothing. With it, it is a
-    member of the group until --count or Ctrl-C, and commits what it printed. MetaQ brokers keep
-    no offsets: there the group's positions are kept in the file that --offsets names.
+    member of the group until --count, or Ctrl-C with exit code 130, and commits what it printed.
+    MetaQ brokers keep no offsets: there the group's positions are in the file that --offsets names.
     """
     if offsets is not None and (protocol is not Protocol.metaq or group is None):
         raise UsageError("--offsets: only with --protocol metaq and --group")
@@ -107,19 +109,19 @@ def consume(
                 asyncio.run(_metaq(metaq, reading, group, offsets))
             else:
                 asyncio.run(_rocketmq(bootstrap, reading, group))
-        except KeyboardInterrupt:
-            pass  # the usual way to end
         finally:
             flush()
             reading.pace.end()
-    if sys.stderr.isatty():
-        say(f"{reading.pace.count:,} messages, {reading.pace.size:,} bytes")
+            if sys.stderr.isatty():
+                say(f"{reading.pace.count:,} messages, {reading.pace.size:,} bytes")
 
 
 async def _rocketmq(bootstrap: str, reading: Reading, group: str | None) -> None:
     from imago_client import Client
 
     async with Client(bootstrap) as client:
+        if reading.topic not in (known := await client.admin.topics()):
+            raise no_topic(reading.topic, known)
         if group is None:
             await _pull_all(client, reading)
         else:
@@ -226,6 +228,8 @@ async def _metaq(servers: str, reading: Reading, group: str | None, offsets: Pat
     if reading.tags != "*":
         raise UsageError("--tags: MetaQ brokers do not filter", cure="read with rocketmq")
     async with MetaqClient(servers) as client:
+        if reading.topic not in (known := await metaq_topics(client)):
+            raise no_topic(reading.topic, known)
         if group is None and not reading.follow:
             await _get_all(client, reading)
         else:

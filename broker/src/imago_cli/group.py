@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imago_cli.connect import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, connected
+from imago_cli.connect import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    Yes,
+    confirm,
+    connected,
+    nearest,
+    no_topic,
+)
 from imago_cli.exits import CommandError, UsageError
 from imago_cli.output import print_json, print_table, say
 from imago_cli.topic import moment
@@ -75,12 +84,19 @@ def reset(
     topic: str,
     to: Annotated[str, typer.Option(help="earliest, latest, ms since 1970, or an ISO 8601 time.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    make: Annotated[
+        bool, typer.Option("--create", help="Make the group, for consumers that are yet to come.")
+    ] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Move a group in a topic. Members that are connected go on from there at once."""
     target = parse_target(to)
     with connected(bootstrap) as client:
+        if not make:
+            _check_exists(client, group, "--create makes it")
+        if topic not in (topics := client.admin.topics()):
+            raise no_topic(topic, topics)
         confirm(f"Move group {group} in topic {topic} to {to}?", yes=yes)
         moved = client.admin.reset_group(group, topic, target)
     rows = [(queue.shard, queue.queue_id, offset) for queue, offset in sorted(moved.items())]
@@ -122,9 +138,10 @@ def parse_target(text: str) -> ResetTo | int:
     return int(time.timestamp() * 1000)
 
 
-def _check_exists(client: Client, group: str) -> None:
-    if group not in client.admin.groups():
-        raise CommandError(f"there is no group {group}", cure="imago group list")
+def _check_exists(client: Client, group: str, otherwise: str = "imago group list") -> None:
+    if group not in (known := client.admin.groups()):
+        cure = nearest(group, known)
+        raise CommandError(f"there is no group {group}", cure=cure or otherwise)
 
 
 def _summary(found: GroupDescription) -> dict[str, object]:

@@ -18,6 +18,8 @@ from imago_cli.connect import (
     Bootstrap,
     MetaqServers,
     client_errors,
+    metaq_topics,
+    no_topic,
 )
 from imago_cli.exits import UsageError
 from imago_cli.output import print_json, say
@@ -42,6 +44,7 @@ class Sending:
     key: str | None
     tags: str | None
     idempotent: bool
+    create: bool
 
 
 def attach(root: typer.Typer) -> None:
@@ -70,6 +73,9 @@ def produce(
             min=1, max=4096, help="Sends at once.", show_default="64, and 1 with --key: in order"
         ),
     ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Make the topic where there is none.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     metaq: MetaqServers = DEFAULT_METAQ,
     as_json: AsJson = False,
@@ -79,7 +85,7 @@ def produce(
         raise UsageError("--key: MetaQ messages have no keys", cure="use --tags, or leave it out")
     if protocol is Protocol.metaq and idempotent:
         raise UsageError("--idempotent: not possible through MetaQ", cure="leave --protocol out")
-    sending = Sending(topic, key, tags, idempotent)
+    sending = Sending(topic, key, tags, idempotent, create)
     bodies = _bodies(message, count)
     pace = Pace("sent", len(message) * count if message else None)
     at_once = in_flight or (1 if key else 64)
@@ -109,6 +115,10 @@ async def _rocketmq(
 
     keys = (sending.key,) if sending.key else ()
     async with Client(bootstrap) as client:
+        if sending.create:
+            await client.admin.create_topic(sending.topic)
+        elif sending.topic not in (known := await client.admin.topics()):
+            raise no_topic(sending.topic, known, otherwise="--create makes it")
         producer = client.producer(idempotent=sending.idempotent)
 
         async def send(body: bytes) -> None:
@@ -125,6 +135,9 @@ async def _metaq(
     from imago_client.metaq import MetaqClient
 
     async with MetaqClient(servers) as client:
+        # Whether a put to a new topic makes it is for the brokers to say.
+        if not sending.create and sending.topic not in (known := await metaq_topics(client)):
+            raise no_topic(sending.topic, known, otherwise="--create makes it")
         producer = client.producer()
 
         async def send(body: bytes) -> None:

@@ -7,19 +7,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imago_cli.connect import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, connected
-from imago_cli.exits import CommandError
+from imago_cli.connect import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    Yes,
+    confirm,
+    connected,
+    is_system,
+    no_topic,
+)
+from imago_cli.exits import CommandError, UsageError
 from imago_cli.moves import attach_to_topic
 from imago_cli.output import print_json, print_table, say
+from imago_cli.topic_settings import SET_HELP, attributes
+from imago_client.errors import HidesMessagesError, NoTopicError, TopicExistsError
 
 if TYPE_CHECKING:
     from imago_client import QueueBounds
     from imago_client.blocking import Client
 
-_SYSTEM_NAMES = frozenset(
-    {"TBW102", "SELF_TEST_TOPIC", "SCHEDULE_TOPIC_XXXX", "OFFSET_MOVED_EVENT", "BenchmarkTest"}
-)
-_SYSTEM_PREFIXES = ("%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_", "IMAGO_META")
+Queues = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=1024, help="Queues on each shard, in both protocols.", show_default=False
+    ),
+]
+Perm = Annotated[int | None, typer.Option(help="4 read, 2 write, 6 both.", show_default=False)]
+Settings = Annotated[list[str] | None, typer.Option("--set", help=SET_HELP)]
 
 
 def attach(root: typer.Typer) -> None:
@@ -27,15 +42,11 @@ def attach(root: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Create, change, list, move and delete topics.")
     group.command("list")(list_topics)
     group.command("create")(create)
+    group.command("alter")(alter)
     group.command("describe")(describe)
     group.command("delete")(delete)
     attach_to_topic(group)
     root.add_typer(group, name="topic")
-
-
-def is_system(topic: str) -> bool:
-    """Whether a topic is the brokers' own, or of a group's retries and dead letters."""
-    return topic in _SYSTEM_NAMES or topic.startswith(_SYSTEM_PREFIXES)
 
 
 def list_topics(
@@ -61,33 +72,98 @@ def list_topics(
 def create(
     topic: str,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    queues: Annotated[
-        int, typer.Option(min=1, max=1024, help="Queues on each shard, in both protocols.")
-    ] = 4,
-    perm: Annotated[int, typer.Option(help="4 read, 2 write, 6 both.")] = 6,
-    attribute: Annotated[
-        list[str] | None, typer.Option("--set", help="An attribute, as name=value. Repeatable.")
-    ] = None,
+    queues: Queues = None,
+    perm: Perm = None,
+    assignments: Settings = None,
+    if_absent: Annotated[
+        bool, typer.Option(help="A topic that is there already will do, if it is as asked for.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Create a topic on every shard, or change it."""
-    attributes: dict[str, str] = {}
-    for text in attribute or ():
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise typer.BadParameter(f"{text!r} is not name=value", param_hint="--set")
-        attributes[name] = value
+    """Create a topic on every shard. One that is there already is an error."""
+    settings = attributes(assignments)
     with connected(bootstrap) as client:
-        masters = client.admin.create_topic(topic, queues=queues, perm=perm, attributes=attributes)
+        try:
+            masters = _create(client, topic, queues, perm, settings)
+            made = True
+        except TopicExistsError as error:
+            if not if_absent:
+                cure = f"imago topic alter {topic} changes it; --if-absent takes it as it is"
+                raise CommandError(f"there is a topic {topic} already", cure=cure) from error
+            masters = _create(client, topic, queues, perm, settings, exist_ok=True)
+            made = False
+        has = queues or _queues(client, topic)
     if as_json:
-        print_json({"topic": topic, "queues": queues, "shards": sorted(masters)})
+        print_json({"topic": topic, "queues": has, "shards": sorted(masters)})
     else:
-        say(f"topic {topic}: {queues} queues on each of {', '.join(sorted(masters))}")
+        there = "" if made else ", there already"
+        say(f"topic {topic}: {has} queues on each of {', '.join(sorted(masters))}{there}")
+
+
+def alter(
+    topic: str,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    queues: Queues = None,
+    perm: Perm = None,
+    assignments: Settings = None,
+    hide_messages: Annotated[
+        bool,
+        typer.Option("--hide-messages", help="Fewer queues, whatever messages the others hold."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Change what is named of a topic, on every shard that has it; all else stays."""
+    settings = attributes(assignments)
+    if queues is None and perm is None and not settings:
+        raise UsageError("nothing to change is named", cure="--queues, --perm or --set name=value")
+    with connected(bootstrap) as client:
+        try:
+            hidden = client.admin.alter_topic(
+                topic, queues=queues, perm=perm, attributes=settings, hide_messages=hide_messages
+            )
+        except NoTopicError as error:
+            raise no_topic(topic, client.admin.topics()) from error
+        except HidesMessagesError as error:
+            cure = "keep the number of queues, or add --hide-messages"
+            raise CommandError(str(error), cure=cure) from error
+    if as_json:
+        print_json({"topic": topic, "hiddenMessages": hidden})
+    else:
+        lost = f"; {hidden} messages are hidden from readers now" if hidden else ""
+        say(f"topic {topic}: changed{lost}")
+
+
+def _create(
+    client: Client,
+    topic: str,
+    queues: int | None,
+    perm: int | None,
+    settings: dict[str, str],
+    *,
+    exist_ok: bool = False,
+) -> dict[str, str]:
+    try:
+        return client.admin.create_topic(
+            topic, queues=queues, perm=perm, attributes=settings, exist_ok=exist_ok
+        )
+    except TopicExistsError as error:
+        if not exist_ok:
+            raise
+        cure = f"imago topic alter {topic} changes it"
+        raise CommandError(error.remark, cure=cure) from error
+
+
+def _queues(client: Client, topic: str) -> int:
+    """Return how many queues a shard of the topic has, the most where they differ."""
+    queues = client.pull_consumer("IMAGO_CLI").queues(topic)
+    return max((queue.queue_id + 1 for queue in queues), default=0)
 
 
 def describe(topic: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
     """Show what each queue of a topic holds."""
     with connected(bootstrap) as client:
+        if topic not in (known := client.admin.topics()):
+            raise no_topic(topic, known)
         bounds = client.admin.topic_bounds(topic)
     if as_json:
         print_json({"topic": topic, "queues": [_bounds_json(one) for one in bounds]})
@@ -110,8 +186,8 @@ def describe(topic: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJs
 def delete(topic: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, yes: Yes = False) -> None:
     """Delete a topic, its messages and the offsets of all groups."""
     with connected(bootstrap) as client:
-        if topic not in client.admin.topics():
-            raise CommandError(f"there is no topic {topic}", cure="imago topic list")
+        if topic not in (known := client.admin.topics()):
+            raise no_topic(topic, known)
         confirm(f"Delete topic {topic} and all its messages?", yes=yes)
         client.admin.delete_topic(topic)
     say(f"topic {topic}: deleted")

@@ -82,6 +82,22 @@ class BrokerError(ClientError):
         self.address, self.code, self.remark = address, code, remark
 
 
+class TopicExistsError(BrokerError):
+    """There is such a topic already, or one with other settings than were asked for."""
+
+
+class NoTopicError(ClientError):
+    """There is no such topic on any shard."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"there is no topic {topic}")
+        self.topic = topic
+
+
+class HidesMessagesError(ClientError):
+    """Fewer queues would be read than hold messages; nothing was changed where this was said."""
+
+
 class ProducerFencedError(BrokerError):
     """Another instance of this producer or pipeline, with a higher epoch, has taken over: stop."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.errors import HidesMessagesError
 from imago_broker.service.messages import PutStatus
 from imago_wire.hot import make_entry
 
@@ -113,6 +115,46 @@ async def test_wrong_settings_are_refused_with_a_cure(
 ) -> None:
     status, error = await admin.call("PUT", "/admin/v1/topics/orders", body)
     assert (status, error["cure"]) == (400, cure)
+
+
+@pytest.mark.parametrize("few", [{"queues": 0}, {"readQueues": 0}])
+async def test_queues_that_hold_messages_go_only_when_that_is_said(
+    admin: Admin, broker: Broker, few: dict[str, int]
+) -> None:
+    path = "/admin/v1/topics/orders"
+    await admin.call("PUT", path, {"queues": 1})
+    put(broker, "orders", b"a", b"b")
+    assert (await admin.call("PUT", path, {"acknowledgement": "leader"}))[0] == 200
+    status, error = await admin.call("PUT", path, {**few, "writeQueues": 0})
+    assert (status, error["error"]) == (409, "hides_messages")
+    assert "2 messages would be hidden" in error["message"]
+    assert "hideMessages: true" in error["cure"]
+    _, topic = await admin.call("GET", path)
+    assert topic["readQueues"] == 1
+    body = {**few, "writeQueues": 0, "hideMessages": True}
+    status, changed = await admin.call("PUT", path, body)
+    assert (status, changed["readQueues"], changed["hiddenMessages"]) == (200, 0, 2)
+    status, error = await admin.call("PUT", path, {"queues": 1, "hideMessages": "yes"})
+    assert (status, "true or false" in error["message"]) == (400, True)
+
+
+async def test_empty_queues_go_and_what_is_written_can_be_read(admin: Admin) -> None:
+    path = "/admin/v1/topics/orders"
+    await admin.call("PUT", path, {"queues": 4})
+    status, changed = await admin.call("PUT", path, {"queues": 2})
+    assert (status, changed["queues"]) == (200, 2)
+    assert "hiddenMessages" not in changed
+    status, error = await admin.call("PUT", path, {"readQueues": 1})
+    assert (status, "read by nobody" in error["message"]) == (400, True)
+
+
+async def test_reloaded_configuration_hides_no_messages(admin: Admin, broker: Broker) -> None:
+    await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 2})
+    put(broker, "orders", b"a")
+    topics = {"aaa": {"queues": 1}, "orders": {"queues": 0}}
+    with pytest.raises(HidesMessagesError, match="1 messages would be hidden"):
+        broker.reload(replace(broker.config, topics=topics))
+    assert broker.topics.get("aaa") is None, "nothing of it was done"
 
 
 @pytest.mark.parametrize("name", ["..%2Fescape", "%2e%2e", "a%00b", "x" * 300, "sp%20ace"])

@@ -180,3 +180,19 @@ async def test_a_shard_that_runs_is_not_removed(pair: Pair) -> None:
     for shard, expected in (("x", 400), ("7", 503)):
         status, _ = await pair.one.call("POST", f"/admin/v1/shards/{shard}/remove", {})
         assert status == expected
+
+
+async def test_messages_of_another_shard_keep_their_queue_before_any_shard_is_changed(
+    pair: Pair,
+) -> None:
+    path = "/admin/v1/topics/orders"
+    status, _ = await pair.one.call("PUT", path, {"queues": 2})
+    assert status == 201
+    await put(pair.two, "orders")
+    status, error = await pair.one.call("PUT", path, {"queues": 0})
+    assert (status, error["error"]) == (409, "hides_messages")
+    assert "1 messages of other shards" in error["message"]
+    assert [there(admin, "orders").read_queues for admin in (pair.one, pair.two)] == [2, 2]
+    status, changed = await pair.one.call("PUT", path, {"queues": 0, "hideMessages": True})
+    assert (status, changed["hiddenMessages"]) == (200, 1)
+    assert [there(admin, "orders").read_queues for admin in (pair.one, pair.two)] == [0, 0]

@@ -85,6 +85,42 @@ async def test_topic_that_cannot_be_is_refused(
     assert part in (answer.remark or "")
 
 
+async def test_tool_that_names_fewer_queues_gets_them_with_a_warning(
+    peer: RemotingPeer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await peer.call(Code.UPDATE_AND_CREATE_TOPIC, topic("T"))
+    await peer.put("T", b"x", queue_id=1)
+    changed = topic("T", writeQueueNums=1, readQueueNums=1)
+    assert (await peer.call(Code.UPDATE_AND_CREATE_TOPIC, changed)).code == ResponseCode.SUCCESS
+    shown = await body_of(peer, Code.GET_TOPIC_CONFIG, topic="T")
+    assert shown["readQueueNums"] == 1
+    assert "topic_hides_messages topic=T messages=1 queues=1/" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("change", "named", "code", "said"),
+    [
+        ("create", "", ResponseCode.IMAGO_TOPIC_EXISTS, "there is a topic T already"),
+        ("ensure", "queues", ResponseCode.IMAGO_TOPIC_EXISTS, "already, with"),
+        ("ensure", "perm", ResponseCode.SUCCESS, ""),
+        ("alter", "queues", ResponseCode.IMAGO_HIDES_MESSAGES, "1 messages would be hidden"),
+        ("alter", "perm", ResponseCode.SUCCESS, ""),
+        ("replace", "", ResponseCode.INVALID_PARAMETER, "'replace' is unknown"),
+    ],
+)
+async def test_our_clients_say_what_they_mean(
+    peer: RemotingPeer, change: str, named: str, code: int, said: str
+) -> None:
+    await peer.call(Code.UPDATE_AND_CREATE_TOPIC, topic("T"))
+    await peer.put("T", b"x", queue_id=1)
+    before = await body_of(peer, Code.GET_TOPIC_CONFIG, topic="T")
+    asked = topic("T", writeQueueNums=1, readQueueNums=1, imagoChange=change, imagoNamed=named)
+    answer = await peer.call(Code.UPDATE_AND_CREATE_TOPIC, asked)
+    assert answer.code == code
+    assert said in (answer.remark or "")
+    assert await body_of(peer, Code.GET_TOPIC_CONFIG, topic="T") == before
+
+
 async def test_list_of_topics_is_made_as_a_whole_or_not_at_all(
     peer: RemotingPeer, broker: Broker
 ) -> None:

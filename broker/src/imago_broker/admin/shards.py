@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import aiohttp
 from aiohttp import web
@@ -119,13 +120,38 @@ async def known_to_masters(
 async def _shard_of(
     session: aiohttp.ClientSession, master: BrokerRecord, headers: dict[str, str]
 ) -> dict[str, Any]:
-    url = f"http://{master.host}:{master.admin}/admin/v1/shard"
+    return await _read(session, master, "/admin/v1/shard", headers)
+
+
+async def _read(
+    session: aiohttp.ClientSession, master: BrokerRecord, path: str, headers: dict[str, str]
+) -> dict[str, Any]:
+    """Return what a master answers; nothing where it does not."""
+    url = f"http://{master.host}:{master.admin}{path}"
     try:
         async with session.get(url, headers=headers) as answer:
             body: dict[str, Any] = await answer.json() if answer.status == 200 else {}
     except (aiohttp.ClientError, TimeoutError, ValueError):
         return {}
     return body
+
+
+async def topic_elsewhere(
+    services: AdminServices, request: web.Request, name: str
+) -> list[dict[str, Any]]:
+    """Return a topic as the masters of the other shards show it; those without it are left out.
+
+    A forwarded request looks no further than its own shard.
+    """
+    if is_forwarded(request):
+        return []
+    view, own = services.coordinator.view(), services.config.broker.shard
+    masters = [m for n in view.shards() if n != own and (m := view.master(n))]
+    headers = forwarded_headers(request, services.config.admin.token_file)
+    path = f"/admin/v1/topics/{quote(name, safe='')}"
+    async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
+        found = await asyncio.gather(*(_read(session, m, path, headers) for m in masters))
+    return [topic for topic in found if topic]
 
 
 def to_master(services: AdminServices) -> Middleware:

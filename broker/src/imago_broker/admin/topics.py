@@ -8,10 +8,10 @@ from imago_broker.admin import views
 from imago_broker.admin.errors import AdminError, bad_request, not_found, refuse_unknown
 from imago_broker.admin.guard import json_body, json_response
 from imago_broker.admin.paging import page
-from imago_broker.admin.shards import OK, is_forwarded, on_other_shards, rooms
+from imago_broker.admin.shards import OK, is_forwarded, on_other_shards, rooms, topic_elsewhere
 from imago_broker.config.settings import LEVELS
 from imago_broker.core.placement import Room, choose
-from imago_broker.errors import BrokerError
+from imago_broker.errors import BrokerError, HidesMessagesError
 from imago_broker.model import names
 from imago_broker.model import topics as model
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
     from imago_broker.model.topics import TopicConfig
 
+HIDE_MESSAGES = "hideMessages"
 KEYS = (
     "queues",
     "writeQueues",
@@ -34,6 +35,7 @@ KEYS = (
     "retentionMs",
     "attributes",
     "shards",
+    HIDE_MESSAGES,
 )
 
 
@@ -55,24 +57,69 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
     """PUT /admin/v1/topics/{topic}: create it, or change the named settings, on its shards.
 
     `shards`: how many a new topic gets, or which; all that take new topics unless given. A topic
-    keeps the shards it has.
+    keeps the shards it has. `hideMessages`: fewer queues may be read, whatever the others hold.
     """
     name = request.match_info["topic"]
     body = await json_body(request)
     refuse_unknown(body, KEYS)
+    hide = allowed(body)
+    elsewhere = await hidden_elsewhere(services, request, name, body)
+    if elsewhere and not hide:
+        raise hides(f"topic {name}: {elsewhere} messages of other shards would be hidden")
     known_before = name in services.coordinator.view().topics
     before = services.topics.get(name)
     try:
         wanted = changed(before or model.TopicConfig(name=name), body)
         shards = None if is_forwarded(request) else placement(services, name, body.get("shards"))
         here = shards is None or services.config.broker.shard in shards
-        config = services.topics.create_or_update(wanted) if here else wanted
+        hidden = elsewhere + (services.topics.hidden_by(wanted) if here else 0)
+        config = services.topics.create_or_update(wanted, hide_messages=hide) if here else wanted
+    except HidesMessagesError as error:
+        raise hides(str(error)) from error
     except (ValueError, BrokerError) as error:
         raise bad_request(f"Topic {name!r:.200}: {error}.", "Correct that setting.") from error
     done = await on_other_shards(services, request, only=shards)
     answer = summary(services, config.name) if here else shown(services, config)
     created = not (before or known_before)
-    return json_response(answer | {"shards": done}, status=201 if created else 200)
+    said = {"shards": done} | ({"hiddenMessages": hidden} if hidden else {})
+    return json_response(answer | said, status=201 if created else 200)
+
+
+def allowed(body: Mapping[str, Any]) -> bool:
+    """Return whether messages may be hidden; AdminError for what is neither true nor false."""
+    hide = body.get(HIDE_MESSAGES, False)
+    if not isinstance(hide, bool):
+        raise bad_request(f"{HIDE_MESSAGES}: {hide!r:.60}, must be true or false.", "Correct it.")
+    return hide
+
+
+def hides(text: str) -> AdminError:
+    """The refusal of a change after which readers would no longer find what is stored."""
+    return AdminError(
+        409,
+        "hides_messages",
+        f"{text[:1].upper()}{text[1:]}.",
+        f"Keep the number of queues, or send {HIDE_MESSAGES}: true.",
+    )
+
+
+async def hidden_elsewhere(
+    services: AdminServices, request: web.Request, name: str, body: Mapping[str, Any]
+) -> int:
+    """Return how many messages a change hides on other shards, before any of them is changed.
+
+    Each shard looks again where it makes the change.
+    """
+    left = body.get("readQueues", body.get("queues"))
+    if not isinstance(left, int):
+        return 0
+    found = await topic_elsewhere(services, request, name)
+    return sum(
+        queue["maxOffset"] - queue["minOffset"]
+        for topic in found
+        for queue in topic["queues"]
+        if left <= queue["queue"] < topic["readQueues"]
+    )
 
 
 def placement(services: AdminServices, name: str, asked: object) -> frozenset[int]:

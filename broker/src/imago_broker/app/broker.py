@@ -208,9 +208,15 @@ class Broker:
         ValueError or RequestError: a declared topic cannot be; nothing of it was changed.
         """
         changes = compare(self.config, config)
+        declared = [
+            declared_topic(name, settings, self.topics.get(name))
+            for name, settings in changes.topics.items()
+        ]
+        for topic in declared:
+            self.topics.check(topic)
         self.apply(changes.config)
-        for name, settings in changes.topics.items():
-            self.topics.create_or_update(declared_topic(name, settings, self.topics.get(name)))
+        for topic in declared:
+            self.topics.create_or_update(topic)
         logger.info(
             "config_reloaded applied=%s needs_restart=%s topics=%s",
             ",".join(changes.applied),

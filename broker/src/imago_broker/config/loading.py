@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from imago_broker.config.settings import BrokerConfig, ConfigError, Value
+from imago_broker.config.units import kind_of, measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -165,7 +166,9 @@ def _override(tree: dict[str, Any], name: str, text: str) -> None:
 def _set_text(tree: dict[str, Any], section: str, key: str, text: str, *, what: str) -> None:
     if section == TOPICS:
         name, _, setting = key.rpartition(".")
-        tree.setdefault(TOPICS, {}).setdefault(name, {})[setting] = _guessed(text)
+        number = measured(setting, text)
+        value = _guessed(text) if number is None else number
+        tree.setdefault(TOPICS, {}).setdefault(name, {})[setting] = value
         return
     cls = _sections().get(section)
     if cls is None:
@@ -174,10 +177,10 @@ def _set_text(tree: dict[str, Any], section: str, key: str, text: str, *, what: 
     if wanted is None:
         known = [f"{section}.{k.name}" for k in fields(cls)]
         raise ConfigError(_unknown("key", f"{section}.{key}", known))
-    tree.setdefault(section, {})[key] = _from_text(what, wanted, text)
+    tree.setdefault(section, {})[key] = _from_text(what, key, wanted, text)
 
 
-def _from_text(what: str, wanted: Any, text: str) -> Any:
+def _from_text(what: str, key: str, wanted: Any, text: str) -> Any:
     if wanted is str:
         return text
     if wanted == tuple[str, ...]:
@@ -189,7 +192,11 @@ def _from_text(what: str, wanted: Any, text: str) -> Any:
     try:
         return wanted(text.replace("_", ""))
     except ValueError as error:
-        raise ConfigError(f"{what}: {text!r}, must be a {_type_name(wanted)}") from error
+        if (number := measured(key, text)) is not None:
+            return wanted(number)
+        units = kind_of(key)
+        or_units = f", or {units}" if units else ""
+        raise ConfigError(f"{what}: {text!r}, must be a {_type_name(wanted)}{or_units}") from error
 
 
 def _guessed(text: str) -> bool | int | str:

@@ -16,7 +16,9 @@ HEAD = """\
 
 One TOML file (`imago broker --config FILE`), then the environment: `IMAGO__SECTION__KEY` sets
 `key` of `[section]` (`IMAGO__METAQ__PORT=8123`; lists are written `a,b`). A key that does not
-exist is an error that names the nearest one. *Dynamic* keys may change while the broker runs: over
+exist is an error that names the nearest one. In the environment and behind `--set`, what counts
+milliseconds, seconds or bytes may have a unit: `store.retention_ms=7d`,
+`store.segment_bytes_max=64MiB`. *Dynamic* keys may change while the broker runs: over
 the admin interface, or in the file followed by SIGHUP; all others need a restart.
 
 Topics to be made at the start, where they are missing, are tables of their own:

@@ -156,3 +156,15 @@ class TopicConfig:
             filter_type=str(value.get("filter_type", "SINGLE_TAG")),
             attributes={str(k): str(v) for k, v in value.get("attributes", {}).items()},
         )
+
+
+def unread_problem(old: TopicConfig | None, new: TopicConfig) -> str | None:
+    """Return why nobody would read what is written from this change on, or None."""
+    if new.read_queues >= new.write_queues:
+        return None
+    if old is not None and old.write_queues - old.read_queues >= new.write_queues - new.read_queues:
+        return None
+    return (
+        f"{new.write_queues} queues to write and {new.read_queues} to read: what is sent to the"
+        " others would be read by nobody"
+    )

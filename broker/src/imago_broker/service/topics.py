@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.errors import InvalidNameError, RequestError
+from imago_broker.errors import HidesMessagesError, InvalidNameError, RequestError
 from imago_broker.model import names
 from imago_broker.model.attributes import attributes_problem
 from imago_broker.model.sealing import kept, seal_of, sealed, unsealed
@@ -17,6 +17,7 @@ from imago_broker.model.topics import (
     PERM_INHERIT,
     PERM_READ_WRITE,
     TopicConfig,
+    unread_problem,
 )
 
 if TYPE_CHECKING:
@@ -177,24 +178,59 @@ class TopicService:
         handle = self.handle(topic.decode("utf-8", "replace"))
         return self.default_level if handle is None else handle.level
 
-    def create_or_update(self, config: TopicConfig) -> TopicConfig:
-        """Make the topic, or change it to these settings; return what is now in force."""
+    def create_or_update(self, config: TopicConfig, *, hide_messages: bool = False) -> TopicConfig:
+        """Make the topic, or change it to these settings; return what is now in force.
+
+        Queues that hold messages stay readable unless `hide_messages` lets them go.
+        """
+        config = self.check(config, hide_messages=hide_messages)
+        old = self._configs.get(config.name)
+        if old is not None and (messages := self.hidden_by(config)):
+            logger.warning(
+                "topic_hides_messages topic=%s messages=%d queues=%d/%d",
+                config.name,
+                messages,
+                config.read_queues,
+                old.read_queues,
+            )
+        return self._put(config, old)
+
+    def check(self, config: TopicConfig, *, hide_messages: bool = False) -> TopicConfig:
+        """Return what would be in force; RequestError where `create_or_update` would refuse."""
+        old = self._configs.get(config.name)
         problem = attributes_problem(config.attributes, acknowledgements=LEVELS)
+        if not hide_messages:
+            problem = problem or unread_problem(old, config)
         if problem is not None:
             raise RequestError(f"topic {config.name}: {problem}")
-        old = self._configs.get(config.name)
-        if old == config:
-            return old
         if old is None and len(self._configs) >= self.topics_max:
             raise RequestError(f"there are {self.topics_max} topics already, which is the limit")
-        if old is not None and old.dual != config.dual:
+        if old is None or old == config:
+            return old or kept(None, config)
+        if old.dual != config.dual:
             raise RequestError(
                 f"topic {config.name}: whether MetaQ clients may read it is fixed when it is made"
             )
-        if old is not None and old.materialised:
+        if old.materialised:
             # Members keep MetaQ's files from then on; there is no way back.
             config = config.with_attributes(**{MATERIALISED: "true"})
-        return self._put(kept(old, config), old)
+        config = kept(old, config)
+        if not hide_messages and (messages := self.hidden_by(config)):
+            raise HidesMessagesError(
+                config.name, messages=messages, kept=config.read_queues, queues=old.read_queues
+            )
+        return config
+
+    def hidden_by(self, config: TopicConfig) -> int:
+        """Return how many messages readers would no longer find with these settings."""
+        old = self._configs.get(config.name)
+        if old is None:
+            return 0
+        gone = range(kept(old, config).read_queues, old.read_queues)
+        if gone:
+            self._before_change()
+        ranges = (self._store.queue_range(config.name, queue) for queue in gone)
+        return sum(end - first for first, end in ranges)
 
     def seal(self, name: str, *, until_ms: int, cause: str) -> TopicConfig | None:
         """Have a topic take no more messages here; None when there is none.

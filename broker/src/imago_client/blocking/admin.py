@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_client.core import administration, group_administration
-from imago_client.core.administration import PERM_READ_WRITE
+from imago_client.core import administration, group_administration, topic_changes
+from imago_client.core.topic_changes import TopicSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,15 +37,37 @@ class Admin:
         self,
         topic: str,
         *,
-        queues: int = 4,
-        perm: int = PERM_READ_WRITE,
+        queues: int | None = None,
+        perm: int | None = None,
         attributes: Mapping[str, str] | None = None,
+        exist_ok: bool = True,
     ) -> dict[str, str]:
-        """Create or change a topic with so many queues on each shard; return shard -> master."""
+        """Make a topic with so many queues on each shard, 4 unless given; return shard -> master.
+
+        One that is there stays as it is. TopicExistsError: what is named here is other there, or
+        `exist_ok` is False.
+        """
+        settings = TopicSettings(queues=queues, perm=perm, attributes=attributes or {})
         return self._driver.run(
-            administration.create_topic(
-                self._state, topic, queues=queues, perm=perm, attributes=attributes or {}
-            )
+            topic_changes.create_topic(self._state, topic, settings, exist_ok=exist_ok)
+        )
+
+    def alter_topic(
+        self,
+        topic: str,
+        *,
+        queues: int | None = None,
+        perm: int | None = None,
+        attributes: Mapping[str, str] | None = None,
+        hide_messages: bool = False,
+    ) -> int:
+        """Change what is named of a topic; return how many messages readers no longer find.
+
+        HidesMessagesError: queues that would go hold messages, and `hide_messages` is False.
+        """
+        settings = TopicSettings(queues=queues, perm=perm, attributes=attributes or {})
+        return self._driver.run(
+            topic_changes.alter_topic(self._state, topic, settings, hide_messages=hide_messages)
         )
 
     def delete_topic(self, topic: str) -> None:

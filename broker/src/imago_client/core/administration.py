@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from imago_client.core.effects import Operation, Pause, Request, ask_ok
-from imago_client.core.lookup import TEMPLATE_TOPIC, ask_name_service, cluster_info, find_route
+from imago_client.core.effects import Operation, Request, ask_ok
+from imago_client.core.lookup import ask_name_service, cluster_info, find_route
 from imago_client.core.routing import MASTER_ID
-from imago_client.errors import AnswerError, NoRouteError, TryAgainError, UsageError
-from imago_client.messages import MessageQueue, check_name
+from imago_client.errors import AnswerError, TryAgainError
+from imago_client.messages import MessageQueue
 from imago_client.received import INFLATED_BYTES_MAX, received
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies_route import TopicList
@@ -17,7 +17,6 @@ from imago_wire.remoting.bodies_stats import TopicStatsTable
 from imago_wire.remoting.body_fields import Body
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers_admin import (
-    CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
     GetTopicStatsInfoRequestHeader,
 )
@@ -38,8 +37,6 @@ B = TypeVar("B", bound=Body)
 PERM_READ: Final = 4
 PERM_WRITE: Final = 2
 PERM_READ_WRITE: Final = 6
-_ROUTED_S_MAX: Final = 10.0
-_ROUTED_PAUSE_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,60 +81,6 @@ def topics(state: ClientState) -> Operation[list[str]]:
     """Return the names of all topics, the system's own too, sorted."""
     answer = yield from ask_name_service(state, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     return sorted(TopicList.decode(answer.body).topic_list)
-
-
-def create_topic(
-    state: ClientState, topic: str, *, queues: int, perm: int, attributes: Mapping[str, str]
-) -> Operation[dict[str, str]]:
-    """Create or change a topic on the master of every shard; return those masters by shard.
-
-    Done once the name service tells of it, so that the next send goes by the new queues.
-    """
-    check_name("topic", topic)
-    if queues < 1:
-        raise UsageError(f"queues: {queues}, must be at least 1")
-    if perm not in (PERM_READ, PERM_WRITE, PERM_READ_WRITE):
-        raise UsageError(f"perm: {perm}, must be 4 (read), 2 (write) or 6 (both)")
-    created = CreateTopicRequestHeader(
-        topic=topic,
-        default_topic=TEMPLATE_TOPIC,
-        read_queue_nums=queues,
-        write_queue_nums=queues,
-        perm=perm,
-        topic_filter_type="SINGLE_TAG",
-        topic_sys_flag=0,
-        order=False,
-        attributes=",".join(f"+{name}={value}" for name, value in attributes.items()) or None,
-    )
-    living = yield from masters(state)
-    for address in living.values():
-        yield from body_of(state, address, RequestCode.UPDATE_AND_CREATE_TOPIC, created)
-    yield from _until_routed(state, topic, dict.fromkeys(living, queues), perm)
-    return living
-
-
-def _until_routed(
-    state: ClientState, topic: str, queues: Mapping[str, int], perm: int
-) -> Operation[None]:
-    """Wait until the name service tells of so many queues on each shard. TryAgainError: it won't.
-
-    Brokers register a topic after they have answered.
-    """
-    deadline = state.clock_s() + _ROUTED_S_MAX
-    while True:
-        state.drop_route(topic)
-        try:
-            found = (yield from find_route(state, topic)).queue_counts(readable=bool(perm & 4))
-            if all(found.get(shard) == count for shard, count in queues.items()):
-                return
-        except NoRouteError:
-            found = {}
-        if state.clock_s() > deadline:
-            raise TryAgainError(
-                f"topic {topic!r}: created, but after {_ROUTED_S_MAX:g} s the name service still"
-                f" tells of {found or 'nothing'}; do the brokers reach it?"
-            )
-        yield Pause(_ROUTED_PAUSE_S)
 
 
 def delete_topic(state: ClientState, topic: str) -> Operation[None]:

@@ -249,9 +249,11 @@ class ResponseCode(IntEnum):
     CONTROLLER_BROKER_LIVE_INFO_NOT_EXISTS = 2016
     USER_NOT_EXIST = 3001
     POLICY_NOT_EXIST = 3002
-    # Imago's own, told to its idempotent producers and pipelines alone.
+    # Imago's own, told to its idempotent producers, pipelines and administrators alone.
     IMAGO_OUT_OF_ORDER_SEQUENCE = 9101
     IMAGO_PRODUCER_FENCED = 9102
+    IMAGO_TOPIC_EXISTS = 9103
+    IMAGO_HIDES_MESSAGES = 9104
 
 
 SEND_OK_CODES = frozenset(

@@ -10,17 +10,18 @@ from imago_broker.model import names
 from imago_broker.model.topics import TopicConfig
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
+from imago_broker.processors.rocketmq.topic_changes import change
 from imago_broker.processors.rocketmq.wire_forms import changed_attributes, topic_body
 from imago_wire.remoting import bodies
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers import (
-    CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
     GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
+from imago_wire.remoting.headers_imago import ChangeTopicRequestHeader
 
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.services import RocketmqServices
@@ -37,20 +38,22 @@ class TopicAdmin:
         self._store = services.messages.store
 
     def create(self, exchange: Exchange) -> Reply:
-        """UPDATE_AND_CREATE_TOPIC."""
-        header = CreateTopicRequestHeader.from_ext(exchange.ext)
-        self._put(
-            bodies.TopicConfig(
-                topic_name=header.topic,
-                read_queue_nums=header.read_queue_nums,
-                write_queue_nums=header.write_queue_nums,
-                perm=header.perm,
-                topic_filter_type=header.topic_filter_type,
-                topic_sys_flag=header.topic_sys_flag or 0,
-                order=header.order,
-            ),
-            header.attributes,
+        """UPDATE_AND_CREATE_TOPIC: what is named is what the topic has then, whatever it hides."""
+        header = ChangeTopicRequestHeader.from_ext(exchange.ext)
+        body = bodies.TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=header.topic_filter_type,
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
         )
+        wanted = self._checked(body, header.attributes)
+        topics = self._services.topics
+        if header.imago_change is not None:
+            return change(topics, header, wanted, topics.get(wanted.name))
+        topics.create_or_update(wanted, hide_messages=True)
         return OK
 
     def create_list(self, exchange: Exchange) -> Reply:
@@ -60,11 +63,8 @@ class TopicAdmin:
             self._checked(body, _as_changes(body.attributes)) for body in wanted.topic_config_list
         ]
         for config in configs:
-            self._services.topics.create_or_update(config)
+            self._services.topics.create_or_update(config, hide_messages=True)
         return OK
-
-    def _put(self, body: bodies.TopicConfig, attributes: str | None) -> None:
-        self._services.topics.create_or_update(self._checked(body, attributes))
 
     def _checked(self, body: bodies.TopicConfig, attributes: str | None) -> TopicConfig:
         name = body.topic_name

@@ -1,0 +1,41 @@
+"""Headers with fields of Imago's own. Other brokers and clients leave them unread."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from imago_wire.remoting.fields import Header, Int, header
+from imago_wire.remoting.headers_admin import CreateTopicRequestHeader
+
+
+class TopicChange(StrEnum):
+    """What UPDATE_AND_CREATE_TOPIC is to do where it is not RocketMQ's make or replace."""
+
+    CREATE = "create"
+    """Make the topic; a refusal where there is one."""
+    ENSURE = "ensure"
+    """Make the topic; one with the same settings will do, another is a refusal."""
+    ALTER = "alter"
+    """Change the named settings of a topic that there is."""
+
+
+QUEUES = "queues"
+PERM = "perm"
+
+
+@header
+class ChangeTopicRequestHeader(CreateTopicRequestHeader):
+    """UPDATE_AND_CREATE_TOPIC as our clients ask: the broker itself looks at what is there."""
+
+    imago_change: str | None = None
+    imago_named: str | None = None
+    """Those of `queues` and `perm` that the caller named, joined with commas."""
+    imago_hide_messages: bool = False
+
+
+@header
+class ChangeTopicResponseHeader(Header):
+    """Absent from the answers of other brokers."""
+
+    imago_hidden: Int | None = None
+    """How many messages readers no longer find."""
