@@ -1,7 +1,9 @@
 """Where whole records begin again behind damage.
 
 A record counts as found when it says that it belongs where it stands and its checksum matches.
-What a damaged record says of its own size is believed only where all its lengths still agree.
+What a damaged record says of its own size is believed where a record follows there, or all its
+lengths agree. Inside of what an intact head claims nothing is looked for: a body may hold what
+looks like a record of its own place, for clients choose bodies and can tell where they will be.
 """
 
 from __future__ import annotations
@@ -10,7 +12,19 @@ from typing import TYPE_CHECKING, Protocol
 
 from imago_wire.errors import RecordError
 from imago_wire.hot import view_record
-from imago_wire.layout import BLANK_SIZE, FIXED_SIZE_V4, MAGIC_V1, MAGIC_V2, blank_record
+from imago_wire.layout import (
+    AFTER_STORE_HOST,
+    BLANK_SIZE,
+    FIXED_SIZE_V4,
+    HEAD,
+    HOST_V4_SIZE,
+    HOST_V6_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+    SYS_BORN_V6,
+    SYS_STORE_V6,
+    blank_record,
+)
 from imago_wire.record_fields import read_layout
 
 if TYPE_CHECKING:
@@ -23,6 +37,8 @@ _PLACE_AT = 28
 """Where a record holds its own log offset."""
 HEAD_BYTES = _PLACE_AT + 8
 """Of a record, up to where it says that it belongs."""
+_HEAD_SIZE_MAX = HEAD.size + HOST_V6_SIZE + 8 + HOST_V6_SIZE + AFTER_STORE_HOST.size
+"""Of a record, up to its body."""
 
 
 class LogBytes(Protocol):
@@ -79,13 +95,41 @@ def border_behind(log: LogBytes, damaged: int, limit: int) -> int:
     or that of the file.
     """
     limit = min(limit, segment_end(log, damaged))
-    claimed = claimed_end(log, damaged)
-    if claimed is not None and (claimed == limit or _is_border(log, claimed, limit)):
-        return claimed
-    found, _ = first_record(log, damaged + 1, limit)
+    said = claims(log, damaged)
+    agreed = claimed_end(log, damaged)
+    for end in said if agreed is None else (agreed, *said):
+        if end == limit or _is_border(log, end, limit):
+            return end
+    start = said[0] if said and said[0] < limit else damaged + 1
+    found, _ = first_record(log, start, limit)
     if found is None and limit == segment_end(log, damaged):
-        found = _closing_blank(log, damaged, limit)
+        found = _closing_blank(log, start, limit)
     return limit if found is None else found
+
+
+def claims(log: LogBytes, offset: int) -> tuple[int, ...]:
+    """Return where a record ends whose head is intact, as it says and as its parts say.
+
+    Nothing unless it says that it belongs where it stands; one alone where its parts are torn.
+    """
+    room = segment_end(log, offset) - offset
+    head = log.read(offset, _HEAD_SIZE_MAX)
+    if len(head) < FIXED_SIZE_V4:
+        return ()
+    size, magic, _, _, _, _, place, sys_flag, _ = HEAD.unpack_from(head)
+    if magic not in (MAGIC_V1, MAGIC_V2) or place != offset or not FIXED_SIZE_V4 <= size <= room:
+        return ()
+    born_size = HOST_V6_SIZE if sys_flag & SYS_BORN_V6 else HOST_V4_SIZE
+    store_size = HOST_V6_SIZE if sys_flag & SYS_STORE_V6 else HOST_V4_SIZE
+    body_at = HEAD.size + born_size + 8 + store_size + AFTER_STORE_HOST.size
+    body_size = int.from_bytes(head[body_at - 4 : body_at], "big", signed=True)
+    if not 0 <= body_size < room:
+        return (offset + size,)
+    at = offset + body_at + body_size
+    for length_size in (2 if magic == MAGIC_V2 else 1, 2):
+        length = log.read(at, length_size)
+        at += length_size + int.from_bytes(length, "big")
+    return (offset + size, at) if offset + FIXED_SIZE_V4 < at <= offset + room else (offset + size,)
 
 
 def _is_border(log: LogBytes, offset: int, limit: int) -> bool:

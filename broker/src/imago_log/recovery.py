@@ -15,13 +15,22 @@ records behind it
 the same, below what was synced    power lost      damage
 the same, above what was synced    power lost      the log ends there
 =================================  ==============  =========================================
+
+Behind a bad record whose head is intact means: behind where it says that it ends.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.borders import border_behind, claimed_end, first_record, segment_end
+from imago_log.borders import (
+    border_behind,
+    claimed_end,
+    claims,
+    first_record,
+    is_record,
+    segment_end,
+)
 from imago_log.folder import LastStop
 from imago_wire.errors import RecordError
 from imago_wire.hot import scan_records, view_record
@@ -160,8 +169,17 @@ def claimed_records(log: CommitLog, start: int, end: int) -> Iterator[RecordView
 
 
 def rest_after(log: CommitLog, offset: int) -> tuple[int | None, bool]:
-    """Return where the first whole record behind an offset is, and whether anything is there."""
+    """Return where the first whole record behind an offset is, and whether anything is there.
+
+    No record where one with an intact head is torn: what looks like one there is of its body.
+    """
     torn = False
+    said = claims(log, offset)
+    for end in said:
+        if is_record(log, end):
+            return end, True
+    if said:
+        torn, offset = True, said[0]
     while offset < log.files_end:
         end = segment_end(log, offset)
         found, written = first_record(log, offset, end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_log.borders import claims
 from imago_log.checks.findings import RESTORE, START
 from imago_log.checks.records import CHUNK_BYTES, blocks, look_behind
 from imago_log.files import OFFSET_DIGITS
@@ -118,7 +119,8 @@ class LogCheck:
                 self._rest(last.end, limit)
                 self.end = limit
                 return
-            place, _ = look_behind(self._log, last.end + 1, limit)
+            said = claims(self._log, last.end)
+            place, _ = look_behind(self._log, said[0] if said else last.end + 1, limit)
             if place is None or self._cut_at_power_loss(last.end):
                 self._open = (last.end, reason)
                 return
