@@ -4,20 +4,22 @@ Promises: an acknowledged message is there, once, where it was said to be; messa
 producer keep their order in a queue; a place never shows another message than it once did;
 places follow each other without a hole; ids are unique; nothing appears that nobody sent; a
 consumer misses nothing; a committed offset never goes back once it was told; both protocols show
-the same messages, byte for byte, in the same order.
+the same messages, byte for byte, in the same order. In a shard all this is so on every member once
+it leads, but for messages that have expired, and for damage that it names by file and byte and
+that no other member can put right; and once nobody disturbs it, it is soon whole again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from imago_testing.chaos.history import Protocol, Step
+from imago_testing.chaos.history import Ending, Protocol, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from imago_testing.chaos.history import History, Key, Progress, Queue, Stored
 
@@ -37,6 +39,10 @@ class Broken(Enum):
     INVENTED = "a committed offset that nobody committed"
     DISAGREED = "the two protocols show different messages"
     GAP = "the places of a queue do not follow each other"
+    APART = "a shard that nobody disturbed was not whole again in time"
+    UNLED = "a member could not be made leader"
+    UNHEALED = "a member has damage where another one is whole"
+    UNNAMED = "damage without a file and a byte"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,31 +56,119 @@ class Violation:
 
 def check(history: History) -> list[Violation]:
     """Return every broken promise of a run."""
-    return [
-        *_acknowledged(history),
-        *_once(history),
-        *_named_once(history),
-        *_in_order(history),
-        *_sent_by_somebody(history),
-        *_stable(history),
-        *_complete(history),
+    found = [
+        *(Violation(Broken.APART, each) for each in history.apart),
+        *(Violation(Broken.UNLED, each) for each in history.unled),
         *_gone_on(history),
         *_progress(history),
-        *_agreed(history),
-        *_contiguous(history),
+        *_healed(history),
     ]
+    places = _log_offsets(history)
+    endings = history.endings
+    if not endings and not history.apart and not history.unled:  # else nobody could be read
+        endings = [Ending("", history.final)]
+    for ending in endings:
+        found += _check_ending(_View(history, ending, places))
+    return found
 
 
-def _acknowledged(history: History) -> Iterator[Violation]:
-    there = {stored.key for stored in _all_stored(history, Protocol.ROCKETMQ)}
+def _check_ending(view: _View) -> Iterator[Violation]:
+    of = f"{view.ending.member}: " if view.ending.member else ""
+    for rule in (
+        _acknowledged,
+        _once,
+        _named_once,
+        _in_order,
+        _sent_by_somebody,
+        _stable,
+        _complete,
+        _agreed,
+        _contiguous,
+    ):
+        yield from (replace(each, text=of + each.text) for each in rule(view))
+
+
+class _View:
+    """What one member showed in the end, and what it may lack: it has expired, or is told."""
+
+    def __init__(self, history: History, ending: Ending, log_offsets: Mapping[Key, int]) -> None:
+        self.history, self.ending, self._log_offsets = history, ending, log_offsets
+        self.messages = ending.messages
+        self._holes = [hole for hole in ending.holes if hole.named]
+
+    def stored(self, protocol: Protocol) -> Iterator[Stored]:
+        for (each, _), messages in self.messages.items():
+            if each is protocol:
+                yield from messages
+
+    def expired(self, key: Key | None) -> bool:
+        return self._offset(key, self.ending.log_start) < self.ending.log_start
+
+    def in_hole(self, key: Key | None) -> bool:
+        at = self._offset(key, -1)
+        return any(hole.start <= at < hole.end for hole in self._holes)
+
+    def may_lack(self, key: Key | None) -> bool:
+        return self.expired(key) or self.in_hole(key)
+
+    def may_jump(self, before: Stored | None, behind: Stored) -> bool:
+        """Whether messages may be missing between two that follow one another in a queue."""
+        low = self._offset(before.key, 0) if before else 0
+        high = self._offset(behind.key, 0)
+        return low < self.ending.log_start <= high or any(
+            hole.start < high and hole.end > low for hole in self._holes
+        )
+
+    def _offset(self, key: Key | None, unknown: int) -> int:
+        return unknown if key is None else self._log_offsets.get(key, unknown)
+
+
+def _log_offsets(history: History) -> dict[Key, int]:
+    """Return where in the log each message is, as RocketMQ's ids say."""
+    found = {
+        key: place.id for key, place in history.acked.items() if place.protocol is Protocol.ROCKETMQ
+    }
+    seen = [stored for protocol, _, stored in history.reads if protocol is Protocol.ROCKETMQ]
+    for ending in history.endings:
+        for (protocol, _), messages in ending.messages.items():
+            seen += messages if protocol is Protocol.ROCKETMQ else []
+    found.update((stored.key, stored.id) for stored in seen if stored.key is not None)
+    return found
+
+
+def _healed(history: History) -> Iterator[Violation]:
+    """What is damaged on one member and whole on another has to be put back."""
+    for ending in history.endings:
+        for hole in ending.holes:
+            if not hole.named:
+                yield Violation(Broken.UNNAMED, f"{ending.member}: {hole}")
+            whole = [
+                other.member
+                for other in history.endings
+                if other.log_start <= hole.start
+                and not any(each.start < hole.end and hole.start < each.end for each in other.holes)
+            ]
+            if whole:
+                text = f"{ending.member}: {hole}, whole on {', '.join(whole)}"
+                yield Violation(Broken.UNHEALED, text)
+
+
+def _acknowledged(view: _View) -> Iterator[Violation]:
+    there = {stored.key for stored in view.stored(Protocol.ROCKETMQ)}
+    seen = {protocol: {each.key for each in _reads(view, protocol)} for protocol in Protocol}
     places = {
         (protocol, queue, stored.at): stored
-        for (protocol, queue), messages in history.final.items()
+        for (protocol, queue), messages in view.messages.items()
         for stored in messages
     }
-    for key, place in history.acked.items():
+    for key, place in view.history.acked.items():
         found = places.get((place.protocol, place.queue, place.at))
-        if key not in there:
+        if key not in there and view.expired(key):
+            if not all(key in keys for keys in seen.values()):
+                yield Violation(Broken.MISSED, f"{key}, expired, acknowledged as {place}")
+        elif key not in there and view.in_hole(key):
+            pass
+        elif key not in there:
             yield Violation(Broken.LOST, f"{key}, acknowledged as {place}")
         elif found is None or found.key != key:
             yield Violation(Broken.MOVED, f"{key}, acknowledged as {place}")
@@ -82,16 +176,20 @@ def _acknowledged(history: History) -> Iterator[Violation]:
             yield Violation(Broken.RENAMED, f"{key}: {place.id} at first, {found.id} now")
 
 
-def _once(history: History) -> Iterator[Violation]:
-    counts = Counter(stored.key for stored in _all_stored(history, Protocol.ROCKETMQ))
+def _reads(view: _View, protocol: Protocol) -> Iterator[Stored]:
+    return (stored for each, _, stored in view.history.reads if each is protocol)
+
+
+def _once(view: _View) -> Iterator[Violation]:
+    counts = Counter(stored.key for stored in view.stored(Protocol.ROCKETMQ))
     for key, count in counts.items():
         if key is not None and count > 1:
             yield Violation(Broken.DUPLICATED, f"{key}, {count} times")
 
 
-def _named_once(history: History) -> Iterator[Violation]:
+def _named_once(view: _View) -> Iterator[Violation]:
     for protocol in Protocol:
-        counts = Counter(stored.id for stored in _all_stored(history, protocol))
+        counts = Counter(stored.id for stored in view.stored(protocol))
         for message_id, count in counts.items():
             if count > 1:
                 yield Violation(
@@ -99,8 +197,8 @@ def _named_once(history: History) -> Iterator[Violation]:
                 )
 
 
-def _in_order(history: History) -> Iterator[Violation]:
-    for (protocol, queue), messages in history.final.items():
+def _in_order(view: _View) -> Iterator[Violation]:
+    for (protocol, queue), messages in view.messages.items():
         last: dict[int, int] = {}
         for stored in messages:
             if stored.key is None:
@@ -112,32 +210,34 @@ def _in_order(history: History) -> Iterator[Violation]:
             last[stored.key.producer] = stored.key.number
 
 
-def _sent_by_somebody(history: History) -> Iterator[Violation]:
-    for (protocol, queue), messages in history.final.items():
+def _sent_by_somebody(view: _View) -> Iterator[Violation]:
+    for (protocol, queue), messages in view.messages.items():
         for stored in messages:
-            sent = None if stored.key is None else history.attempted.get(stored.key)
+            sent = None if stored.key is None else view.history.attempted.get(stored.key)
             if sent != stored.content:
                 where = f"{protocol.value} {queue} at {stored.at}"
                 yield Violation(Broken.PHANTOM, f"{where}: {stored.key}")
 
 
-def _stable(history: History) -> Iterator[Violation]:
+def _stable(view: _View) -> Iterator[Violation]:
     final = {
         where: {stored.at: stored for stored in messages}
-        for where, messages in history.final.items()
+        for where, messages in view.messages.items()
     }
-    for protocol, queue, stored in history.reads:
+    for protocol, queue, stored in view.history.reads:
         now = final.get((protocol, queue), {}).get(stored.at)
-        if now != stored:
+        if now != stored and not (now is None and view.may_lack(stored.key)):
             where = f"{protocol.value} {queue} at {stored.at}"
             yield Violation(Broken.UNSTABLE, f"{where}: first {stored}, in the end {now}")
 
 
-def _complete(history: History) -> Iterator[Violation]:
+def _complete(view: _View) -> Iterator[Violation]:
+    if view.history.apart:
+        return  # the run was broken off before consumers had read all
     seen: dict[tuple[Protocol, Queue], set[int]] = {}
-    for protocol, queue, stored in history.reads:
+    for protocol, queue, stored in view.history.reads:
         seen.setdefault((protocol, queue), set()).add(stored.at)
-    for (protocol, queue), messages in history.final.items():
+    for (protocol, queue), messages in view.messages.items():
         for stored in messages:
             if stored.at not in seen.get((protocol, queue), set()):
                 where = f"{protocol.value} {queue} at {stored.at}"
@@ -175,10 +275,10 @@ def _progress_of(queue: Queue, steps: list[Progress]) -> Iterator[Violation]:
                 told = max(told, each.offset) if each.step is Step.TOLD else told
 
 
-def _agreed(history: History) -> Iterator[Violation]:
-    for queue in sorted({queue for _, queue in history.final}):
-        metaq = _messages(history, Protocol.METAQ, queue)
-        rocketmq = _messages(history, Protocol.ROCKETMQ, queue)
+def _agreed(view: _View) -> Iterator[Violation]:
+    for queue in sorted({queue for _, queue in view.messages}):
+        metaq = _messages(view, Protocol.METAQ, queue)
+        rocketmq = _messages(view, Protocol.ROCKETMQ, queue)
         if metaq != rocketmq:
             pairs = enumerate(zip(metaq, rocketmq, strict=False))
             end = min(len(metaq), len(rocketmq))
@@ -187,21 +287,18 @@ def _agreed(history: History) -> Iterator[Violation]:
             yield Violation(Broken.DISAGREED, f"{queue}: {counts}, different from {first} on")
 
 
-def _contiguous(history: History) -> Iterator[Violation]:
-    for (protocol, queue), messages in history.final.items():
-        expected = 0
+def _contiguous(view: _View) -> Iterator[Violation]:
+    for (protocol, queue), messages in view.messages.items():
+        expected, before = 0, None
         for stored in messages:
-            if stored.at != expected:
+            forward = stored.at > expected and view.may_jump(before, stored)
+            if stored.at != expected and not forward:
                 where = f"{protocol.value} {queue}"
                 yield Violation(Broken.GAP, f"{where}: at {stored.at} instead of {expected}")
-            expected = stored.at + stored.size
+            expected, before = stored.at + stored.size, stored
 
 
-def _messages(history: History, protocol: Protocol, queue: Queue) -> list[tuple[Key | None, int]]:
-    return [(stored.key, stored.content) for stored in history.final.get((protocol, queue), [])]
-
-
-def _all_stored(history: History, protocol: Protocol) -> Iterator[Stored]:
-    for (each, _), messages in history.final.items():
-        if each is protocol:
-            yield from messages
+def _messages(view: _View, protocol: Protocol, queue: Queue) -> list[tuple[Key | None, int]]:
+    # MetaQ's own files may hold what is damaged in the log.
+    messages = view.messages.get((protocol, queue), [])
+    return [(each.key, each.content) for each in messages if not view.in_hole(each.key)]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imago_testing.chaos.connections import Where
-    from imago_testing.chaos.history import History, Queue
+    from imago_testing.chaos.history import History, Messages, Queue
     from imago_wire.record import StoredMessage
     from imago_wire.remoting.command import RemotingCommand
     from imago_wire.text.message import Message
@@ -180,13 +180,11 @@ async def get(connection: MetaqConnection, queue: Queue, position: int) -> tuple
     )
 
 
-async def read_whole(
-    metaq_at: Where, rocketmq_at: Where, queues: Sequence[Queue]
-) -> dict[tuple[Protocol, Queue], list[Stored]]:
+async def read_whole(metaq_at: Where, rocketmq_at: Where, queues: Sequence[Queue]) -> Messages:
     """Read queues from their starts to their ends, through both protocols."""
     metaq = await MetaqConnection.open(metaq_at)
     remoting = await RemotingConnection.open(rocketmq_at)
-    whole: dict[tuple[Protocol, Queue], list[Stored]] = {}
+    whole: Messages = {}
     try:
         for queue in queues:
             messages = whole.setdefault((Protocol.METAQ, queue), [])

@@ -83,6 +83,38 @@ class Progress:
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A range of the log that a member says is damaged, and where that lies in its files."""
+
+    start: int
+    end: int
+    file: str
+    position: int
+
+    @property
+    def named(self) -> bool:
+        return bool(self.file) and self.position >= 0
+
+    def __str__(self) -> str:
+        return f"{self.start} to {self.end} in {self.file} at byte {self.position}"
+
+
+Messages = dict[tuple[Protocol, Queue], list[Stored]]
+"""Every queue from its start to its end, read through both protocols."""
+
+
+@dataclass(slots=True)
+class Ending:
+    """What a member showed that was made leader when all was over."""
+
+    member: str
+    messages: Messages
+    log_start: int = 0
+    """Messages below this log offset have expired."""
+    holes: list[Hole] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class History:
     """One run. Producers never repeat a number, whatever became of it."""
@@ -96,5 +128,11 @@ class History:
     """Places where consumers wanted to go on, and were told that nothing can be there."""
     progress: list[Progress] = field(default_factory=list)
     """Of the one consumer group, in the order of time."""
-    final: dict[tuple[Protocol, Queue], list[Stored]] = field(default_factory=dict)
-    """Every queue from its start to its end, read through both protocols when all was over."""
+    final: Messages = field(default_factory=dict)
+    """What a broker alone showed when all was over."""
+    endings: list[Ending] = field(default_factory=list)
+    """The same of each member of a shard."""
+    apart: list[str] = field(default_factory=list)
+    """Times at which a shard that nobody disturbed was not whole again soon, with what it said."""
+    unled: list[str] = field(default_factory=list)
+    """Members that could not be made leader when all was over, and why."""
