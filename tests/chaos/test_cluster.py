@@ -15,23 +15,25 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.timeout(600)]
 
-SEED = 20261
+SEED = 20263
 FAULTS = (
     "kill_leader",
+    "damage_files",
     "cut_towards_leader",
     "part_leader_from_zookeeper",
     "kill_all",
     "fill_disk",
     "pause_leader",
     "wipe_follower",
-    "zookeeper_majority_down",
+    "pause_every_zookeeper",
     "break_sync",
     "isolate_leader",
     "step_clock",
-    "lose_packets",
     "change_bits",
     "roll",
 )
+BURST_BYTES = 9 << 20
+"""Written before each fault: more than any chunk in which the log is read."""
 
 
 def test_faults_of_many_kinds_break_no_promise(tmp_path: Path) -> None:
@@ -39,6 +41,9 @@ def test_faults_of_many_kinds_break_no_promise(tmp_path: Path) -> None:
     told = tmp_path / "report.json"
     command = [sys.executable, "-m", "imago_testing.chaos.cluster", "--seed", str(SEED)]
     command += ["--faults", ",".join(FAULTS), "--json", str(told)]
+    command += ["--every", "0", "--calm", "0.3,0.6", "--burst-bytes", str(BURST_BYTES)]
+    # How fast this machine is, and what else it does, is no matter of this test.
+    command += ["--rate-min", "0", "--rate-max", "8", "--retention-bytes", "0"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=580, check=False
@@ -48,4 +53,4 @@ def test_faults_of_many_kinds_break_no_promise(tmp_path: Path) -> None:
     report = json.loads(told.read_text())
     assert report["violations"] == []
     assert set(report["gaps_ms"]) == set(FAULTS)
-    assert report["acknowledged"] > 0
+    assert report["calm_bytes"] >= BURST_BYTES * len(FAULTS)

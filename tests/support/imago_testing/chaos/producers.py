@@ -40,20 +40,26 @@ class Producer(ABC):
         where: Where,
         queues: Sequence[Queue],
         history: History,
-        on_ack: Callable[[], None],
+        on_ack: Callable[[int], None],
         *,
         rng: random.Random,
         in_flight: int,
-        pause: float = 0.0,
+        body_bytes: int | None = None,
+        pause: Callable[[], float] = lambda: 0.0,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
-        """`patience` is how many seconds a broker may be silent while answers are due."""
+        """`on_ack` is told the size of each body that is acknowledged.
+
+        `body_bytes`: their mean; most are of some hundred bytes without it. `pause`: seconds until
+        the next send. `patience`: how many seconds a broker may be silent while answers are due.
+        """
         self._number = number
         self._where = where
         self._queues = queues
         self._history = history
         self._on_ack = on_ack
         self._rng = rng
+        self._body_bytes = body_bytes
         self._pause = pause
         self._patience = patience
         self._next = 0
@@ -88,21 +94,22 @@ class Producer(ABC):
             )
             if not done or not all(each.result() for each in done):
                 break
-            if self._pause:
-                await asyncio.sleep(self._pause)
+            if pause := self._pause():
+                await asyncio.sleep(pause)
         if flying:
             await asyncio.wait(flying, timeout=self._patience)
 
     def _message(self, attribute: str | None) -> tuple[Key, bytes]:
         key = Key(self._number, self._next)
         self._next += 1
-        body = payload.encode(key, self._rng)
+        filler = None if self._body_bytes is None else self._rng.randrange(2 * self._body_bytes)
+        body = payload.encode(key, self._rng, filler_bytes=filler)
         self._history.attempted[key] = payload.content(attribute, body)
         return key, body
 
-    def _acked(self, key: Key, place: Place) -> None:
+    def _acked(self, key: Key, place: Place, size: int) -> None:
         self._history.acked[key] = place
-        self._on_ack()
+        self._on_ack(size)
 
 
 class MetaqProducer(Producer):
@@ -122,16 +129,16 @@ class MetaqProducer(Producer):
             answer = await connection.put(queue, body, attribute)
         except ConnectionLostError:
             return False
-        return self._note(key, queue, answer)
+        return self._note(key, len(body), queue, answer)
 
-    def _note(self, key: Key, queue: Queue, answer: Result | Value) -> bool:
+    def _note(self, key: Key, size: int, queue: Queue, answer: Result | Value) -> bool:
         assert isinstance(answer, Result)
         if answer.code != 200:
             self.refused += 1
             return False
         message_id, partition, position = (int(word) for word in answer.text.split(" "))
         assert partition == queue.number
-        self._acked(key, Place(Protocol.METAQ, queue, position, message_id))
+        self._acked(key, Place(Protocol.METAQ, queue, position, message_id), size)
         return True
 
 
@@ -152,15 +159,17 @@ class RocketmqProducer(Producer):
             answer = await connection.put(queue, [body for _, body in messages])
         except ConnectionLostError:
             return False
-        return self._note([key for key, _ in messages], queue, answer)
+        return self._note({key: len(body) for key, body in messages}, queue, answer)
 
-    def _note(self, keys: list[Key], queue: Queue, answer: RemotingCommand) -> bool:
+    def _note(self, sizes: dict[Key, int], queue: Queue, answer: RemotingCommand) -> bool:
         if answer.code != 0:
             self.refused += 1
             return False
         assert int(answer.ext["queueId"]) == queue.number
         first = int(answer.ext["queueOffset"])
-        for index, (key, name) in enumerate(zip(keys, answer.ext["msgId"].split(","), strict=True)):
+        names = zip(sizes, answer.ext["msgId"].split(","), strict=True)
+        for index, (key, name) in enumerate(names):
             _, log_offset = parse_offset_message_id(name)
-            self._acked(key, Place(Protocol.ROCKETMQ, queue, first + index, log_offset))
+            place = Place(Protocol.ROCKETMQ, queue, first + index, log_offset)
+            self._acked(key, place, sizes[key])
         return True

@@ -75,9 +75,9 @@ class Run:
         for kind, where in kinds * PRODUCERS_PER_PROTOCOL:
             number = len(made)
             rng = random.Random(self._plan.seed * 1000 + number)
-            args = (number, where, self._queues, self._history, self._acked.set)
+            args = (number, where, self._queues, self._history, lambda _: self._acked.set())
             in_flight = IN_FLIGHT[number // len(kinds) % len(IN_FLIGHT)]
-            made.append(kind(*args, rng=rng, in_flight=in_flight, pause=self._plan.pause))
+            made.append(kind(*args, rng=rng, in_flight=in_flight, pause=lambda: self._plan.pause))
         return made
 
     def _make_consumers(self) -> list[Consumer]:

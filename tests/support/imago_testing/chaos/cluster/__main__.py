@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
+import logging
 import random
 import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from imago_testing.chaos.cluster.faults import FAULTS
+from imago_testing.chaos.cluster.members import Sizes
 from imago_testing.chaos.cluster.report import ClusterReport
 from imago_testing.chaos.cluster.run import Plan, Run
 from imago_testing.chaos.cluster.shard import Shard
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _FAULTS_PER_ROUND = 12
 _SESSION_MS = 2000
@@ -29,11 +36,13 @@ _SHOWN_MAX = 20
 def main() -> int:
     """Return 1 when a promise was broken."""
     chosen = _arguments()
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # servers die here all the time
     folder = Path(tempfile.mkdtemp(prefix="imago-chaos-"))
+    sizes = Sizes(segment=chosen.segment_bytes, retention=chosen.retention_bytes)
     total = ClusterReport(seed=chosen.seed)
     sound = False
     try:
-        with Shard(folder, session_ms=chosen.session_ms) as shard:
+        with Shard(folder, session_ms=chosen.session_ms, sizes=sizes) as shard:
             _rounds(shard, chosen, total)
         sound = not total.violations
     finally:
@@ -51,29 +60,68 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--faults", help=f"in this order, once: {', '.join(FAULTS)}")
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--session-ms", type=int, default=_SESSION_MS)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--keep", action="store_true", help="keep logs and configurations")
+    add = parser.add_argument
+    add("--minutes", type=float, default=5.0)
+    add("--faults", help=f"in this order, once: {', '.join(FAULTS)}")
+    add("--without", default="", help="faults that are left out")
+    add("--seed", type=int, default=int(time.time()))
+    add("--session-ms", type=int, default=_SESSION_MS)
+    add("--json", type=Path)
+    add("--keep", action="store_true", help="keep logs and configurations")
+    add("--every", type=_seconds, default=(12.0, 15.0), help="from fault to fault: LEAST,MOST")
+    add("--calm", type=_seconds, default=(3.0, 5.0), help="undisturbed at least: LEAST,MOST")
+    add("--body-bytes", type=int, default=8192, help="mean of the bodies")
+    add("--burst-bytes", type=int, default=0, help="written before each fault at least")
+    add(
+        "--rate-min",
+        type=float,
+        default=5.0,
+        help="MB/s between faults below which the run fails; a shared machine may not reach it",
+    )
+    add("--rate-max", type=float, default=8.0, help="MB/s that producers hold to")
+    add("--segment-bytes", type=int, default=Sizes().segment)
+    add("--retention-bytes", type=int, default=Sizes().retention, help="0: everything is kept")
     chosen = parser.parse_args()
-    if unknown := set(filter(None, (chosen.faults or "").split(","))) - set(FAULTS):
+    named = f"{chosen.faults or ''},{chosen.without}".split(",")
+    if unknown := set(filter(None, named)) - set(FAULTS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(FAULTS)}")
     return chosen
 
 
 def _rounds(shard: Shard, chosen: argparse.Namespace, total: ClusterReport) -> None:
     if chosen.faults:
-        plan = Plan(seed=chosen.seed, faults=chosen.faults.split(","))
-        total.add(asyncio.run(Run(plan, shard).play()))
+        total.add(_play(shard, chosen, chosen.seed, chosen.faults.split(",")))
         return
     end, seed = time.monotonic() + chosen.minutes * 60, chosen.seed
+    names = [name for name in FAULTS if name not in chosen.without.split(",")]
+    random.Random(seed).shuffle(names)
+    rounds = itertools.cycle(range(0, len(names), _FAULTS_PER_ROUND))
     while time.monotonic() < end and not total.violations:
-        rng = random.Random(seed)
-        plan = Plan(seed=seed, faults=rng.sample(list(FAULTS), _FAULTS_PER_ROUND))
-        total.add(asyncio.run(Run(plan, shard).play()))
+        first = next(rounds)
+        total.add(_play(shard, chosen, seed, names[first : first + _FAULTS_PER_ROUND]))
         seed += 1
+
+
+def _play(
+    shard: Shard, chosen: argparse.Namespace, seed: int, faults: Sequence[str]
+) -> ClusterReport:
+    print(f"seed {seed}: {', '.join(faults)}", flush=True)
+    plan = Plan(
+        seed=seed,
+        faults=faults,
+        calm_seconds=chosen.calm,
+        every_seconds=chosen.every,
+        burst_bytes=chosen.burst_bytes,
+        body_bytes=chosen.body_bytes,
+        rate_min=chosen.rate_min * 1e6,
+        rate_max=chosen.rate_max * 1e6,
+    )
+    return asyncio.run(Run(plan, shard).play())
+
+
+def _seconds(text: str) -> tuple[float, float]:
+    least, _, most = text.partition(",")
+    return float(least), float(most or least)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ import errno
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from imago_testing.chaos.cluster.damages import DAMAGES
+from imago_testing.chaos.cluster.file_faults import FILE_FAULTS
 from imago_testing.chaos.cluster.lossy import Line
 from imago_testing.chaos.cluster.members import REPLICATION_PORT
 
@@ -23,7 +25,9 @@ _CLOCK_STEP_SECONDS = 3600.0
 _SLOW_SYNC_SECONDS = 0.05
 _STALLED_SYNC_SECONDS = 2.0
 _FILES_LEFT = 2
-_BAD_LINE_SECONDS = 5.0
+_BAD_LINE_SECONDS = 4.0
+_KILLS_IN_TURN = 3
+_HANDOVERS = 3
 
 
 async def _kill(shard: Shard, members: list[Member], seconds: float) -> AsyncIterator[None]:
@@ -54,12 +58,30 @@ async def kill_all(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
         yield
 
 
+async def kill_two(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """kill -9 of two members."""
+    async for _ in _kill(shard, rng.sample(shard.members, 2), rng.uniform(0.2, 5)):
+        yield
+
+
+async def kill_in_turn(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """kill -9 of one member after the other, while those before still catch up."""
+    for turn in range(_KILLS_IN_TURN):
+        member = rng.choice([each for each in shard.members if each.alive])
+        await asyncio.to_thread(member.kill)
+        if not turn:
+            yield
+        await asyncio.sleep(rng.uniform(0.2, 2))
+        member.start()
+        await asyncio.sleep(rng.uniform(0.5, 3))
+
+
 async def wipe_follower(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
     """A follower dies and comes back with an empty disk."""
     member = rng.choice(shard.followers())
     await asyncio.to_thread(member.kill)
     yield
-    await asyncio.to_thread(member.wipe)
+    await asyncio.to_thread(DAMAGES["lose_folder"], member.data, rng)
     member.start()
 
 
@@ -182,13 +204,43 @@ async def step_clock(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
     leader.knobs.turn()
 
 
-async def fill_disk(shard: Shard, _: random.Random) -> AsyncIterator[None]:
-    """The leader's disk is full for a while."""
-    leader = shard.leader()
-    await asyncio.to_thread(leader.fill_disk)
+async def step_clock_of_follower(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """A follower's wall clock is an hour off when it becomes the leader, and then right again."""
+    member = rng.choice(shard.followers())
+    member.knobs.turn(clock_s=rng.choice([-1, 1]) * _CLOCK_STEP_SECONDS)
+    await asyncio.to_thread(shard.hand_over, member)
     yield
-    await asyncio.sleep(4)
-    await asyncio.to_thread(leader.empty_disk)
+    await asyncio.sleep(3)
+    member.knobs.turn()
+
+
+async def _fill(members: list[Member]) -> AsyncIterator[None]:
+    for member in members:
+        await asyncio.to_thread(member.fill_disk)
+    yield
+    await asyncio.sleep(3)
+    for member in members:
+        await asyncio.to_thread(member.empty_disk)
+
+
+async def fill_disk(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """The leader's disk is full for a while."""
+    del rng
+    async for _ in _fill([shard.leader()]):
+        yield
+
+
+async def fill_follower_disk(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """A follower's disk is full for a while."""
+    async for _ in _fill([rng.choice(shard.followers())]):
+        yield
+
+
+async def fill_every_disk(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """Every member's disk is full for a while."""
+    del rng
+    async for _ in _fill(list(shard.members)):
+        yield
 
 
 async def break_sync(shard: Shard, _: random.Random) -> AsyncIterator[None]:
@@ -238,6 +290,29 @@ async def kill_zookeeper(shard: Shard, rng: random.Random) -> AsyncIterator[None
     await asyncio.to_thread(shard.zookeeper.wait)
 
 
+async def pause_zookeeper(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """One ZooKeeper server stands still, as often as not the one that leads, its ports open."""
+    names = [rng.choice([shard.zookeeper.leader(), rng.choice(shard.zookeeper.names)])]
+    async for _ in _pause_zookeepers(shard, names, rng.uniform(3, 6)):
+        yield
+
+
+async def pause_every_zookeeper(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """All ZooKeeper servers stand still, until every session and every lease is over."""
+    seconds = shard.session_ms / 1000 * rng.uniform(1.2, 2)
+    async for _ in _pause_zookeepers(shard, shard.zookeeper.names, seconds):
+        yield
+
+
+async def _pause_zookeepers(shard: Shard, names: list[str], seconds: float) -> AsyncIterator[None]:
+    for name in names:
+        shard.zookeeper.pause(name, on=True)
+    yield
+    await asyncio.sleep(seconds)
+    for name in names:
+        shard.zookeeper.pause(name, on=False)
+
+
 async def zookeeper_majority_down(shard: Shard, _: random.Random) -> AsyncIterator[None]:
     """Two of three ZooKeeper servers die: nobody can be elected, leases run out."""
     for name in shard.zookeeper.names[:2]:
@@ -272,12 +347,24 @@ async def roll(shard: Shard, _: random.Random) -> AsyncIterator[None]:
         await asyncio.to_thread(shard.settled)
 
 
+async def hand_over(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """Leadership goes from member to member while retention takes the oldest files."""
+    for turn in range(_HANDOVERS):
+        await asyncio.to_thread(shard.hand_over, rng.choice(shard.followers()))
+        if not turn:
+            yield
+        await asyncio.to_thread(shard.settled)
+        await asyncio.sleep(rng.uniform(0.2, 2))
+
+
 FAULTS: dict[str, Fault] = {
     fault.__name__: fault
     for fault in (
         kill_leader,
         kill_follower,
+        kill_two,
         kill_all,
+        kill_in_turn,
         wipe_follower,
         pause_leader,
         pause_follower,
@@ -291,17 +378,23 @@ FAULTS: dict[str, Fault] = {
         delay_packets,
         change_bits,
         step_clock,
+        step_clock_of_follower,
         fill_disk,
+        fill_follower_disk,
+        fill_every_disk,
         break_sync,
         slow_disk,
         stall_disk,
         exhaust_files,
         kill_zookeeper,
+        pause_zookeeper,
+        pause_every_zookeeper,
         zookeeper_majority_down,
         restart_all_zookeepers,
+        hand_over,
         roll,
     )
-}
+} | FILE_FAULTS
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import urllib.error
 import urllib.request
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from imago_testing.chaos.cluster.knobs import Knobs
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 METAQ_PORT, ROCKETMQ_PORT, NAMES_PORT, ADMIN_PORT = 8123, 10911, 9876, 8080
 REPLICATION_PORT = ROCKETMQ_PORT + 1
-SEGMENT_BYTES = 8 << 20
-_DISK_BYTES = 512 << 20
 _FILL_STEP_BYTES = 64 << 10
 _SERVES_SECONDS_MAX = 60
 _HTTP_SECONDS_MAX = 5
@@ -55,11 +54,26 @@ token_file = "{token}"
 # Small files, so that many of them are begun and finished between two faults.
 segment_bytes_max = {segment}
 metaq_segment_bytes_max = 262144
+# The oldest of them go all the time, also while members change places.
+retention_bytes_max = {retention}
 # A disk that is nearly full must not make the broker forget old messages: they are looked for.
 disk_clean_ratio = 1.0
 disk_force_ratio = 1.0
 disk_full_ratio = 1.0
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Of a member's files and its disk, in bytes."""
+
+    segment: int = 16 << 20
+    retention: int = 192 << 20
+    """Of the log, on which its oldest file goes; 0: all is kept."""
+
+    @property
+    def disk(self) -> int:
+        return 512 << 20 if self.retention else 2 << 30
 
 
 class Member:
@@ -75,13 +89,14 @@ class Member:
         session_ms: int,
         replicas: int,
         library: Path,
+        sizes: Sizes,
     ) -> None:
         self.name, self.address = name, network.address(name)
         self.folder = folder
         folder.mkdir(parents=True)
         self.disk = folder / "disk"
         self.disk.mkdir()
-        options = f"size={_DISK_BYTES}"
+        options = f"size={sizes.disk}"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, name, str(self.disk)], check=True)
         self.data = self.disk / "data"
         self._token = folder / "token"
@@ -95,7 +110,8 @@ class Member:
                 zookeeper=zookeeper,
                 session_ms=session_ms,
                 token=self._token,
-                segment=SEGMENT_BYTES,
+                segment=sizes.segment,
+                retention=sizes.retention,
             )
         )
         self.log = folder / "broker.log"
@@ -168,16 +184,16 @@ class Member:
         """Give the room back."""
         (self.disk / "ballast").unlink(missing_ok=True)
 
-    def wipe(self) -> None:
-        """Lose the disk of a broker that does not run."""
-        assert not self.pid
-        subprocess.run(["rm", "-rf", str(self.data)], check=True)
-
     def log_tail(self) -> str:
         return self.log.read_bytes()[-4000:].decode(errors="replace") if self.log.exists() else ""
 
     def ask(
-        self, path: str, *, method: str = "GET", body: Mapping[str, object] | None = None
+        self,
+        path: str,
+        *,
+        method: str = "GET",
+        body: Mapping[str, object] | None = None,
+        seconds_max: float = _HTTP_SECONDS_MAX,
     ) -> tuple[int, Any]:
         """Call the admin interface; (0, None) when nobody answers."""
         request = urllib.request.Request(
@@ -187,7 +203,7 @@ class Member:
             method=method,
         )
         try:
-            with urllib.request.urlopen(request, timeout=_HTTP_SECONDS_MAX) as answer:
+            with urllib.request.urlopen(request, timeout=seconds_max) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from imago_testing.chaos.checker import check
+from imago_testing.chaos.cluster.ending import read_ending
 from imago_testing.chaos.cluster.faults import done_to
 from imago_testing.chaos.cluster.locating import Route, Tree
+from imago_testing.chaos.cluster.meter import Meter
 from imago_testing.chaos.cluster.report import ClusterReport
-from imago_testing.chaos.connections import GROUP
-from imago_testing.chaos.consumers import MetaqConsumer, RocketmqConsumer, read_whole
+from imago_testing.chaos.cluster.shard import ApartError
+from imago_testing.chaos.connections import GROUP, ConnectionLostError, RefusedError
+from imago_testing.chaos.consumers import MetaqConsumer, RocketmqConsumer
 from imago_testing.chaos.history import History, Queue
 from imago_testing.chaos.producers import MetaqProducer, Producer, RocketmqProducer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from imago_testing.chaos.cluster.members import Member
     from imago_testing.chaos.cluster.shard import Shard
     from imago_testing.chaos.connections import Where
     from imago_testing.chaos.consumers import Consumer
@@ -31,11 +35,13 @@ LEVELS = ("replicated", "replicated-fsync")
 QUEUES_PER_TOPIC = 2
 PRODUCERS_PER_PROTOCOL = 2
 _IN_FLIGHT = (1, 8)
-_PAUSE_SECONDS = 0.02
 _PATIENCE_SECONDS = 6.0
-_ACK_SECONDS_MAX = 90.0
+_ACK_SECONDS_MAX = 60.0
 _END_SECONDS_MAX = 180.0
+_LEAD_TRIES = 3
 _CREATED = {200, 201}
+_UNREAD = (RefusedError, ConnectionLostError, OSError)
+"""What a member may answer that cannot be read; TimeoutError is one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +51,16 @@ class Plan:
     seed: int
     faults: Sequence[str]
     calm_seconds: tuple[float, float] = (0.5, 2.0)
-    """How long the load runs undisturbed before each fault."""
+    """How long the load runs undisturbed before each fault, at least."""
+    every_seconds: tuple[float, float] = (0.0, 0.0)
+    """From the beginning of a fault to that of the next one, at least."""
+    burst_bytes: int = 0
+    """How much is acknowledged undisturbed before each fault, at least."""
+    body_bytes: int | None = None
+    """Mean of the bodies; most are of some hundred bytes without it."""
+    rate_min: float = 0.0
+    """Bytes a second that clients write between the faults, at least."""
+    rate_max: float = 8e6
 
 
 class Run:
@@ -59,24 +74,32 @@ class Run:
             Queue(self._topic(level), n) for level in LEVELS for n in range(QUEUES_PER_TOPIC)
         ]
         self._tree = Tree(shard.zookeeper.connect)
-        self._acks: list[float] = []
-        self._acknowledged = asyncio.Event()
+        self._meter = Meter(plan.rate_max)
+        self._began = time.monotonic()
+        self._next_fault_at = 0.0
         self.report = ClusterReport(seed=plan.seed)
 
     async def play(self) -> ClusterReport:
         """Do it all; the report's violations are what is to be looked at."""
-        began = time.monotonic()
         await asyncio.to_thread(self._set_up)
         try:
-            async with self._load():
-                for name in self._plan.faults:
-                    await self._disturb(name)
-            await self._read_all()
+            try:
+                async with self._load():
+                    for name in self._plan.faults:
+                        await self._disturb(name)
+                await self._show_every_member()
+            except* ApartError as errors:
+                self._history.apart += [str(each) for each in errors.exceptions]
+                await self._show_leader()
         finally:
             self._tree.stop()
         self.report.take(self._history, check(self._history), self._shard.exits)
-        self.report.seconds = time.monotonic() - began
+        self.report.hold_against(self._plan.rate_min)
+        self.report.seconds = time.monotonic() - self._began
         return self.report
+
+    def _say(self, text: str) -> None:
+        print(f"{time.monotonic() - self._began:6.1f} s  {text}", flush=True)
 
     def _set_up(self) -> None:
         self._shard.settled()
@@ -107,10 +130,11 @@ class Run:
                     where,
                     self._queues,
                     self._history,
-                    self._acked,
+                    self._meter.acked,
                     rng=random.Random(self._plan.seed * 1000 + number),
                     in_flight=_IN_FLIGHT[number // len(kinds) % len(_IN_FLIGHT)],
-                    pause=_PAUSE_SECONDS,
+                    body_bytes=self._plan.body_bytes,
+                    pause=self._meter.pause,
                     patience=_PATIENCE_SECONDS,
                 )
             )
@@ -125,10 +149,6 @@ class Run:
 
     def _route(self) -> Route:
         return Route(self._shard.members, self._queues[0].topic)
-
-    def _acked(self) -> None:
-        self._acks.append(time.monotonic())
-        self._acknowledged.set()
 
     @asynccontextmanager
     async def _load(self) -> AsyncIterator[None]:
@@ -147,33 +167,76 @@ class Run:
         self.report.refused = sum(each.refused for each in producers)
 
     async def _disturb(self, name: str) -> None:
-        await self._next_acknowledgement()
-        await asyncio.sleep(self._rng.uniform(*self._plan.calm_seconds))
+        await self._next_acknowledgement(name)
+        await self._calm()
+        self._say(name)
         began = time.monotonic()
+        self._next_fault_at = began + self._rng.uniform(*self._plan.every_seconds)
         async with done_to(self._shard, name, self._rng):
             pass
-        await asyncio.to_thread(self._shard.settled)
-        await self._next_acknowledgement()
-        self.report.gap(name, self._longest_gap(began))
-        print(f"{name}: {self.report.last_gap_ms} ms without an acknowledgement", flush=True)
+        whole_s = await self._whole(f"after {name}")
+        await self._next_acknowledgement(name)
+        self.report.fault(name, gap_s=self._meter.longest_gap(began), whole_s=whole_s)
+        self._say(f"{name}: {self.report.last}")
 
-    def _longest_gap(self, began: float) -> float:
-        """Longest time without an acknowledgement since the fault began, in seconds."""
-        times = [began, *(each for each in self._acks if each >= began)]
-        return max((later - earlier for earlier, later in pairwise(times)), default=0.0)
-
-    async def _next_acknowledgement(self) -> None:
-        self._acknowledged.clear()
+    async def _calm(self) -> None:
+        """Let the load run undisturbed, and note how much it writes."""
+        began = time.monotonic()
+        seconds = max(
+            self._rng.uniform(*self._plan.calm_seconds), self._next_fault_at - time.monotonic()
+        )
+        await asyncio.sleep(seconds)
         async with asyncio.timeout(_ACK_SECONDS_MAX):
-            await self._acknowledged.wait()
+            while self._meter.written(began) < self._plan.burst_bytes:
+                await self._meter.next()
+        self.report.calm(self._meter.written(began), time.monotonic() - began)
 
-    async def _read_all(self) -> None:
+    async def _whole(self, when: str) -> float:
+        """Wait until every member is in sync; return how many seconds that took."""
+        try:
+            return await asyncio.to_thread(self._shard.settled)
+        except ApartError as error:
+            raise ApartError(f"{when}: {error}") from None
+
+    async def _next_acknowledgement(self, when: str) -> None:
+        try:
+            async with asyncio.timeout(_ACK_SECONDS_MAX):
+                await self._meter.next()
+        except TimeoutError:
+            text = f"{when}: nothing acknowledged for {_ACK_SECONDS_MAX} s"
+            raise ApartError(text) from None
+
+    async def _show_every_member(self) -> None:
+        """Have every member lead in turn, and read all from it."""
+        await self._whole("in the end")
         leader = await asyncio.to_thread(self._shard.leader)
+        for member in [leader, *(each for each in self._shard.members if each is not leader)]:
+            if error := await self._lead_and_show(member):
+                self._history.unled.append(f"{member.name}: {error}")
 
-        async def metaq() -> tuple[str, int]:
-            return leader.metaq
+    async def _lead_and_show(self, member: Member) -> Exception | None:
+        """Return why it could not be made leader and read, though it was tried again."""
+        error: Exception | None = None
+        for _ in range(_LEAD_TRIES):
+            try:
+                await self._whole(f"before {member.name} leads in the end")
+                await asyncio.to_thread(self._shard.hand_over, member)
+                await self._whole(f"with {member.name} as leader in the end")
+                await self._show(member)
+            except (*_UNREAD, ApartError) as failed:
+                error = failed  # a session may end on a busy machine: another one leads then
+            else:
+                return None
+        return error
 
-        async def rocketmq() -> tuple[str, int]:
-            return leader.rocketmq
+    async def _show_leader(self) -> None:
+        """Where not every member can lead, read what the one shows that does."""
+        leader = await asyncio.to_thread(self._shard.leader_or_none)
+        if leader is not None:
+            with contextlib.suppress(*_UNREAD):
+                await self._show(leader)
 
-        self._history.final = await read_whole(metaq, rocketmq, self._queues)
+    async def _show(self, member: Member) -> None:
+        async with asyncio.timeout(_END_SECONDS_MAX):
+            self._history.endings.append(await read_ending(member, self._queues))
+        self._say(f"{member.name} was read")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from imago_testing.chaos.cluster.ensemble import Ensemble
 from imago_testing.chaos.cluster.knobs import build
-from imago_testing.chaos.cluster.members import Member
+from imago_testing.chaos.cluster.members import Member, Sizes
 from imago_testing.chaos.cluster.network import Network
 from imago_testing.processes import wait_until
 
@@ -17,14 +18,25 @@ if TYPE_CHECKING:
 BROKERS = ["b0", "b1", "b2"]
 SERVERS = ["z0", "z1", "z2"]
 TICK_MS = 500
-_SETTLES_SECONDS_MAX = 90.0
+SETTLES_SECONDS_MAX = 60.0
+"""In which every member is in sync again once nothing is broken any more."""
+_OK = 200
+_HANDS_OVER_SECONDS_MAX = 20.0
+_RESTART_SECONDS = 1.0
+"""Between the end of a member and its next start."""
+
+
+class ApartError(Exception):
+    """A shard that nobody disturbs is not whole again in time; says what each member says."""
 
 
 class Shard:
     """Three brokers and three ZooKeeper servers on one switch. Use it as a context."""
 
-    def __init__(self, folder: Path, *, session_ms: int) -> None:
+    def __init__(self, folder: Path, *, session_ms: int, sizes: Sizes | None = None) -> None:
         self._folder, self.session_ms = folder, session_ms
+        self._sizes = sizes or Sizes()
+        self._ended_at: dict[str, float] = {}
         self._undo = ExitStack()
         self.exits: list[str] = []
         """Members that ended by themselves, with their exit codes."""
@@ -50,6 +62,7 @@ class Shard:
                     session_ms=self.session_ms,
                     replicas=len(BROKERS),
                     library=library,
+                    sizes=self._sizes,
                 )
                 undo.callback(member.close)
                 self.members.append(member)
@@ -66,7 +79,7 @@ class Shard:
     def statuses(self) -> dict[str, Any]:
         """What each member says of itself; members that say nothing are left out."""
         told = {member.name: member.ask("/admin/v1/status") for member in self.members}
-        return {name: status for name, (code, status) in told.items() if code == 200}
+        return {name: status for name, (code, status) in told.items() if code == _OK}
 
     def leader(self) -> Member:
         """Return the member that leads, as the one with the highest epoch says."""
@@ -96,23 +109,73 @@ class Shard:
             if member.pid and not member.alive:
                 code = member.ended()
                 self.exits.append(f"{member.name} ended by itself with exit code {code}")
+                self._ended_at[member.name] = time.monotonic()
+            ended_at = self._ended_at.get(member.name)
+            if ended_at is not None and time.monotonic() - ended_at >= _RESTART_SECONDS:
+                del self._ended_at[member.name]
                 member.start()
 
-    def settled(self, *, seconds_max: float = _SETTLES_SECONDS_MAX) -> None:
-        """Wait until one member leads and every member is in sync."""
+    def settled(self, *, seconds_max: float = SETTLES_SECONDS_MAX) -> float:
+        """Wait until one member leads, every member is in sync and nothing is damaged.
 
-        def whole() -> bool:
-            self.revive()
-            statuses = self.statuses()
-            masters = [each for each in statuses.values() if each["role"] == "master"]
-            return (
-                len(statuses) == len(self.members)
-                and len(masters) == 1
-                and len(masters[0]["inSync"]) == len(self.members)
-            )
-
+        Return how many seconds that took; ApartError when it takes too long.
+        """
+        began = time.monotonic()
         try:
-            wait_until(whole, seconds_max=seconds_max, what="every member is in sync", poll=0.2)
+            wait_until(self._whole, seconds_max=seconds_max, what="the shard is whole", poll=0.2)
         except TimeoutError as error:
-            logs = "\n".join(f"--- {each.name}\n{each.log_tail()}" for each in self.members)
-            raise TimeoutError(f"{error}: {self.statuses()}\n{logs}") from None
+            raise ApartError(f"{error}: {self.outlines()}") from None
+        return time.monotonic() - began
+
+    def outlines(self) -> str:
+        """Return in a line what each member says of itself."""
+        told = self.statuses()
+        return "; ".join(
+            f"{each.name}: {_outline(told[each.name]) if each.name in told else 'silent'}"
+            for each in self.members
+        )
+
+    def _whole(self) -> bool:
+        self.revive()
+        statuses = self.statuses()
+        masters = [each for each in statuses.values() if each["role"] == "master"]
+        return (
+            len(statuses) == len(self.members)
+            and len(masters) == 1
+            and len(masters[0]["inSync"]) == len(self.members)
+            and all(each["settled"] and not each["damaged"] for each in statuses.values())
+        )
+
+    def hand_over(self, member: Member) -> None:
+        """Have a member lead, if it does not; ApartError when it cannot."""
+        code, status = member.ask("/admin/v1/status")
+        leader = self.leader_or_none()
+        if leader is member:
+            return
+        if code != _OK or leader is None:
+            raise ApartError(f"{member.name} cannot lead: {self.outlines()}")
+        told = leader.ask(
+            "/admin/v1/handover",
+            method="POST",
+            body={"target": status["uuid"]},
+            seconds_max=_HANDS_OVER_SECONDS_MAX,
+        )
+        try:
+            wait_until(
+                lambda: self.leader_or_none() is member,
+                seconds_max=_HANDS_OVER_SECONDS_MAX,
+                what=f"{member.name} leads",
+                poll=0.1,
+            )
+        except TimeoutError as error:
+            raise ApartError(f"{error}; handover answered {told}") from None
+
+
+def _outline(status: dict[str, Any]) -> str:
+    """Return what matters of what a member says of itself, in one line."""
+    damaged = [f"{each['from']}-{each['to']} {each['reason']}" for each in status["damaged"]]
+    return (
+        f"{status['role']} settled={status['settled']} ({status['waitsFor']}) "
+        f"epoch={status['epoch']} inSync={len(status['inSync'])} log {status['logStart']} to "
+        f"{status['logEnd']} watermark={status['highWatermark']} damaged={damaged}"
+    )
