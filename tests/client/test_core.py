@@ -99,7 +99,12 @@ def test_route_takes_permissions_masters_and_counts_into_account() -> None:
         ),
     )
     route = topic_route("t", data)
-    assert [str(queue) for queue in route.write_queues] == ["t/rw/0"]
+    assert [str(queue) for queue in route.write_queues] == [
+        "t/dead/0",
+        "t/rw/0",
+        "t/slave-only/0",
+    ]
+    assert [str(queue) for queue in route.led_queues] == ["t/rw/0"]
     assert [str(queue) for queue in route.read_queues] == [
         "t/rw/0",
         "t/rw/1",

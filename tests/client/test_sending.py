@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,13 +18,13 @@ from imago_client.errors import (
     SendFailedError,
 )
 from imago_client.messages import Message, MessageQueue, SendStatus
-from imago_testing.client_scripts import World, in_turn, response
+from imago_testing.client_scripts import Answer, World, in_turn, response
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers_send import SendMessageResponseHeader
 from imago_wire.tags import java_hash
 
 if TYPE_CHECKING:
-    from imago_client.core.effects import Operation, Request
+    from imago_client.core.effects import Effect, Operation, Request
     from imago_client.messages import SendResult
     from imago_wire.remoting.command import RemotingCommand
 
@@ -234,3 +235,68 @@ def test_batch_travels_as_one_request() -> None:
     (request,) = world.asked(RequestCode.SEND_BATCH_MESSAGE)
     assert request.header is not None
     assert request.header.to_ext()["m"] == "true"
+
+
+@dataclass
+class Electing(World):
+    """A world in which shards get their masters when it is time."""
+
+    masters_at: dict[float, tuple[str, str]] = field(default_factory=dict)
+
+    def _perform(self, effect: Effect) -> Answer | None:
+        for when, (shard, address) in self.masters_at.items():
+            if when <= self.now_s:
+                self.shards[shard] = address
+        return super()._perform(effect)
+
+
+def keys_by_shard(world: World, count: int) -> dict[str, str]:
+    """Send a message of each of so many ordering keys; return which master each one reached."""
+    found = {}
+    for number in range(count):
+        key = f"key-{number}"
+        before = len(shards_tried(world))
+        world.run(sending(world, Message("orders", b"x", ordering_key=key)))
+        found[key] = shards_tried(world)[before:][-1]
+    return found
+
+
+@pytest.mark.parametrize("followers", [{}, {"b": {2: "b:2"}}])
+def test_ordering_keys_stay_while_a_shard_elects(followers: dict[str, dict[int, str]]) -> None:
+    """Neither a shard whose followers elect nor one without any member gives its keys away."""
+    world = Electing(brokers=lambda _: stored(), placed={"a", "b"})
+    before = keys_by_shard(world, 100)
+    assert set(before.values()) == {"a:1", "b:1"}
+    del world.shards["b"]
+    world.slaves = followers
+    world.state.drop_route("orders")
+    began = world.now_s
+    for key, shard in before.items():
+        if shard == "a:1":
+            message = Message("orders", b"x", ordering_key=key)
+            assert world.run(sending(world, message)).queue.shard == "a"
+    assert world.now_s == began
+    (waiting, *_) = (key for key, shard in before.items() if shard == "b:1")
+    world.masters_at[began + 5.0] = ("b", "b:9")  # an election takes longer than one try
+    result = world.run(sending(world, Message("orders", b"x", ordering_key=waiting)))
+    assert result.queue.shard == "b"
+    assert shards_tried(world)[-1] == "b:9"
+
+
+def test_pinned_message_is_given_up_when_no_master_comes() -> None:
+    world = World(shards={"a": "a:1"}, placed={"b"}, brokers=lambda _: stored())
+    queue = MessageQueue("orders", "b", 1)
+    with pytest.raises(SendFailedError, match="shard b has no live master") as caught:
+        world.run(sending(world, Message("orders", b"x"), queue=queue))
+    assert "topic create" not in str(caught.value), "it exists"
+    assert sum(world.pauses) == pytest.approx(world.state.config.failover_timeout_s, abs=0.4)
+
+
+def test_messages_without_a_key_go_round_the_queues_that_have_a_master() -> None:
+    world = World(shards={"a": "a:1"}, placed={"b"}, brokers=lambda _: stored())
+    rotations = Rotations(0)
+    for _ in range(4):
+        outgoing = prepare(world.state, CONFIG, Message("orders", b"x"))
+        world.run(send(world.state, CONFIG, rotations, outgoing))
+    assert shards_tried(world) == ["a:1"] * 4
+    assert world.pauses == []

@@ -57,19 +57,29 @@ class BusyError(TryAgainError):
 class NoRouteError(TryAgainError):
     """No live broker serves the topic (the name service knows none)."""
 
-    def __init__(self, topic: str, reason: str = "no broker has registered it") -> None:
-        super().__init__(
-            f"topic {topic!r}: {reason}; create it with `imago topic create {topic}`,"
+    def __init__(
+        self, topic: str, reason: str = "no broker has registered it", cure: str | None = None
+    ) -> None:
+        made = (
+            f"create it with `imago topic create {topic}`,"
             " or check the name-service address and that a broker is up"
         )
+        super().__init__(f"topic {topic!r}: {reason}; {cure or made}")
         self.topic = topic
 
 
 class NoMasterError(NoRouteError):
     """A shard of the topic has no master at the moment, or none that this client knows of."""
 
-    def __init__(self, topic: str, shard: str) -> None:
-        super().__init__(topic, f"shard {shard} has no live master")
+    def __init__(self, topic: str, shard: str, *others: str) -> None:
+        shards = (
+            f"shard {shard} has" if not others else f"shards {', '.join((shard, *others))} have"
+        )
+        super().__init__(
+            topic,
+            f"{shards} no live master",
+            "where its members elect one it comes within seconds; `imago cluster explain` says",
+        )
         self.shard = shard
 
 

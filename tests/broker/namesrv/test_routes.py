@@ -95,23 +95,22 @@ def test_route_tells_clients_what_they_can_reach() -> None:
 
 
 def answer(answers: routes.Answers, view: ClusterView, name: str, **wanted: bool) -> bytes | None:
-    flags = {"with_order": False, "acting_master": False, "standard": True} | wanted
-    return answers.route(view, name, **flags)
+    flags = {"with_order": False, "acting_master": False, "standard": True, "placed": False}
+    return answers.route(view, name, **(flags | wanted))
 
 
-FLAGS = ("with_order", "acting_master", "standard")
+FLAGS = ("with_order", "acting_master", "standard", "placed")
 
 
 def test_kept_answers_are_what_would_be_computed() -> None:
     answers = routes.Answers()
     for _ in range(2):
         for name in ("both", "one", "F", "gone"):
-            for values in product([False, True], repeat=3):
+            for values in product([False, True], repeat=4):
                 flags = dict(zip(FLAGS, values, strict=True))
                 standard = flags["standard"]
-                found = routes.route(
-                    VIEW, name, with_order=values[0], acting_master=flags["acting_master"]
-                )
+                asked = {key: value for key, value in flags.items() if key != "standard"}
+                found = routes.route(VIEW, name, **asked)
                 expected = found and found.encode(standard=standard)
                 assert answer(answers, VIEW, name, **flags) == expected
 
@@ -223,3 +222,17 @@ def test_a_leader_of_a_former_life_is_no_master() -> None:
     view = led_by(0, incarnation=7)
     assert view.master(0) is None
     assert set(routes.cluster_info(view).broker_addr_table["shard-0"].broker_addrs) == {1, 2, 3}
+
+
+def test_our_clients_are_told_of_placed_queues_whose_shard_has_nobody() -> None:
+    view = replace(VIEW, brokers=(replace(broker(0, 1), broker_name="eu-shard-0"),))
+    assert [one["brokerName"] for one in route("both", view)["queueDatas"]] == ["eu-shard-0"]
+    found = routes.route(view, "both", with_order=False, acting_master=False, placed=True)
+    assert found is not None
+    assert [one.broker_name for one in found.queue_datas] == ["eu-shard-0", "eu-shard-1"]
+    assert [one.broker_name for one in found.broker_datas] == ["eu-shard-0"]
+    gone = routes.route(VIEW, "gone", with_order=False, acting_master=False, placed=True)
+    assert gone is not None
+    assert (gone.broker_datas, [one.broker_name for one in gone.queue_datas]) == ((), ["shard-7"])
+    answers = routes.Answers()
+    assert answer(answers, view, "both") != answer(answers, view, "both", placed=True)

@@ -14,7 +14,7 @@ from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from imago_wire.remoting.fields import Header
 
@@ -36,24 +36,25 @@ def route_body(
     *,
     queues: int = 2,
     perm: int = 6,
+    placed: Iterable[str] = (),
 ) -> bytes:
     """Return a route whose shards (name -> address of the master) have `queues` queues each.
 
-    `slaves`: shard -> broker id -> address.
+    `slaves`: shard -> broker id -> address. `placed`: shards that have queues too, and no master.
     """
     others = slaves or {}
+    addresses: dict[str, dict[int, str]] = {shard: {0: one} for shard, one in shards.items()}
+    for shard, brokers in others.items():
+        addresses.setdefault(shard, {}).update(brokers)
     return TopicRouteData(
         broker_datas=tuple(
-            BrokerData(
-                broker_name=shard,
-                broker_addrs={0: address, **others.get(shard, {})},
-                cluster="test",
-            )
-            for shard, address in shards.items()
+            BrokerData(broker_name=shard, broker_addrs=brokers, cluster="test")
+            for shard, brokers in addresses.items()
+            if brokers and (shard in shards or shard in placed)
         ),
         queue_datas=tuple(
             QueueData(broker_name=shard, perm=perm, read_queue_nums=queues, write_queue_nums=queues)
-            for shard in shards
+            for shard in sorted({*shards, *placed})
         ),
     ).encode(standard=True)
 
@@ -64,6 +65,8 @@ class World:
 
     shards: dict[str, str] = field(default_factory=lambda: {"a": "a:1", "b": "b:1"})
     slaves: dict[str, dict[int, str]] = field(default_factory=dict)
+    placed: set[str] = field(default_factory=set)
+    """Shards that have queues though no master may be in `shards`; Imago's name service tells."""
     topics: set[str] = field(default_factory=lambda: {"orders"})
     brokers: Callable[[Request], Answer] = lambda _: response()
     seen: list[Effect] = field(default_factory=list)
@@ -111,7 +114,8 @@ class World:
                 self.now_s += seconds
                 return None
             case Request(code=RequestCode.GET_ROUTEINFO_BY_TOPIC, header=header) if header:
-                return self._route(header.to_ext()["topic"])
+                ext = header.to_ext()
+                return self._route(ext["topic"], placed=ext.get("imagoPlaced") == "true")
             case Request():
                 return self.brokers(effect)
             case Wait(gate):
@@ -120,10 +124,11 @@ class World:
             case Oneway():
                 return None
 
-    def _route(self, topic: str) -> RemotingCommand:
+    def _route(self, topic: str, *, placed: bool) -> RemotingCommand:
         if topic not in self.topics:
             return response(ResponseCode.TOPIC_NOT_EXIST, remark="No topic route info")
-        return response(body=route_body(self.shards, self.slaves))
+        also = {shard for shard in self.placed if placed or shard in self.slaves}
+        return response(body=route_body(self.shards, self.slaves, placed=also))
 
 
 def in_turn(answers: Sequence[Answer]) -> Callable[[Request], Answer]:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from imago_broker.namesrv.server import NameServiceConfig
     from imago_broker.ports import Coordinator
 
+PLACED_FIELD = "imagoPlaced"
+"""Asks for the queues of shards without a live broker too: our own clients use it."""
 FIXED_SETTINGS = ("configBlackList", "configStorePath", "kvConfigPath")
 
 
@@ -59,6 +61,7 @@ class NameProcessor:
             with_order=self._config.order_messages,
             acting_master=version >= Version.V5_0_0,
             standard=version >= Version.V4_9_4 or bool(header.accept_standard_json_only),
+            placed=exchange.ext.get(PLACED_FIELD) == "true",
         )
         if body is None:
             raise RequestError(

@@ -28,13 +28,14 @@ ANSWERS_MAX = 20_000
 
 
 def route(
-    view: ClusterView, topic: str, *, with_order: bool, acting_master: bool
+    view: ClusterView, topic: str, *, with_order: bool, acting_master: bool, placed: bool = False
 ) -> TopicRouteData | None:
     """Return where a topic's queues are; None when no live broker has it.
 
-    `acting_master`: write the member that clients of 5.x know and others do not.
+    `acting_master`: write the member that clients of 5.x know and others do not. `placed`: tell of
+    shards without a live broker too; the originals would try to read such queues.
     """
-    queues = tuple(_queues_of(view, topic))
+    queues = tuple(_queues_of(view, topic, placed=placed))
     if not queues:
         return None
     names = {queue.broker_name for queue in queues}
@@ -54,7 +55,7 @@ class Answers:
 
     def __init__(self) -> None:
         self._view: ClusterView | None = None
-        self._known: dict[tuple[str, bool, bool, bool], bytes] = {}
+        self._known: dict[tuple[str, bool, bool, bool, bool], bytes] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -67,15 +68,18 @@ class Answers:
         with_order: bool,
         acting_master: bool,
         standard: bool,
+        placed: bool = False,
     ) -> bytes | None:
         """Return `route` encoded, with bare broker ids unless `standard`; None likewise."""
         if view is not self._view:
             self._view = view
             self._known.clear()
-        key = (topic, with_order, acting_master, standard)
+        key = (topic, with_order, acting_master, standard, placed)
         body = self._known.get(key)
         if body is None:
-            found = route(view, topic, with_order=with_order, acting_master=acting_master)
+            found = route(
+                view, topic, with_order=with_order, acting_master=acting_master, placed=placed
+            )
             if found is None:
                 return None  # not kept: there is no end of names that nobody has
             body = found.encode(standard=standard)
@@ -160,11 +164,14 @@ def _queues(view: ClusterView) -> Iterator[tuple[str, QueueData]]:
             yield name, queue
 
 
-def _queues_of(view: ClusterView, topic: str) -> Iterator[QueueData]:
-    """Yield one topic's queues on every live broker name, ours first."""
+def _queues_of(view: ClusterView, topic: str, *, placed: bool = False) -> Iterator[QueueData]:
+    """Yield one topic's queues on every live broker name, ours first; `placed`: dead ones too."""
     placement = view.topics.get(topic)
     if placement is not None:
         names = {broker.shard: broker.broker_name for broker in view.brokers}
+        if placed:
+            prefix = _name_prefix(view)
+            names = {shard: f"{prefix}shard-{shard}" for shard in placement.shards} | names
         for shard, queues in sorted(placement.shards.items()):
             if shard in names:
                 yield QueueData(
@@ -187,6 +194,13 @@ def _queues_of(view: ClusterView, topic: str) -> Iterator[QueueData]:
                 write_queue_nums=_number(config.get("writeQueueNums"), 0),
                 topic_sys_flag=_number(config.get("topicSysFlag"), 0),
             )
+
+
+def _name_prefix(view: ClusterView) -> str:
+    """Return what all our broker names begin with, as the live ones show it."""
+    for broker in view.brokers:
+        return broker.broker_name.removesuffix(f"shard-{broker.shard}")
+    return ""
 
 
 def _number(value: object, default: int) -> int:

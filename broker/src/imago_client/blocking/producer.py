@@ -35,7 +35,7 @@ class Producer:
         self._lanes = Lanes(config, state.rng)
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return the queues of a topic that take messages now, sorted.
+        """Return the queues of a topic that take messages, sorted, also of shards that elect now.
 
         NoRouteError: there is none.
         """

@@ -10,6 +10,7 @@ from imago_client.core.state import Lookup
 from imago_client.errors import AnswerError, BrokerError, ClientError, NoRouteError, TryAgainError
 from imago_wire.remoting.bodies_route import ClusterInfo, TopicRouteData
 from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.fields import header
 from imago_wire.remoting.headers_namesrv import GetRouteInfoRequestHeader
 
 if TYPE_CHECKING:
@@ -17,19 +18,30 @@ if TYPE_CHECKING:
     from imago_wire.remoting.command import RemotingCommand
     from imago_wire.remoting.fields import Header
 
+
+@header
+class RouteRequestHeader(GetRouteInfoRequestHeader):
+    """A question for a route that Imago's name service answers with all queues placed.
+
+    Also those of shards that have no live broker now. RocketMQ's own passes over the field.
+    """
+
+    imago_placed: bool = True
+
+
 TEMPLATE_TOPIC: Final = "TBW102"
 """Its route shows which brokers create topics on the first send."""
 
 
 def ask_name_service(
-    state: ClientState, code: int, header: Header | None = None, *accepted: int
+    state: ClientState, code: int, wanted: Header | None = None, *accepted: int
 ) -> Operation[RemotingCommand]:
     """Ask the server in use, then the others; raise what the last one raised."""
     timeout_s = state.config.request_timeout_s
     last_error: TryAgainError | None = None
     for address in state.name_servers():
         try:
-            answer = yield from ask(Request(address, code, header, timeout_s=timeout_s))
+            answer = yield from ask(Request(address, code, wanted, timeout_s=timeout_s))
         except TryAgainError as error:
             last_error = error
             continue
@@ -80,7 +92,7 @@ def _ask_route(state: ClientState, topic: str) -> Operation[TopicRoute]:
         answer = yield from ask_name_service(
             state,
             RequestCode.GET_ROUTEINFO_BY_TOPIC,
-            GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True),
+            RouteRequestHeader(topic=topic, accept_standard_json_only=True),
             ResponseCode.TOPIC_NOT_EXIST,
         )
     except TryAgainError:

@@ -21,13 +21,23 @@ _PERM_WRITE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """Read queues and write queues sorted by shard and number, and the brokers of each shard."""
+    """Read queues and write queues sorted by shard and number, and the brokers of each shard.
+
+    Write queues are those placed, whether or not their shard has a master at the moment.
+    """
 
     topic: str
     read_queues: tuple[MessageQueue, ...]
     write_queues: tuple[MessageQueue, ...]
     addresses: Mapping[str, Mapping[int, str]]
     """Shard -> broker id (0 is the master) -> `host:port`."""
+
+    @property
+    def led_queues(self) -> tuple[MessageQueue, ...]:
+        """The write queues whose shard has a master now."""
+        return tuple(
+            queue for queue in self.write_queues if MASTER_ID in self.addresses.get(queue.shard, {})
+        )
 
     def master(self, shard: str) -> str:
         """Return the address of a shard's master."""
@@ -75,12 +85,12 @@ def _queues(
     permission: int,
     addresses: Mapping[str, Mapping[int, str]],
 ) -> tuple[MessageQueue, ...]:
-    """Writing needs a live master; reading any live broker."""
+    """Reading needs a live broker. A queue to write to stays one while its shard elects."""
     queues = [
         MessageQueue(topic, shard.broker_name, queue_id)
         for shard in data.queue_datas
-        if shard.perm & permission and addresses.get(shard.broker_name)
-        if permission != _PERM_WRITE or MASTER_ID in addresses[shard.broker_name]
+        if shard.perm & permission
+        if permission == _PERM_WRITE or addresses.get(shard.broker_name)
         for queue_id in range(count(shard))
     ]
     return tuple(sorted(queues))

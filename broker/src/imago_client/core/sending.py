@@ -11,6 +11,7 @@ from imago_client.core.selection import RoundRobin, queue_for_key
 from imago_client.errors import (
     AnswerError,
     BrokerError,
+    NoMasterError,
     NoRouteError,
     SendFailedError,
     TryAgainError,
@@ -74,15 +75,15 @@ def send(
 
     A message with a queue or an ordering key is tried again on its own queue only. The route is
     read again after every failure. Tries that have no other shard to go to are not counted: while
-    its master changes, only the time-out bounds them.
+    its master changes, only the time-out bounds them, of a message that may go nowhere else
+    `failover_timeout_s` where that is longer.
     """
-    deadline = state.clock_s() + config.send_timeout_s
+    limits = _Limits(state, config, pinned=queue is not None or outgoing.ordering_key is not None)
     causes: list[Exception] = []
     result: SendResult | None = None
     failed_shard: str | None = None
     failed_address = ""
-    counted = 0
-    while counted <= config.retries_max and state.clock_s() < deadline:
+    while limits.allow_a_try():
         again = False
         try:
             target, address = yield from choose(
@@ -92,22 +93,50 @@ def send(
             if again and address == failed_address:
                 yield _pause(causes)
             failed_shard, failed_address = target.shard, address
-            left_s = deadline - state.clock_s()
-            if left_s <= 0:
+            if (left_s := limits.left_s()) <= 0:
                 break
             result = yield from send_to(config, outgoing, target, address, left_s)
             if result.status is SendStatus.OK or not config.retry_when_not_stored_ok:
                 return result
             causes.append(BrokerError(address, 0, result.status.value))
-            counted += 1
+            limits.count()
         except (TryAgainError, BrokerError) as error:
             give_up_or_note(state, outgoing.topic, error, causes)
-            counted += not (again and is_failover(error))
+            limits.note(error, again=again)
             if isinstance(error, NoRouteError):
                 yield _pause(causes)
     if result is not None:
         return result
     raise SendFailedError(outgoing.topic, causes)
+
+
+class _Limits:
+    """How often one message is tried, and for how long."""
+
+    def __init__(self, state: ClientState, config: ProducerConfig, *, pinned: bool) -> None:
+        self._state, self._config, self._pinned = state, config, pinned
+        self._began_s = state.clock_s()
+        self._deadline_s = self._began_s + config.send_timeout_s
+        self._counted = 0
+
+    def allow_a_try(self) -> bool:
+        in_time = self._state.clock_s() < self._deadline_s
+        return in_time and self._counted <= self._config.retries_max
+
+    def left_s(self) -> float:
+        """Return how long the next try may take."""
+        return min(self._deadline_s - self._state.clock_s(), self._config.send_timeout_s)
+
+    def count(self) -> None:
+        self._counted += 1
+
+    def note(self, error: TryAgainError | BrokerError, *, again: bool) -> None:
+        """Count a failed try, unless it had to wait for a master and nowhere else to go."""
+        if not is_failover(error) or not (again or self._pinned):
+            self._counted += 1
+        elif self._pinned:
+            waited_s = self._began_s + self._state.config.failover_timeout_s
+            self._deadline_s = max(self._deadline_s, waited_s)
 
 
 def send_oneway(
@@ -126,8 +155,12 @@ def send_oneway(
 def write_queues(
     state: ClientState, config: ProducerConfig, topic: str
 ) -> Operation[tuple[MessageQueue, ...]]:
-    """Return where a topic can be sent to now; of an unknown one, where its first send makes it."""
-    return _writable((yield from find_publish_route(state, topic, config.queues_by_default)))
+    """Return where a topic can be sent to; of an unknown one, where its first send makes it.
+
+    Queues whose shard elects a master now are among them.
+    """
+    route = yield from find_publish_route(state, topic, config.queues_by_default)
+    return _writable(route, route.write_queues)
 
 
 def choose(
@@ -145,18 +178,21 @@ def choose(
     route = yield from find_publish_route(state, topic, config.queues_by_default)
     if queue is not None:
         return queue, route.master(queue.shard)
-    queues = _writable(route)
     if outgoing.ordering_key is not None:
-        target = queue_for_key(outgoing.ordering_key, queues)
+        placed = _writable(route, route.write_queues)
+        target = queue_for_key(outgoing.ordering_key, placed)
     else:
-        target = rotations.of(topic).pick(queues, avoid=failed_shard)
+        led = _writable(route, route.led_queues)
+        target = rotations.of(topic).pick(led, avoid=failed_shard)
     return target, route.master(target.shard)
 
 
-def _writable(route: TopicRoute) -> tuple[MessageQueue, ...]:
-    if not route.write_queues:
-        raise NoRouteError(route.topic, "no queue of it takes messages now")
-    return route.write_queues
+def _writable(route: TopicRoute, queues: tuple[MessageQueue, ...]) -> tuple[MessageQueue, ...]:
+    if queues:
+        return queues
+    if route.write_queues:
+        raise NoMasterError(route.topic, *sorted({queue.shard for queue in route.write_queues}))
+    raise NoRouteError(route.topic, "no queue of it takes messages now")
 
 
 def send_to(
@@ -219,7 +255,8 @@ def give_up_or_note(
     """Note an error that another try may not meet; raise any other one."""
     if isinstance(error, BrokerError) and error.code not in ELSEWHERE_CODES:
         raise error
-    if isinstance(error, NoRouteError) and not causes and state.stale_route(topic) is None:
+    is_unknown = isinstance(error, NoRouteError) and not isinstance(error, NoMasterError)
+    if is_unknown and not causes and state.stale_route(topic) is None:
         raise error  # never seen this topic: trying again at once would only hide it
     state.drop_route(topic)
     causes.append(error)
