@@ -107,6 +107,7 @@ def test_a_whole_file_that_is_put_back(drop: int) -> None:
     damaged.is_as_if_nothing_had_been()
 
 
+@pytest.mark.shipped_limits
 @pytest.mark.parametrize("piece", [100, 300, 1000])
 @pytest.mark.parametrize("again", [False, True], ids=["at once", "over restarts"])
 def test_a_whole_file_that_is_put_back_piece_by_piece(piece: int, again: bool) -> None:

@@ -346,7 +346,7 @@ class CommitLog:
         return b"".join(parts)
 
     def put_back(self, offset: int, data: bytes) -> None:
-        """Write what was lost within one file, durably; a missing file is made."""
+        """Write what was lost within one file; a missing file is made. The next sync covers it."""
         number, position = divmod(offset, self.segment_size)
         file = self._files.get(number)
         if file is None:
@@ -355,7 +355,9 @@ class CommitLog:
             if self._vfs.size(file.fd) < self.segment_size:
                 self._allocate(file)
             write_all(self._vfs, file.fd, data, position, file.path)
-            self._vfs.sync(file.fd)
+        with self._sync_lock:
+            if file is not self._active and file not in self._rolled:
+                self._rolled.append(file)
 
     def file_of(self, offset: int) -> OpenFile:
         """Return the open file that holds an offset."""

@@ -35,6 +35,7 @@ class ConsumeQueue:
         "_min",
         "_positions",
         "_read_ends",
+        "_rewritten",
         "_units",
         "synced",
         "tail",
@@ -44,6 +45,8 @@ class ConsumeQueue:
         self.tail, self._units, self._positions = tail, units, positions
         self.synced = units.end
         """Units before it are on the device."""
+        self._rewritten: int | None = None
+        """The first unit written anew since a sync was planned."""
         self._log_start = self._min = -1
         self._read_ends: dict[int, int] = {}
         """Offsets by position where reads have ended, and so will begin."""
@@ -257,17 +260,47 @@ class ConsumeQueue:
         if tail.dual:
             tail.positions += POSITION_UNIT.pack(tail.next_position, LOST_SIZE_FIELD) * count
             tail.next_position = position
+        self._below = -1  # they stand for records before others that are known
 
     def overwrite(self, offset: int, units: bytes, positions: bytes) -> None:
-        """Write units anew that are there already; what is still in memory is as it should be."""
-        for files, data, unit in (
-            (self._units, units, UNIT_SIZE),
-            (self._positions, positions, POSITION_SIZE),
+        """Write units anew that are there already, in the files or in memory."""
+        for files, memory, data, unit in (
+            (self._units, self.tail.units, units, UNIT_SIZE),
+            (self._positions, self.tail.positions, positions, POSITION_SIZE),
         ):
             if files is not None:
-                files.overwrite(offset, data[: max(0, files.end - offset) * unit])
-        self._log_start = self._min = self._low = -1
+                filed = max(0, files.end - offset) * unit
+                files.overwrite(offset, data[:filed])
+                at = max(0, offset - files.end) * unit
+                memory[at : at + len(data[filed:])] = data[filed:]
+        self._rewrote(offset)
+        self._log_start = self._min = self._below = self._low = -1
         self._read_ends.clear()
+
+    def _rewrote(self, offset: int) -> None:
+        self.synced = min(self.synced, offset)
+        self._rewritten = offset if self._rewritten is None else min(self._rewritten, offset)
+
+    def plan_sync(self) -> tuple[int, int]:
+        """Return up to where the files are synced, and up to where they will be."""
+        self._rewritten = None
+        return self.synced, self.written
+
+    def mark_synced(self, end: int) -> None:
+        """Note that what was planned is on the device; what was written anew since is not."""
+        synced = max(self.synced, min(end, self.written))
+        self.synced = synced if self._rewritten is None else min(synced, self._rewritten)
+
+    def reach_back(self, offset: int) -> None:
+        """Let the files begin at or before an offset whose record is there again."""
+        if offset >= self.first:
+            return
+        if self._positions is not None:
+            position, _ = self.position(self.first)
+            self._positions.reach_back(offset, POSITION_UNIT.pack(position, BLANK_SIZE_FIELD))
+        self._units.reach_back(offset, UNIT.pack(0, BLANK_SIZE_FIELD, 0))
+        self._rewrote(self.first)
+        self._log_start = self._min = self._below = self._low = -1
 
     def begin_at(self, offset: int, position: int) -> None:
         """Let an empty queue begin where its messages, which are gone, have ended.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.files import fatal, read_whole, replace_whole
-from imago_log.lost import is_lost
+from imago_log.lost import is_lost, lost_from
 from imago_log.metadata import META_TOPIC, Metadata, decode_changes
 from imago_wire.hot import view_record
 from imago_wire.layout import UNIT
@@ -39,6 +39,7 @@ def cut(parts: Parts, end: int, state: Metadata | None) -> Cut:
     parts.log.sync()  # the snapshot that is written here must not be ahead of the log
     _lower_marks(parts, end)
     parts.queues.truncate(end)
+    _forget_lost_ends(parts)
     parts.materialiser.truncate()
     parts.keys.truncate(end)
     parts.recent.clear()
@@ -52,6 +53,23 @@ def cut(parts: Parts, end: int, state: Metadata | None) -> Cut:
     parts.damage.save()
     parts.epochs.truncate(end)
     return made
+
+
+def _forget_lost_ends(parts: Parts) -> None:
+    """Let no queue end in lost messages: which of them were cut off, nothing tells.
+
+    The next record of a queue, or the healed one, says again how many there are.
+    """
+    if not parts.damage.ranges:
+        return
+    topics = parts.metadata.topics
+    for name, queue_id in parts.queues.on_disk():
+        if name in topics:
+            parts.queues.get(topics[name], queue_id)
+    for queue in parts.queues:
+        kept = lost_from(queue, queue.end)
+        if kept < queue.end:
+            queue.truncate(kept)
 
 
 def trust_views(parts: Parts) -> None:

@@ -20,7 +20,7 @@ from imago_log.results import DamagedRange
 from imago_wire.crc import crc31
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from imago_log.commit_log import CommitLog
@@ -63,6 +63,9 @@ class Damage:
         self._vfs, self._path, self._log = vfs, path, log
         self.ranges: tuple[DamagedRange, ...] = ()
         """In order; they do not overlap."""
+        self._healed: tuple[DamagedRange, ...] = ()
+        """As they were before something of them was put back: the file names them until the
+        views of that are on the device, so that the next start makes them again."""
         self._lock = threading.RLock()
         self._saved = b""
         self.skipped = 0
@@ -92,7 +95,8 @@ class Damage:
     def save(self) -> None:
         """Make the file say what is known. LogIOError when it cannot."""
         with self._lock:
-            data = encode_ranges(self.ranges) if self.ranges else b""
+            listed = self._listed()
+            data = encode_ranges(listed) if listed else b""
             if data == self._saved:
                 return
             if data:
@@ -102,6 +106,25 @@ class Damage:
                     self._vfs.unlink(self._path)
                     self._vfs.sync_folder(self._path.parent)
             self._saved = data
+
+    def _listed(self) -> list[DamagedRange]:
+        healed = self._healed
+        kept = [
+            each
+            for each in self.ranges
+            if not any(old.start <= each.start and each.end <= old.end for old in healed)
+        ]
+        return sorted([*kept, *healed], key=lambda each: each.start)
+
+    @property
+    def healed(self) -> tuple[DamagedRange, ...]:
+        """The ranges that are whole again, as they were, while the file still names them."""
+        return tuple(old for old in self._healed if self.first_in(old.start, old.end) is None)
+
+    def forget_healed(self, healed: Sequence[DamagedRange]) -> None:
+        """Name these no longer: their views are on the device. `save` says it."""
+        with self._lock:
+            self._healed = tuple(each for each in self._healed if each not in healed)
 
     # Ranges
 
@@ -137,6 +160,8 @@ class Damage:
     def shrink(self, found: DamagedRange, start: int) -> None:
         """Put the front of a range back into service, up to `start`."""
         with self._lock:
+            if not any(old.start <= found.start < old.end for old in self._healed):
+                self._healed = (*self._healed, found)
             kept = [each for each in self.ranges if each != found]
             if start < found.end:
                 position = start % self._log.segment_size
@@ -145,6 +170,7 @@ class Damage:
 
     def forget_before(self, log_start: int) -> None:
         """Forget the ranges whose files were deleted."""
+        self._healed = tuple(each for each in self._healed if each.end > log_start)
         if self.ranges and self.ranges[0].end <= log_start:
             with self._lock:
                 self._replace([each for each in self.ranges if each.end > log_start])
@@ -152,6 +178,11 @@ class Damage:
     def truncate(self, log_end: int) -> None:
         """Forget what lies at or behind the log's new end."""
         with self._lock:
+            self._healed = tuple(
+                replace(each, end=min(each.end, log_end))
+                for each in self._healed
+                if each.start < log_end
+            )
             kept = [each for each in self.ranges if each.start < log_end]
             if kept and kept[-1].end > log_end:
                 kept[-1] = replace(kept[-1], end=log_end)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_log.lost import lose_before
 from imago_log.metadata import META_TOPIC, TOPIC_KIND, Metadata, Topic, decode_changes
 from imago_log.queues import Queues, ViewsInvalidError
 from imago_wire.sequences import MARK
@@ -101,7 +102,7 @@ class Dispatcher:
             return  # what the log says of topics here is known as it is later
         count = view.queue_id + 1
         if topic is not None:
-            if name not in self.revived or topic.value["read_queues"] >= count:
+            if name not in self.revived or topic.value.get("read_queues", count) >= count:
                 return
             content = topic.fixed
         else:
@@ -116,17 +117,8 @@ class Dispatcher:
         self.revived.add(name)
 
     def _fill(self, queue: ConsumeQueue, topic: Topic, view: RecordView) -> None:
-        """Where records before this one are lost in damage, let lost units stand for them."""
-        if view.queue_offset <= queue.end or not self._damage.ranges:
-            return
-        place = topic.birth
-        if queue.end > queue.first:
-            place = queue.unit(queue.end - 1)[0]
-        elif queue.end or place < self._log_start:
-            return  # the queue begins here: what it had before has expired
-        lost = self._damage.first_in(place, view.physical_offset)
-        if lost is not None:
-            queue.lose(view.queue_offset, view.metaq_position, max(lost.start, place))
+        record = (view.queue_offset, view.physical_offset, view.metaq_position)
+        lose_before(queue, self._damage, topic.birth, self._log_start, record)
 
     def claims(self, views: Iterable[RecordView]) -> None:
         """Take what damaged records at the log's end say, where it fits their queues.

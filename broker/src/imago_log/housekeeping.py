@@ -297,11 +297,14 @@ class Housekeeper:
             metadata_end=metadata_end,
             keys=(parts.keys.written_end, parts.keys.written_count),
             version=parts.metadata.snapshot_version,
+            healed=parts.damage.healed,
             began_ms=self._clock(),
         )
 
     def _all_synced(self, end: int, views_end: int) -> bool:
         parts = self._parts
+        if parts.damage.healed:
+            return False
         synced = {views_end, parts.views_synced, parts.metadata_synced, parts.keys_synced[0]}
         return synced == {end} and all(
             partition.segments.synced == partition.segments.end for partition in parts.materialiser
@@ -329,7 +332,7 @@ class Housekeeper:
         parts.keys_synced = job.keys
         parts.snapshot_version = job.version
         for queue, _, end in job.queues:
-            queue.synced = max(queue.synced, min(end, queue.written))
+            queue.mark_synced(end)
         # Thousands of files take the device long: it has other things to do.
         rested_ms = self._clock() + SYNC_REST * job.took_ms
         self._next_sync_ms = max(self._next_sync_ms, rested_ms)

@@ -173,12 +173,6 @@ class KeyIndex:
 
     # Healing
 
-    def agrees(self, log_offset: int, records: bytes) -> bool:
-        """Whether there are just the entries of these records where theirs belong."""
-        first = self.count_below(log_offset)
-        last = self._search(log_offset + len(records))
-        return self._read(first, last - first) == key_entries(records, log_offset)
-
     def holds(self, log_offset: int, size: int, entries: bytes) -> bool:
         """Whether there are just these entries for a part of the log."""
         first, last = self.count_below(log_offset), self._search(log_offset + size)
@@ -200,15 +194,15 @@ class KeyIndex:
             first += count
         return True
 
-    def replace(self, log_offset: int, records: bytes) -> None:
-        """Put the entries of these records where theirs belong; those behind them move."""
+    def replace(self, log_offset: int, size: int, entries: bytes) -> None:
+        """Put the entries of a part of the log where they belong; those behind them move."""
         self.write_behind()
         first = self._search(log_offset)
-        last = self._search(log_offset + len(records))
+        last = self._search(log_offset + size)
         rest = self._read(last, self.written_count - last)
         self._truncate_files(first)
         self.written_count = first
-        self._memory += key_entries(records, log_offset) + rest
+        self._memory += entries + rest
         self.write_behind()
 
     # Cutting

@@ -106,7 +106,6 @@ class MemberStore(MetadataStore):
             parts.metadata.end = parts.log.end
         parts.leading = True
         self._begin_role()
-        self._say_revived()
 
     def _say_revived(self) -> None:
         """Say in the log again which topics exist whose creation is lost in damage."""
@@ -129,7 +128,7 @@ class MemberStore(MetadataStore):
         with self._failing():
             parts.epochs.promise(epoch)
         parts.watermark = min(parts.watermark, parts.log.end)
-        self._replica.metadata_missing |= self._replica.catching_up
+        self._replica.metadata_missing |= self._replica.catching_up or parts.metadata_unsure
 
     def _begin_role(self) -> None:
         """Let appends pass or not."""
@@ -162,11 +161,12 @@ class MemberStore(MetadataStore):
     def truncate(self, end: int) -> None:
         """Cut the log, and everything that came of what is cut: views, metadata, epochs.
 
-        A crash leaves the old end, the new one or a record border between them. ValueError: `end`
-        is no record border, or this store leads; nothing was cut.
+        A crash leaves the old end, the new one or a record border between them. Within damage
+        any place may be a border: who asks has a log that is whole there. ValueError: `end` is no
+        record border, or this store leads; nothing was cut.
         """
         self._check_follows()
-        if not self.record_border(end):
+        if self._parts.damage.at(end) is None and not self.record_border(end):
             raise ValueError(f"{end} is no record border of a log that ends at {self._log.end}")
         with self._failing():
             if end == self._log.end:
@@ -217,6 +217,7 @@ class MemberStore(MetadataStore):
             made = cutting.empty(parts, start)
             self._replica.catching_up = False
             self._replica.metadata_missing = start > 0
+            parts.metadata_unsure = False
             if not start:
                 cutting.save_metadata(parts, 0)
                 cutting.trust_views(parts)
@@ -256,7 +257,8 @@ class MemberStore(MetadataStore):
             self._take_over(made, back)
             cutting.save_metadata(parts, state.end)
             cutting.trust_views(parts)
-            replica.metadata_missing, replica.catching_up = False, state.end > parts.log.end
+            parts.metadata_unsure = replica.metadata_missing = False
+            replica.catching_up = state.end > parts.log.end
             if not replica.catching_up:
                 replica.caught_up()
         self._tell_metadata([change[:2] for change in made.changes])

@@ -15,13 +15,13 @@ from imago_log.errors import CorruptLogError
 from imago_log.files import fatal, read_whole, replace_whole
 from imago_log.folder import DataFolder, LastStop
 from imago_log.healing import restore
+from imago_log.inspecting import find_damage
 from imago_log.metadata import Metadata
 from imago_log.parts import Parts
 from imago_log.queues import ViewsInvalidError
 from imago_log.recovery import claimed_records, recover, survey
 from imago_log.reindexing import begin_empty_queues
-from imago_wire.errors import RecordError
-from imago_wire.hot import scan_records, view_record
+from imago_wire.hot import queue_records
 from imago_wire.layout import UNIT
 
 if TYPE_CHECKING:
@@ -120,9 +120,7 @@ class _Opening:
         """Give the views what was lost when they were made and is there again."""
         parts = self.parts
         for start, end in self.healed:
-            data = parts.log.read(start, end - start)
-            if data:
-                restore(parts, start, data, scan_records(data, start).views)
+            restore(parts, start, end)
 
     def _survey(self, start: int, end: int) -> None:
         for extent in survey(self.parts.log, start, end):
@@ -205,13 +203,15 @@ class _Opening:
             return False
         if place < self.parts.log.start:  # the record has expired: only order can tell
             return offset == queue.first or queue.unit(offset - 1)[0] < place
-        record = self.parts.log.read(place, size)
-        try:
-            view = view_record(record)
-        except RecordError:
-            return False
-        own = (view.topic, view.queue_id, view.queue_offset, view.physical_offset)
-        return own == (queue.tail.topic, queue.tail.queue_id, offset, place)
+        tail, log = queue.tail, self.parts.log
+        record = log.read(place, size)
+        if queue_records(record, place, tail.topic, tail.queue_id, offset) == size == len(record):
+            return True
+        # The unit was synced, so its record was: the log may be what is damaged.
+        lost = find_damage(log, place, self.checkpoint.durable_end)
+        if lost is not None:
+            self._damaged(lost)
+        return lost is not None
 
     def _open_materialised(self) -> None:
         """Check all MetaQ files now: the next start will not know that some are not synced."""
@@ -323,6 +323,7 @@ class _Opening:
         parts.log.sync()
         parts.damage.truncate(end)
         self._keep_ends()
+        parts.metadata_unsure = bool(parts.damage.ranges)
         parts.damage.save()
         parts.metadata.end = end if self.lead else max(end, parts.metadata.end)
         parts.keys.truncate(end)

@@ -58,6 +58,8 @@ class Parts:
     views_synced: int = 0
     metadata_synced: int = 0
     """The metadata snapshot on the device holds every change below."""
+    metadata_unsure: bool = False
+    """Changes of metadata may be lost in damage of the log."""
     revived: set[str] = field(default_factory=set)
     """Topics that the log must be told of again: their creation is lost in damage."""
     snapshot_version: int = -1

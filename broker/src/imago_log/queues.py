@@ -77,6 +77,8 @@ class Queues:
         self._unopened: list[tuple[str, int]] | None = None
         self.proven: Callable[[ConsumeQueue, bytes, int], bool] | None = None
         """After power loss: whether the log has the record that a unit says it has."""
+        self.refill: Callable[[ConsumeQueue, Topic], None] | None = None
+        """Makes units that files have lost, from the log; None while its end is not known."""
         self.submit: Callable[[Callable[[], None]], None] = _at_once
         self.drain: Callable[[], None] = _nothing
         """The worker's, once there is one."""
@@ -128,9 +130,19 @@ class Queues:
         queue.truncate(end, torn=self.proven is not None)
         if not queue.agrees and queue.is_bare:
             self._discard_files(queue)  # a crash while it was to begin elsewhere: it begins again
+        if not queue.agrees and self.refill is not None:
+            self._cut_to_agree(queue)
+            self.refill(queue, topic)
         if not queue.agrees:
             ends = [(files.first, files.end) for files in queue.files()]
             raise ViewsInvalidError(f"{topic.name}/{queue.tail.queue_id}: units of {ends}")
+
+    def _cut_to_agree(self, queue: ConsumeQueue) -> None:
+        """Keep what both sequences of units hold, when the files of one were damaged at rest."""
+        if len({files.first for files in queue.files()}) > 1:
+            self._discard_files(queue)
+        else:
+            queue.truncate(min(files.end for files in queue.files()))
 
     def _discard_files(self, queue: ConsumeQueue) -> None:
         tail = queue.tail
@@ -277,9 +289,7 @@ class Queues:
     def unsynced(self) -> list[tuple[ConsumeQueue, int, int]]:
         """Return the queues to sync: from which unit, and up to which they are synced then."""
         return [
-            (queue, queue.synced, queue.written)
-            for queue in self._order
-            if queue.synced < queue.written
+            (queue, *queue.plan_sync()) for queue in self._order if queue.synced < queue.written
         ]
 
     # Cutting and removing

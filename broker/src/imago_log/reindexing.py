@@ -6,9 +6,12 @@ that deleted it was cut off, from its own log.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from imago_log.dispatcher import Dispatcher
+from imago_log.inspecting import find_damage
+from imago_log.lost import lose_before, lost_from
 from imago_log.metadata import QUEUE_KIND
 from imago_log.queues import ViewsInvalidError
 from imago_log.recovery import LogReader
@@ -17,21 +20,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_log.consume_queue import ConsumeQueue
-    from imago_log.metadata import Metadata
+    from imago_log.metadata import Metadata, Topic
     from imago_log.parts import Parts
     from imago_wire.hot import QueueTail
     from imago_wire.record import RecordView
 
 
+logger = logging.getLogger(__name__)
+
+
 class TailFinder:
     """Finds the tail that a record's unit goes to; see `index_records`."""
 
-    def __init__(
-        self,
-        metadata: Metadata,
-        queue: Callable[[str, int], ConsumeQueue],
-    ) -> None:
-        self._metadata, self._queue = metadata, queue
+    def __init__(self, parts: Parts, queue: Callable[[str, int], ConsumeQueue]) -> None:
+        self._parts, self._metadata, self._queue = parts, parts.metadata, queue
+        self._refilled: tuple[ConsumeQueue | None, int] = (None, -1)
 
     def __call__(
         self, topic: bytes, queue_id: int, offset: int, place: int, position: int
@@ -44,9 +47,23 @@ class TailFinder:
         if place < found.birth:
             return None  # of an earlier topic of this name
         queue = self._queue(name, queue_id)
+        if offset != queue.end:
+            self._reach(queue, found, (offset, place, position))
+        return queue.tail
+
+    def _reach(self, queue: ConsumeQueue, topic: Topic, record: tuple[int, int, int]) -> None:
+        """Let a queue end where a record's queue offset is, if damage tells why it does not."""
+        offset, _, position = record
+        if offset < queue.end:
+            if queue.first <= offset == max(offset, lost_from(queue, queue.end)):
+                queue.truncate(offset)  # lost messages that were cut off, and are others now
+            return
+        lose_before(queue, self._parts.damage, topic.birth, self._parts.log.start, record)
         if offset > queue.end and queue.is_bare:
             queue.begin_at(offset, max(position, 0))
-        return queue.tail
+        if offset > queue.end and self._refilled != (queue, queue.end):
+            self._refilled = (queue, queue.end)
+            refill(self._parts, queue, topic)
 
 
 def reindex(parts: Parts, topics: frozenset[str]) -> None:
@@ -64,14 +81,61 @@ def reindex(parts: Parts, topics: frozenset[str]) -> None:
     def take(data: bytes, offset: int, views: list[RecordView]) -> None:
         dispatcher.block(data, offset, [view for view in views if view.topic in names])
 
-    at = log.start
+    births = [parts.metadata.topics[topic].birth for topic in topics]
+    at = max(log.start, min(births, default=log.start))
+    _read_to_end(parts, at, take)
+
+
+def _read_to_end(
+    parts: Parts, at: int, take: Callable[[bytes, int, list[RecordView]], None]
+) -> None:
+    """Read the log from a border on; what is found to be damaged is noted and passed over."""
+    log, damage = parts.log, parts.damage
     while at < log.end:
         at, reason = LogReader(log, take).run(at, log.end)
-        if at < log.end:
-            lost = parts.damage.at(at)
-            if lost is None:
+        if at < log.end and damage.at(at) is None:
+            found = find_damage(log, at, log.end)
+            if found is None:
                 raise ViewsInvalidError(f"log offset {at}: {reason}")
+            damage.add(*found)
+            damage.save_later()
+        lost = damage.at(at)
+        if lost is not None:
             at = lost.end
+
+
+def refill(parts: Parts, queue: ConsumeQueue, topic: Topic) -> None:
+    """Give a queue the units that its files have lost: those behind its newest one, from the log.
+
+    What is lost between is not told by damage of the log: its own files are damaged.
+    """
+    log, name, queue_id = parts.log, queue.tail.topic, queue.tail.queue_id
+    before = queue.end
+
+    def take(_: bytes, __: int, views: list[RecordView]) -> None:
+        for view in views:
+            if (view.topic, view.queue_id) == (name, queue_id) and view.queue_offset >= queue.end:
+                add_record(parts, queue, topic, view)
+
+    at = max(log.start, topic.birth)
+    if queue.end > queue.first:
+        place, size, _ = queue.unit(queue.end - 1)
+        whole = parts.records.whole(place)
+        if whole is not None and len(whole) == size:
+            at = place + size
+    _read_to_end(parts, at, take)
+    logger.warning("queue.refilled queue=%s/%d from=%d to=%d", name, queue_id, before, queue.end)
+
+
+def add_record(parts: Parts, queue: ConsumeQueue, topic: Topic, view: RecordView) -> bool:
+    """Append the units of a record behind a queue's end; false: those before it are missing."""
+    offset, place = view.queue_offset, view.physical_offset
+    record = (offset, place, view.metaq_position)
+    lose_before(queue, parts.damage, topic.birth, parts.log.start, record)
+    if offset > queue.end and queue.is_bare:
+        queue.begin_at(offset, max(view.metaq_position, 0))
+    position = (view.metaq_position, view.metaq_size)
+    return queue.add(place, view.size, view.tag_code, offset, position)
 
 
 def begin_empty_queues(metadata: Metadata, queue: Callable[[str, int], ConsumeQueue]) -> None:

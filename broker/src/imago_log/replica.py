@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from imago_log.epochs import last_of
 from imago_log.errors import CorruptRecordError, ReplicaGapError, StaleEpochError
 from imago_log.metadata import META_TOPIC, TOPIC_KIND, decode_changes
-from imago_log.reindexing import TailFinder, begin_empty_queues
+from imago_log.reindexing import TailFinder, begin_empty_queues, refill
 from imago_wire.hot import index_records, view_record, whole_records
 from imago_wire.layout import BLANK_SIZE
 from imago_wire.record import ScanStop
@@ -47,13 +47,16 @@ class Replica:
         self._parts, self._log = parts, parts.log
         self._queue, self._drop_topic = queue, drop_topic
         self._open_materialised = open_materialised
-        self._find_tail = TailFinder(parts.metadata, queue)
+        parts.queues.refill = lambda queue, topic: refill(parts, queue, topic)
+        self._find_tail = TailFinder(parts, queue)
         self._changed: list[tuple[str, str]] = []
         self._unwritten = b""
         self.catching_up = parts.metadata.end > parts.log.end
         """The metadata are of a later log end than this one."""
-        self.metadata_missing = self.catching_up or 0 < parts.log.start == parts.log.end
-        """What the deleted part of the log said of topics and queues has to come first."""
+        self.metadata_missing = (
+            self.catching_up or 0 < parts.log.start == parts.log.end or parts.metadata_unsure
+        )
+        """What the deleted or damaged part of the log said of topics and queues comes first."""
 
     def take(self, offset: int, data: bytes | memoryview, epoch: int, epoch_start: int) -> None:
         """Append what is whole: see `MessageStore.append_replica`."""
@@ -93,7 +96,7 @@ class Replica:
         if offset != log.end:
             raise ReplicaGapError(f"log offset {offset}, this log ends at {log.end}")
         if self.metadata_missing:
-            raise ReplicaGapError("the metadata of the log's deleted part come first")
+            raise ReplicaGapError("the metadata of the log's deleted or damaged part come first")
         starts = {epoch_start}
         if epoch == last:
             starts = {written[-1][1]}

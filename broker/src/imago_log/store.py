@@ -25,7 +25,7 @@ from imago_log.flusher import (
     ThreadFlusher,
     ThreadWorker,
 )
-from imago_log.healing import heal
+from imago_log.healing import Healer
 from imago_log.member_store import MemberStore
 from imago_log.opening import open_parts
 from imago_log.results import DamagedRange, DiskLevel, StoreHealth
@@ -65,6 +65,7 @@ class MessageStore(MemberStore):
             ThreadFlusher(self._sync, self._fail) if threaded else InlineFlusher(self._sync)
         )
         self._scrubber = Scrubber(parts, self._worker, self._inspector)
+        self._healer = Healer(parts)
         parts.damage.save_later = lambda: self._keeper.submit(parts.damage.save)
         parts.damage.on_found = self._found_damage
 
@@ -202,7 +203,7 @@ class MessageStore(MemberStore):
         Returns how many bytes were; 0: they do not fit the range or the queues, or the device
         refuses; nothing has changed. DiskFullError: a missing file cannot be made.
         """
-        return heal(self._parts, offset, data)
+        return self._healer.heal(offset, data)
 
     def verify(self, start: int, end: int) -> bool:
         """Read the records from a border on now, at most to `end`; true: damage is noted."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from imago_log.metadata_image import MetadataImage
     from imago_log.metaq_segments import MetaqSegments
     from imago_log.parts import Parts
+    from imago_log.results import DamagedRange
     from imago_log.vfs import Vfs
 
 
@@ -40,6 +41,8 @@ class SyncJob:
     metadata_end: int
     keys: tuple[int, int]
     version: int
+    healed: tuple[DamagedRange, ...]
+    """Damage whose views are whole again, and on the device once this is done."""
     began_ms: int
     took_ms: int = 0
 
@@ -65,6 +68,9 @@ class SyncJob:
                 parts.vfs.sync_folder(folder)
         for segments, position in self.segments:
             segments.mark_synced(position)
+        if self.healed:
+            parts.damage.forget_healed(self.healed)
+            parts.damage.save()
 
 
 def _rest() -> None:

@@ -145,6 +145,15 @@ class UnitFiles:
             self.end = start
         self.append(blank * (unit - start))
 
+    def reach_back(self, unit: int, blank: bytes) -> None:
+        """Make the files before the first one, down to that of a unit; all in them is `blank`."""
+        while self._starts and self._starts[0] > unit:
+            start = self._starts[0] - self._units_per_file
+            with fatal("create", self._folder):
+                file = self._pool.get(self._name(start), create=True)
+            write_all(self._pool.vfs, file.fd, blank * self._units_per_file, 0, file.path)
+            self._starts.insert(0, start)
+
     def read(self, start: int, count: int) -> bytes:
         """Return up to `count` units, fewer at the end; all of them are within first … end."""
         end = min(start + count, self.end)

@@ -35,6 +35,8 @@ class Bench:
         self.repairs = Repairs(lambda: self.ranges, self._heal, lambda: self.visible_end)
 
     def _heal(self, offset: int, data: bytes) -> int:
+        if not data:
+            return 0
         (found,) = [each for each in self.ranges if each.start == offset]
         assert offset + len(data) <= found.end
         size = len(data) - len(data) % self.record

@@ -31,6 +31,7 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_log.checks.units": {"_WINDOW_UNITS": 3},
     "imago_log.commit_log": {"PAGE_BYTES": 256},
     "imago_log.cutting": {"_UNITS_AT_ONCE": 3},
+    "imago_log.healing": {"APPLY_BYTES": 900, "APPLY_UNITS_MAX": 3},
     "imago_log.housekeeping": {
         "BLOCK_BYTES_MIN": 300,
         "KEYS_PENDING_BYTES": 300,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from imago_broker.replication.parts import ShardParts
     from imago_broker.replication.repair import Asker
     from imago_broker.replication.sending import Cursor
+    from imago_log.store import MessageStore
     from imago_wire.replication.frames import Fetch, Refuse, Welcome
 
 logger = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class FollowerDesk:
 
     def repair_bytes(self, offset: int, size: int) -> bytes | memoryview:
         """Return bytes of our log that are whole, or none."""
-        return whole_bytes(self._parts, offset, size)
+        return whole_bytes(self._parts.store, offset, size)
 
     def repaired(self, asker: Asker, offset: int, data: memoryview) -> None:
         """Take bytes that we had asked for."""
@@ -148,7 +149,7 @@ class LeaderDesk:
 
     def repair_bytes(self, offset: int, size: int) -> bytes | memoryview:
         """Return bytes of our log that are whole, or none."""
-        return whole_bytes(self._parts, offset, size)
+        return whole_bytes(self._parts.store, offset, size)
 
     def repaired(self, asker: Asker, offset: int, data: memoryview) -> None:
         """Take bytes that we had asked for."""
@@ -160,9 +161,8 @@ class LeaderDesk:
         self._ended(reason)
 
 
-def whole_bytes(parts: ShardParts, offset: int, size: int) -> bytes | memoryview:
+def whole_bytes(store: MessageStore, offset: int, size: int) -> bytes | memoryview:
     """Return log bytes that another member lacks: below the high watermark, and whole here."""
-    store = parts.store
     if offset + size > store.high_watermark:
         return b""
     if any(each.start < offset + size and offset < each.end for each in store.damaged_ranges()):

@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 
 CHUNK_BYTES = 256 << 10
 """Most that is asked for at once."""
-WHOLE_BYTES_MAX = 16 << 20
-"""No record, and no end of a file without one, is longer."""
+WHOLE_BYTES_MAX = 32 << 20
+"""No record, and no end of a file without one, is longer: twice the largest message."""
 ANSWER_MS = 5000
 """How long an answer may take."""
 PAUSE_MS = 1000
@@ -67,6 +67,7 @@ class Repairs:
     ) -> None:
         """`heal(offset, data)` checks and writes the front of a range, and says how much of it.
 
+        Without data it is told that nothing more comes for now.
         Only what ends below `visible_end` is asked for: above it members' logs may differ.
         """
         self.healed = 0
@@ -126,6 +127,8 @@ class Repairs:
         self._give_up(now_ms)
 
     def _give_up(self, now_ms: int) -> None:
+        if self._question is not None:
+            self._heal(self._question.start, b"")
         self._question = None
         self.failed += 1
         self._not_before_ms = now_ms + PAUSE_MS

@@ -1,0 +1,236 @@
+"""A stopped member's files are damaged in every way: it comes back, and holds what it held."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_broker.replication.desks import whole_bytes
+from imago_broker.replication.repair import PAUSE_MS, Repairs
+from imago_testing.damaging import harm_log, harm_note, harm_view
+from imago_testing.members import Member, differences, views
+from imago_testing.stores import DATA, FakeClock, Model
+from imago_testing.vfs import MemoryVfs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_log import MessageStore
+
+SEEDS = range(30)
+DUAL, PLAIN, LATE, KEPT = "dual", "plain", "late", "kept"
+VALUES: dict[str, dict[str, Any]] = {
+    DUAL: {"name": DUAL},
+    PLAIN: {"name": PLAIN, "attributes": {"dialects": "rocketmq"}},
+    LATE: {"name": LATE},
+    KEPT: {"name": KEPT, "attributes": {"materialised": "true"}},
+}
+KEYS = ["k0", "k3"]
+FRAMES = (300, 1000, 4000, 1 << 20)
+ROUNDS_MAX = 200
+"""Of a tick each; a missing file comes back in pieces of one record at worst."""
+
+
+class Asked:
+    """A member that others ask for what is damaged at theirs."""
+
+    def __init__(self, store: MessageStore, repairs: Repairs, now: Callable[[], int]) -> None:
+        self._store, self._repairs, self._now = store, repairs, now
+        self.answers: list[tuple[int, bytes]] = []
+
+    def ask_repair(self, offset: int, size: int) -> None:
+        self.answers.append((offset, bytes(whole_bytes(self._store, offset, size))))
+
+    def answer(self) -> None:
+        answers, self.answers = self.answers, []
+        for offset, data in answers:
+            self._repairs.answered(self, offset, memoryview(data), self._now())
+
+
+class Shard:
+    """Three members on file systems in memory; all that happens comes out of the seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.clock = FakeClock()
+        self.story: list[str] = []
+        self.limits = {"scrub_interval_ms": 20_000, "metaq_segment_bytes_max": 700}
+        if self.rng.random() < 0.5:
+            self.limits["retention_bytes"] = self.rng.choice([4, 8]) * 4096
+        self.members = [Member.start(MemoryVfs(), self.clock, **self.limits) for _ in range(3)]
+        self.away: int | None = None
+        self.leads, self.epoch = 0, 0
+        self.model = Model()
+        self.lead(0)
+
+    @property
+    def leader(self) -> MessageStore:
+        return self.members[self.leads].store
+
+    def others(self) -> list[Member]:
+        return [
+            member for who, member in enumerate(self.members) if who not in (self.leads, self.away)
+        ]
+
+    def lead(self, who: int) -> None:
+        self.story.append(f"{who} leads")
+        self.epoch += 1
+        if self.away != self.leads and self.leader.leading:
+            self.leader.follow(self.epoch - 1)
+        self.leads = who
+        self.members[who].store.lead(self.epoch)
+        for member in self.others():
+            member.join(self.leader)
+
+    # What happens
+
+    def traffic(self, count: int) -> None:
+        for _ in range(count):
+            self.step()
+            if self.rng.random() < 0.3:
+                self.copy()
+            if self.rng.random() < 0.15:
+                self.tick()
+        self.copy()
+
+    def step(self) -> None:
+        rng, known = self.rng, list(self.leader.topics())
+        chance = rng.random()
+        if not known or chance < 0.1:
+            self.leader.create_topic(name := rng.choice(list(VALUES)), VALUES[name])
+        elif chance < 0.13:
+            self.leader.delete_topic(rng.choice(known))
+        elif chance < 0.25:
+            self.leader.put_meta([("offset", rng.choice("abc"), rng.randrange(1000))])
+        else:
+            where = [
+                (rng.choice(known), rng.randrange(3), rng.choice([5, 60, 300, 400]))
+                for _ in range(rng.randrange(1, 8))
+            ]
+            self.model.send(self.leader, where)
+
+    def copy(self) -> None:
+        """Let who is there copy what the leader has; all of it is committed then."""
+        for member in self.others():
+            self.catch_up(member, self.rng.choice(FRAMES))
+        self.commit()
+
+    def catch_up(self, member: Member, frame_bytes: int) -> None:
+        if member.store.log_end < self.leader.log_start:
+            member.join(self.leader)
+        member.catch_up(self.leader, frame_bytes)
+
+    def commit(self) -> None:
+        end = self.leader.log_end
+        for store in (self.leader, *(member.store for member in self.others())):
+            store.set_high_watermark(end)
+
+    def tick(self) -> None:
+        self.clock.now_ms += self.rng.choice([10, 1000, 4000])
+        for who, member in enumerate(self.members):
+            if who != self.away:
+                if self.rng.random() < 0.5:
+                    member.store.request_sync()
+                member.store.tick()
+
+    # Damage
+
+    def stop(self, who: int) -> MemoryVfs:
+        """Stop a member in some way; what it leaves."""
+        member, how = self.members[who], self.rng.choice(["clean", "killed", "power lost"])
+        self.story.append(f"{who} stops, {how}")
+        left = member.vfs
+        if how != "clean":
+            left = left.crashed(power_loss=how == "power lost", rng=self.rng)
+        member.store.close(clean=how == "clean")
+        self.away = who
+        if who == self.leads:
+            self.lead(self.rng.choice([at for at in range(3) if at != who]))
+        return left
+
+    def harm(self, vfs: MemoryVfs) -> None:
+        for _ in range(self.rng.choice([1, 1, 2, 3])):
+            kind = self.rng.choice([harm_log, harm_log, harm_view, harm_note])
+            self.story.append(kind(vfs, self.rng))
+
+    def start(self, who: int, vfs: MemoryVfs) -> None:
+        self.members[who] = member = Member.start(vfs, self.clock, **self.limits)
+        self.away = None
+        found = [f"{each.start}-{each.end}" for each in member.store.damaged_ranges()]
+        self.story.append(f"{who} starts, damaged {found}")
+        member.join(self.leader)
+
+    def heal(self, who: int) -> None:
+        """Have a member ask until nothing is damaged, and make its views anew if it wants that."""
+        self.ask(who)
+        if not self.members[who].vfs.exists(DATA / "config" / "views"):
+            self.start(who, self.stop(who))
+            self.ask(who)
+
+    def ask(self, who: int) -> None:
+        """Have a member ask the leader while more is written, until nothing is damaged."""
+        store = self.members[who].store
+        repairs = Repairs(store.damaged_ranges, store.heal, lambda: store.high_watermark)
+        asked = Asked(self.leader, repairs, lambda: self.clock.now_ms)
+        passes = store.scrubbed.passes
+        for at in range(ROUNDS_MAX):
+            if at < 5:
+                self.step()
+            self.copy()
+            self.clock.now_ms += PAUSE_MS
+            self.tick()
+            repairs.tick(self.clock.now_ms, [asked])
+            while asked.answers:
+                asked.answer()
+            store.request_sync()
+            # The second pass has looked at what the first one, or the healing, has changed.
+            if not store.damaged and store.scrubbed.passes >= passes + 3:
+                return
+        raise AssertionError(f"damaged for good: {store.damaged_ranges()}")
+
+    # What must hold
+
+    def all_hold_the_same(self) -> None:
+        self.copy()
+        known = views(self.leader, KEYS)
+        for who, member in enumerate(self.members):
+            found = views(member.store, KEYS)
+            if member.store.log_start == self.leader.log_start:
+                assert differences(found, known) == {}, f"member {who}"
+
+    def each_leads_once(self) -> None:
+        for who in (1, 2, 0):
+            self.lead(who)
+            self.traffic(3)
+            self.all_hold_the_same()
+
+
+def run(seed: int) -> None:
+    shard = Shard(seed)
+    shard.traffic(shard.rng.randrange(5, 40))
+    for _ in range(shard.rng.choice([1, 1, 2])):
+        victim = shard.rng.randrange(3)
+        left = shard.stop(victim)
+        shard.traffic(shard.rng.choice([0, 0, 3, 10]))
+        shard.harm(left)
+        try:
+            shard.start(victim, left)
+            shard.heal(victim)
+            shard.all_hold_the_same()
+        except Exception as error:
+            error.add_note(f"seed {seed}: " + "; ".join(shard.story))
+            raise
+    try:
+        shard.each_leads_once()
+    except Exception as error:
+        error.add_note(f"seed {seed}: " + "; ".join(shard.story))
+        raise
+    for member in shard.members:
+        member.store.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_member_that_was_damaged_holds_everything_again(seed: int) -> None:
+    run(seed)
