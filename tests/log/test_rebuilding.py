@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_log import DeadQueueError
+from imago_testing.members import open_member
 from imago_testing.stores import DATA, FakeClock, Model, open_store
 from imago_testing.vfs import MemoryVfs
 from imago_wire.record import make_entry
@@ -210,3 +211,35 @@ def test_nothing_is_appended_to_a_queue_whose_topic_was_deleted() -> None:
     model.send(store, [("T", 0, 20), ("U", 0, 20)])
     model.check(store)
     store.close()
+
+
+@pytest.mark.parametrize("lead", [True, False], ids=["alone", "member"])
+def test_short_lives_read_again_only_what_the_last_ones_wrote(
+    caplog: pytest.LogCaptureFixture, lead: bool
+) -> None:
+    """Every process is killed long before `view_sync_interval_ms` has passed."""
+    vfs, clock, model = MemoryVfs(), FakeClock(), Model()
+    caplog.set_level("INFO", "imago_log.opening")
+    ends = []
+    for life in range(6):
+        opened = open_store if lead else open_member
+        store = opened(vfs, clock, view_sync_interval_ms=60_000)
+        if not lead:
+            store.set_high_watermark(store.log_end)
+            store.lead(life + 1)
+        if not life:
+            store.create_topic("T", VALUE)
+        for _ in range(2):
+            clock.now_ms += 1000
+            model.send(store, [("T", 0, 100)] * 20)
+            store.set_high_watermark(store.log_end)
+            store.tick()
+        ends.append(store.log_end)
+        vfs = vfs.crashed(power_loss=False)
+        store.close(clean=False)
+    said = [record.getMessage() for record in caplog.records]
+    starts = [int(line.split()[1].partition("=")[2]) for line in said if "=killed" in line]
+    assert len(starts) == 5
+    for start, before in zip(starts[1:], ends, strict=False):
+        assert start >= before, "the life before the last one is read again"
+    model.check(open_store(vfs, clock))

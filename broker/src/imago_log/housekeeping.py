@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from imago_log.errors import DiskFullError, NoSpaceError, UnreadableError
 from imago_log.files import fatal
+from imago_log.folder import LastStop
 from imago_log.inspecting import Inspector
 from imago_log.metadata import LOG_KIND, LOG_START, QUEUE_KIND, queue_key
 from imago_log.parts import ALL_VISIBLE
@@ -61,13 +62,22 @@ class Housekeeper:
         self._newest_ms: dict[int, int] = {}
         self._relieved_at = parts.log.end
         self._swept_ms = clock()
-        self._next_sync_ms = clock() + config.view_sync_interval_ms
+        self._next_sync_ms = clock()
+        if parts.last_stop is LastStop.CLEAN:
+            self._next_sync_ms += config.view_sync_interval_ms
         self._next_checkpoint_ms = 0
         self.needed_from = ALL_VISIBLE
         """Log offset from which on a follower still reads: such files stay while there is room."""
         self._syncing: SyncJob | None = None
         self._inspector = Inspector(parts)
         self._synced: SyncJob | None = None
+
+    def keep_found(self) -> None:
+        """Begin to make durable what a start has read again, so that the next one need not."""
+        if self._parts.last_stop is not LastStop.CLEAN and self._may_snapshot():
+            self._next_sync_ms += self._parts.config.view_sync_interval_ms
+            with self.space.awaited():
+                self._start_sync()
 
     # Every few milliseconds under load, every second otherwise
 

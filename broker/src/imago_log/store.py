@@ -92,6 +92,7 @@ class MessageStore(MemberStore):
         store = cls(parts, clock, threaded=threaded)
         if lead:
             store._say_revived()
+        store._keeper.keep_found()
         return store
 
     def _begin_role(self) -> None:
