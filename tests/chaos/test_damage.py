@@ -174,7 +174,8 @@ async def test_damage_in_the_middle_of_a_killed_brokers_log_costs_what_is_damage
         broker.start()
         broker.wait()
         assert await read(broker) == before
-        assert broker.get("/readyz") == (200, {"ready": True, "reasons": [], "warnings": []})
+        well = {"ready": True, "writable": True, "reasons": [], "warnings": []}
+        assert broker.get("/readyz") == (200, well)
 
 
 @pytest.mark.parametrize(

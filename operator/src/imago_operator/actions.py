@@ -72,6 +72,15 @@ class GrowClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassClaim:
+    """Ask for a volume of another VolumeAttributesClass."""
+
+    name: str
+    uid: str
+    attributes_class: str
+
+
+@dataclass(frozen=True, slots=True)
 class OwnClaim:
     """Have a claim go with the cluster, or stay when it goes."""
 
@@ -145,6 +154,7 @@ Action = (
     | DeletePod
     | LabelPod
     | GrowClaim
+    | ClassClaim
     | OwnClaim
     | DeleteClaim
     | SetConfig
@@ -154,7 +164,7 @@ Action = (
     | Uncordon
     | MarkDrained
 )
-ADDITIVE: Final = (Apply, CreateToken, LabelPod, GrowClaim, SetConfig, Uncordon)
+ADDITIVE: Final = (Apply, CreateToken, LabelPod, GrowClaim, ClassClaim, SetConfig, Uncordon)
 """What may be done though not everything is known: nothing goes away by it."""
 
 

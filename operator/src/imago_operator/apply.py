@@ -15,6 +15,7 @@ from imago_operator.actions import (
     ADDITIVE,
     Action,
     Apply,
+    ClassClaim,
     Cordon,
     CreateToken,
     DeleteChild,
@@ -120,6 +121,14 @@ class Executor:
     @_do.register
     async def _(self, action: GrowClaim) -> None:
         patch = {"spec": {"resources": {"requests": {"storage": action.size}}}}
+        await self._patch(CLAIM, action.name, action.uid, patch)
+
+    @_do.register
+    async def _(self, action: ClassClaim) -> None:
+        patch = {
+            "metadata": {"annotations": {names.ATTRIBUTES_CLASS: action.attributes_class}},
+            "spec": {"volumeAttributesClassName": action.attributes_class},
+        }
         await self._patch(CLAIM, action.name, action.uid, patch)
 
     @_do.register

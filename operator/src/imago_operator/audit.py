@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EVERY_S: Final = 300.0
+AGAIN_S: Final = 10.0
+"""Until the next look, as long as something is missed."""
 GRACE: Final = timedelta(seconds=30)
 
 
@@ -35,23 +37,30 @@ class Audit:
     ) -> None:
         self._kube, self._loop, self._now = kube, loop, now
         self._namespaces = tuple(namespaces) or ("",)
-        self.missed: list[Key] = []
-        """What no watch has told of, when it was looked last."""
+        self._missed: list[Key] = []
+
+    @property
+    def missed(self) -> list[Key]:
+        """What was there at the last look, and no watch has told of since."""
+        return [key for key in self._missed if key not in self._loop.known]
 
     async def run(self) -> None:
         """Compare until cancelled."""
         while True:
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(AGAIN_S if self.missed else EVERY_S)
             try:
-                self.missed = await self.look()
+                self._missed = await self.look()
             except OperatorError as error:
                 log.warning("audit: %s", error)
             if self.missed:
                 log.error("no watch has told of %s", ", ".join(map(str, self.missed[:10])))
 
     async def look(self) -> list[Key]:
-        """Return objects that are older than a moment, and not known."""
-        found = []
+        """Return objects that are older than a moment, and not known.
+
+        Each is asked for by its name: it may have gone since it was listed.
+        """
+        found: list[Key] = []
         for watched in OWN:
             if watched.kind not in self._loop.kinds:
                 continue
@@ -60,7 +69,11 @@ class Audit:
                 old = [item for item in items if self._is_old(item["metadata"])]
                 keys = [key_of(watched.kind, item) for item in old]
                 found += [key for key in keys if key not in self._loop.known]
-        return found
+        return [key for key in found if await self._is_there(key)]
+
+    async def _is_there(self, key: Key) -> bool:
+        item = await self._kube.get(key.kind, key.namespace, key.name)
+        return item is not None and self._is_old(item["metadata"])
 
     def _is_old(self, metadata: object) -> bool:
         assert isinstance(metadata, dict)

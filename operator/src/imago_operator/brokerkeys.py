@@ -19,7 +19,7 @@ KEYS: Final[dict[str, Key]] = {
     "broker.shard": Key(0, False),
     "broker.replica": Key(-1, False),
     "broker.replicas": Key(1, False),
-    "broker.zone": Key("", False),
+    "broker.zone": Key("", True),
     "broker.name_prefix": Key("", False),
     "broker.host": Key("", False),
     "broker.advertised_host": Key("", False),

@@ -1,4 +1,4 @@
-"""Events for `kubectl describe`: merged by object and reason, and never many.
+"""Events for `kubectl describe`: merged where they say the same, and never many.
 
 A repeat raises the count of the event that is there. Of Normal ones an object gets at most
 `NORMAL_MAX` an hour, of warnings `WARNINGS_MAX`; what is above that is counted and not sent.
@@ -45,7 +45,6 @@ class Sender(Protocol):
 class _Known:
     name: str
     count: int
-    message: str
 
 
 @dataclass(slots=True)
@@ -78,7 +77,7 @@ class Recorder:
         """`new_id`: a few random characters, for names; `identity`: who reports."""
         self._sender, self._now, self._new_id = sender, now, new_id
         self._identity = identity
-        self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
+        self._known: OrderedDict[tuple[str, ...], _Known] = OrderedDict()
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
         self.suppressed = 0
         """Events that were not sent because there were too many."""
@@ -104,22 +103,22 @@ class Recorder:
         self, about: Mapping[str, Any], type_: str, reason: str, message: str, now: datetime
     ) -> None:
         metadata = about["metadata"]
-        key = (metadata.get("uid", ""), reason)
+        # By its text as well: what happened to one pod must not take the place of another's.
+        key = (metadata.get("uid", ""), reason, message)
         known = self._known.get(key)
         if known is not None:
-            known.count, known.message = known.count + 1, message
-            patch = {"count": known.count, "message": message, "lastTimestamp": written(now)}
+            known.count += 1
+            patch = {"count": known.count, "lastTimestamp": written(now)}
             if await self._sender.merge(_namespace(about), known.name, patch):
                 _keep(self._known, key)
                 return
-        new = _Known(f"{metadata['name'][:NAME_MAX]}.{self._new_id()}", 1, message)
-        await self._sender.post(self._event(about, new, type_, reason, now))
+        new = _Known(f"{metadata['name'][:NAME_MAX]}.{self._new_id()}", 1)
+        event = self._event(about, new.name, now)
+        await self._sender.post(event | {"type": type_, "reason": reason, "message": message})
         self._known[key] = new
         _keep(self._known, key)
 
-    def _event(
-        self, about: Mapping[str, Any], new: _Known, type_: str, reason: str, now: datetime
-    ) -> dict[str, Any]:
+    def _event(self, about: Mapping[str, Any], name: str, now: datetime) -> dict[str, Any]:
         metadata = about["metadata"]
         shown = {"name": metadata["name"], "namespace": metadata.get("namespace", "")}
         if metadata.get("uid"):
@@ -127,11 +126,8 @@ class Recorder:
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": new.name, "namespace": _namespace(about)},
+            "metadata": {"name": name, "namespace": _namespace(about)},
             "involvedObject": {"apiVersion": about["apiVersion"], "kind": about["kind"], **shown},
-            "type": type_,
-            "reason": reason,
-            "message": new.message,
             "count": 1,
             "firstTimestamp": written(now),
             "lastTimestamp": written(now),
@@ -145,7 +141,7 @@ def _namespace(about: Mapping[str, Any]) -> str:
     return str(about["metadata"].get("namespace") or "default")
 
 
-def _keep(entries: OrderedDict[tuple[str, str], Any], key: tuple[str, str]) -> None:
+def _keep(entries: OrderedDict[Any, Any], key: tuple[str, ...]) -> None:
     entries.move_to_end(key)
     while len(entries) > KEPT_MAX:
         entries.popitem(last=False)

@@ -124,7 +124,7 @@ class Operator:
         self._recorder = Recorder(
             sender, now, lambda: uuid.uuid4().hex[:16], identity=settings.lease.identity
         )
-        self.kube = Kubernetes(api, self._recorder)
+        self.kube = Kubernetes(api, self._recorder, clock=clock)
         self.leadership = Leadership(api, settings.lease, clock=clock, now=now, lost=end)
         self.context = Context(
             kube=self.kube,

@@ -25,6 +25,9 @@ RESTART: Final = f"{GROUP}/restart"
 CLAIM_TEMPLATE: Final = f"{GROUP}/claim-template"
 """On StatefulSets: fingerprint of their claim templates, which Kubernetes never changes."""
 
+ATTRIBUTES_CLASS: Final = f"{GROUP}/volume-attributes-class"
+"""On claims: the VolumeAttributesClass that we asked for last."""
+
 EPOCH: Final = f"{GROUP}/epoch"
 """Of a pipeline's run: on the object and on the driver's pod."""
 

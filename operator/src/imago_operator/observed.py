@@ -239,6 +239,7 @@ def pod_of(item: Manifest, desired: Desired, probe: Probe | None) -> Pod:
         ready=is_ready(item),
         deleting="deletionTimestamp" in metadata,
         waiting=waiting(item.get("status", {})),
+        unscheduled=unscheduled(item.get("status", {})),
         role_label=(metadata.get("labels") or {}).get(names.ROLE_LABEL),
         broker=probe,
     )
@@ -256,6 +257,12 @@ def waiting(status: Manifest) -> str | None:
     states = [container.get("state", {}).get("waiting") or {} for container in containers]
     reasons = [str(state["reason"]) for state in states if state.get("reason")]
     return next((reason for reason in reasons if reason in STUCK), next(iter(reasons), None))
+
+
+def unscheduled(status: Manifest) -> str:
+    """Return what the scheduler says of a pod that it finds no node for; empty: it has one."""
+    said = {c["type"]: c for c in status.get("conditions") or ()}.get("PodScheduled", {})
+    return str(said.get("message") or "") if said.get("status") == "False" else ""
 
 
 def _needs(item: Manifest, desired: Desired) -> TopicNeeds | None:

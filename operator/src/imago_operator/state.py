@@ -68,6 +68,8 @@ class Probe:
     """Settings that may change while it runs, as they are now."""
     restart: RestartCheck | None = None
     caught_up: bool = False
+    full: bool = False
+    """Whether its disk is full: messages are refused."""
     log: tuple[int, int] = (0, 0)
     """Epoch and end of its log: of two, the greater has more."""
 
@@ -87,6 +89,8 @@ class Pod:
     deleting: bool = False
     waiting: str | None = None
     """Reason why a container waits, or why it is not scheduled."""
+    unscheduled: str = ""
+    """What the scheduler says of a pod that it finds no node for."""
     role_label: str | None = None
     broker: Probe | None = None
     """None: no answer."""
@@ -113,6 +117,10 @@ class Claim:
     capacity: int | None = None
     phase: str = "Bound"
     storage_class: str | None = None
+    attributes_class: str | None = None
+    """VolumeAttributesClass asked for."""
+    attributes_asked: str | None = None
+    """The one that we asked for last: a Kubernetes that knows none drops it without a word."""
     conditions: frozenset[str] = frozenset()
     """FileSystemResizePending, Resizing …"""
     node: str | None = None
@@ -128,6 +136,9 @@ class Node:
     name: str
     rack: str = ""
     """Value of the rack's label; empty: unknown."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    open: bool = True
+    """Whether any pod may be put there: ready, not cordoned, no taint that keeps pods off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

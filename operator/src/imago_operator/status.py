@@ -107,9 +107,7 @@ def _seen(look: Look, status: ClusterStatus) -> ClusterStatus:
             replicas=len(shards) * desired.replicas,
             ready_replicas=sum(pod.serving for pod in pods),
             updated_replicas=sum(not look.outdated(pod) for pod in pods),
-            in_sync_replicas=sum(map(len, in_sync))
-            if registry
-            else status.brokers.in_sync_replicas,
+            in_sync_replicas=sum(map(len, in_sync)) if registry and registry.connected else None,
         ),
         selector=f"{names.CLUSTER_LABEL}={desired.name},{names.ROLE_LABEL}=master",
         zookeeper=desired.zookeeper_connect,
@@ -242,6 +240,9 @@ def _ready(look: Look, plan: Plan) -> Finding:
         listed = ", ".join(f"shard-{n}" for n in starting)
         text = f"{listed}: members are not all ready."
         return Finding(type="Ready", holds=False, reason="BrokersStarting", message=text)
+    if full := [pod.name for pod in look.observed.pods if pod.broker and pod.broker.full]:
+        text = f"The disk of {', '.join(full)} is full: messages are refused."
+        return Finding(type="Ready", holds=False, reason="DiskFull", message=text)
     count = len(look.targets)
     text = "1 shard serves." if count == 1 else f"{count} shards serve."
     return Finding(type="Ready", holds=True, reason=GOOD["Ready"], message=text)

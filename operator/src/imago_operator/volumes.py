@@ -10,6 +10,7 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from imago_operator import names
 from imago_operator.brokers.reach import is_ready
 from imago_operator.errors import BlockedError
 from imago_operator.spec.values import Quantity
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 NODES_S: Final = 15.0
 CLASSES_S: Final = 60.0
+KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 HOSTNAME: Final = "kubernetes.io/hostname"
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 CLASS_NOTES: Final = "volume.beta.kubernetes.io/storage-class"
@@ -45,8 +47,8 @@ class Volumes:
         if items is None:
             return None
         key = desired.spec.brokers.rack.topology_key
-        racks = {i["metadata"]["name"]: _labels(i).get(key, "") for i in items}
-        return {name: Node(name=name, rack=rack) for name, rack in racks.items()}
+        found = (_node(item, key) for item in items)
+        return {node.name: node for node in found}
 
     async def expandable(self, claims: Iterable[Manifest]) -> Mapping[str, bool]:
         """Return which storage classes grow, by name; "" is the default one.
@@ -117,6 +119,8 @@ def _claim(item: Manifest, shard: int, ordinal: int, node: str | None, desired: 
         requested=size_of(spec["resources"]["requests"]["storage"]),
         capacity=size_of(capacity) if capacity else None,
         phase=status.get("phase", "Pending"),
+        attributes_class=spec.get("volumeAttributesClassName"),
+        attributes_asked=_notes(item).get(names.ATTRIBUTES_CLASS),
         storage_class=_class(item),
         conditions=frozenset(
             c["type"] for c in status.get("conditions") or () if c["status"] == "True"
@@ -129,6 +133,19 @@ def _claim(item: Manifest, shard: int, ordinal: int, node: str | None, desired: 
 def size_of(text: str) -> int:
     """Return a quantity of Kubernetes in bytes; it may have an exponent, which ours never have."""
     return int(Decimal(text)) if "e" in text.lower().rstrip("ei") else Quantity(text).bytes
+
+
+def _node(item: Manifest, rack_label: str) -> Node:
+    spec, status = item.get("spec", {}), item.get("status", {})
+    ready = {c["type"]: c["status"] for c in status.get("conditions") or ()}.get("Ready")
+    kept_off = any(t.get("effect") in KEEPS_OFF for t in spec.get("taints") or ())
+    labels = _labels(item)
+    return Node(
+        name=item["metadata"]["name"],
+        rack=labels.get(rack_label, ""),
+        labels=labels,
+        open=ready == "True" and not spec.get("unschedulable") and not kept_off,
+    )
 
 
 def _class(claim: Manifest) -> str | None:

@@ -208,7 +208,7 @@ async def test_status_health_and_metrics(admin: Admin, broker: Broker) -> None:
     assert (status["shard"], status["role"]) == ("shard-0", "master")
     assert status["logStart"] == 0 < status["logEnd"] == status["highWatermark"]
     assert (await admin.call("GET", "/healthz"))[0] == 200
-    ready = {"ready": True, "reasons": [], "warnings": []}
+    ready = {"ready": True, "writable": True, "reasons": [], "warnings": []}
     assert (await admin.call("GET", "/readyz")) == (200, ready)
     _, cluster = await admin.call("GET", "/admin/v1/cluster")
     assert [m["role"] for shard in cluster["shards"] for m in shard["members"]] == ["master"]

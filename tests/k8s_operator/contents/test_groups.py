@@ -66,8 +66,8 @@ class TestMetaq:
 
     def test_their_lag_and_members_are_the_groups(self) -> None:
         said = self.status(seen(metaq_members=("host-1", "host-2"), **THEIRS))
-        assert (said.state, said.members, said.lag) == ("Stable", 2, "<1M")
-        assert [(one.topic, one.lag) for one in said.topics] == [("orders", "<1M")]
+        assert (said.state, said.members, said.lag) == ("Stable", 2, "~5k")
+        assert [(one.topic, one.lag) for one in said.topics] == [("orders", "~5k")]
 
     @pytest.mark.parametrize("limit", [{"messages": 4999}, {"time": "1h"}])
     def test_they_can_be_too_far_behind(self, limit: dict[str, Any]) -> None:
@@ -78,10 +78,10 @@ class TestMetaq:
     @pytest.mark.parametrize(
         ("members", "own", "lag"),
         [
-            (("host-1",), {"orders": Lag(1)}, "<1M"),
-            ((), {"orders": Lag(1)}, "<1k"),
-            ((), {}, "<1M"),
-            (("host-1",), {"orders": Lag(2_000_000)}, ">1M"),
+            (("host-1",), {"orders": Lag(1)}, "~5k"),
+            ((), {"orders": Lag(1)}, "1"),
+            ((), {}, "~5k"),
+            (("host-1",), {"orders": Lag(2_000_000)}, "~2M"),
         ],
     )
     def test_offsets_that_nobody_has_any_more_count_only_alone(
@@ -193,12 +193,22 @@ def test_what_is_told_of_lags_does_not_change_with_every_message() -> None:
     later = replace(at, status=before, group=seen(lags={"orders": Lag(7000)}))
     moment = START + timedelta(minutes=1)
     assert status_of(later, plan(later, moment, release_after_s=900), moment) == before
-    assert (before.lag, [(t.topic, t.lag) for t in before.topics]) == ("<1M", [("orders", "<1M")])
+    assert (before.lag, [(t.topic, t.lag) for t in before.topics]) == ("~5k", [("orders", "~5k")])
 
 
 @pytest.mark.parametrize(
     ("messages", "shown"),
-    [(0, "0"), (1, "<1k"), (999, "<1k"), (1000, "<1M"), (999_999, "<1M"), (1_000_000, ">1M")],
+    [
+        (0, "0"),
+        (9, "9"),
+        (10, "~10"),
+        (29, "~20"),
+        (999, "~900"),
+        (1000, "~1k"),
+        (999_999, "~900k"),
+        (1_000_000, "~1M"),
+        (2**63 - 1, "~9E"),
+    ],
 )
 def test_lags_are_rough(messages: int, shown: str) -> None:
     assert bucket(messages) == shown

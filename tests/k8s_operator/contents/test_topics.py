@@ -244,6 +244,7 @@ def test_the_status_shows_partitions_and_fits_its_schema() -> None:
     planned = plan(at, START, release_after_s=RELEASE_S)
     status = status_of(at, planned, START, done=True)
     counts = status.partitions
+    assert counts is not None
     assert (counts.total, counts.online, counts.sealed, status.shards) == (24, 16, 8, (0, 1, 2))
     assert list(problems(TOPIC.status_schema, to_json(status), "status")) == []
     assert status.applied_hash == planned.applies

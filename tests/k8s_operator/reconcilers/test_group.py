@@ -78,7 +78,7 @@ async def test_settings_are_made_and_kept_and_lag_is_looked_at_now_and_then(stag
     stage.pass_time(30)
     assert await stage.look() == 30.0
     status = stage.kube.status(GROUP, "billing")
-    assert (status["state"], status["members"], status["lag"]) == ("Stable", 2, "<1k")
+    assert (status["state"], status["members"], status["lag"]) == ("Stable", 2, "4")
     stage.consume("c-1", "c-2", orders=11)
     stage.pass_time(30)
     await stage.look()

@@ -1,4 +1,4 @@
-"""Events are merged by object and reason, and never many."""
+"""Events are merged where they say the same, and never many."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Sent:
 
 async def test_repeats_raise_the_count_of_the_event_that_is_there() -> None:
     sent = Sent()
-    for number in range(3):
-        await sent.recorder.record(ABOUT, "Normal", "Updating", f"pod {number}")
+    for _ in range(3):
+        await sent.recorder.record(ABOUT, "Normal", "Updating", "restarting")
         sent.now += timedelta(seconds=1)
     await sent.recorder.record(ABOUT, "Normal", "Settled", "done")
     found = {event["reason"]: event for event in sent.events.values()}
-    assert (found["Updating"]["count"], found["Updating"]["message"]) == (3, "pod 2")
+    assert (found["Updating"]["count"], found["Updating"]["message"]) == (3, "restarting")
     assert found["Updating"]["firstTimestamp"] == "2026-01-02T03:04:05Z"
     assert found["Updating"]["lastTimestamp"] == "2026-01-02T03:04:07Z"
     assert found["Settled"]["involvedObject"] == {
@@ -58,6 +58,14 @@ async def test_repeats_raise_the_count_of_the_event_that_is_there() -> None:
         "namespace": "mq",
         "uid": "u1",
     }
+
+
+async def test_what_happens_to_several_pods_names_every_one_of_them() -> None:
+    sent = Sent()
+    for number in (0, 1, 2, 1):
+        await sent.recorder.record(ABOUT, "Normal", "DeletePod", f"Pod demo-s0-{number} is deleted")
+    told = {event["message"]: event["count"] for event in sent.events.values()}
+    assert told == {f"Pod demo-s0-{n} is deleted": 1 + (n == 1) for n in range(3)}
 
 
 async def test_an_event_that_has_gone_is_made_anew() -> None:

@@ -14,7 +14,7 @@ from aiohttp import web
 from imago_operator.errors import BlockedError, InvalidError, RetryError
 from imago_operator.kube.credentials import Credentials, CredentialsError, find, from_file, of_pod
 from imago_operator.kube.http import ApiServer
-from imago_operator.kube.objects import Kubernetes
+from imago_operator.kube.objects import RESTORED_S, Kubernetes
 from imago_testing.fake_kubernetes import Call, FakeKubernetes, Refused
 
 if TYPE_CHECKING:
@@ -117,6 +117,26 @@ async def test_a_list_from_before_our_own_change_is_none() -> None:
             await kube.list("ConfigMap", "mq")
         fake.stale = lambda _: False
         assert len(await kube.list("ConfigMap", "mq")) == 5
+
+
+async def test_a_kubernetes_restored_from_a_backup_is_believed_after_a_while() -> None:
+    fake, time = FakeKubernetes(), [0.0]
+    kube = Kubernetes(fake, clock=lambda: time[0])  # type: ignore[arg-type]  # it has `call`
+    for number in range(5):
+        await kube.apply(config_map(f"c{number}"))
+    fake.stale = lambda _: True
+    for moment in (0.0, RESTORED_S - 1):
+        time[0] = moment
+        with pytest.raises(RetryError, match="older than our last change"):
+            await kube.list("ConfigMap", "mq")
+    time[0] = RESTORED_S
+    await kube.list("ConfigMap", "mq")
+    await kube.list("ConfigMap", "mq")
+    fake.stale = lambda _: False
+    await kube.apply(config_map("later"))
+    fake.stale = lambda _: True
+    with pytest.raises(RetryError, match="older than our last change"):
+        await kube.list("ConfigMap", "mq")
 
 
 ANSWERS: list[tuple[int, dict[str, str], dict[str, str], type[Exception], str]] = [

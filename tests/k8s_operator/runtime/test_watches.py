@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +21,7 @@ from imago_operator.reconcile import Key
 from imago_operator.watched import CHILDREN, owners_of
 from imago_operator.web import serving
 from imago_testing.custom_resources import TOPIC, manifest
-from imago_testing.fake_kubernetes import FakeKubernetes
+from imago_testing.fake_kubernetes import Call, FakeKubernetes
 
 NOW = datetime(2026, 1, 2, 3, 5, 0, tzinfo=UTC)
 CLUSTER = Key("ImagoCluster", "mq", "demo")
@@ -102,6 +103,39 @@ async def test_what_no_watch_has_told_of_is_found() -> None:
     assert await audit.look() == [Key(TOPIC, "mq", "untold")]
     work.seen(Key(TOPIC, "mq", "untold"), gone=False)
     assert await audit.look() == []
+
+
+async def test_what_goes_during_the_audit_is_not_missed() -> None:
+    fake, work = FakeKubernetes(), loop()
+    topic = manifest(TOPIC, name="going")
+    topic["metadata"]["namespace"] = "mq"
+    fake.put(topic)
+
+    def goes(call: Call) -> None:
+        if (call.verb, call.name) == ("get", "going"):
+            fake.objects.clear()
+
+    fake.before = goes
+    kube = Kubernetes(fake)  # type: ignore[arg-type]  # it has `call`
+    assert await Audit(kube, work, ("mq",), lambda: NOW).look() == []
+
+
+async def test_what_is_told_after_the_audit_is_no_longer_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("imago_operator.audit.EVERY_S", 0.0)
+    fake, work = FakeKubernetes(), loop()
+    topic = manifest(TOPIC, name="late")
+    topic["metadata"]["namespace"] = "mq"
+    fake.put(topic)
+    audit = Audit(Kubernetes(fake), work, ("mq",), lambda: NOW)  # type: ignore[arg-type]  # `call`
+    running = asyncio.create_task(audit.run())
+    async with asyncio.timeout(10):
+        while not audit.missed:  # noqa: ASYNC110  it has no event to wait for
+            await asyncio.sleep(0)
+    running.cancel()
+    work.seen(Key(TOPIC, "mq", "late"), gone=False)
+    assert audit.missed == []
 
 
 async def test_what_is_new_may_not_have_been_told_yet() -> None:

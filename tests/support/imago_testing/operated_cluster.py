@@ -28,7 +28,7 @@ from imago_operator.errors import BlockedError, OperatorError, RetryError
 from imago_operator.kube.objects import Kubernetes
 from imago_operator.observed import Observer, shard_of_set
 from imago_operator.reconcile import Context, Key, Reached
-from imago_operator.reconcilers.cluster import ClusterReconciler
+from imago_operator.reconcilers.cluster import LOOK_EVERY, ClusterReconciler
 from imago_operator.volumes import Volumes, size_of
 from imago_testing.fake_kubernetes import FakeKubernetes, Manifest, merged
 from imago_testing.operated import OPERATOR
@@ -198,7 +198,8 @@ class OperatedCluster:
         for count in range(looks_max):
             before = self.kubernetes.version
             again = await self.look()
-            if again is None and before == self.kubernetes.version:
+            idle = again is None or again >= LOOK_EVERY.total_seconds()
+            if idle and before == self.kubernetes.version:
                 return count
         said = self.cluster.get("status", {}).get("progress")
         raise AssertionError(f"does not settle: {said} {self.errors[-3:]}")

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 KEYS_MAX = 10_000
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-OPEN = frozenset({"/", "/healthz", "/readyz", "/metrics"})
+OPEN = frozenset({"/", "/healthz", "/readyz", "/writez", "/metrics"})
 
 
 def json_response(body: object, *, status: int = 200) -> web.Response:

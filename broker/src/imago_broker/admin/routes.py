@@ -37,6 +37,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/", status.dashboard),
     ("GET", "/healthz", status.healthz),
     ("GET", "/readyz", status.readyz),
+    ("GET", "/writez", status.writez),
     ("GET", "/metrics", status.metrics),
     ("GET", "/admin/v1/status", status.status),
     ("GET", "/admin/v1/cluster", status.cluster),

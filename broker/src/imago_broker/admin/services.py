@@ -61,6 +61,8 @@ class AdminServices:
     health: Callable[[], StoreHealth]
     problems: Callable[[], list[str]]
     """Why the broker is not ready; empty when it is."""
+    write_problems: Callable[[], list[str]]
+    """Why a broker that is ready takes no messages; empty when it does."""
     connections: Callable[[], Mapping[str, int]]
     counters: Callable[[], Counters]
     replicated: Callable[[], Awaitable[str]]

@@ -31,11 +31,24 @@ async def healthz(services: AdminServices, _: web.Request) -> web.Response:
 async def readyz(services: AdminServices, _: web.Request) -> web.Response:
     """200 when clients should be sent here, 503 with the reasons otherwise.
 
-    Damage in the log is a warning only: everything else is served here and nowhere else.
+    Damage in the log, and what keeps messages from being taken, are warnings only: everything
+    else is served here and perhaps nowhere else.
     """
-    reasons = services.problems()
-    warnings = [str(damaged) for damaged in services.store.damaged_ranges()]
-    body = {"ready": not reasons, "reasons": reasons, "warnings": warnings}
+    reasons, hindrances = services.problems(), services.write_problems()
+    damaged = [str(damaged) for damaged in services.store.damaged_ranges()]
+    body = {
+        "ready": not reasons,
+        "writable": not (reasons or hindrances),
+        "reasons": reasons,
+        "warnings": [*hindrances, *damaged],
+    }
+    return json_response(body, status=503 if reasons else 200)
+
+
+async def writez(services: AdminServices, _: web.Request) -> web.Response:
+    """200 when messages are taken here, 503 with the reasons otherwise."""
+    reasons = [*services.problems(), *services.write_problems()]
+    body = {"writable": not reasons, "reasons": reasons}
     return json_response(body, status=503 if reasons else 200)
 
 

@@ -41,6 +41,7 @@ def admin_services(broker: Broker) -> AdminServices:
         replica=lambda: _replica(broker),
         health=lambda: broker.health,
         problems=lambda: problems(broker),
+        write_problems=lambda: write_problems(broker),
         connections=lambda: {
             "metaq": broker.ports.metaq.connections,
             "rocketmq": broker.ports.rocketmq.connections + broker.ports.fast.connections,
@@ -56,12 +57,22 @@ def admin_services(broker: Broker) -> AdminServices:
 
 
 def problems(broker: Broker) -> list[str]:
-    """Return why clients should not be sent here; empty when they should."""
+    """Return why clients should not be sent here; empty when they should.
+
+    A broker that takes no messages for now still has routes and messages to read, which may be
+    nowhere else: a full disk, or a registry that is away, concerns all members alike.
+    """
     found = []
     if not broker.serving:
         found.append("the broker is starting or stopping")
     if broker.failed.done():
         found.append(f"the broker has failed: {broker.failed.result()}")
+    return found
+
+
+def write_problems(broker: Broker) -> list[str]:
+    """Return why messages may be refused here although clients are sent here."""
+    found = []
     if not broker.health.writable:
         found.append(f"the disk is full: {broker.health.disk_used_ratio:.0%} used")
     if broker.coordinator.state is not Connection.CONNECTED:

@@ -109,6 +109,8 @@ class Broker:
         self.config_file = render(config, host=self.told_host)
         self.coordinator = coordinator or make_coordinator(config, self.config_file)
         self.serving = False
+        self.registration: Registration | None = None
+        """Set once the broker has announced itself."""
         self.ports = Ports(config)
         self.role = RoleState(UNSETTLED if is_member(config) else ALONE)
         self._clean = True
@@ -190,6 +192,7 @@ class Broker:
 
     def apply(self, config: BrokerConfig) -> None:
         """Put changed settings in force; those that need a restart wait for it."""
+        moved = config.broker.zone != self.config.broker.zone
         self.config = config
         self.core.apply(config)
         if self.member is not None:
@@ -197,6 +200,8 @@ class Broker:
         self.rocketmq.settings = config.rocketmq
         if self.metaq is not None:
             self.metaq.settings = config.metaq
+        if moved and self.registration is not None:
+            self.registration.changed(self.record())
 
     def _rocketmq_settings_changed(self, settings: RocketmqSection) -> None:
         """Keep what a RocketMQ tool changed, so that every interface shows the same."""
@@ -306,6 +311,7 @@ class Broker:
     async def _announce(self) -> None:
         config = self.config
         registration = Registration(self.coordinator, self.topics, shard=config.broker.shard)
+        self.registration = registration
         if self.member is not None:
             self._undo.push_async_callback(self.member.linger)
         self._undo.push_async_callback(registration.withdraw, UNREGISTER_SECONDS_MAX)

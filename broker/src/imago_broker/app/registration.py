@@ -71,6 +71,18 @@ class Registration:
         ]
         await self._coordinator.publish_topics(placements, complete=True)
 
+    def changed(self, record: BrokerRecord) -> None:
+        """Announce what has changed of the broker; the registry repeats what it cannot write."""
+        task = asyncio.create_task(self._register(record))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _register(self, record: BrokerRecord) -> None:
+        try:
+            await self._coordinator.register(record)
+        except CoordinatorError as error:
+            logger.warning("record_not_changed reason=%s", error)
+
     async def published(self, timeout_seconds: float) -> None:
         """Wait until topics that have changed are in the registry: for a while, it repeats."""
         if self._tasks:

@@ -50,7 +50,9 @@ class BrokerSection:
         low=1,
         high=16,
     )
-    zone: str = setting("", "Rack or zone of this machine: members are spread over zones.")
+    zone: str = setting(
+        "", "Rack or zone of this machine: members are spread over zones.", dynamic=True
+    )
     name_prefix: str = setting("", "What stands before `shard-k` in RocketMQ's broker name.")
     host: str = setting(
         "", "Address by which clients and other brokers reach this one; empty: found at start."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +24,8 @@ from imago_cli.output import print_json, print_line, print_table, say
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+LATE = timedelta(seconds=90)
+"""Three times as long as the operator leaves between two looks."""
 COLUMNS = ("namespace", "cluster", "ready", "reason", "shards", "in sync", "version", "waits for")
 MEMBERS = ("shard", "epoch", "phase", "pod", "role", "state", "lag")
 
@@ -97,12 +100,34 @@ def _brief(one: Mapping[str, Any]) -> dict[str, Any]:
         "namespace": one["metadata"].get("namespace", ""),
         "name": one["metadata"]["name"],
         "ready": holds(one, "Ready"),
-        "reason": condition(one, "Ready").get("reason", "NotYetReconciled"),
+        "reason": "NotLookedAt"
+        if not_looked_at(one)
+        else condition(one, "Ready").get("reason", "NotYetReconciled"),
         "shards": brokers.get("shards", 0),
-        "inSync": f"{brokers.get('inSyncReplicas', 0)} of {brokers.get('replicas', 0)}",
+        "inSync": f"{_in_sync(one)} of {brokers.get('replicas', 0)}",
         "version": said.get("version", ""),
         "waitsFor": (said.get("progress") or {}).get("waitsFor", ""),
     }
+
+
+def _in_sync(one: Mapping[str, Any]) -> str:
+    """Return how many members are in sync; ? where nobody knows, or nobody has looked since."""
+    count = one.get("status", {}).get("brokers", {}).get("inSyncReplicas")
+    return "?" if count is None or not_looked_at(one) else str(count)
+
+
+def not_looked_at(one: Mapping[str, Any]) -> str:
+    """Say since when the operator has not looked at a cluster; empty: it has, just now."""
+    said = one.get("status", {}).get("lookedAt")
+    if said is None:
+        return ""
+    age = datetime.now(UTC) - datetime.fromisoformat(said)
+    if age < LATE:
+        return ""
+    return (
+        f"not looked at since {said} ({int(age.total_seconds())} s ago): what follows may no longer"
+        " be so. Is the operator running? kubectl -n imago-system get pods"
+    )
 
 
 def _print_one(kube: Kubectl, found: Mapping[str, Any], output: Format) -> None:
@@ -123,6 +148,8 @@ def _head(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"{name}: Ready={holds(found, 'Ready')} {ready.get('reason', 'NotYetReconciled')}"
     if text := ready.get("message"):
         yield f"  {text}"
+    if late := not_looked_at(found):
+        yield f"  {late}"
     if said.get("zookeeper"):
         yield f"  MetaQ clients:    zkConnect {said['zookeeper']}"
     if said.get("bootstrap"):

@@ -76,6 +76,7 @@ def probe_of(
         if check
         else None,
         caught_up=bool(done and done.get("caughtUp")),
+        full=(status.get("disk") or {}).get("writable") is False,
         log=(int(status.get("epoch") or 0), int(status.get("logEnd") or 0)),
     )
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from imago_operator.spec.group import GroupSpec, Reset
     from imago_operator.state import Finding
 
-LAGS: Final = ((0, "0"), (1000, "<1k"), (1_000_000, "<1M"))
+UNITS: Final = ("", "k", "M", "G", "T", "P", "E")
 TOPICS_MAX: Final = 100
 RESULT_MAX: Final = 1024
 STARTED: Final = "Started"
@@ -251,5 +251,10 @@ def _topic_lag(name: str, lag: Lag) -> TopicLag:
 
 
 def bucket(messages: int) -> str:
-    """Return a lag so roughly that it does not change with every message."""
-    return next((name for limit, name in LAGS if messages < limit or messages == 0 == limit), ">1M")
+    """Return a lag to one digit: 7, ~20, ~300, ~4k. It does not change with every message."""
+    if messages < 10:
+        return str(messages)
+    digits = str(messages)
+    thousands = (len(digits) - 1) // 3
+    zeros = (len(digits) - 1) % 3
+    return f"~{digits[0]}{'0' * zeros}{UNITS[thousands]}"

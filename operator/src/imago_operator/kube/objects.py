@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
@@ -11,15 +13,19 @@ from imago_operator.kube.http import APPLY, JSON, MERGE, ApiServer
 from imago_operator.kube.resources import RESOURCES, resource_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from imago_operator.events import Recorder
     from imago_operator.kube.resources import Resource
+
+log = logging.getLogger(__name__)
 
 STATUS_MANAGER: Final = f"{names.MANAGER}-status"
 PAGE: Final = 500
 PAGES_MAX: Final = 1000
 LATE_S: Final = 0.3
+RESTORED_S: Final = 15.0
+"""No server is behind for so long: versions that stay lower were restored from a backup."""
 METADATA: Final = f"{JSON};as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 """Lists without specs and statuses."""
 
@@ -27,11 +33,21 @@ METADATA: Final = f"{JSON};as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 class Kubernetes:
     """Kubernetes, as `ports.KubePort` describes it."""
 
-    def __init__(self, api: ApiServer, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        recorder: Recorder | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`clock`: seconds that never go back."""
         self._api = api
         self._recorder = recorder
+        self._clock = clock
         self._written: dict[str, int] = {}
         """The newest version of each kind that a change of ours made."""
+        self._old_since: dict[str, float] = {}
+        """Since when lists of a kind are older than that."""
 
     async def apply(self, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
         return await self._apply(manifest, names.MANAGER)
@@ -93,10 +109,25 @@ class Kubernetes:
         return answer
 
     def _refuse_old(self, resource: Resource, answer: Mapping[str, Any]) -> None:
-        """A list from before our own last change would have us do things twice."""
+        """Refuse a list from before our own last change, which would have us do things twice.
+
+        Where lists stay older, a backup of Kubernetes was restored: its versions count from then.
+        """
         version = str(answer.get("metadata", {}).get("resourceVersion", ""))
-        if version.isdecimal() and int(version) < self._written.get(resource.kind, 0):
+        kind, written = resource.kind, self._written.get(resource.kind, 0)
+        if not version.isdecimal() or int(version) >= written:
+            self._old_since.pop(kind, None)
+            return
+        now = self._clock()
+        if now - self._old_since.setdefault(kind, now) < RESTORED_S:
             raise RetryError(f"list {resource.plural}: older than our last change", delay_s=LATE_S)
+        log.warning(
+            "%s are at version %s, and were at %d: Kubernetes was restored from a backup",
+            resource.plural,
+            version,
+            written,
+        )
+        del self._written[kind], self._old_since[kind]
 
     async def get(self, kind: str, namespace: str, name: str) -> Mapping[str, Any] | None:
         resource = RESOURCES[kind]

@@ -150,7 +150,8 @@ def _container(desired: Desired, shard: int) -> Manifest:
         # While the log is recovered nothing answers yet, and nothing is wrong.
         "startupProbe": _probe("/healthz", every=5, tries=STARTUP_TRIES),
         "livenessProbe": _probe("/healthz", every=10, tries=6),
-        # Ready: its role is settled, and it is in sync.
+        # Ready: it serves what it has, though it may take no messages for now: a full disk, or a
+        # registry that is away, must not leave clients without any address.
         "readinessProbe": _probe("/readyz", every=2, tries=2),
         "lifecycle": {
             "preStop": {"exec": {"command": ["python3", "-c", HANDOVER % wait_s]}},
@@ -164,13 +165,7 @@ def _environment(desired: Desired, shard: int) -> list[Manifest]:
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
         for name, path in POD_INFO.items()
     ]
-    key = desired.spec.brokers.rack.topology_key
     found += [
-        # Nodes' topology labels are on their pods, too; where they are not, the zone is empty.
-        {
-            "name": "IMAGO__BROKER__ZONE",
-            "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{key}']"}},
-        },
         {"name": "IMAGO__BROKER__SHARD", "value": str(shard)},
         {
             "name": "IMAGO__BROKER__HOST",

@@ -13,11 +13,13 @@ from imago_operator.manifests.common import (
     Manifest,
     child,
     labels,
+    merged,
     resources,
     selector,
 )
 from imago_operator.spec.brokers import StorageType
 from imago_operator.spec.common import Retention
+from imago_operator.spec.fields import chosen
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired
@@ -35,6 +37,10 @@ SERVES: Final = (
     f"exec 3<>/dev/tcp/127.0.0.1/{ZOOKEEPER_PORT} && echo srvr >&3 && grep -q ^Mode: <&3"
 )
 """A server without a quorum answers, but has no mode."""
+LINGER_S: Final = 5
+"""A server that is to stop goes on for a while: masters that are evicted with it hand over first,
+which needs the registry, and it may be the one that leads ZooKeeper."""
+HOSTNAME: Final = "kubernetes.io/hostname"
 PORTS: Final = {"client": ZOOKEEPER_PORT, "peers": 2888, "election": 3888}
 
 
@@ -153,8 +159,14 @@ def zookeeper_template(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 30,
-        "securityContext": POD_SECURITY,
-        "affinity": dict(template.affinity) or _apart(desired),
+        "securityContext": merged(POD_SECURITY, template.security_context),
+        "affinity": dict(template.affinity),
+        "topologySpreadConstraints": list(template.topology_spread_constraints)
+        or ([] if template.affinity else _apart(desired)),
+        "imagePullSecrets": [{"name": s.name} for s in desired.spec.image_pull_secrets],
+        "nodeSelector": dict(template.node_selector),
+        "tolerations": list(template.tolerations),
+        "priorityClassName": template.priority_class_name,
         "containers": [_container(desired, managed)],
         "volumes": [
             {"name": "config", "configMap": {"name": f"{names.zookeeper(desired.name)}-config"}},
@@ -162,10 +174,8 @@ def zookeeper_template(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
         ],
     }
-    if template.tolerations:
-        spec["tolerations"] = list(template.tolerations)
-    said = [managed.image, str(managed.resources), str(template), config_text(desired, managed)]
-    noted = {names.SPEC_HASH: fingerprint(said)}
+    spec = {key: value for key, value in spec.items() if value not in (None, [], {})}
+    noted = {names.SPEC_HASH: fingerprint(_said(desired, managed))}
     noted[names.TEMPLATE_HASH] = fingerprint([spec, noted])
     metadata = {
         "labels": {**template.metadata.labels, **labels(desired, names.ZOOKEEPER)},
@@ -174,16 +184,29 @@ def zookeeper_template(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
     return {"metadata": metadata, "spec": spec}
 
 
+def _said(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
+    """Return what the user said that servers depend on; defaults of this version are not in it."""
+    said = chosen(managed)
+    of_pods = {name: said[name] for name in ("image", "resources", "template") if name in said}
+    of_cluster = chosen(desired.spec)
+    shared = {
+        name: of_cluster[name]
+        for name in ("imagePullPolicy", "imagePullSecrets")
+        if name in of_cluster
+    }
+    return of_pods | shared | {"config": config_text(desired, managed)}
+
+
 def _container(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
     container: Manifest = {
         "name": "zookeeper",
         "image": managed.image or desired.operator.zookeeper_image,
         "imagePullPolicy": desired.spec.image_pull_policy.value,
         "command": ["bash", "-c", START],
-        "env": [{"name": "ZOO_LOG_DIR", "value": "/logs"}],
+        "env": [{"name": "ZOO_LOG_DIR", "value": "/logs"}, *managed.template.container.env],
         "ports": [{"name": name, "containerPort": port} for name, port in PORTS.items()],
         "resources": resources(managed.resources),
-        "securityContext": CONTAINER_SECURITY,
+        "securityContext": merged(CONTAINER_SECURITY, managed.template.container.security_context),
         "volumeMounts": [
             {"name": "data", "mountPath": "/data"},
             {"name": "config", "mountPath": FOLDER, "readOnly": True},
@@ -201,6 +224,7 @@ def _container(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
             "periodSeconds": 5,
             "timeoutSeconds": 5,
         },
+        "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(LINGER_S)]}}},
     }
     return {key: value for key, value in container.items() if value != {}}
 
@@ -247,10 +271,17 @@ def _service_account(desired: Desired) -> Manifest:
     )
 
 
-def _apart(desired: Desired) -> Manifest:
-    term = {
-        "labelSelector": {"matchLabels": selector(desired, names.ZOOKEEPER)},
-        "topologyKey": "kubernetes.io/hostname",
-    }
-    weighed = [{"weight": 100, "podAffinityTerm": term}]
-    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighed}}
+def _apart(desired: Desired) -> list[Manifest]:
+    """Keep servers on different nodes as far as there are any: no node has a majority.
+
+    Nodes that are cordoned do not count, so that a drain goes on with fewer nodes than servers.
+    """
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": HOSTNAME,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "nodeTaintsPolicy": "Honor",
+            "labelSelector": {"matchLabels": selector(desired, names.ZOOKEEPER)},
+        }
+    ]

@@ -11,7 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
 from imago_operator.desired import OperatorInfo
 from imago_operator.pipelines import render
 from imago_operator.pipelines.account import account
@@ -25,8 +24,11 @@ if TYPE_CHECKING:
 
 LAKE: Final = "imago-lake"
 _CHANGE: Final = """\
-# Replace the namespace, the address of the name service, topics and sizes. Without the operator
-# nobody raises epochs: apply one run at a time, and delete it before the next.
+# Replace the namespace, the address of the name service, topics and sizes. Only one run may write
+# at a time, that of the pipeline's epoch, which is 0 until somebody raises it. To shut a run out
+# that may still be there, raise the epoch on any broker, and start the next run with that number:
+# curl -X POST -H "Authorization: Bearer $TOKEN" -d '{"epoch": 1}' \\
+#   http://CLUSTER-admin.NAMESPACE.svc:8080/admin/v1/pipelines/default.orders-lake/epoch
 """
 HEADS: Final = {
     "rbac.yaml": """\
@@ -39,7 +41,12 @@ HEADS: Final = {
 """,
     "config.yaml": "# The files that driver and executors read.\n" + _CHANGE,
     "sparkapplication.yaml": "# One run by kubeflow's spark-operator.\n" + _CHANGE,
-    "job.yaml": "# The same without spark-operator: the pod of this Job is the driver.\n" + _CHANGE,
+    "job.yaml": """\
+# The same without spark-operator: the pod of this Job is the driver. It waits until you start it in
+# place of the SparkApplication, whose checkpoint it has:
+# kubectl patch job orders-lake --type merge -p '{"spec": {"suspend": false}}'
+"""
+    + _CHANGE,
 }
 
 
@@ -76,11 +83,11 @@ def files(release: str) -> dict[str, str]:
     objects = {
         "rbac.yaml": account(),
         "pvc.yaml": [lake, _standing_alone(checkpoint)],
-        "config.yaml": [_standing_alone(_unfenced(render.config_map(wish)))],
+        "config.yaml": [_standing_alone(_renamed(render.config_map(wish)))],
         "sparkapplication.yaml": [
-            _standing_alone(_unfenced(render.run(wish, "SparkApplication", 0)))
+            _standing_alone(_renamed(render.run(wish, "SparkApplication", 0)))
         ],
-        "job.yaml": [_standing_alone(_unfenced(render.run(wish, "Job", 0)))],
+        "job.yaml": [_suspended(_standing_alone(_renamed(render.run(wish, "Job", 0))))],
     }
     return {name: HEADS[name] + _dump(made) for name, made in objects.items()}
 
@@ -95,28 +102,24 @@ def _standing_alone(manifest: Manifest) -> Manifest:
     return made
 
 
-def _unfenced(value: Any) -> Any:
-    """Return an object whose run asks nobody whether it may write: there is nobody to say no."""
+def _suspended(job: Manifest) -> Manifest:
+    """Return a Job that begins once somebody says so: beside the SparkApplication it must not."""
+    return job | {"spec": job["spec"] | {"suspend": True}}
+
+
+def _renamed(value: Any) -> Any:
+    """Return an object without the number that the operator gives its runs."""
     if isinstance(value, dict):
-        return {key: _unfenced(one) for key, one in value.items() if key != names.EPOCH}
+        return {key: _renamed(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [_unfenced(one) for one in value if not _is_fence(one)]
-    if not isinstance(value, str):
-        return value
-    lines = (line for line in value.splitlines(True) if not line.startswith("pipeline = "))
-    return "".join(lines).replace("-run-0", "")
+        return [_renamed(one) for one in value]
+    return value.replace("-run-0", "") if isinstance(value, str) else value
 
 
 def _without(value: Any, name: str) -> Any:
     if isinstance(value, dict):
         return {key: _without(one, name) for key, one in value.items() if key != name}
     return [_without(one, name) for one in value] if isinstance(value, list) else value
-
-
-def _is_fence(value: Any) -> bool:
-    if isinstance(value, dict):
-        return value.get("name") in ("IMAGO_EPOCH", "IMAGO_PIPELINE")
-    return value in ("--epoch", "0")
 
 
 def _dump(objects: Iterable[Manifest]) -> str:

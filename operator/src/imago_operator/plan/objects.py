@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from imago_operator.plan.look import Look
     from imago_operator.state import Child, Pod
 
+ZONE: Final = "broker.zone"
 REBALANCE: Final = "ImagoRebalance"
 REMOVABLE: Final = frozenset({"Service", "PodDisruptionBudget", "NetworkPolicy", "ConfigMap"})
 """Kinds that go when nothing wants them. A StatefulSet never goes this way."""
@@ -129,10 +130,12 @@ def settings(look: Look) -> Step:
         if pod.broker is None or pod.deleting:
             continue
         have = pod.broker.config
+        wished = dict(look.desired.dynamic)
+        wished.pop(ZONE, None)
+        if (zone := _zone(look, pod)) is not None:
+            wished[ZONE] = zone
         differing = {
-            name: value
-            for name, value in look.desired.dynamic.items()
-            if name in have and have[name] != value
+            name: value for name, value in wished.items() if name in have and have[name] != value
         }
         if differing:
             actions.append(SetConfig(pod.name, differing))
@@ -148,6 +151,12 @@ def settings(look: Look) -> Step:
         findings=(said,),
         next="read the settings back",
     )
+
+
+def _zone(look: Look, pod: Pod) -> str | None:
+    """Return the rack of a pod's node, which the pod itself cannot see; None: unknown."""
+    nodes = look.observed.nodes
+    return look.rack(pod) if nodes is not None and pod.node in nodes else None
 
 
 def scale_up(look: Look) -> Step:

@@ -10,7 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imago_operator.desired import Desired, Unreadable
-from imago_operator.plan import lifecycle, objects, registry, repair, rollout, scaledown, storage
+from imago_operator.plan import (
+    lifecycle,
+    objects,
+    registry,
+    repair,
+    rollout,
+    scaledown,
+    spreading,
+    storage,
+)
 from imago_operator.plan.look import Look
 from imago_operator.plan.rows import Plan, Row, Step
 from imago_operator.state import Finding, Wait, parsed
@@ -32,6 +41,7 @@ URGENT: Final[tuple[Callable[[Look], Step | None], ...]] = (
 ORDERLY: Final[tuple[Callable[[Look], Step | None], ...]] = (
     storage.storage,
     rollout.rollout,
+    spreading.spread,
     scaledown.resume,
     scaledown.scale_down,
     storage.grown,
@@ -52,6 +62,7 @@ def plan(wish: Desired | Unreadable, observed: Observed, now: datetime) -> Plan:
 def _steps(look: Look) -> Iterator[Step]:
     applied = objects.children(look)
     yield from (applied, objects.roles(look), objects.settings(look), objects.scale_up(look))
+    yield storage.classes(look)
     cases = URGENT if applied.actions else (*URGENT, *ORDERLY)
     for case in cases:
         step = case(look)
@@ -71,7 +82,7 @@ def _members(look: Look) -> Step | None:
     if not (down or late):
         return None
     text = ", ".join(f"shard-{n}" for n in sorted({*down, *late}))
-    said = Finding(
+    said = _homeless(look) or Finding(
         type="Degraded",
         holds=True,
         reason="ReplicasMissing",
@@ -79,6 +90,16 @@ def _members(look: Look) -> Step | None:
     )
     wait = Wait(key=f"members {text}", message=f"members of {text}", deadline_s=READY_S)
     return Step(row=Row.MEMBERS, wait=wait, findings=(said,), next="all members are in sync")
+
+
+def _homeless(look: Look) -> Finding | None:
+    """Say which pods no node takes, and why: in the scheduler's words."""
+    pods = [pod for pod in look.observed.pods if pod.unscheduled and not pod.deleting]
+    if not pods:
+        return None
+    listed = ", ".join(pod.name for pod in pods)
+    text = f"No node takes {listed}: {pods[0].unscheduled}"
+    return Finding(type="Degraded", holds=True, reason="PodsUnschedulable", message=text)
 
 
 def _plan(steps: list[Step], observed: Observed, now: datetime) -> Plan:

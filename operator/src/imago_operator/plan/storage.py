@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_operator.actions import DeleteChild, GrowClaim
+from imago_operator.actions import ClassClaim, DeleteChild, GrowClaim
 from imago_operator.plan.look import RESIZE_PENDING
 from imago_operator.plan.objects import is_made_anew, wanted
 from imago_operator.plan.rows import Row, Step
@@ -39,6 +39,17 @@ def storage(look: Look) -> Step | None:
         said = _said(False, "Expanding", "StatefulSets are made anew; their pods stay.")
         return Step(row=Row.STORAGE, actions=anew, findings=(said,), next="apply them again")
     return _growing(look, claims)
+
+
+def classes(look: Look) -> Step:
+    """Have claims get the VolumeAttributesClass that is wanted; nothing waits for it."""
+    wish = look.desired.spec.brokers.storage.volume_attributes_class_name
+    actions = [
+        ClassClaim(c.name, c.uid, wish)
+        for c in look.observed.claims
+        if wish is not None and wish not in (c.attributes_class, c.attributes_asked)
+    ]
+    return Step(row=Row.STORAGE, actions=tuple(actions), next="their volumes are changed")
 
 
 def _made_anew(look: Look) -> tuple[Action, ...]:

@@ -27,6 +27,12 @@ READY: Final = (
     ),
     _of(
         "Ready",
+        "DiskFull",
+        "Brokers whose disk is full refuse messages; what they have is read as before.",
+        "Raise `spec.brokers.storage.size`; see *A disk runs full*.",
+    ),
+    _of(
+        "Ready",
         "ShardOffline",
         "A shard has no master: its queues take and give nothing.",
         "See *A shard without master*.",
@@ -228,6 +234,21 @@ TROUBLE: Final = (
         "ReplicasMissing",
         "Members are missing; shards with a master serve.",
         "`kubectl describe pod` of those missing. Do not restart others meanwhile.",
+    ),
+    _of(
+        "Degraded",
+        "PodsUnschedulable",
+        "No node takes the pods named; the message ends with the scheduler's own words.",
+        "Give the cluster a node with the room that it names, or ask for less:"
+        " `spec.brokers.resources`, `spec.zookeeper.managed.resources`.",
+    ),
+    _of(
+        "Degraded",
+        "ZooKeeperOnOneNode",
+        "A majority of ZooKeeper's servers is on one node: when that node fails, nothing is"
+        " acknowledged until it is back.",
+        "Nothing where another node gets free: the operator moves one. Else add a node, or let"
+        " volumes of ZooKeeper be mounted on other nodes.",
     ),
     _of(
         "Degraded",

@@ -21,7 +21,7 @@ from imago_operator.reconcile import Key
 from imago_operator.spec.common import ConditionStatus
 from imago_operator.spec.fields import to_json
 from imago_operator.spec.kinds import API_VERSION, CLUSTER
-from imago_operator.state import Finding, Observed, parsed
+from imago_operator.state import Finding, Observed, parsed, written
 from imago_operator.status import events_of, status_of
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ WINDOW_S: Final = 60.0
 AWAY_S: Final = 20.0
 """Longer than a Lease lasts: two looks tell whether another installation still renews its own."""
 STATUS_EVERY: Final = timedelta(seconds=5)
+LOOK_EVERY: Final = timedelta(seconds=30)
+"""What a status says is at most so old, and its reader can tell when nobody looks any more."""
 REMEMBERED_MAX: Final = 2000
 RESTLESS: Final = frozenset({Row.FAILOVER, Row.REGISTRY, Row.BOOTSTRAP})
 """Rows in which what is waited for shows in no object of Kubernetes."""
@@ -203,11 +205,11 @@ class ClusterReconciler:
     ) -> float | None:
         """Write the status if it says something new, and events of what changed."""
         now, before = self._context.now(), observed.status
-        after = status_of(wish, observed, found, now)
+        after = _dated(status_of(wish, observed, found, now), observed.status, now)
         self._count(Key(self.kind, wish.resource.namespace, wish.resource.name), after)
         # What the last pass has written down is no news, but must not be unsaid either.
         due = memory.said_at is None or now - memory.said_at >= STATUS_EVERY or found.record
-        again = _look_again(found, _waited(after, now))
+        again = _earliest(_look_again(found, _waited(after, now)), LOOK_EVERY.total_seconds())
         if after == before or not due:
             await self._events(manifest, before, before, found)
             return _earliest(again, SOON_S if after != before else None)
@@ -242,6 +244,14 @@ class ClusterReconciler:
     ) -> None:
         for event in events_of(before, after, found):
             await self._kube.event(manifest, event.type, event.reason, event.message)
+
+
+def _dated(after: ClusterStatus, before: ClusterStatus, now: datetime) -> ClusterStatus:
+    """Say when it was looked at: with whatever else is new, and now and then by itself."""
+    said = before.looked_at
+    if after == before and said is not None and now - parsed(said) < LOOK_EVERY:
+        return after
+    return replace(after, looked_at=written(now))
 
 
 def _connected(registry: Registry | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -61,6 +62,16 @@ class Drain(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperContainer:
+    """What is added to the container of a ZooKeeper server."""
+
+    env: tuple[Json, ...] = described(
+        "Further environment.", default=(), size_max=64, plain_list=True
+    )
+    security_context: Json = described("Merged into its security context.", default=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperTemplate:
     """What is added to the pods of ZooKeeper."""
 
@@ -68,6 +79,20 @@ class ZooKeeperTemplate:
     affinity: Json = described("Affinity, in place of the operator's own.", default=dict)
     tolerations: tuple[Json, ...] = described(
         "Tolerations.", default=(), size_max=32, plain_list=True
+    )
+    node_selector: Mapping[str, str] = described(
+        "Labels that nodes must have.", default=dict, item_size_max=63
+    )
+    topology_spread_constraints: tuple[Json, ...] = described(
+        "Spread, in place of the operator's own.", default=(), size_max=16, plain_list=True
+    )
+    priority_class_name: str | None = described("Priority class.", default=None, size_max=253)
+    security_context: Json = described(
+        "Merged into the pod's security context; the default satisfies Pod Security restricted.",
+        default=dict,
+    )
+    container: ZooKeeperContainer = described(
+        "What is added to the server's container.", default=ZooKeeperContainer
     )
 
 

@@ -17,7 +17,9 @@ class BrokerCounts:
     replicas: int = described("Pods there are to be.", default=0, low=0)
     ready_replicas: int = described("Pods that are ready.", default=0, low=0)
     updated_replicas: int = described("Pods of the newest revision.", default=0, low=0)
-    in_sync_replicas: int = described("Members in sync.", default=0, low=0)
+    in_sync_replicas: int | None = described(
+        "Members in sync; absent while nobody knows.", default=None, low=0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,15 @@ class ReplacedMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperMove:
+    """A server of ZooKeeper that was restarted to get to another node."""
+
+    pod: str = described("Its pod.", size_max=63)
+    node: str = described("The node that it was on.", size_max=253)
+    at: str = described("When.", size_max=40)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
     """What the cluster is."""
 
@@ -125,9 +136,6 @@ class ClusterStatus:
         " leave it alone while that one lives.",
         default=None,
         size_max=320,
-    )
-    template_revision: str | None = described(
-        "Revision of the pods' template that the operator holds on to.", default=None, size_max=64
     )
     brokers: BrokerCounts = described("Brokers in numbers.", default=BrokerCounts)
     selector: str | None = described(
@@ -151,9 +159,15 @@ class ClusterStatus:
     pending_approvals: tuple[PendingApproval, ...] = described(
         "What waits for a person.", default=(), size_max=16, map_key="id"
     )
-    approved: tuple[str, ...] = described(
-        "Approvals that were used.", default=(), size_max=16, item_size_max=64
-    )
     replaced_members: tuple[ReplacedMember, ...] = described(
         "Claims given up because their nodes are gone.", default=(), size_max=64, map_key="claim"
+    )
+    zookeeper_move: ZooKeeperMove | None = described(
+        "The last server of ZooKeeper that was moved off a node with a majority.", default=None
+    )
+    looked_at: str | None = described(
+        "When the operator looked at it last, to within half a minute: what is older is not known"
+        " to be true any more.",
+        default=None,
+        size_max=40,
     )

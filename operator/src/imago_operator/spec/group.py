@@ -121,7 +121,7 @@ class TopicLag:
     """How far the group is behind on one topic, roughly."""
 
     topic: str = described("The topic.", size_max=255)
-    lag: str = described("Messages, rounded: 0, <1k, <1M or more.", size_max=8)
+    lag: str = described("Messages, to one digit: 0, ~20, ~3k.", size_max=8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ class GroupStatus:
     )
     members: int = described("How many.", default=0, low=0)
     lag: str | None = described(
-        "Messages not yet consumed, rounded: 0, <1k, <1M or more.", default=None, size_max=8
+        "Messages not yet consumed, to one digit: 0, ~20, ~3k.", default=None, size_max=8
     )
     topics: tuple[TopicLag, ...] = described(
         "Lag by topic.", default=(), size_max=100, map_key="topic"

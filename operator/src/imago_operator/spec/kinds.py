@@ -149,6 +149,7 @@ CLUSTER: Final = Kind(
         Column("Shards", ".status.brokers.shards", "integer"),
         Column("Brokers", ".status.brokers.replicas", "integer"),
         Column("In-Sync", ".status.brokers.inSyncReplicas", "integer"),
+        Column("Looked-At", ".status.lookedAt", "date"),
         Column("Version", ".status.version"),
         AGE,
         Column("Desired", ".status.desiredVersion", priority=1),

@@ -132,7 +132,9 @@ class TopicStatus:
     observed_generation: int = generation_field()
     conditions: Conditions = conditions_field()
     topic_name: str | None = described("Its name.", default=None, size_max=TOPIC_SIZE_MAX)
-    partitions: PartitionCounts = described("Partitions in numbers.", default=PartitionCounts)
+    partitions: PartitionCounts | None = described(
+        "Partitions in numbers; absent until they were counted.", default=None
+    )
     shards: tuple[int, ...] = described("Shards it has queues on.", default=(), size_max=SHARDS_MAX)
     applied_hash: str | None = described(
         "Fingerprint of the settings that brokers have confirmed.", default=None, size_max=64
