@@ -195,7 +195,7 @@ async def turns(options: argparse.Namespace, folder: str) -> float:
     broker.topics.create_or_update(
         TopicConfig(name="bench", read_queues=QUEUES, write_queues=QUEUES)
     )
-    listener = broker.metaq_listener if options.protocol == "metaq" else broker.main_listener
+    listener = broker.ports.metaq if options.protocol == "metaq" else broker.ports.rocketmq
     sessions = []
     for number in range(options.connections):
         session = listener.protocol_factory()

@@ -76,7 +76,7 @@ def request(protocol: str, queue: int, at: int) -> bytes:
 
 async def fill(broker: Broker, count: int) -> None:
     """Put so many messages into each queue; have MetaQ's files of all of them written."""
-    session = broker.metaq_listener.protocol_factory()
+    session = broker.ports.metaq.protocol_factory()
     session.connection_made(Wire())
     for first in range(0, count * QUEUES, 64):
         session.data_received(b"".join(map(metaq_put, range(first, first + 64))))
@@ -116,7 +116,7 @@ async def rounds(options: argparse.Namespace, folder: str) -> float:
     protocol, count = options.protocol, MESSAGES[options.protocol]
     turns = options.rounds + WARM_ROUNDS
     await fill(broker, turns * count)
-    listener = broker.metaq_listener if protocol == "get" else broker.main_listener
+    listener = broker.ports.metaq if protocol == "get" else broker.ports.rocketmq
     sessions = []
     for number in range(options.connections):
         session, wire = listener.protocol_factory(), Loopback()

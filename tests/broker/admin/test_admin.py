@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -217,6 +218,29 @@ async def test_status_health_and_metrics(admin: Admin, broker: Broker) -> None:
         assert "imago_" in await answer.text()
     async with admin.session.get(f"http://127.0.0.1:{broker.admin_port}/") as answer:
         assert "<title>Imago</title>" in await answer.text()
+
+
+async def test_a_broker_that_takes_no_messages_still_has_clients_sent_to_it(
+    admin: Admin, broker: Broker
+) -> None:
+    assert (await admin.call("GET", "/writez")) == (200, {"writable": True, "reasons": []})
+    broker.health = replace(broker.health, writable=False, disk_used_ratio=0.95)
+    reason = "the disk is full: 95% used"
+    ready = {"ready": True, "writable": False, "reasons": [], "warnings": [reason]}
+    assert (await admin.call("GET", "/readyz")) == (200, ready)
+    assert await admin.call("GET", "/writez") == (503, {"writable": False, "reasons": [reason]})
+
+
+async def test_a_zone_that_is_told_later_is_announced(admin: Admin) -> None:
+    status, _ = await admin.call("PATCH", "/admin/v1/config", {"broker.zone": "zone-b"})
+    assert status == 200
+    async with asyncio.timeout(10):
+        while True:
+            _, cluster = await admin.call("GET", "/admin/v1/cluster")
+            zones = [m["zone"] for shard in cluster["shards"] for m in shard["members"]]
+            if zones == ["zone-b"]:
+                return
+            await asyncio.sleep(0.01)
 
 
 async def test_a_wrong_group_name_never_reaches_the_log(admin: Admin) -> None:

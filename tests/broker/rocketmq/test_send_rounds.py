@@ -78,7 +78,7 @@ async def test_sends_above_the_lane_s_limit_are_told_to_come_again(
     peer: RemotingPeer, broker: Broker
 ) -> None:
     await peer.put("T", b"0")
-    lane = broker.main_listener.protocol_factory().server.table.lanes["send"]  # type: ignore[attr-defined]  # a remoting session
+    lane = broker.ports.rocketmq.protocol_factory().server.table.lanes["send"]  # type: ignore[attr-defined]  # a remoting session
     lane.running_max = 3
     opaques = [peer.send(310, send_ext("T"), b"%d" % n) for n in range(5)]
     codes = [(await peer.answer(opaque)).code for opaque in opaques]

@@ -290,7 +290,7 @@ async def test_stop_of_a_relaying_broker_leaves_no_connection(
         assert await client.is_closed_without_an_answer()
     assert await peer.closed()
     assert former.client_ports.relays == 0
-    assert following.main_listener.connections == 0
+    assert following.ports.rocketmq.connections == 0
 
 
 @pytest.mark.parametrize("answer", [b"", b"\xff\xff\xff\xff"])

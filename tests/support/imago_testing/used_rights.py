@@ -83,6 +83,7 @@ MEANT: Final[dict[Call, frozenset[str]]] = {
     Call("apply", "delete", "action.kind"): REMOVABLE | {SET, REBALANCE},
     Call("apply", "patch", "kind"): frozenset({"Pod", CLAIM}),
     Call("audit", "list", "watched.kind"): OWN_KINDS,
+    Call("audit", "get", "key.kind"): OWN_KINDS,
     Call("observed", "list", "kind"): frozenset({*CHILD_KINDS, "Pod", CLAIM}),
     Call("volumes", "list", "kind"): frozenset({"Node", "StorageClass"}),
     Call("reconcilers.cluster", "get", "key.kind"): frozenset({CLUSTER}),

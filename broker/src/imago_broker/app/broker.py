@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from imago_broker.ports import Clock, Coordinator
     from imago_broker.processors.metaq.services import MetaqServices
     from imago_broker.server.client_ports import ClientPorts
-    from imago_broker.server.listener import Listener
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
     from imago_broker.service.offsets import ConsumerOffsets
@@ -110,7 +109,6 @@ class Broker:
         self.coordinator = coordinator or make_coordinator(config, self.config_file)
         self.serving = False
         self.registration: Registration | None = None
-        """Set once the broker has announced itself."""
         self.ports = Ports(config)
         self.role = RoleState(UNSETTLED if is_member(config) else ALONE)
         self._clean = True
@@ -118,16 +116,6 @@ class Broker:
         self._ticker: asyncio.TimerHandle | None = None
         self._syncer: asyncio.TimerHandle | None = None
         self._synced_ms = 0
-
-    @property
-    def metaq_listener(self) -> Listener:
-        """The MetaQ port's listener: its sessions and what they have been asked for."""
-        return self.ports.metaq
-
-    @property
-    def main_listener(self) -> Listener:
-        """The RocketMQ port's listener."""
-        return self.ports.rocketmq
 
     @property
     def metaq_port(self) -> int:
@@ -192,7 +180,6 @@ class Broker:
 
     def apply(self, config: BrokerConfig) -> None:
         """Put changed settings in force; those that need a restart wait for it."""
-        moved = config.broker.zone != self.config.broker.zone
         self.config = config
         self.core.apply(config)
         if self.member is not None:
@@ -200,7 +187,7 @@ class Broker:
         self.rocketmq.settings = config.rocketmq
         if self.metaq is not None:
             self.metaq.settings = config.metaq
-        if moved and self.registration is not None:
+        if self.registration is not None:
             self.registration.changed(self.record())
 
     def _rocketmq_settings_changed(self, settings: RocketmqSection) -> None:
@@ -311,12 +298,12 @@ class Broker:
     async def _announce(self) -> None:
         config = self.config
         registration = Registration(self.coordinator, self.topics, shard=config.broker.shard)
-        self.registration = registration
         if self.member is not None:
             self._undo.push_async_callback(self.member.linger)
         self._undo.push_async_callback(registration.withdraw, UNREGISTER_SECONDS_MAX)
         try:
             await registration.announce(self.record())
+            self.registration = registration
         except CoordinatorConflictError as error:
             raise FatalError(str(error), exit_code=ExitCode.USAGE) from error
         except CoordinatorError as error:

@@ -72,7 +72,10 @@ class Registration:
         await self._coordinator.publish_topics(placements, complete=True)
 
     def changed(self, record: BrokerRecord) -> None:
-        """Announce what has changed of the broker; the registry repeats what it cannot write."""
+        """Announce a zone that has changed; the registry repeats what it cannot write."""
+        registered = self._coordinator.registered
+        if registered is None or registered.zone == record.zone:
+            return
         task = asyncio.create_task(self._register(record))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
