@@ -19,7 +19,7 @@ from imago_client import (
 )
 from imago_client.blocking import Client as BlockingClient
 from imago_client.metaq import MetaqClient, MetaqConsumerConfig, MetaqError
-from imago_spark.decode import decode_batch
+from imago_spark.decode import decode_batches
 from imago_spark.options import Columns
 from imago_testing.java.originals import metaq_original, rocketmq_original
 from imago_testing.processes import wait_until
@@ -114,10 +114,8 @@ async def test_rocketmqs_records_decode_as_rows(rocketmq: str) -> None:
 
 
 def rows_of(piece: Pulled) -> list[dict[str, Any]]:
-    batch = decode_batch(piece.body, piece.queue, Columns.PROPERTIES, end_offset=1 << 60)
-    assert batch is not None
-    rows: list[dict[str, Any]] = batch.to_pylist()
-    return rows
+    batches = decode_batches(piece.body, piece.queue, Columns.PROPERTIES, end_offset=1 << 60)
+    return [row for batch in batches for row in batch.to_pylist()]
 
 
 async def until_it_takes(client: MetaqClient) -> None:

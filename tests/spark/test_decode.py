@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imago_client import MessageQueue
-from imago_spark.decode import decode_batch
+from imago_spark.decode import decode_batches
 from imago_spark.gather import CorruptBatchError
 from imago_spark.options import Columns
 from imago_spark.schema import arrow_schema
@@ -52,8 +52,7 @@ def build(
 def rows(
     data: bytes, columns: Columns = Columns.PROPERTIES, end: int = END
 ) -> list[dict[str, Any]]:
-    batch = decode_batch(data, QUEUE, columns, end_offset=end)
-    assert batch is not None
+    (batch,) = decode_batches(data, QUEUE, columns, end_offset=end)
     batch.validate(full=True)
     assert batch.schema.equals(arrow_schema(columns))
     found: list[dict[str, Any]] = batch.to_pylist()
@@ -139,6 +138,44 @@ def test_compressed_bodies_are_inflated_in_place(deflate: Any, bits: int) -> Non
     assert [row["value"] for row in rows(build(entries))] == [b"before", plain, b"after"]
 
 
+def streamed(body: bytes) -> bytes:
+    """A Zstandard frame that does not say how large it gets."""
+    made = zstandard.ZstdCompressor().compressobj()
+    return made.compress(body) + made.flush()
+
+
+@pytest.mark.parametrize(
+    ("deflate", "bits"),
+    [(zlib.compress, 0x001), (lz4.frame.compress, 0x101), (zstandard.compress, 0x201),
+     (streamed, 0x201)],
+)  # fmt: skip
+def test_bodies_that_grow_come_in_several_batches_and_bombs_without_a_value(
+    deflate: Any, bits: int
+) -> None:
+    plain = [bytes([number]) * 1000 for number in range(7)]
+    plain[3] = bytes(5000)
+    entries = [{"body": deflate(body), "sys_flag": bits} for body in plain]
+    entries.insert(5, {"body": b"not compressed"})
+    entries.insert(6, {"body": b"neither, but says so", "sys_flag": bits})
+    properties = [names.encode({"UNIQ_KEY": f"m{number}"}) for number in range(len(entries))]
+    data = build(
+        [entry | {"properties": one} for entry, one in zip(entries, properties, strict=True)],
+        dual=False,
+    )
+    batches = list(
+        decode_batches(data, QUEUE, Columns.PROPERTIES, end_offset=END, inflated_bytes_max=2500)
+    )
+    for batch in batches:
+        batch.validate(full=True)
+        assert batch.schema.equals(arrow_schema(Columns.PROPERTIES))
+        values = batch.column("value").to_pylist()
+        assert sum(len(value or b"") for value in values) <= 2500 + len(b"not compressed")
+    found = [row for batch in batches for row in batch.to_pylist()]
+    assert [row["msg_id"] for row in found] == [f"m{number}" for number in range(9)]
+    wanted: list[bytes | None] = [*plain[:3], None, plain[4], b"not compressed", None, *plain[5:]]
+    assert [row["value"] for row in found] == wanted
+
+
 def test_addresses_of_both_kinds_may_be_mixed() -> None:
     entries = [{"body": b"1"}, {"body": b"2", "born_host": V6}, {"body": b"3"}]
     for store in (V4, V6):
@@ -154,7 +191,7 @@ def test_topic_of_more_than_127_bytes_is_read_past() -> None:
 def test_rows_from_the_end_offset_on_are_left_out() -> None:
     data = build([{"body": b"%d" % number} for number in range(5)])
     assert [row["offset"] for row in rows(data, end=103)] == [100, 101, 102]
-    assert decode_batch(data, QUEUE, Columns.CORE, end_offset=100) is None
+    assert not list(decode_batches(data, QUEUE, Columns.CORE, end_offset=100))
 
 
 def test_core_columns_are_the_first_of_all() -> None:
@@ -257,8 +294,8 @@ def test_changed_byte_is_never_more_than_an_error(
     at = data.draw(st.integers(0, len(whole) - 1))
     whole[at] ^= data.draw(st.integers(1, 255))
     try:
-        batch = decode_batch(bytes(whole), QUEUE, Columns.PROPERTIES, end_offset=END)
+        batches = list(decode_batches(bytes(whole), QUEUE, Columns.PROPERTIES, end_offset=END))
     except (CorruptBatchError, ProtocolError):
         return
-    if batch is not None:
+    for batch in batches:
         batch.validate(full=True)

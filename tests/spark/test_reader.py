@@ -206,7 +206,7 @@ async def test_queue_that_appears_later_is_read_from_its_beginning(bootstrap: st
     def work(client: Client) -> None:
         reader = StreamReader(options(client))
         begin = reader.initialOffset()
-        client.admin.create_topic("orders", queues=3)
+        client.admin.alter_topic("orders", queues=3)
         send(client, 2, 2)
         reader.stop()  # a new client sees the new route at once
         end = reader.latestOffset(begin, ReadAllAvailable())

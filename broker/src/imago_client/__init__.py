@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from imago_client.core.outgoing import batches
     from imago_client.errors import (
         AnswerError,
+        BodyError,
         BrokerError,
         ClientClosedError,
         ClientError,
@@ -56,6 +57,7 @@ _HOMES = {
     "core.outgoing": ("batches",),
     "errors": (
         "AnswerError",
+        "BodyError",
         "BrokerError",
         "ClientClosedError",
         "ClientError",
@@ -83,6 +85,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "Admin",
     "AnswerError",
+    "BodyError",
     "BrokerError",
     "Client",
     "ClientClosedError",

@@ -175,6 +175,9 @@ class ConsumerConfig:
     cached_messages_max: int = 1000
     cached_bytes_max: int = 100 << 20
     """Per queue: pulling pauses above either."""
+    inflated_bytes_max: int = 64 << 20
+    """Of all queues: what compressed bodies that are held take, inflated; more wait. A message
+    that alone takes more is handed over with its `error`."""
     poll_s: float = 15.0
     """How long the broker may hold a pull that finds nothing."""
     heartbeat_s: float = 30.0
@@ -198,6 +201,7 @@ class ConsumerConfig:
             "suspend_s",
             "cached_messages_max",
             "cached_bytes_max",
+            "inflated_bytes_max",
             "poll_s",
             "heartbeat_s",
             "rebalance_s",

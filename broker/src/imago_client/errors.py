@@ -6,6 +6,10 @@ Every message names the cause and, where there is one, the cure.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from imago_client.messages import MessageQueue
 
 
 def why(error: Exception) -> str:
@@ -146,3 +150,18 @@ class ClientClosedError(ClientError):
 
     def __init__(self) -> None:
         super().__init__("the client is closed; open a new one")
+
+
+class BodyError(ClientError):
+    """The body of one message cannot be given as it was sent.
+
+    `is_too_large`: inflated it would take more than is allowed; trying again changes nothing.
+    Else its bytes are not what its flags say, and it comes as it is stored.
+    """
+
+    def __init__(
+        self, queue: MessageQueue, offset: int, message_id: str, reason: str, *, is_too_large: bool
+    ) -> None:
+        super().__init__(f"message {message_id} at offset {offset} of {queue}: {reason}")
+        self.queue, self.offset, self.message_id = queue, offset, message_id
+        self.is_too_large = is_too_large

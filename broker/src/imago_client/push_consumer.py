@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from imago_client.core import membership, pulling
 from imago_client.core.subscriptions import Subscription, group_subscriptions
 from imago_client.errors import ClientError, UsageError
+from imago_client.inflation import Inflation
 from imago_client.queue_reader import QueueReader
 from imago_client.supervision import Supervisor
 from imago_wire.errors import ProtocolError
@@ -50,6 +51,7 @@ class PushConsumer:
         self.state, self.driver, self.config, self.handler = state, driver, config, handler
         self.slots = asyncio.Semaphore(config.concurrency)
         self.tasks = Supervisor(config.group, pause_s=config.error_pause_s)
+        self.inflation = Inflation(config.inflated_bytes_max)
         self.handling: set[asyncio.Task[object] | None] = set()
         """The tasks that run a handler now."""
         self._subscriptions = group_subscriptions(topics, config.group, state.clock_ms())

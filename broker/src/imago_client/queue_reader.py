@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from imago_client.core import membership, pulling
 from imago_client.core.process_queue import ProcessQueue
 from imago_client.core.routing import MASTER_ID
-from imago_client.errors import ClientError
+from imago_client.errors import BodyError, ClientError
 from imago_client.messages import PullStatus
+from imago_client.received import log_unreadable, received
 from imago_client.supervision import HandlerCancelledError
 from imago_wire.errors import ProtocolError
 
@@ -22,9 +24,11 @@ if TYPE_CHECKING:
     from imago_client.core.state import ClientState
     from imago_client.core.subscriptions import Subscription
     from imago_client.driver import Driver
+    from imago_client.inflation import Inflation
     from imago_client.messages import MessageQueue
     from imago_client.received import Pulled, ReceivedMessage
     from imago_client.supervision import Supervisor
+    from imago_wire.record import StoredMessage
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +55,7 @@ class Shared(Protocol):
     slots: asyncio.Semaphore
     tasks: Supervisor
     handling: set[asyncio.Task[object] | None]
+    inflation: Inflation
 
 
 class QueueReader:
@@ -62,7 +67,7 @@ class QueueReader:
         self.queue = queue
         self.locked = not shared.config.orderly
         self.stopped = False
-        self.process = ProcessQueue(start_offset)
+        self.process = ProcessQueue(start_offset, shared.inflation)
         self._shared = shared
         self._subscription = subscription
         self._offset = start_offset
@@ -80,6 +85,8 @@ class QueueReader:
     def stop(self) -> None:
         """Pull no more. Handlers that run go on, and may end after the last commit."""
         self.stopped = True
+        self.process.release()
+        self._shared.inflation.changed()
         if not self._is_handling:  # in order, the handler runs within the pulling task
             self._pulling.cancel()
 
@@ -91,24 +98,35 @@ class QueueReader:
     async def _pull_loop(self) -> None:
         config = self._shared.config
         if self._began:  # and ended where nobody expected it: what was in hand comes again
-            self.process = ProcessQueue(self.commit_offset)
+            self._begin_anew(self.commit_offset)
             self._offset, self._read_from = self.commit_offset, MASTER_ID
         self._began = True
         while not self.stopped:
-            await self._room()
+            await self._cached_room()
             try:
-                self._take_in(await self._pull())
+                pulled = await self._pull()
+                records = deque(pulled.records())
             except (ClientError, ProtocolError) as error:
                 log.warning("pull_failed queue=%s error=%s", self.queue, error)
                 self._read_from = MASTER_ID
                 await asyncio.sleep(config.error_pause_s)
                 continue
-            if config.orderly:
+            self._note(pulled)
+            await self._work_off(records, pulled.next_offset)
+
+    async def _work_off(self, records: deque[StoredMessage], next_offset: int) -> None:
+        """Handle an answer's messages, of compressed ones as many at a time as find room."""
+        tried = self._take_in(records, next_offset, self._room())
+        while True:
+            if self._shared.config.orderly:
                 await self._handle_in_order()
             else:
                 await self._hand_out()
+            if not records or self.stopped:
+                return
+            tried = await self._take_in_later(records, next_offset, tried)
 
-    async def _room(self) -> None:
+    async def _cached_room(self) -> None:
         config, process = self._shared.config, self.process
         while (
             process.cached_count >= config.cached_messages_max
@@ -131,7 +149,7 @@ class QueueReader:
         )
         return await self._shared.driver.run(pulling.pull(self._shared.state, request))
 
-    def _take_in(self, pulled: Pulled) -> None:
+    def _note(self, pulled: Pulled) -> None:
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
             log.warning(
                 "offset_out_of_range queue=%s asked=%d continues_at=%d",
@@ -139,11 +157,57 @@ class QueueReader:
                 self._offset,
                 pulled.next_offset,
             )
-            self.process = ProcessQueue(pulled.next_offset)
-        wanted = [one for one in pulled.messages() if self._subscription.accepts(one.tags)]
-        self.process.add(wanted, pulled.next_offset)
+            self._begin_anew(pulled.next_offset)
         self._offset = pulled.next_offset
         self._read_from = pulled.read_from
+
+    def _begin_anew(self, offset: int) -> None:
+        self.process.release()
+        self._shared.inflation.changed()
+        self.process = ProcessQueue(offset, self._shared.inflation)
+
+    def _room(self) -> int:
+        """Return how many bytes compressed bodies may take now: of the consumer, of this queue."""
+        free = self._shared.inflation.free
+        if not self.process.cached_count:
+            return free
+        cached_room = self._shared.config.cached_bytes_max - self.process.cached_bytes
+        return max(0, min(free, cached_room))
+
+    def _take_in(self, records: deque[StoredMessage], next_offset: int, room: int) -> int:
+        """Take messages up to a compressed one that finds no room; return what there was."""
+        while records:
+            stored = records[0]
+            if self._subscription.accepts(stored.tags):
+                message = received(self.queue, stored, room)
+                too_large = message.error is not None and message.error.is_too_large
+                if too_large and room < self._shared.inflation.bytes_max:
+                    self.process.advance(stored.queue_offset)
+                    return room
+                if message.error is not None:
+                    log_unreadable(message)
+                self.process.add([message], stored.queue_offset + 1)
+                room = min(room, self._room())
+            records.popleft()
+        self.process.advance(next_offset)
+        return room
+
+    async def _take_in_later(
+        self, records: deque[StoredMessage], next_offset: int, tried: int
+    ) -> int:
+        """Wait for more room than was tried, then take; one reader of the consumer at a time."""
+        inflation = self._shared.inflation
+        wanted = inflation.worth_waiting_for(tried)
+        async with inflation.turn:
+            if not await inflation.until(lambda: self._room() >= wanted):
+                log.warning(
+                    "inflation_overdue queue=%s: no room for a compressed message, its consumer's"
+                    " handlers hold inflated ones of %d bytes; it is taken all the same",
+                    self.queue,
+                    inflation.used,
+                )
+                return self._take_in(records, next_offset, inflation.bytes_max)
+            return self._take_in(records, next_offset, self._room())
 
     # Concurrent: as many handlers at once as the whole consumer may run.
 
@@ -160,8 +224,12 @@ class QueueReader:
         if delay_level is not None:
             for message in batch:
                 await self._send_back(message, delay_level)
-        process.finish(batch)
+        self._finish(process, batch)
+
+    def _finish(self, process: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        process.finish(messages)
         self._changed.set()
+        self._shared.inflation.changed()
 
     async def _call_handler(self, batch: list[ReceivedMessage]) -> int | None:
         """Return None after success, else the delay level at which to try again."""
@@ -171,6 +239,9 @@ class QueueReader:
             await self._shared.handler(batch)
         except RetryLater as wish:
             return wish.delay_level
+        except BodyError as error:
+            log.error("handler_failed queue=%s error=%s", self.queue, error)  # noqa: TRY400 - no defect
+            return 0
         except Exception:
             log.exception("handler_failed queue=%s offset=%d", self.queue, batch[0].offset)
             return 0
@@ -189,6 +260,8 @@ class QueueReader:
     async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
         """Hand a message back to the broker; try until it takes it or the consumer ends."""
         shared = self._shared
+        if _is_too_large(message):
+            delay_level = -1  # to the dead letters: it will be too large the next time too
         while True:
             try:
                 await shared.driver.run(
@@ -215,13 +288,16 @@ class QueueReader:
                 await self._until_locked()
                 delay_level = await self._call_in_order(batch)
                 if delay_level is None:
-                    self.process.finish(batch)
+                    self._finish(self.process, batch)
                     break
                 tries += 1
-                if delay_level < 0 or self._is_over(batch, tries):
-                    for message in batch:
-                        await self._send_back(message, -1)
-                    self.process.finish(batch)
+                is_over = delay_level < 0 or self._is_over(batch, tries)
+                hopeless = [one for one in batch if is_over or _is_too_large(one)]
+                for message in hopeless:
+                    await self._send_back(message, -1)
+                self._finish(self.process, hopeless)
+                batch = [one for one in batch if one not in hopeless]
+                if not batch:
                     break
                 await asyncio.sleep(config.suspend_s)
             if self.stopped:
@@ -248,3 +324,7 @@ class QueueReader:
         """Go on, or pause before the next message, as this member holds the queue or not."""
         self.locked = locked
         self._changed.set()
+
+
+def _is_too_large(message: ReceivedMessage) -> bool:
+    return message.error is not None and message.error.is_too_large

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from imago_client.messages import MessageQueue
-from imago_client.received import INFLATED_BYTES_MAX, received
+from imago_client.received import received
 from imago_wire.errors import ProtocolError
 from imago_wire.record import decode_record
 from imago_wire.remoting.bodies_client import (
@@ -112,7 +112,7 @@ async def _consume_directly(
     began = time.monotonic()
     result, remark = ConsumeResult.CR_SUCCESS, None
     try:
-        stored = decode_record(command.body, inflate=True, inflate_bytes_max=INFLATED_BYTES_MAX)
+        stored = decode_record(command.body)
         shard = command.ext.get("brokerName", "")
         await consumer.consume_now(
             received(MessageQueue(stored.topic, shard, stored.queue_id), stored)

@@ -23,6 +23,7 @@ from imago_spark.options import Columns
 from imago_spark.property_columns import hexadecimal, read_properties
 from imago_spark.schema import arrow_schema
 from imago_wire.compression import inflate
+from imago_wire.errors import ProtocolError
 from imago_wire.layout import (
     CRC32_SIZE,
     FIXED_SIZE_V4,
@@ -36,12 +37,14 @@ from imago_wire.layout import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from imago_client.messages import MessageQueue
     from imago_spark.gather import Bytes, Longs
     from imago_spark.property_columns import Properties
 
 INFLATED_BYTES_MAX: Final = 64 << 20
-"""For all compressed bodies of one batch together."""
+"""For all compressed bodies of one batch together; a body that alone takes more has no value."""
 
 _SIZE: Final = Struct(">i")
 _HEAD: Final = np.dtype(
@@ -83,10 +86,18 @@ def record_starts(body: bytes) -> list[int]:
     return starts
 
 
-def decode_batch(
-    body: bytes, queue: MessageQueue, columns: Columns, *, end_offset: int
-) -> pa.RecordBatch | None:
-    """Return the rows of a pull's answer below `end_offset`, None if there are none."""
+def decode_batches(
+    body: bytes,
+    queue: MessageQueue,
+    columns: Columns,
+    *,
+    end_offset: int,
+    inflated_bytes_max: int = INFLATED_BYTES_MAX,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a pull's answer below `end_offset`.
+
+    They are one batch, unless compressed bodies take more than `inflated_bytes_max`: then several.
+    """
     starts = np.array(record_starts(body), dtype=np.int64)
     data = np.frombuffer(body, dtype=np.uint8)
     head = rows_at(data, starts, _HEAD.itemsize).view(_HEAD).ravel()
@@ -95,9 +106,9 @@ def decode_batch(
         raise CorruptBatchError("a record begins with an unknown magic number")
     offsets = head["offset"].astype(np.int64)
     count = int(np.searchsorted(offsets, end_offset))
-    if count == 0:
-        return None
-    return _Rows(body, data, starts[:count], head[:count]).batch(queue, columns)
+    if count:
+        rows = _Rows(body, data, starts[:count], head[:count])
+        yield from rows.batches(queue, columns, inflated_bytes_max)
 
 
 class _Rows:
@@ -126,12 +137,15 @@ class _Rows:
         self.properties_end = self.end
         self.metaq_offset = self._cut_reserved()
 
-    def batch(self, queue: MessageQueue, columns: Columns) -> pa.RecordBatch:
+    def batches(
+        self, queue: MessageQueue, columns: Columns, inflated_bytes_max: int
+    ) -> Iterator[pa.RecordBatch]:
         parts = self._parts()
         every_fifth = np.arange(self.count, dtype=np.int32) * 5
         properties = read_properties(parts.take(pa.array(every_fifth + 3)))
         born = self.head["born_ms"]
         stored = rows_at(self.data, self.store_ms_at, 8).view(">i8").ravel()
+        bodies = parts.take(pa.array(every_fifth + 1))
         arrays = [
             _constant(queue.topic, self.count),
             _constant(queue.shard, self.count),
@@ -140,7 +154,7 @@ class _Rows:
             properties.metaq_offsets() if self.metaq_offset is None else self.metaq_offset,
             properties.text("KEYS"),
             properties.text("TAGS"),
-            self._values(parts.take(pa.array(every_fifth + 1))),
+            bodies,
             pa.array(self.head["flag"].astype(np.int32)),
             pa.array(self.sys_flag),
             _timestamps(born),
@@ -152,7 +166,15 @@ class _Rows:
         ]
         if columns is Columns.PROPERTIES:
             arrays.append(properties.maps())
-        return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
+        whole = pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
+        compressed = np.flatnonzero(self.sys_flag & SYS_COMPRESSED).tolist()
+        if not compressed:
+            yield whole
+            return
+        at, values = whole.schema.get_field_index("value"), bodies.to_pylist()
+        for start, inflated in self._inflated(compressed, values, inflated_bytes_max):
+            part = whole.slice(start, len(inflated))
+            yield part.set_column(at, whole.schema.field(at), pa.array(inflated, pa.binary()))
 
     def _properties_at(self) -> Longs:
         """The topic's length takes one byte, two with the second magic; then the topic, a short."""
@@ -199,17 +221,28 @@ class _Rows:
             pa.binary(), 5 * self.count, [None, pa.py_buffer(borders), pa.py_buffer(self.body)]
         )
 
-    def _values(self, bodies: pa.Array) -> pa.Array:
-        """The bodies, those that came compressed inflated."""
-        compressed = np.flatnonzero(self.sys_flag & SYS_COMPRESSED)
-        if not len(compressed):
-            return bodies
-        values = bodies.to_pylist()
-        room = INFLATED_BYTES_MAX
-        for index in compressed.tolist():
-            values[index] = inflate(values[index], int(self.sys_flag[index]), room)
-            room -= len(values[index])
-        return pa.array(values, type=pa.binary())
+    def _inflated(
+        self, compressed: list[int], values: list[bytes | None], bytes_max: int
+    ) -> Iterator[tuple[int, list[bytes | None]]]:
+        """Yield runs of rows, where they start and their values, that take no more than this.
+
+        A body that takes more alone, or is not what its flags say, has no value: its row stays.
+        """
+        start, room = 0, bytes_max
+        for index in compressed:
+            body = values[index]
+            assert body is not None, "each body is inflated once"
+            flags = int(self.sys_flag[index])
+            value = _inflate(body, flags, room)
+            if value is None and room < bytes_max:
+                if index > start:
+                    yield start, values[start:index]
+                    values[start:index] = [None] * (index - start)
+                start, room = index, bytes_max
+                value = _inflate(body, flags, room)
+            values[index] = value
+            room -= len(value or b"")
+        yield start, values[start:]
 
     def _message_ids(self, properties: Properties) -> pa.Array:
         """The client's id, where it gave one; else the broker's, made of store host and offset."""
@@ -222,6 +255,13 @@ class _Rows:
         physical = np.ascontiguousarray(self.head["physical"])
         made = stored_ids(self.data, self.store_host_at, self.sys_flag & SYS_STORE_V6, physical)
         return pc.coalesce(given, made)
+
+
+def _inflate(body: bytes, sys_flag: int, room: int) -> bytes | None:
+    try:
+        return inflate(body, sys_flag, room)
+    except ProtocolError:
+        return None
 
 
 def _timestamps(milliseconds: Any) -> pa.Array:

@@ -48,12 +48,10 @@ def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[pa
     if wanted is None:  # what Spark makes of a plan without partitions
         return
     # Only here: the driver plans without loading Arrow and NumPy.
-    from imago_spark.decode import decode_batch
+    from imago_spark.decode import decode_batches
 
     for piece in broker.pieces(options, wanted):
-        batch = decode_batch(piece.body, wanted.queue, options.columns, end_offset=wanted.end)
-        if batch is not None:
-            yield batch
+        yield from decode_batches(piece.body, wanted.queue, options.columns, end_offset=wanted.end)
     broker.check_incarnation(options, wanted)
 
 

@@ -7,11 +7,13 @@ import time
 from typing import TYPE_CHECKING, Final, Self
 
 from imago_client.core import membership, pulling
+from imago_client.core.inflation import InflationBudget
 from imago_client.core.process_queue import ProcessQueue
 from imago_client.core.routing import MASTER_ID
 from imago_client.core.subscriptions import group_subscriptions
 from imago_client.errors import ClientError, UsageError
 from imago_client.messages import PullStatus
+from imago_client.received import log_unreadable, received
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,8 +22,9 @@ if TYPE_CHECKING:
     from imago_client.blocking.driver import BlockingDriver
     from imago_client.config import ConsumerConfig
     from imago_client.core.state import ClientState
+    from imago_client.core.subscriptions import Subscription
     from imago_client.messages import MessageQueue
-    from imago_client.received import ReceivedMessage
+    from imago_client.received import Pulled, ReceivedMessage
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +57,8 @@ class GroupConsumer:
         self._offsets: dict[MessageQueue, int] = {}
         self._read_from: dict[MessageQueue, int] = {}
         self._handed: dict[MessageQueue, list[ReceivedMessage]] = {}
+        self._inflation = InflationBudget(config.inflated_bytes_max)
+        self._turn = 0
         self._beat_at = self._balance_at = float("-inf")
         self._commit_at = state.clock_s() + config.commit_s
         self._is_joined = False
@@ -157,22 +162,32 @@ class GroupConsumer:
                 return
             read_now = {queue for queue in self._readers if queue.topic == topic}
             for queue in read_now - set(mine):
-                self._commit_one(queue, self._readers.pop(queue).commit_offset)
+                given = self._readers.pop(queue)
+                given.release()
+                self._commit_one(queue, given.commit_offset)
             for queue in set(mine) - read_now:
                 offset = self._driver.run(membership.start_offset(self._state, self.config, queue))
-                self._readers[queue], self._offsets[queue] = ProcessQueue(offset), offset
+                self._readers[queue] = ProcessQueue(offset, self._inflation)
+                self._offsets[queue] = offset
         except ClientError as error:
             log.warning("rebalance_failed group=%s error=%s", self.config.group, error)
 
     def _pull_all(self) -> list[ReceivedMessage]:
         found: list[ReceivedMessage] = []
-        for queue in sorted(self._readers):
+        for queue in self._in_turn():
             try:
                 found += self._pull(queue)
             except ClientError as error:
                 log.warning("pull_failed queue=%s error=%s", queue, error)
                 self._read_from.pop(queue, None)
         return found
+
+    def _in_turn(self) -> list[MessageQueue]:
+        """Return the queues, another one first each time: the first finds room for its bodies."""
+        queues = sorted(self._readers)
+        if queues:
+            self._turn = (self._turn + 1) % len(queues)
+        return [*queues[self._turn :], *queues[: self._turn]]
 
     def _pull(self, queue: MessageQueue) -> list[ReceivedMessage]:
         subscription = self._subscriptions[queue.topic]
@@ -191,16 +206,31 @@ class GroupConsumer:
         )
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
             log.warning("offset_out_of_range queue=%s continues_at=%d", queue, pulled.next_offset)
-            self._readers[queue] = ProcessQueue(pulled.next_offset)
-        wanted = [one for one in pulled.messages() if subscription.accepts(one.tags)]
+            self._readers[queue] = ProcessQueue(pulled.next_offset, self._inflation)
         process = self._readers[queue]
-        process.add(wanted, pulled.next_offset)
-        self._offsets[queue] = pulled.next_offset
+        next_offset = self._take_in(process, subscription, pulled)
+        self._offsets[queue] = next_offset
         self._read_from[queue] = pulled.read_from
-        taken = process.take(len(wanted))
+        taken = process.take(process.cached_count)
         if taken:
             self._handed[queue] = taken
         return taken
+
+    def _take_in(self, process: ProcessQueue, subscription: Subscription, pulled: Pulled) -> int:
+        """Take messages up to a compressed one that finds no room: the next poll brings it."""
+        for stored in pulled.records():
+            if not subscription.accepts(stored.tags):
+                continue
+            message = received(pulled.queue, stored, self._inflation.free)
+            too_large = message.error is not None and message.error.is_too_large
+            if too_large and self._inflation.used:
+                process.advance(stored.queue_offset)
+                return stored.queue_offset
+            if message.error is not None:
+                log_unreadable(message)
+            process.add([message], stored.queue_offset + 1)
+        process.advance(pulled.next_offset)
+        return pulled.next_offset
 
     def _commit_one(self, queue: MessageQueue, offset: int) -> None:
         try:

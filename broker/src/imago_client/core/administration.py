@@ -139,12 +139,14 @@ def _messages_of(
     answer = yield from ask_ok(request, ResponseCode.QUERY_NOT_FOUND)
     if answer.code == ResponseCode.QUERY_NOT_FOUND:
         return []
-    return [
+    found, room = [], INFLATED_BYTES_MAX
+    for stored in decode_messages(answer.body, inflate=False):
         # The index knows hashes only: another key may share one.
-        received(MessageQueue(stored.topic, shard, stored.queue_id), stored)
-        for stored in decode_messages(answer.body, inflate_bytes_max=INFLATED_BYTES_MAX)
-        if asked.key in stored.keys or asked.key == stored.unique_key
-    ]
+        if asked.key in stored.keys or asked.key == stored.unique_key:
+            queue = MessageQueue(stored.topic, shard, stored.queue_id)
+            found.append(received(queue, stored, room))
+            room -= found[-1].inflated_bytes
+    return found
 
 
 def body_of(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from imago_client.core.inflation import InflationBudget
     from imago_client.received import ReceivedMessage
 
 
@@ -17,7 +18,9 @@ class ProcessQueue:
     `commit_offset` never passes a message that is unfinished, so a crash redelivers at worst.
     """
 
-    def __init__(self, start_offset: int) -> None:
+    def __init__(self, start_offset: int, inflation: InflationBudget | None = None) -> None:
+        self._inflation = inflation
+        self._inflated: dict[int, int] = {}
         self._waiting: list[ReceivedMessage] = []
         self._unfinished: dict[int, int] = {}  # offset -> body size, in order of offsets
         self._next_offset = start_offset
@@ -36,8 +39,11 @@ class ProcessQueue:
         """Take what one pull brought; `next_offset` is where the next pull goes on."""
         for message in messages:
             self._waiting.append(message)
-            self._unfinished[message.offset] = len(message.body)
-            self.cached_bytes += len(message.body)
+            self._unfinished[message.offset] = message.size
+            self.cached_bytes += message.size
+            if self._inflation is not None and message.inflated_bytes:
+                self._inflated[message.offset] = message.inflated_bytes
+                self._inflation.take(message.inflated_bytes)
         self.advance(next_offset)
 
     def advance(self, next_offset: int) -> None:
@@ -58,3 +64,11 @@ class ProcessQueue:
         """Mark messages as handled, sent back or given up."""
         for message in messages:
             self.cached_bytes -= self._unfinished.pop(message.offset, 0)
+            if self._inflation is not None:
+                self._inflation.give_back(self._inflated.pop(message.offset, 0))
+
+    def release(self) -> None:
+        """Count nothing of the consumer's inflated bytes any more: the queue is given up."""
+        if self._inflation is not None:
+            self._inflation.give_back(sum(self._inflated.values()))
+        self._inflated.clear()
