@@ -165,10 +165,11 @@ def test_a_damaged_folder_ends_the_start_and_nothing_is_left_running(tmp_path: P
     options = ["--shards", "2", "--port-base", str(base)]
     with up(data, *options) as running:
         assert running.stop() == 0
-    (data / "shard-1" / "epochFileCheckpoint").write_text("no such thing\n")
+    file = next((data / "shard-1" / "commitlog").iterdir())
+    wrong = file.rename(file.with_name(f"{1234:020d}"))
     said = refused(data, code=3)
     assert "error: shard-1: " in said
-    assert f"{data}/shard-1/epochFileCheckpoint at byte 0" in said
+    assert f"{wrong} at byte 0" in said
     assert f"its log is {data}/logs/shard-1.log" in said
     assert not list((data / "run").iterdir()), "a process was not stopped"
     assert not any(accepts(port) for port in range(base, base + PORTS))

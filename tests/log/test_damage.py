@@ -272,13 +272,6 @@ def test_another_file_size_than_configured_before() -> None:
     assert found.log() == before
 
 
-def test_damaged_epoch_file() -> None:
-    found = Found("clean")
-    found.vfs.flip_bit(DATA / "epochFileCheckpoint", 14)
-    with pytest.raises(CorruptLogError, match="epochFileCheckpoint"):
-        open_store(found.vfs)
-
-
 @pytest.mark.parametrize("slots", [(0,), (1,), (0, 1)])
 def test_damaged_checkpoint(slots: tuple[int, ...]) -> None:
     found = Found("clean")

@@ -62,7 +62,7 @@ class CommitLog:
             bases = offsets_of(self._vfs.names(self.folder))
         sizes: dict[int, int] = {}
         for base in bases:
-            path = self.path(base)
+            path = self.folder / offset_name(base)
             if start is not None and base + self.segment_size <= start:
                 with fatal("remove", path):
                     self._vfs.unlink(path)

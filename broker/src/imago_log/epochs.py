@@ -3,13 +3,16 @@
 Text in the form of RocketMQ's `epochFileCheckpoint`: the number of epochs, the crc31 of what
 follows, then one `epoch-startOffset` a line. A promise above the last epoch stands in one more
 line, `promised <epoch>`. Replaced whole and synced.
+
+Records do not say in which epoch they were written. Where the file is damaged or gone nothing is
+guessed: no epoch of the log is known, so no other log agrees with it, and whoever leads with it
+takes all of it into its own epoch.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.errors import CorruptLogError
 from imago_log.files import fatal, read_whole, replace_whole
 from imago_wire.crc import crc31
 
@@ -51,6 +54,11 @@ def decode_epochs(data: bytes) -> tuple[Epochs, int]:
     return epochs, max(promised, last_of(epochs))
 
 
+def damaged_path(path: Path) -> Path:
+    """Return where a file that could not be used is kept."""
+    return path.with_name(path.name + ".damaged")
+
+
 def last_of(epochs: Epochs) -> int:
     """Return the newest epoch that wrote; 0 before the first."""
     return epochs[-1][0] if epochs else 0
@@ -66,16 +74,32 @@ class EpochFile:
         self.epochs: Epochs = ()
         self.promised = 0
         """The highest epoch ever promised or opened: nothing of a lower one is taken."""
+        self.problem = "" if data is not None else "it is missing"
+        """Why the file could not be used."""
         try:
             if data is not None:
                 self.epochs, self.promised = decode_epochs(data)
         except ValueError as error:
-            raise CorruptLogError(path, 0, str(error)) from error
+            self.problem = str(error) or "it is damaged"
 
     @property
     def last(self) -> int:
         """The newest epoch that has a place in the log; 0 before the first."""
         return last_of(self.epochs)
+
+    def set_aside(self) -> Path | None:
+        """Keep a file that could not be used for whoever looks into it; None: there is none."""
+        if not self._vfs.exists(self._path):
+            return None
+        aside = damaged_path(self._path)
+        with fatal("rename", self._path):
+            self._vfs.rename(self._path, aside)
+            self._vfs.sync_folder(aside.parent)
+        return aside
+
+    def lead(self, epoch: int, log_start: int, log_end: int) -> None:
+        """Open an epoch of one's own at the log's end; where none is known all of it is of this."""
+        self.begin(epoch, log_end if self.epochs else log_start)
 
     def begin(self, epoch: int, start: int) -> None:
         """Open a new epoch. An epoch in which nothing was written gives way to it."""

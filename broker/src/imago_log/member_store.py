@@ -100,7 +100,7 @@ class MemberStore(MetadataStore):
         if epoch <= parts.epochs.promised:
             raise StaleEpochError(epoch, parts.epochs.promised)
         with self._failing():
-            parts.epochs.begin(epoch, parts.log.end)
+            parts.epochs.lead(epoch, parts.log.start, parts.log.end)
         if self._replica.catching_up:
             self._replica.caught_up()
             parts.metadata.end = parts.log.end

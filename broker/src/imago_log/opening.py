@@ -351,9 +351,26 @@ class _Opening:
         """Open an epoch, or wait for one: a member keeps its tail, which may be acknowledged."""
         parts, epochs = self.parts, self.parts.epochs
         parts.leading = self.lead
+        if epochs.problem and (self.known or end > parts.log.start):
+            self._without_epochs()
         if self.lead:
-            epochs.begin(max(epochs.promised, self.checkpoint.epoch) + 1, end)
+            epoch = max(epochs.promised, self.checkpoint.epoch) + 1
+            epochs.lead(epoch, parts.log.start, end)
             return
         parts.watermark = max(min(self.checkpoint.high_watermark, end), parts.log.start)
         epochs.end_at(end)
         epochs.promise(self.checkpoint.epoch)
+
+    def _without_epochs(self) -> None:
+        """Go on without the epoch file: this log counts less than any whose epochs are known."""
+        parts = self.parts
+        if not self.lead:
+            parts.folder.mark_unclean(True)
+        aside = parts.epochs.set_aside()
+        logger.error(
+            "epochs.unknown path=%s reason=%s kept=%s cure=%s",
+            parts.folder.epochs,
+            parts.epochs.problem,
+            aside,
+            "none needed: a leader with whole epochs has this member copy its log anew",
+        )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from imago_log.checkpoint import FILE_SIZE, SLOT_SIZE, Checkpoint, decode_slot
 from imago_log.checks.findings import REBUILD, RESTORE, START, Severity
 from imago_log.damage import decode_ranges
-from imago_log.epochs import decode_epochs
+from imago_log.epochs import damaged_path, decode_epochs
 from imago_log.folder import LastStop
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _SLOT_USED = 16 + 8 * len(Checkpoint.__slots__) + 4
 """Bytes of a slot before its zeros, checksum included."""
+_ANEW = ": the log begins a new epoch, a follower copies its leader's log anew"
 
 
 def check_marks(store: StoppedStore, findings: Findings) -> None:
@@ -114,15 +115,18 @@ def check_against_log(store: StoppedStore, findings: Findings, log: LogCheck) ->
 
 def _check_epochs(store: StoppedStore, findings: Findings, log: LogCheck) -> None:
     path, data = store.folder.epochs, store.whole(store.folder.epochs)
+    aside = damaged_path(path)
+    if store.vfs.exists(aside):
+        what = "an epoch file that could not be used: the log went on without what it said"
+        findings.note(aside, f"{what}; remove it when you have looked into it")
     if data is None:
         if store.checkpoint is not None:
-            findings.error(path, None, "the epoch file is missing", RESTORE)
+            findings.error(path, None, f"the epoch file is missing{_ANEW}", START)
         return
     try:
         epochs, promised = decode_epochs(data)
     except ValueError as error:
-        what = f"the epoch file is damaged, the broker does not start: {error}"
-        findings.error(path, 0, what, RESTORE)
+        findings.error(path, 0, f"the epoch file is damaged ({error}){_ANEW}", START)
         return
     if epochs and epochs[-1][1] > log.end:
         what = f"epoch {epochs[-1][0]} begins at {epochs[-1][1]}, the log ends at {log.end}"
