@@ -251,9 +251,9 @@ def test_logs_are_copied_from_where_they_were(
     relay = LogRelay([log, tmp_path / "missing.log"])
     relay.start()
     with log.open("a") as file:
-        file.write("after\n")
+        file.write("after\nunfinished")
     relay.stop()
-    assert capfd.readouterr().err == "after\n"
+    assert capfd.readouterr().err == "a: after\na: unfinished"
 
 
 def test_a_long_log_starts_anew_and_keeps_one_former(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -13,6 +14,9 @@ import psutil
 import pytest
 from kazoo.client import KazooClient
 
+from imago_cli import up_state
+from imago_cli.exits import UsageError
+from imago_cli.up import refuse_busy_ports
 from imago_testing.ports import free_port_block
 from imago_testing.processes import accepts, wait_until
 from imago_testing.up import SECONDS_MAX, command, up
@@ -213,6 +217,22 @@ def test_a_busy_port_is_named_and_nothing_is_left_running(tmp_path: Path) -> Non
     assert f"port {base + 11}, for MetaQ of shard-0, cannot be bound" in said
     with up(tmp_path / "data", *alone(base)) as running:
         assert running.stop() == 0
+
+
+def test_a_port_that_only_root_may_bind_says_who_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bind(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    plan = up_state.plan(
+        tmp_path, shards=1, replicas=1, cluster=None, zookeeper="none", port_base=80
+    )
+    monkeypatch.setattr(socket.socket, "bind", bind)
+    with pytest.raises(UsageError, match="port 80, for the name service, cannot") as refusal:
+        refuse_busy_ports(plan, "127.0.0.1")
+    assert "root" in refusal.value.cure
+    assert "another --port-base" in refusal.value.cure
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Copies what is appended to log files to standard error, and keeps the files small.
 
-Children write into their files directly: a terminal or a pipe that nobody reads may hold up this
-thread, never a broker.
+Every line says whose it is: several processes tell the same of themselves. Children write into
+their files directly: a terminal or a pipe that nobody reads may hold up this thread, never a
+broker.
 """
 
 from __future__ import annotations
@@ -57,11 +58,20 @@ class LogRelay:
     def _copy(self, path: Path) -> None:
         if not path.exists():
             return
+        who = f"{path.stem}: ".encode()
         with path.open("rb") as file:
             file.seek(self._at[path])
             while chunk := file.read(_CHUNK):
-                self._at[path] += len(chunk)
-                os.write(sys.stderr.fileno(), chunk)
+                # A line that is still being written is left for the next time, if there is one.
+                whole = chunk.rfind(b"\n") + 1
+                if not whole and (self._stop.is_set() or len(chunk) == _CHUNK):
+                    whole = len(chunk)
+                if not whole:
+                    return
+                self._at[path] += whole
+                file.seek(self._at[path])
+                lines = chunk[:whole].splitlines(keepends=True)
+                os.write(sys.stderr.fileno(), b"".join(who + line for line in lines))
 
     def _shorten(self, path: Path) -> None:
         """Start the file anew; its former content becomes `<name>.1`.

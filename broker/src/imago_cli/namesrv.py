@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path  # noqa: TC003  typer reads the annotation
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,27 +55,42 @@ def namesrv(
 async def _run(settings: BrokerConfig, ready_fd: int) -> int:
     from imago_broker.app.clock import SystemClock
     from imago_broker.app.coordination import make_coordinator
+    from imago_broker.app.process import unless
     from imago_broker.namesrv.server import NameServiceConfig, run
     from imago_broker.ports import CoordinatorConflictError, CoordinatorError
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    started: asyncio.Future[None] = loop.create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
 
     async def serve(table: Table, host: str, port: int) -> Serving:
         serving = await _serve(settings, table, host, port)
         announce(ready_fd, {"pid": os.getpid(), "namesrv": serving.port})
+        started.set_result(None)
         return serving
 
-    try:
-        return await run(
+    running = loop.create_task(
+        run(
             NameServiceConfig(host=settings.broker.bind, port=settings.namesrv.port),
             coordinator=make_coordinator(settings, b""),
             clock=SystemClock(),
             serve=serve,
             stop=stop,
         )
+    )
+
+    async def start() -> None:
+        await asyncio.wait((running, started), return_when=asyncio.FIRST_COMPLETED)
+
+    try:
+        if not await unless(stop, start()):
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+            return Exit.DONE
+        return await running
     except CoordinatorConflictError as error:
         raise UsageError(str(error)) from error
     except CoordinatorError as error:
@@ -84,6 +100,7 @@ async def _run(settings: BrokerConfig, ready_fd: int) -> int:
 async def _serve(settings: BrokerConfig, table: Table, host: str, port: int) -> Serving:
     from imago_broker.app.input_memory import input_budget, memory_limit
     from imago_broker.app.rocketmq_ports import remoting_limits
+    from imago_broker.server.binding import cure_of
     from imago_broker.server.listener import Listener, ListenerLimits, Session
     from imago_broker.server.remoting_server import RemotingServer
     from imago_broker.server.unfinished import InputGuard
@@ -105,8 +122,6 @@ async def _serve(settings: BrokerConfig, table: Table, host: str, port: int) -> 
     try:
         listener.bind()
     except OSError as error:
-        raise UsageError(
-            f"namesrv.port: {error.strerror}", cure="stop what uses it, or set another port"
-        ) from error
+        raise UsageError(f"namesrv.port: {error.strerror}", cure=cure_of(error)) from error
     await listener.start()
     return listener

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def announce(ready_fd: int, what: Mapping[str, Any]) -> None:
-    """Write the line and close the pipe; -1: nobody asked."""
+    """Write the line and close the pipe; -1: nobody asked. Nor does who has gone meanwhile."""
     if ready_fd < 0:
         return
-    with os.fdopen(ready_fd, "wb") as pipe:
+    with suppress(BrokenPipeError), os.fdopen(ready_fd, "wb") as pipe:
         pipe.write(orjson.dumps(what) + b"\n")

@@ -17,6 +17,7 @@ import typer
 from imago_broker.config import BrokerConfig, ConfigError
 from imago_broker.config.loading import from_tree, with_overrides
 from imago_broker.config.metaq_ini import convert
+from imago_broker.server.binding import cure_of
 from imago_cli import toml_text, up_state
 from imago_cli.exits import Exit, UsageError
 from imago_cli.java import find_java
@@ -153,7 +154,7 @@ def refuse_busy_ports(plan: ClusterPlan, bind: str) -> None:
             except OSError as error:
                 raise UsageError(
                     f"port {port}, for {what}, cannot be bound: {error.strerror}",
-                    cure="stop what has it, or give another --port-base",
+                    cure=cure_of(error, other="give another --port-base"),
                 ) from error
 
 

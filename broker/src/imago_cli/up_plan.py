@@ -120,7 +120,10 @@ class ClusterPlan:
                 cure="give a --port-base",
             )
         if min(ports) < 1 or max(ports) > PORT_MAX:
-            raise UsageError(f"--port-base {self.port_base}: its block would end at {max(ports)}")
+            raise UsageError(
+                f"--port-base {self.port_base}: its block would end at {max(ports)}",
+                cure=f"a block of ports lies between 1 and {PORT_MAX}",
+            )
 
     @property
     def namesrv_port(self) -> int:

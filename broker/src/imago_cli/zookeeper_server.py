@@ -39,9 +39,12 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss,SSS} %p %c %m%n%xEx{short}
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
-# Asked whether it serves while it starts, it complains of its own unfinished start.
+# Asked whether it serves while it starts, it complains of its own unfinished start, and of whoever
+# asked and went.
 logger.connection.name = org.apache.zookeeper.server.ServerCnxn
 logger.connection.level = off
+logger.accepted.name = org.apache.zookeeper.server.NIOServerCnxn
+logger.accepted.level = error
 # One server is what was asked for.
 logger.quorum.name = org.apache.zookeeper.server.quorum.QuorumPeerMain
 logger.quorum.level = error

@@ -282,7 +282,8 @@ class _Opening:
         if lost is not None:
             dispatcher.claims(claimed_records(parts.log, lost.start, end))
         logger.info(
-            "log.read-again start=%d end=%d records=%d last_stop=%s",
+            "%s start=%d end=%d records=%d last_stop=%s",
+            "log.topics-read" if only_metadata else "log.read-again",
             start, end, dispatcher.count, self.last_stop.value,
         )  # fmt: skip
         self._take_newest(

@@ -10,6 +10,7 @@ from imago_broker.app.input_memory import input_budget, memory_limit
 from imago_broker.core.budget import OutputBudget
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.replication.port import ReplicationPort
+from imago_broker.server.binding import cure_of
 from imago_broker.server.client_ports import ClientPorts, Door
 from imago_broker.server.listener import Listener, ListenerLimits, Session
 from imago_broker.server.unfinished import InputGuard
@@ -85,7 +86,7 @@ class Ports:
                 self.replication.bind()
         except OSError as error:
             raise FatalError(
-                f"{error.strerror}; stop what uses it, or set another port",
+                f"{error.strerror}; {cure_of(error)}",
                 exit_code=ExitCode.USAGE,
             ) from error
 

@@ -7,7 +7,8 @@ import gc
 import logging
 import signal
 import sys
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -15,7 +16,7 @@ from imago_broker.app.broker import Broker
 from imago_broker.errors import ExitCode, FatalError, RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from imago_broker.config import BrokerConfig
 
@@ -54,7 +55,8 @@ async def run(
     broker = Broker(config)
     loop.add_signal_handler(signal.SIGHUP, _reload, broker, reread)
     try:
-        await broker.start()
+        if not await unless(stopped, broker.start()):
+            return int(ExitCode.CLEAN)
         settle_garbage_collector()
         if on_ready is not None:
             on_ready(broker)
@@ -65,10 +67,30 @@ async def run(
     except FatalError as error:
         logger.critical("%s", error)
         return int(error.exit_code)
+    except BaseException:
+        await broker.stop()
+        raise
     finally:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
     return int(failure.exit_code if failure is not None else ExitCode.CLEAN)
+
+
+async def unless(stopped: asyncio.Event, start: Coroutine[Any, Any, object]) -> bool:
+    """Have something started; it is called off, and False returned, when `stopped` is set first.
+
+    What was begun is undone then: a start may wait for others who never come.
+    """
+    starting, wish = asyncio.create_task(start), asyncio.create_task(stopped.wait())
+    try:
+        await asyncio.wait((starting, wish), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+        with suppress(asyncio.CancelledError):
+            await starting
+    finally:
+        wish.cancel()
+    return not starting.cancelled()
 
 
 def configure_logging(level: str) -> None:

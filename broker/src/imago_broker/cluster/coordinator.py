@@ -135,6 +135,9 @@ class TreeCoordinator(SharedChanges):
         except NodeError as error:
             await self._tree.stop()
             raise CoordinatorError(f"the registry refuses us: {error}") from error
+        except asyncio.CancelledError:
+            await self._tree.stop()
+            raise
         self._tasks = [
             asyncio.create_task(self._loop("reader", self._read_wake, self._read)),
             asyncio.create_task(self._loop("writer", self._write_wake, self._write)),

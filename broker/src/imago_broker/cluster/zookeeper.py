@@ -205,13 +205,16 @@ class ZooKeeperTree(TreeSession):
 
     async def _check_session_timeout(self) -> None:
         wanted = self._session_timeout_ms
+        told: set[tuple[str, int, str]] = set()
         while True:
             for host, port in self._servers:
                 try:
                     async with asyncio.timeout(_REACH_SECONDS):
                         granted = await granted_session_timeout_ms(host, port, wanted_ms=wanted)
                 except (OSError, TimeoutError) as error:
-                    logger.info("zookeeper_unreachable host=%s port=%s: %s", host, port, error)
+                    if (said := (host, port, str(error))) not in told:
+                        told.add(said)
+                        logger.info("zookeeper_unreachable host=%s port=%s: %s", *said)
                     continue
                 if granted != wanted:
                     raise TreeConfigurationError(
