@@ -211,6 +211,7 @@ def lone_broker(folder: Path, port_base: int) -> Iterator[Server]:
     offsets = {"metaq": 0, "rocketmq": 10, "namesrv": 20, "admin": 5}
     ports = {section: port_base + offset for section, offset in offsets.items()}
     lines = [f"[{section}]\nport = {port}" for section, port in ports.items()]
+    lines.append("loopback_trusted = true")
     own = f'[broker]\ndata_dir = "{folder}"\nhost = "127.0.0.1"\nbind = "127.0.0.1"'
     config.write_text("\n".join([own, '[zookeeper]\nconnect = "none"', *lines]) + "\n")
     began = time.monotonic()

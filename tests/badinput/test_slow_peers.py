@@ -108,6 +108,27 @@ def test_crowd_that_never_reads_is_dropped(
         )
 
 
+def test_crowd_that_never_reads_what_it_asks_of_the_admin_port_is_dropped(
+    broker: BrokerProcess, witness: Witness
+) -> None:
+    before = broker.resident_bytes()
+    request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with ExitStack() as stack:
+        greedy = [
+            stack.enter_context(WildPeer(broker.admin, receive_buffer=SMALL_BUFFER))
+            for _ in range(10)
+        ]
+        for peer in greedy:
+            # Some megabytes of answers: more than the sockets' own memory.
+            peer.send(request * 1000)
+        witness.unharmed()
+        assert broker.resident_bytes() - before <= len(greedy) * (GROWTH_BYTES_MAX + (1 << 20))
+        ports = {peer.own_port for peer in greedy}
+        wait_until(
+            lambda: not ports & broker.peer_ports(), seconds_max=30, what="those who never read go"
+        )
+
+
 def test_thousands_of_short_connections_leave_nothing_behind(broker: BrokerProcess) -> None:
     process = psutil.Process(broker.pid)
     before, files = broker.resident_bytes(), process.num_fds()

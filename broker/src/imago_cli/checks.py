@@ -231,8 +231,8 @@ def check_listeners(config: BrokerConfig) -> Iterator[Finding]:
         yield Finding(
             "access",
             Level.NOTE,
-            "the admin interface listens everywhere; without admin.token_file it answers "
-            "administration from this machine only",
+            "the admin interface listens everywhere; without admin.token_file it takes "
+            "administration from this machine only, and only with admin.loopback_trusted",
             "set admin.token_file to administer from elsewhere",
         )
 

@@ -186,7 +186,7 @@ class ClusterPlan:
             "metaq": {"port": ports.metaq},
             "rocketmq": {"port": ports.rocketmq, "fast_port": ports.fast},
             "replication": {"port": ports.replication},
-            "admin": {"port": ports.admin},
+            "admin": {"loopback_trusted": True, **base.get("admin", {}), "port": ports.admin},
             "namesrv": self._namesrv_section(enabled=self.zookeeper == NO_ZOOKEEPER),
             "zookeeper": {"connect": self.zookeeper_connect},
         }

@@ -15,7 +15,8 @@ SETTLES_SECONDS_MAX = 120.0
 _ASK = """\
 import json, sys, urllib.error, urllib.request as http
 path, method, body = sys.argv[1:4]
-head = {"Content-Type": "application/json"}
+token = open("/etc/imago/token/token").read().strip()
+head = {"Content-Type": "application/json", "Authorization": "Bearer " + token}
 call = http.Request("http://127.0.0.1:8080" + path, body.encode() or None, head, method=method)
 try:
     print(http.urlopen(call, timeout=10).read().decode())
@@ -26,7 +27,7 @@ except urllib.error.HTTPError as error:
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """The brokers of one cluster, asked from inside of their pods, where no token is needed."""
+    """The brokers of one cluster, asked from inside of their pods, where the token is."""
 
     kube: Kube
     namespace: str

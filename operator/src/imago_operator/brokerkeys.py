@@ -65,6 +65,7 @@ KEYS: Final[dict[str, Key]] = {
     "admin.bind": Key("", False),
     "admin.port": Key(8080, False),
     "admin.token_file": Key("", False),
+    "admin.loopback_trusted": Key(False, False),
     "replication.port": Key(-1, False),
     "replication.min_in_sync": Key(0, True),
     "replication.lag_ms_max": Key(2000, False),

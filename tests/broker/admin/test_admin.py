@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from unittest.mock import ANY
 
 import pytest
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imago_broker.app import Broker
+    from imago_broker.model.topics import TopicConfig
     from imago_testing.admin import Admin
     from imago_wire.record import Placed
 
@@ -182,10 +184,53 @@ async def test_errors_have_one_form_and_no_trace(admin: Admin) -> None:
 async def test_a_repeated_call_gets_its_first_answer(admin: Admin) -> None:
     key = {"Idempotency-Key": "k-1"}
     first = await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 3}, **key)
-    again = await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 5}, **key)
-    assert first == again
-    _, topic = await admin.call("GET", "/admin/v1/topics/orders")
-    assert topic["queues"][-1]["queue"] == 2
+    assert await admin.call("DELETE", "/admin/v1/topics/orders") == (200, ANY)
+    assert await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 3}, **key) == first
+    assert (await admin.call("GET", "/admin/v1/topics/orders"))[0] == 404
+
+
+async def test_a_key_stands_for_one_call_with_its_query_and_body(admin: Admin) -> None:
+    key = {"Idempotency-Key": "k-1"}
+    path = "/admin/v1/topics/orders"
+    assert (await admin.call("PUT", path, {"queues": 3}, **key))[0] == 201
+    assert (await admin.call("PUT", path, {"queues": 5}, **key))[0] == 200
+    _, topic = await admin.call("GET", path)
+    assert topic["queues"][-1]["queue"] == 4
+    assert (await admin.call("PUT", f"{path}?x=1", {"queues": 6}, **key))[0] == 200
+    _, topic = await admin.call("GET", path)
+    assert topic["queues"][-1]["queue"] == 5
+
+
+async def test_equal_calls_at_once_are_carried_out_once(
+    admin: Admin, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    original = broker.topics.create_or_update
+
+    def counted(config: TopicConfig, *, hide_messages: bool) -> TopicConfig:
+        made.append(config.name)
+        return original(config, hide_messages=hide_messages)
+
+    monkeypatch.setattr(broker.topics, "create_or_update", counted)
+    key = {"Idempotency-Key": "k-1"}
+    path = "/admin/v1/topics/orders"
+    answers = await asyncio.gather(
+        *(admin.call("PUT", path, {"queues": 3}, **key) for _ in range(8))
+    )
+    assert made == ["orders"]
+    assert [status for status, _ in answers] == [201] * 8
+    assert all(body == answers[0][1] for _, body in answers)
+
+
+async def test_a_call_that_failed_is_carried_out_when_it_is_repeated(admin: Admin) -> None:
+    key = {"Idempotency-Key": "k-1"}
+    path = "/admin/v1/groups/billing/reset"
+    body = {"topic": "orders", "to": "earliest"}
+    first = await asyncio.gather(*(admin.call("POST", path, body, **key) for _ in range(3)))
+    assert {status for status, _ in first} == {404}
+    await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 1})
+    await admin.call("PUT", "/admin/v1/groups/billing", {})
+    assert (await admin.call("POST", path, body, **key))[0] == 200
 
 
 async def test_dynamic_settings_change_and_others_need_a_restart(admin: Admin) -> None:
@@ -267,6 +312,8 @@ async def test_a_reset_outlives_the_commit_of_a_live_consumer(admin: Admin, brok
         ({"Origin": "http://evil.example"}, "foreign_origin"),
         ({"Host": "evil.example"}, "foreign_host"),
         ({"Host": "evil.example:8080"}, "foreign_host"),
+        ({"Host": "10.42.0.7:8080"}, "foreign_host"),
+        ({"Host": "[2001:db8::7]:8080"}, "foreign_host"),
     ],
 )
 async def test_a_page_of_another_site_cannot_administer(

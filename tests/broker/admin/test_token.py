@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.admin import guard
-from imago_broker.admin.guard import OPEN
+from imago_broker.admin import access
+from imago_broker.admin.access import OPEN
 from imago_broker.admin.routes import ROUTES
 from imago_testing.admin import TOKEN
 
@@ -25,7 +25,7 @@ WRONG = ("", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", TOKEN, "Bearer ", f"Bas
 @pytest.fixture(name="far", autouse=True)
 def _far(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have all callers come from another machine."""
-    monkeypatch.setattr(guard, "is_loopback", lambda _: False)
+    monkeypatch.setattr(access, "is_loopback", lambda _: False)
 
 
 @pytest.mark.parametrize("given", WRONG)

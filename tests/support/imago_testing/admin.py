@@ -49,5 +49,5 @@ def broker_config(folder: Path) -> BrokerConfig:
         rocketmq=RocketmqSection(port=0, fast_port=0),
         namesrv=NamesrvSection(port=0),
         store=StoreSection(disk_clean_ratio=1.0, disk_force_ratio=1.0, disk_full_ratio=1.0),
-        admin=AdminSection(port=0, token_file=str(folder / "token")),
+        admin=AdminSection(port=0, token_file=str(folder / "token"), loopback_trusted=True),
     )

@@ -82,7 +82,7 @@ def _settings(folder: Path, base: int) -> Settings:
         "metaq": {"port": base},
         "rocketmq": {"port": base + 3},
         "namesrv": {"port": base + 5},
-        "admin": {"port": base + 2},
+        "admin": {"port": base + 2, "loopback_trusted": True},
         # How full the disk of the machine is that runs the tests is no concern of theirs.
         "store": {"disk_clean_ratio": 1.0, "disk_force_ratio": 1.0, "disk_full_ratio": 1.0},
     }

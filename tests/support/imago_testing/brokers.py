@@ -22,7 +22,7 @@ def loopback_config(folder: Path, *overrides: str) -> BrokerConfig:
         "metaq": {"port": 0},
         "rocketmq": {"port": 0},
         "namesrv": {"port": 0},
-        "admin": {"port": 0},
+        "admin": {"port": 0, "loopback_trusted": True},
         # Whether the disk of the machine that runs the tests is full is no concern of theirs.
         "store": {
             "segment_bytes_max": 16 << 20,

@@ -143,7 +143,7 @@ class Drainer:
         view, own = services.coordinator.view(), services.config.broker.shard
         try:
             if own not in view.staying:
-                await open_elsewhere(services, config, own_headers(services.config))
+                await open_elsewhere(services, config, own_headers())
         except (AdminError, ValueError) as error:
             return f"{config.name}: {error}"
         if self._leads() and self._draining(services.coordinator.view()):

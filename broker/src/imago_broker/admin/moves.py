@@ -40,7 +40,7 @@ async def move(services: AdminServices, request: web.Request) -> web.Response:
         return answer
     body = await expected(services, request, ("from", "to"))
     config = known(services, _client_topic(request))
-    headers = _headers(services, request)
+    headers = _headers(request)
     if body.get("to") == ANY:
         try:
             to: Collection[int] = await open_elsewhere(services, config, headers)
@@ -106,7 +106,7 @@ async def spread(services: AdminServices, request: web.Request) -> web.Response:
     free = {room.shard for room in rooms(services.coordinator.view())}
     to = free if body.get("to") is None else _named(services, body["to"])
     for shard in sorted(to - {own}):
-        await open_on(services, shard, config, _headers(services, request))
+        await open_on(services, shard, config, _headers(request))
     if own in to and seal_of(config) is not None:
         config = services.topics.unseal(config.name) or config
         await settled(services, config)
@@ -141,8 +141,8 @@ def _named(services: AdminServices, asked: object) -> set[int]:
     return wanted
 
 
-def _headers(services: AdminServices, request: web.Request) -> dict[str, str]:
-    headers = own_headers(services.config)
+def _headers(request: web.Request) -> dict[str, str]:
+    headers = own_headers()
     if OPERATOR_EPOCH in request.headers:
         headers[OPERATOR_EPOCH] = request.headers[OPERATOR_EPOCH]
     return headers

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import aiohttp
+import orjson
 from aiohttp import web
 
+from imago_broker.admin.calls import call
 from imago_broker.admin.errors import AdminError, bad_request, refuse_unknown
 from imago_broker.admin.guard import json_body, json_response
 from imago_broker.admin.shards import TIMEOUT
@@ -42,12 +44,13 @@ async def open_on(
             503, "no_master", f"{shard_name(shard)} has no master to ask.", "Repeat the call."
         )
     named = quote(config.name, safe="")
-    path = f"http://{master.host}:{master.admin}/admin/v1/topics/{named}/open"
-    body = {"topic": unsealed(config).to_json(), "groups": _groups(services, config.name)}
+    path = f"/admin/v1/topics/{named}/open"
+    told = {"topic": unsealed(config).to_json(), "groups": _groups(services, config.name)}
+    body = orjson.dumps(told)
     try:
         async with (
             aiohttp.ClientSession(timeout=TIMEOUT) as session,
-            session.post(path, json=body, headers=headers) as answer,
+            call(session, services, master, "POST", path, headers=headers, body=body) as answer,
         ):
             if answer.status >= 300:
                 said = (await answer.text())[:200]

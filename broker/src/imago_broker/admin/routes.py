@@ -21,9 +21,11 @@ from imago_broker.admin import (
     topics,
     whole,
 )
+from imago_broker.admin.access import authorize
 from imago_broker.admin.draining import Drainer
-from imago_broker.admin.guard import authorize, errors_as_json, no_foreign_pages, repeatable
+from imago_broker.admin.guard import audited, errors_as_json, no_foreign_pages
 from imago_broker.admin.remaining import PROGRESS
+from imago_broker.admin.repeating import repeatable
 from imago_broker.admin.shards import to_master
 
 if TYPE_CHECKING:
@@ -85,9 +87,10 @@ def build_admin(services: AdminServices) -> web.Application:
     """Return the admin application; the assembly gives it a port."""
     app = web.Application(
         middlewares=[
+            audited,
             errors_as_json,
             no_foreign_pages,
-            authorize(services.config.admin.token_file),
+            authorize(services),
             repeatable(),
             leadership.operator_fence(services),
             to_master(services),

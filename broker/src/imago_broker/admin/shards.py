@@ -10,8 +10,9 @@ import aiohttp
 from aiohttp import web
 
 from imago_broker.admin import leadership
+from imago_broker.admin.calls import call
 from imago_broker.admin.errors import AdminError
-from imago_broker.admin.guard import CHANGING, admin_token
+from imago_broker.admin.guard import CHANGING
 from imago_broker.admin.views import Lag
 from imago_broker.core.placement import Room
 from imago_broker.model.cluster import shard_name
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from imago_broker.admin.services import AdminServices
     from imago_broker.admin.views import Lags
-    from imago_broker.config import BrokerConfig
     from imago_broker.model.cluster import BrokerRecord, ClusterView
 
 FORWARDED = "Imago-Forwarded"
@@ -59,10 +59,9 @@ async def on_other_shards(
     wanted = [n for n in view.shards() if n != own and (only is None or n in only)]
     others = [master for shard in wanted if (master := view.master(shard))]
     body = await request.read()
-    headers = forwarded_headers(request, services.config.admin.token_file)
     async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
         answers = await asyncio.gather(
-            *(_forward(session, request, body, headers, o) for o in others)
+            *(_forward(session, services, request, body, other) for other in others)
         )
     for other, answer in zip(others, answers, strict=True):
         done[shard_name(other.shard)] = answer
@@ -104,9 +103,12 @@ async def known_to_masters(
     masters = [m for n in view.shards() if (m := view.master(n)) and m != own]
     if is_forwarded(request) or not masters:
         return found, drains
-    headers = forwarded_headers(request, services.config.admin.token_file)
+    headers = forwarded_headers(request)
     async with aiohttp.ClientSession(timeout=LAGS_TIMEOUT) as session:
-        answers = await asyncio.gather(*(_shard_of(session, m, headers) for m in masters))
+        path = "/admin/v1/shard"
+        answers = await asyncio.gather(
+            *(_read(session, services, master, path, headers) for master in masters)
+        )
     for master, body in zip(masters, answers, strict=True):
         for member in body.get("members", ()):
             found[member["uuid"]] = Lag(
@@ -117,19 +119,16 @@ async def known_to_masters(
     return found, drains
 
 
-async def _shard_of(
-    session: aiohttp.ClientSession, master: BrokerRecord, headers: dict[str, str]
-) -> dict[str, Any]:
-    return await _read(session, master, "/admin/v1/shard", headers)
-
-
 async def _read(
-    session: aiohttp.ClientSession, master: BrokerRecord, path: str, headers: dict[str, str]
+    session: aiohttp.ClientSession,
+    services: AdminServices,
+    master: BrokerRecord,
+    path: str,
+    headers: dict[str, str],
 ) -> dict[str, Any]:
     """Return what a master answers; nothing where it does not."""
-    url = f"http://{master.host}:{master.admin}{path}"
     try:
-        async with session.get(url, headers=headers) as answer:
+        async with call(session, services, master, "GET", path, headers=headers) as answer:
             body: dict[str, Any] = await answer.json() if answer.status == 200 else {}
     except (aiohttp.ClientError, TimeoutError, ValueError):
         return {}
@@ -147,10 +146,12 @@ async def topic_elsewhere(
         return []
     view, own = services.coordinator.view(), services.config.broker.shard
     masters = [m for n in view.shards() if n != own and (m := view.master(n))]
-    headers = forwarded_headers(request, services.config.admin.token_file)
+    headers = forwarded_headers(request)
     path = f"/admin/v1/topics/{quote(name, safe='')}"
     async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
-        found = await asyncio.gather(*(_read(session, m, path, headers) for m in masters))
+        found = await asyncio.gather(
+            *(_read(session, services, master, path, headers) for master in masters)
+        )
     return [topic for topic in found if topic]
 
 
@@ -169,7 +170,7 @@ def to_master(services: AdminServices) -> Middleware:
         master = view.master(own.shard)
         if master is None or is_forwarded(request):
             raise no_master(own.shard)
-        return await _through(request, master, services.config.admin.token_file)
+        return await _through(services, request, master)
 
     return pass_on
 
@@ -184,7 +185,7 @@ async def asked_of_master(
         return None
     if master is None or is_forwarded(request):
         raise no_master(shard)
-    return await _through(request, master, services.config.admin.token_file, once=True)
+    return await _through(services, request, master, once=True)
 
 
 def no_master(shard: int) -> AdminError:
@@ -198,20 +199,20 @@ def no_master(shard: int) -> AdminError:
 
 
 async def _through(
-    request: web.Request, master: BrokerRecord, token_file: str, *, once: bool = False
+    services: AdminServices, request: web.Request, master: BrokerRecord, *, once: bool = False
 ) -> web.Response:
     """Ask the master with the caller's own words, and give back what he says.
 
     `once`: it goes no further from there.
     """
-    headers = forwarded_headers(request, token_file)
+    headers = forwarded_headers(request)
     if not once:
         del headers[FORWARDED]
-    url, body = f"http://{master.host}:{master.admin}{request.path_qs}", await request.read()
+    method, path, body = request.method, request.path_qs, await request.read()
     try:
         async with (
             aiohttp.ClientSession(timeout=TIMEOUT) as session,
-            session.request(request.method, url, data=body, headers=headers) as answer,
+            call(session, services, master, method, path, headers=headers, body=body) as answer,
         ):
             return web.Response(
                 body=await answer.read(), status=answer.status, content_type=answer.content_type
@@ -225,35 +226,32 @@ async def _through(
         ) from error
 
 
-def own_headers(config: BrokerConfig) -> dict[str, str]:
+def own_headers() -> dict[str, str]:
     """What this broker sends with calls of its own to other masters."""
-    headers = {FORWARDED: "1", "Content-Type": "application/json"}
-    if token_file := config.admin.token_file:
-        headers["Authorization"] = f"Bearer {admin_token(token_file)}"
-    return headers
+    return {FORWARDED: "1", "Content-Type": "application/json"}
 
 
-def forwarded_headers(request: web.Request, token_file: str) -> dict[str, str]:
-    """The caller's own, and this broker's token: the caller may have needed none here."""
-    headers = {FORWARDED: "1", "Content-Type": "application/json"}
-    for name in ("Authorization", "Idempotency-Key", leadership.OPERATOR_EPOCH):
+def forwarded_headers(request: web.Request) -> dict[str, str]:
+    """The caller's own, without its credentials: the call is signed by this broker."""
+    headers = own_headers()
+    for name in ("Idempotency-Key", leadership.OPERATOR_EPOCH):
         if name in request.headers:
             headers[name] = request.headers[name]
-    if token_file and "Authorization" not in headers:
-        headers["Authorization"] = f"Bearer {admin_token(token_file)}"
     return headers
 
 
 async def _forward(
     session: aiohttp.ClientSession,
+    services: AdminServices,
     request: web.Request,
     body: bytes,
-    headers: dict[str, str],
     other: BrokerRecord,
 ) -> str:
-    url = f"http://{other.host}:{other.admin}{request.path_qs}"
+    method, path, headers = request.method, request.path_qs, forwarded_headers(request)
     try:
-        async with session.request(request.method, url, data=body, headers=headers) as answer:
+        async with call(
+            session, services, other, method, path, headers=headers, body=body
+        ) as answer:
             if answer.status < 300:
                 return OK
             if request.method == "DELETE" and answer.status == 404:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from imago_broker.admin import metaq_groups
+from imago_broker.admin.calls import call
 from imago_broker.admin.groups import names as groups_here
 from imago_broker.admin.guard import json_response
 from imago_broker.admin.lags import lag_of, sums
@@ -156,25 +157,25 @@ async def _others(
     view, own = services.coordinator.view(), services.config.broker.shard
     shards = [n for n in view.shards() if n != own or not leads(services)]
     masters = {n: view.master(n) for n in shards}
-    headers = forwarded_headers(request, services.config.admin.token_file)
+    headers, path = forwarded_headers(request), request.path_qs
     async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
         found = await asyncio.gather(
-            *(_ask(session, master, request.path_qs, headers) for master in masters.values())
+            *(_ask(session, services, master, path, headers) for master in masters.values())
         )
     return {shard_name(n): items for n, items in zip(masters, found, strict=True)}
 
 
 async def _ask(
     session: aiohttp.ClientSession,
+    services: AdminServices,
     master: BrokerRecord | None,
     path: str,
     headers: Mapping[str, str],
 ) -> list[dict[str, Any]] | None:
     if master is None or not master.admin:
         return None
-    url = f"http://{master.host}:{master.admin}{path}"
     try:
-        async with session.get(url, headers=headers) as answer:
+        async with call(session, services, master, "GET", path, headers=headers) as answer:
             if answer.status != 200:
                 return None
             items: list[dict[str, Any]] = (await answer.json())["items"]

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from imago_broker.admin.services import AdminServices
-    from imago_broker.core.budget import InputBudget
+    from imago_broker.config.settings import LimitsSection
+    from imago_broker.core.budget import InputBudget, OutputBudget
     from imago_broker.server.listener import ListenerLimits
 
 KEEPALIVE_SECONDS = 75.0
@@ -36,13 +37,15 @@ class AdminPort:
         port: int,
         limits: ListenerLimits,
         *,
-        stall_seconds: float,
+        bounds: LimitsSection,
+        budget: OutputBudget,
         input_budget: InputBudget,
     ) -> None:
-        """A request without an answer after `stall_seconds` loses its connection."""
+        """`bounds` says how long a request may stay without an answer, and an answer unread."""
         # It gets the sessions when the HTTP library is loaded.
         self._listener = Listener(host, port, Session, limits)
-        self._stall_ms = int(stall_seconds * 1000)
+        self._bounds = bounds
+        self._budget = budget
         self._input_budget = input_budget
         self._runner: web.AppRunner | None = None
 
@@ -80,7 +83,11 @@ class AdminPort:
         assert server is not None, "set up just now"
         self._runner = runner
         self._listener.protocol_factory = lambda: HttpSession(
-            server(), stall_ms=self._stall_ms, input_budget=self._input_budget
+            server(),
+            stall_ms=self._bounds.input_stall_seconds * 1000,
+            output_stall_ms=self._bounds.output_stall_seconds * 1000,
+            budget=self._budget,
+            input_budget=self._input_budget,
         )
         await self._listener.start()
 

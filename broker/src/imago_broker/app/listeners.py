@@ -47,7 +47,8 @@ class Ports:
             config.admin.bind or bind,
             config.admin.port,
             limits,
-            stall_seconds=config.limits.input_stall_seconds,
+            bounds=config.limits,
+            budget=self.budget,
             input_budget=self.input_budget,
         )
 

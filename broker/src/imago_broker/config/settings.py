@@ -199,7 +199,12 @@ class AdminSection:
     bind: str = setting("", "Address it binds; empty: `broker.bind`.")
     port: int = setting(8080, "Its port; 0: any free one.", low=0, high=65535)
     token_file: str = setting(
-        "", "File with the bearer token; empty: only loopback may administer."
+        "", "File with the bearer token of whoever administers; empty: there is none."
+    )
+    loopback_trusted: bool = setting(
+        False,
+        "Whether callers on this machine need no token, unless a proxy speaks for them; `imago up` "
+        "sets it.",
     )
 
     def __post_init__(self) -> None:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from imago_broker.server.listener import Session
 from imago_broker.server.unfinished import Unfinished
+from imago_broker.server.untaken import Untaken
 
 if TYPE_CHECKING:
     import asyncio
 
     from aiohttp import web
 
-    from imago_broker.core.budget import InputBudget
+    from imago_broker.core.budget import InputBudget, OutputBudget
 
 log = logging.getLogger(__name__)
 
@@ -24,14 +25,23 @@ class HttpSession(Session):
     A peer that sends the head or the body of a request by drops holds a connection for ever as
     far as the library is concerned. Here a request that has no answer after `stall_ms`, counted
     from its first byte, loses its connection; so does one that would have to wait since
-    the connections of all ports hold too much: who administers may ask again.
+    the connections of all ports hold too much: who administers may ask again. And so does one that
+    has taken nothing of its answer for `output_stall_ms`.
     """
 
     def __init__(
-        self, inner: web.RequestHandler, *, stall_ms: int, input_budget: InputBudget
+        self,
+        inner: web.RequestHandler,
+        *,
+        stall_ms: int,
+        output_stall_ms: int,
+        budget: OutputBudget,
+        input_budget: InputBudget,
     ) -> None:
         self._inner = inner
         self._stall_ms = stall_ms
+        self._output_stall_ms = output_stall_ms
+        self._untaken = Untaken(budget)
         self._owing = False
         self._owing_since_ms: int | None = None
         self._taken = 0
@@ -59,6 +69,7 @@ class HttpSession(Session):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.unfinished.left(0)
+        self._untaken.count(0)
         self._inner.connection_lost(exc)
         super().connection_lost(exc)
 
@@ -70,7 +81,12 @@ class HttpSession(Session):
         self.unfinished.left(0)
 
     def sweep(self, now_ms: int) -> None:
-        """Drop a peer whose request has been under way for too long."""
+        """Drop a peer whose request has been under way for too long, or that reads nothing."""
+        waiting = self.transport.get_write_buffer_size()
+        self._untaken.count(waiting)
+        if self._untaken.stalled_ms(waiting, now_ms) > self._output_stall_ms:
+            log.info("connection_aborted peer=%s reason=reads_nothing", self.address)
+            self.transport.abort()
         if not self._owing:
             return
         if self._owing_since_ms is None:

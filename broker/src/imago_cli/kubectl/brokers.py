@@ -1,4 +1,4 @@
-"""Brokers' administration, asked from inside of their pods, where it needs no token."""
+"""Brokers' administration, asked from inside of their pods, where the token is."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ import sys, urllib.error, urllib.request as http
 method, path, body = sys.argv[1:]
 call = http.Request("http://127.0.0.1:8080" + path, body.encode() or None, method=method)
 call.add_header("Content-Type", "application/json")
+call.add_header("Authorization", "Bearer " + open("/etc/imago/token/token").read().strip())
 try:
     answer = http.build_opener(http.ProxyHandler({})).open(call, timeout=50)
 except urllib.error.HTTPError as refused:
@@ -33,6 +34,8 @@ print(answer.status, answer.read().decode())
 READ: Final = """\
 import sys, urllib.error, urllib.request as http
 plain = http.build_opener(http.ProxyHandler({}))
+token = open("/etc/imago/token/token").read().strip()
+plain.addheaders = [("Authorization", "Bearer " + token)]
 for path in sys.argv[1:]:
     try:
         answer = plain.open("http://127.0.0.1:8080" + path, timeout=20)

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 HANDOVER: Final = """\
 import urllib.request as http
 call = http.Request("http://127.0.0.1:8080/admin/v1/handover", b"{}", method="POST")
+call.add_header("Authorization", "Bearer " + open("/etc/imago/token/token").read().strip())
 try:
     http.urlopen(call, timeout=%d).read()
 except OSError:
     pass  # it does not lead, or nobody can take over: the broker's own stop says what is lost
 """
-"""Run before a pod is stopped, from inside of it, where no token is needed."""
+"""Run before a pod is stopped, from inside of it, where the token is."""
 STARTUP_TRIES: Final = 120
 """Times 5 s: a log of some hundred GB is recovered in that time."""
 POD_INFO: Final = {

@@ -36,6 +36,7 @@ OWNED_SETTINGS: Final = (
     "admin.bind",
     "admin.port",
     "admin.token_file",
+    "admin.loopback_trusted",
     "zookeeper.connect",
     "acknowledgement.level",
     "acknowledgement.timeout_ms",

@@ -36,6 +36,7 @@ message_bytes_max = 1048576
 port = {namesrv}
 [admin]
 port = {admin}
+loopback_trusted = true
 [store]
 # Small files, so that many of them are begun and finished between two kills.
 segment_bytes_max = {segment}

@@ -49,6 +49,7 @@ message_bytes_max = 1048576
 [rocketmq]
 message_bytes_max = 1048576
 [admin]
+loopback_trusted = true
 token_file = "{token}"
 [store]
 # Small files, so that many of them are begun and finished between two faults.

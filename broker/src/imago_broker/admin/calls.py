@@ -1,0 +1,80 @@
+"""Calls of one broker to another: signed with the admin token, which itself is never sent.
+
+Where the other brokers are is what the registry says, and who writes there is not known. So a call
+proves that its sender has the token without showing it: it carries a keyed hash of what is asked,
+of whom, and when. Whoever gets it can do nothing with it: another broker is not the one it names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from yarl import URL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import aiohttp
+
+    from imago_broker.admin.services import AdminServices
+    from imago_broker.model.cluster import BrokerRecord
+
+SCHEME = "Imago-Signed"
+CLOCKS_DIFFER_MS_MAX = 10 * 60_000
+"""An older or newer call counts as none of now: someone may have kept it."""
+
+
+def call(
+    session: aiohttp.ClientSession,
+    services: AdminServices,
+    to: BrokerRecord,
+    method: str,
+    path: str,
+    *,
+    headers: Mapping[str, str],
+    body: bytes = b"",
+) -> aiohttp.client._RequestContextManager:  # what the library's own methods return
+    """Ask another broker; `path` is as encoded on its way, with its query."""
+    target, said = f"{to.host}:{to.admin}", dict(headers)
+    token = admin_token(services.config.admin.token_file)
+    if token:
+        now_ms = services.clock.epoch_ms()
+        signed = signature(token, now_ms, method, target, path, body)
+        said["Authorization"] = f"{SCHEME} {now_ms} {signed}"
+        said["Host"] = target
+    url = URL(f"http://{target}{path}", encoded=True)
+    return session.request(method, url, data=body, headers=said)
+
+
+def signature(token: str, at_ms: int, method: str, target: str, path: str, body: bytes) -> str:
+    """Return the keyed hash of a call."""
+    digest = hashlib.sha256(body).hexdigest()
+    told = "\n".join((SCHEME, str(at_ms), method, target, path, digest))
+    return hmac.new(token.encode(), told.encode(), hashlib.sha256).hexdigest()
+
+
+def is_signed(
+    given: str, token: str, now_ms: int, method: str, target: str, path: str, body: bytes
+) -> bool:
+    """Whether the header `given` was made by somebody who has the token, for this call and now."""
+    scheme, _, rest = given.partition(" ")
+    at, _, signed = rest.partition(" ")
+    if scheme != SCHEME or not token or not (at.isascii() and at.isdecimal() and len(at) < 20):
+        return False
+    if abs(now_ms - int(at)) > CLOCKS_DIFFER_MS_MAX:
+        return False
+    wanted = signature(token, int(at), method, target, path, body)
+    return hmac.compare_digest(signed.encode(errors="surrogateescape"), wanted.encode())
+
+
+def admin_token(token_file: str) -> str:
+    """Return the token; "" where there is none, which no caller can match."""
+    if not token_file:
+        return ""
+    try:
+        return Path(token_file).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
