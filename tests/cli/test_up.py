@@ -100,6 +100,12 @@ def test_up_says_where_everything_is_once_it_serves(tmp_path: Path) -> None:
         assert bound
         assert bound <= set(range(base, base + PORTS)), "a port outside the block"
         assert running.stop() == 0
+    open_to_others = [
+        path
+        for path in (tmp_path / "data", *(tmp_path / "data").rglob("*"))
+        if path.stat().st_mode & 0o077
+    ]
+    assert open_to_others == []
 
 
 def test_sigint_stops_everything_in_order(tmp_path: Path) -> None:

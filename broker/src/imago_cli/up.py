@@ -35,6 +35,7 @@ from imago_cli.up_plan import (
 )
 from imago_cli.up_roles import Roles
 from imago_cli.zookeeper_server import ZooKeeperServer
+from imago_log.vfs import OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -94,6 +95,7 @@ def up(
     is started again, with growing pauses, for as long as it takes; the others go on.
     """
     _log_to_stderr()
+    os.umask(OTHERS)
     with up_state.locked(data.absolute()):
         plan = up_state.plan(
             data.absolute(),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_cli.exits import CommandError, Exit, UsageError
 from imago_cli.up_plan import OWN_ZOOKEEPER, ClusterPlan
+from imago_log.vfs import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the folder for as long as the block lasts; UsageError when another process has it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise UsageError(f"--data {folder}: {error.strerror}") from error
     try:
@@ -35,6 +36,8 @@ def locked(folder: Path) -> Iterator[None]:
                 f"{folder} is locked by another imago up",
                 cure="stop that one, or give another --data",
             ) from error
+        if (folder / _FILE).exists():
+            make_private(folder)
         yield
     finally:
         os.close(descriptor)

@@ -62,6 +62,7 @@ class DataFolder:
             self._lock = self._vfs.lock(self.root / "lock")
             if self._lock is None:
                 raise DataFolderLockedError(self.root)
+            self._vfs.make_private(self.root)
             self._forget_lost_views()
             for folder in (*folders, self.trash):
                 self._vfs.make_folder(folder)

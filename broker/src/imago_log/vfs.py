@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+"""Of everything in a data folder: messages are for nobody but the broker."""
+OTHERS = 0o077
+"""What others may do; as a umask: what they may not do with new files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +40,32 @@ class DiskUsage:
 
 def disk_usage(path: Path) -> DiskUsage:
     """Return how full the file system of a folder is; OSError when that cannot be asked."""
-    stat = os.statvfs(path)
-    used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
-    return DiskUsage(total=used + stat.f_bavail * stat.f_frsize, used=used)
+    found = os.statvfs(path)
+    used = (found.f_blocks - found.f_bfree) * found.f_frsize
+    return DiskUsage(total=used + found.f_bavail * found.f_frsize, used=used)
+
+
+def make_private(folder: Path | str) -> None:
+    """Take from others what they may do with a folder and everything in it.
+
+    The folder itself comes last: where it is private, so is all that is in it. What belongs to
+    others stays as it is, such as the root of a volume in Kubernetes. Links are not followed.
+    """
+    with contextlib.suppress(FileNotFoundError, PermissionError):
+        if not os.stat(folder).st_mode & OTHERS:  # noqa: PTH116  there may be many
+            return
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    make_private(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    _make_private(entry.path, FILE_MODE)
+        _make_private(folder, FOLDER_MODE)
+
+
+def _make_private(path: Path | str, mode: int) -> None:
+    with contextlib.suppress(FileNotFoundError, PermissionError):
+        os.chmod(path, mode)  # noqa: PTH101
 
 
 class OpenFile:
@@ -95,6 +122,9 @@ class Vfs(Protocol):
     def boot_id(self) -> str:
         """Changes when the page cache may have been lost."""
 
+    def make_private(self, path: Path) -> None:
+        """Let nobody but the owner reach a folder and what is in it."""
+
     def lock(self, path: Path) -> int | None:
         """Take the exclusive lock of a file until `close`; None when it is taken."""
 
@@ -120,7 +150,7 @@ class OsVfs:
 
     def open(self, path: Path, *, create: bool = False) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return os.open(path, flags, 0o644)
+        return os.open(path, flags, FILE_MODE)
 
     close = staticmethod(os.close)
     pread = staticmethod(os.pread)
@@ -161,11 +191,12 @@ class OsVfs:
 
     def make_folder(self, path: Path) -> None:
         try:
-            os.mkdir(path)  # noqa: PTH102  half the time of the next line, which is seldom needed
+            os.mkdir(path, FOLDER_MODE)  # noqa: PTH102  half the time of the next line, which is seldom needed
         except FileExistsError:
             return
         except FileNotFoundError:
-            path.mkdir(parents=True, exist_ok=True)
+            self.make_folder(path.parent)
+            self.make_folder(path)
 
     def rename(self, source: Path, target: Path) -> None:
         source.replace(target)
@@ -179,6 +210,9 @@ class OsVfs:
 
     def disk_usage(self, path: Path) -> DiskUsage:
         return disk_usage(path)
+
+    def make_private(self, path: Path) -> None:
+        make_private(path)
 
     def boot_id(self) -> str:
         return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""

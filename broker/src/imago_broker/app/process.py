@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -14,6 +15,7 @@ import uvloop
 
 from imago_broker.app.broker import Broker
 from imago_broker.errors import ExitCode, FatalError, RequestError
+from imago_log.vfs import OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -33,6 +35,7 @@ def main(
     reread: Callable[[], BrokerConfig] | None = None,
 ) -> int:
     """Run a broker on an event loop of its own; return the process's exit code."""
+    os.umask(OTHERS)  # whatever this process writes
     configure_logging(config.log.level)
     return uvloop.run(run(config, on_ready=on_ready, reread=reread))
 
