@@ -69,7 +69,7 @@ class Housekeeper:
         self.needed_from = ALL_VISIBLE
         """Log offset from which on a follower still reads: such files stay while there is room."""
         self._syncing: SyncJob | None = None
-        self._inspector = Inspector(parts)
+        self._inspector = Inspector(parts, worker.submit)
         self._synced: SyncJob | None = None
 
     def keep_found(self) -> None:
@@ -103,6 +103,7 @@ class Housekeeper:
     def tick(self) -> StoreHealth:
         """Do what is due, and tell how things stand."""
         now_ms = self._clock()
+        self._inspector.poll()
         self.space.look()
         self.sweep()
         self._take_synced()

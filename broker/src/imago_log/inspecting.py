@@ -6,7 +6,9 @@ Damage of the log is noted and goes out of service. A wrong unit is put right fr
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.borders import border_behind, first_record, segment_end
 from imago_log.recovery import LogReader
@@ -16,8 +18,11 @@ from imago_wire.layout import POSITION_UNIT, UNIT
 from imago_wire.record import ScanStop
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imago_log.commit_log import CommitLog
     from imago_log.consume_queue import ConsumeQueue
+    from imago_log.damage import Damage
     from imago_log.parts import Parts
     from imago_log.recovery import Extent
     from imago_wire.record import RecordView
@@ -31,7 +36,11 @@ UNITS_MAX = 2048
 """Units that are looked at for the wrong one: what a read takes."""
 NEIGHBOURS_MAX = 64
 MEND_BYTES_MAX = 64 << 20
-"""Of the log, so much is searched for the record of a wrong unit."""
+"""Of the log, so much is searched for the records of wrong units."""
+POLLS_MAX = 60
+"""Ticks for which it is remembered that nothing wrong was found."""
+JOBS_MAX = 64
+"""Looks that the worker is given at a time; more have to wait."""
 
 
 def find_damage(log: CommitLog, place: int, limit: int) -> Extent | None:
@@ -77,101 +86,223 @@ def _border_before(log: CommitLog, place: int) -> int:
     return base if found is None else found
 
 
-class Inspector:
-    """Looks into what readers stumble over, in the store's thread."""
+class Look(Enum):
+    """What is known of something that could not be read."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts, self._log, self._damage = parts, parts.log, parts.damage
-        self.mended = 0
-        """Units that were wrong."""
+    KNOWN = "known"
+    """It is noted as damage, or put right: read again."""
+    NOTHING = "nothing"
+    """Nothing wrong was found."""
+    PENDING = "pending"
+    """It is being looked at: ask again."""
 
-    def look(self, place: int, queue: ConsumeQueue | None = None, offset: int = 0) -> bool:
-        """Find out why the record of a queue is not at a place; false: nothing wrong was found.
 
-        The wrong unit is at `offset` or among the next ones.
-        """
-        found = find_damage(self._log, place, self._log.end)
-        if found is not None:
-            self._damage.add(*found)
-            self._damage.save_later()
-            return True
-        if queue is None:
-            return False
-        mended = self.mended
-        for at in range(offset, min(offset + UNITS_MAX, queue.end)):
-            if not self._is_right(queue, at):
-                self._mend(queue, at)
-        return self.mended > mended
+class _Row(NamedTuple):
+    """The units of one message, as they were when a job began."""
 
-    def read_through(self, start: int, end: int) -> bool:
-        """Look at the first place from a border on where no whole record is, up to `end`."""
-        end = min(end, self._log.end)
-        at, _ = LogReader(self._log, _ignore).run(start, end)
-        return at < end and self.look(at)
+    offset: int
+    unit: tuple[int, int, int]
+    position: tuple[int, int] | None
 
-    def mend(self, queue: ConsumeQueue, offset: int) -> bool:
-        """Put a unit right if it is wrong; true when that was done."""
-        mended = self.mended
-        if not self._is_right(queue, offset):
-            self._mend(queue, offset)
-        return self.mended > mended
 
-    def _is_right(self, queue: ConsumeQueue, offset: int) -> bool:
-        place, size, _ = queue.unit(offset)
-        if size == LOST_SIZE_FIELD or self._damage.at(place) is not None:
-            return True
-        if not 0 < size <= self._log.segment_size:
-            return False
-        data = self._log.read(place, size)
-        tail = queue.tail
-        good = queue_records(data, place, tail.topic, tail.queue_id, offset)
-        return good == size == len(data) and _is_of(queue, offset, data)
+@dataclass(slots=True)
+class _Job:
+    """One look at a place of the log and at units, for the worker. `done` is set last."""
 
-    def _mend(self, queue: ConsumeQueue, offset: int) -> None:
-        """Write a unit anew, from the record that lies between those of its neighbours."""
-        low, high = self._between(queue, offset)
-        wanted = (queue.tail.topic, queue.tail.queue_id, offset)
-        found: list[RecordView] = []
+    log: CommitLog
+    damage: Damage
+    place: int
+    start: int
+    """Where the log began when this did: what is looked at has not expired by then."""
+    limit: int
+    """A border behind the place: the log's end when this began."""
+    queue: ConsumeQueue | None
+    first: int
+    """The first queue offset that is looked at; rows before it are only neighbours."""
+    rows: list[_Row]
+    damaged: Extent | None = None
+    wrong: list[_Row] = field(default_factory=list)
+    records: dict[int, RecordView] = field(default_factory=dict)
+    """What the log has for wrong units, by queue offset."""
+    polls: int = 0
+    done: bool = False
+
+    def run(self) -> None:
+        try:
+            self.damaged = find_damage(self.log, self.place, self.limit)
+            if self.damaged is None and self.queue is not None:
+                self._look_at_units(self.queue.tail.topic, self.queue.tail.queue_id)
+        finally:
+            self.done = True
+
+    def _look_at_units(self, topic: bytes, queue_id: int) -> None:
+        right = [self._is_right(row, topic, queue_id) for row in self.rows]
+        wrong = [
+            at for at, row in enumerate(self.rows) if row.offset >= self.first and not right[at]
+        ]
+        if not wrong:
+            return
+        self.wrong = [self.rows[at] for at in wrong]
+        wanted = {row.offset for row in self.wrong}
 
         def take(_: bytes, __: int, views: list[RecordView]) -> None:
-            found.extend(v for v in views if (v.topic, v.queue_id, v.queue_offset) == wanted)
+            for view in views:
+                own = (view.topic, view.queue_id) == (topic, queue_id)
+                if own and view.queue_offset in wanted:
+                    self.records[view.queue_offset] = view
 
-        while low < high and not found:
-            low, _ = LogReader(self._log, take).run(low, high)
-            damaged = self._damage.at(low)
-            if damaged is None:
+        low, high = self._between(right, wrong[0], wrong[-1])
+        while low < high and len(self.records) < len(wanted):
+            # In steps, for what was wanted may be found long before the end.
+            low, _ = LogReader(self.log, take).run(low, high)
+            lost = self.damage.at(low)
+            if lost is None:
                 break
-            low = damaged.end
-        if not found:
-            logger.error("queue.unit-wrong queue=%s/%d offset=%d", *wanted)
-            return
-        rewrite(queue, found[0])
-        self.mended += 1
-        logger.warning("queue.unit-mended queue=%s/%d offset=%d", *wanted)
+            low = lost.end
 
-    def _between(self, queue: ConsumeQueue, offset: int) -> tuple[int, int]:
-        """Return a border before the record of a unit and one behind it."""
-        low, high = self._log.start, self._log.end
-        for before in range(offset - 1, max(queue.first, offset - NEIGHBOURS_MAX) - 1, -1):
-            place, size, _ = queue.unit(before)
-            if size > 0 and place >= low and self._is_right(queue, before):
+    def _is_right(self, row: _Row, topic: bytes, queue_id: int) -> bool:
+        place, size, tag = row.unit
+        if size == LOST_SIZE_FIELD or self.damage.at(place) is not None:
+            return True
+        if self.start <= place < self.log.start:
+            return True  # its record has expired meanwhile
+        if not 0 < size <= self.log.segment_size:
+            return False
+        data = self.log.read(place, size)
+        if not queue_records(data, place, topic, queue_id, row.offset) == size == len(data):
+            return self.start <= place < self.log.start
+        view = view_record(data)
+        position = (view.metaq_position, view.metaq_size)
+        return view.tag_code == tag and row.position in (None, position)
+
+    def _between(self, right: list[bool], first: int, last: int) -> tuple[int, int]:
+        """Return a border before the records of some rows and one behind them."""
+        low, high = self.log.start, self.limit
+        for at in range(first - 1, -1, -1):
+            place, size, _ = self.rows[at].unit
+            if right[at] and size > 0 and low <= place < self.limit:
                 low = place + size
                 break
-        for after in range(offset + 1, min(queue.end, offset + NEIGHBOURS_MAX)):
-            place, size, _ = queue.unit(after)
-            if size > 0 and self._is_right(queue, after) and self._damage.at(place) is None:
+        for at in range(last + 1, len(self.rows)):
+            place, size, _ = self.rows[at].unit
+            if right[at] and size > 0 and self.damage.at(place) is None:
                 high = place
                 break
         return low, min(high, low + MEND_BYTES_MAX)
 
 
-def _is_of(queue: ConsumeQueue, offset: int, record: bytes) -> bool:
-    """Whether tag and MetaQ position in a message's units are those of its record."""
-    view = view_record(record)
-    if view.tag_code != queue.unit(offset)[2]:
-        return False
-    position = (view.metaq_position, view.metaq_size)
-    return not queue.tail.dual or position == queue.position(offset)
+class Inspector:
+    """Finds out what readers stumble over. The worker looks, the store's thread puts right."""
+
+    def __init__(self, parts: Parts, submit: Callable[[Callable[[], None]], None]) -> None:
+        self._parts, self._log, self._damage = parts, parts.log, parts.damage
+        self._submit = submit
+        self._jobs: dict[tuple[int, int], _Job] = {}
+        """By place and queue."""
+        self.mended = 0
+        """Units that were wrong."""
+
+    def look(self, place: int, queue: ConsumeQueue | None = None, offset: int = 0) -> Look:
+        """Find out why the record of a queue is not at a place.
+
+        The wrong unit is at `offset` or among the next ones.
+        """
+        key = (place, id(queue))
+        job = self._jobs.get(key)
+        if job is None:
+            if len(self._jobs) >= JOBS_MAX:
+                self.poll()
+                return Look.PENDING
+            job = self._jobs[key] = self._job(place, queue, offset)
+            self._submit(job.run)
+        if not job.done:
+            return Look.PENDING
+        del self._jobs[key]
+        return Look.KNOWN if self._take(job) else Look.NOTHING
+
+    def poll(self) -> None:
+        """Take over what jobs have found; that one found nothing is kept for who asks again."""
+        for key, job in list(self._jobs.items()):
+            job.polls += 1
+            if job.done and (job.damaged or job.records or job.polls > POLLS_MAX):
+                self._take(self._jobs.pop(key))
+
+    def _job(self, place: int, queue: ConsumeQueue | None, offset: int) -> _Job:
+        log, rows = self._log, list[_Row]()
+        if queue is not None:
+            offset = max(offset, queue.min_offset(log.start))
+            start = max(queue.first, offset - NEIGHBOURS_MAX)
+            end = min(queue.end, offset + UNITS_MAX + NEIGHBOURS_MAX)
+            rows = _rows(queue, start, end - start) if start < end else []
+        return _Job(log, self._damage, place, log.start, log.end, queue, offset, rows)
+
+    def _take(self, job: _Job) -> bool:
+        """Note what a job has found; true: it was something."""
+        queue = job.queue
+        if job.damaged is not None:
+            start, end, reason = job.damaged
+            if end <= self._log.end and end > self._log.start:  # else it was cut or deleted
+                self._damage.add(start, end, reason)
+                self._damage.save_later()
+            return True
+        mended, missing = self.mended, list[int]()
+        for row in job.wrong if queue is not None else ():
+            view = job.records.get(row.offset)
+            if view is None:
+                missing.append(row.offset)
+            elif queue is not None and self._still(queue, row) and view_ends(view) <= self._log.end:
+                rewrite(queue, view)
+                self.mended += 1
+        if queue is not None and self.mended > mended:
+            name, queue_id = queue.tail.topic, queue.tail.queue_id
+            logger.warning(
+                "queue.unit-mended queue=%s/%d offset=%d units=%d",
+                name, queue_id, job.wrong[0].offset, self.mended - mended,
+            )  # fmt: skip
+        if queue is not None and missing:
+            name, queue_id = queue.tail.topic, queue.tail.queue_id
+            logger.error(
+                "queue.unit-wrong queue=%s/%d offset=%d units=%d",
+                name, queue_id, missing[0], len(missing),
+            )  # fmt: skip
+        return self.mended > mended
+
+    def _still(self, queue: ConsumeQueue, row: _Row) -> bool:
+        """Whether a unit is as it was: its queue may have been cut or deleted meanwhile."""
+        known = self._parts.queues.find(queue.tail.topic.decode(), queue.tail.queue_id)
+        if known is not queue or not queue.first <= row.offset < queue.end:
+            return False
+        return _rows(queue, row.offset, 1) == [row]
+
+    def read_through(self, start: int, end: int) -> bool:
+        """Look at the first place from a border on where no whole record is, up to `end`."""
+        end = min(end, self._log.end)
+        at, _ = LogReader(self._log, _ignore).run(start, end)
+        return at < end and self.look(at) is not Look.NOTHING
+
+    def put_right(self, queue: ConsumeQueue, offset: int, place: int, size: int) -> bool:
+        """Write the units of the record at a place anew; false: it is not there any more."""
+        data, tail = self._log.read(place, size), queue.tail
+        if not queue_records(data, place, tail.topic, tail.queue_id, offset) == size == len(data):
+            return False
+        rewrite(queue, view_record(data))
+        self.mended += 1
+        logger.warning("queue.unit-mended queue=%s/%d offset=%d", tail.topic, tail.queue_id, offset)
+        return True
+
+
+def _rows(queue: ConsumeQueue, start: int, count: int) -> list[_Row]:
+    units = list(UNIT.iter_unpack(queue.units(start, count)))
+    positions: list[tuple[int, int] | None] = [None] * len(units)
+    if queue.tail.dual:
+        positions = list(POSITION_UNIT.iter_unpack(queue.position_units(start, count)))
+    rows = zip(units, positions, strict=False)
+    return [_Row(start + at, unit, position) for at, (unit, position) in enumerate(rows)]
+
+
+def view_ends(view: RecordView) -> int:
+    """Return the log offset behind a record."""
+    return view.physical_offset + view.size
 
 
 def rewrite(queue: ConsumeQueue, view: RecordView) -> None:

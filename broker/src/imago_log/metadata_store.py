@@ -31,7 +31,7 @@ class MetadataStore(QueueReader, ABC):
     """Metadata of one store; every change is appended to the log first."""
 
     def __init__(self, parts: Parts, clock: Callable[[], int], worker: Worker) -> None:
-        super().__init__(parts)
+        super().__init__(parts, worker.submit)
         self._clock, self._worker = clock, worker
 
     @abstractmethod

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from imago_log import reading
 from imago_log.errors import NoSpaceError, UnreadableError
-from imago_log.inspecting import Inspector
+from imago_log.inspecting import Inspector, Look
 from imago_log.lost import first_kept, first_lost, is_lost
 from imago_log.metaq_reading import MESSAGES_MAX, WrongFilesError, read_positions
 from imago_log.parts import ALL_VISIBLE
-from imago_log.results import MetaqRead, MetaqStatus, ReadResult
+from imago_log.results import MetaqRead, MetaqStatus, ReadResult, ReadStatus
 from imago_wire.layout import UNIT
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ _Read = TypeVar("_Read")
 class QueueReader:
     """The reading half of a store."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, submit: Callable[[Callable[[], None]], None]) -> None:
         self._parts = parts
         self._log, self._queues, self._recent = parts.log, parts.queues, parts.recent
         self._metadata = parts.metadata
         self._tails: dict[tuple[str, int], QueueTail] = {}
-        self._inspector = Inspector(parts)
+        self._inspector = Inspector(parts, submit)
         parts.materialiser.unreadable = self._look
 
     # Ends
@@ -180,7 +180,9 @@ class QueueReader:
             return reading.read_queue(queue, records, bounds, offset, limits, tags)
         except UnreadableError as error:
             read = partial(reading.read_queue, queue, records, bounds, offset, limits, tags)
-            return self._read_again(error, queue, max(offset, bounds[0]), read)
+            low, high = bounds
+            later = ReadResult(ReadStatus.MESSAGE_WAS_REMOVING, offset, low, high)
+            return self._read_again(error, queue, max(offset, low), read, later)
 
     def _read_again(
         self,
@@ -188,13 +190,20 @@ class QueueReader:
         queue: ConsumeQueue | None,
         offset: int,
         read: Callable[[], _Read],
+        pending: _Read | None = None,
     ) -> _Read:
         """Read again whenever it has become clear what was in the way. CorruptLogError: it has not.
 
+        While it is being looked at, `pending` is the answer: that the reader is to come again.
         Each time something is known that was not before, so there are as many as damaged messages.
         """
         for _ in range(LOOKS_MAX):
-            if not self._inspector.look(error.place, queue, max(offset, error.offset)):
+            seen = self._inspector.look(error.place, queue, max(offset, error.offset))
+            if seen is Look.PENDING and pending is not None:
+                return pending
+            if seen is Look.PENDING:
+                raise error
+            if seen is Look.NOTHING:
                 break
             try:
                 return read()
@@ -205,7 +214,7 @@ class QueueReader:
         raise error
 
     def _look(self, queue: ConsumeQueue, error: UnreadableError) -> bool:
-        return self._inspector.look(error.place, queue, error.offset)
+        return self._inspector.look(error.place, queue, error.offset) is not Look.NOTHING
 
     def read_positions(self, topic: str, queue_id: int, position: int, bytes_max: int) -> MetaqRead:
         """Return messages in MetaQ's form from a position on.
@@ -221,7 +230,9 @@ class QueueReader:
             read = partial(self._read_positions, queue, position, bytes_max)
             low = queue.min_offset(self._log.start)
             offset = max(low, queue.offset_of_position(position, low) - 1)
-            return self._read_again(error, queue, offset, read)
+            low_position, high_position = self._visible(queue)[2:]
+            later = MetaqRead(MetaqStatus.AT_END, position, low_position, high_position)
+            return self._read_again(error, queue, offset, read, later)
 
     def _read_positions(self, queue: ConsumeQueue, position: int, bytes_max: int) -> MetaqRead:
         materialiser = self._parts.materialiser

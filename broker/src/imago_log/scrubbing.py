@@ -309,7 +309,10 @@ class Scrubber:
             skip = (start - first) * POSITION_SIZE
             wrong |= set(_differences(found, tail.positions, skip, POSITION_SIZE))
         # Looked at again: the log may have been cut since the worker read it.
-        return sum(self._inspector.mend(queue, start + at) for at in sorted(wrong))
+        units = list(UNIT.iter_unpack(tail.units))[start - first :]
+        return sum(
+            self._inspector.put_right(queue, start + at, *units[at][:2]) for at in sorted(wrong)
+        )
 
     def _mend_keys(self, block: _Block) -> int:
         parts = self._parts

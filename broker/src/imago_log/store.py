@@ -243,6 +243,7 @@ class MessageStore(MemberStore):
         try:
             health = self._keeper.tick()
             with self._keeper.space.awaited():
+                self._inspector.poll()
                 self._scrubber.tick(self._clock())
         except LogIOError as error:
             self._fail(error)

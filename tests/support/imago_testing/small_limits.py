@@ -93,6 +93,7 @@ KEPT: dict[str, dict[str, str]] = {
     "imago_log.consume_queue": {"READ_ENDS_MAX": _COUNT},
     "imago_log.files": {"OFFSET_DIGITS": _FORMAT},
     "imago_log.housekeeping": {"SYNC_REST": "a ratio"},
+    "imago_log.inspecting": {"JOBS_MAX": _COUNT, "POLLS_MAX": _COUNT},
     "imago_log.key_index": {"ENTRIES_PER_FILE": _FORMAT},
     "imago_log.materialiser": {"BACKLOG_BYTES_MAX": "what is older is left out, not cut"},
     "imago_log.metadata": {"NAME_BYTES_MAX": _FORMAT},
