@@ -23,6 +23,7 @@ class FakeBroker:
         self.cluster: dict[str, Any] = {}
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.refusal: dict[str, str] = {}
+        self.answer_body = {"shard": "shard-0", "epoch": 5, "brokerId": "b", "leader": "disk-1"}
         fake = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -35,7 +36,7 @@ class FakeBroker:
                 if fake.refusal:
                     self.answer(409, fake.refusal)
                 else:
-                    self.answer(200, {"shard": "shard-0", "epoch": 5, "brokerId": "b"})
+                    self.answer(200, fake.answer_body)
 
             def answer(self, status: int, value: object) -> None:
                 self.send_response(status)
@@ -130,7 +131,10 @@ def test_a_handover_asks_the_master_in_the_epoch_that_was_seen(
     imago: Imago, broker: FakeBroker
 ) -> None:
     done = imago("shard", "handover", "0", "--to", "1", "--admin", broker.address)
-    assert (done.returncode, done.stderr) == (0, "shard-0: handed over, epoch 5\n")
+    assert (done.returncode, done.stderr) == (
+        0,
+        "shard-0: handed over to replica 1 (h:10921), epoch 5\n",
+    )
     ((path, body),) = broker.asked
     assert path == "/admin/v1/handover"
     assert (body["brokerId"], body["epoch"], body["target"]) == ("disk-0", 4, "disk-1")

@@ -84,7 +84,10 @@ def handover(
     body = _request(master, found)
     if to is not None:
         body["target"] = _member(found, to)["uuid"]
-    _print(ask(master["admin"], "/admin/v1/handover", body), "handed over", as_json=as_json)
+    answer = ask(master["admin"], "/admin/v1/handover", body)
+    leader = answer.get("leader")
+    to_whom = f" to {_name(found, leader)}" if leader else ""
+    _print(answer, f"handed over{to_whom}", as_json=as_json)
 
 
 def elect(

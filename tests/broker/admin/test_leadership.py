@@ -144,6 +144,7 @@ async def test_a_handover_names_its_target_by_number_or_uuid(rig: Rig) -> None:
     body = {"target": 1, "brokerId": rig.broker.uuid, "epoch": 3, "requestId": "r-1"}
     status, answer = await rig.call("POST", "/admin/v1/handover", body)
     assert (status, answer["handedOver"], answer["brokerId"]) == (200, True, rig.broker.uuid)
+    assert answer["leader"] == rig.broker.uuid, "as the registry has it"
     await rig.call("POST", "/admin/v1/handover", {"target": "disk-b"}, Idempotency_Key="r-2")
     await rig.call("POST", "/admin/v1/handover", {"target": "disk-b"}, Idempotency_Key="r-2")
     assert rig.shell.asked == [("handover", "disk-b", "r-1"), ("handover", "disk-b", "r-2")]

@@ -58,9 +58,12 @@ def _cluster(kube: Kube) -> None:
 
 class TestHandover:
     def test_the_master_is_asked_in_the_epoch_that_was_seen(self, kube: Kube) -> None:
-        kube.brokers["demo-s0-1"]["POST /admin/v1/handover"] = [200, {"epoch": 8}]
+        kube.brokers["demo-s0-1"]["POST /admin/v1/handover"] = [
+            200,
+            {"epoch": 8, "leader": "disk-0"},
+        ]
         done = kube.run("handover", "demo", "0", "--to", "demo-s0-0")
-        assert (done.code, done.err) == (0, "shard-0: handed over, epoch 8\n")
+        assert (done.code, done.err) == (0, "shard-0: handed over to demo-s0-0, epoch 8\n")
         call = kube.calls()[-1]
         assert call[1] == "demo-s0-1"
         body = json.loads(call[-1])

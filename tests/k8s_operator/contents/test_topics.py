@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from imago_operator import names
 from imago_operator.contents.belonging import FINALIZER, Claimant
 from imago_operator.contents.conditions import Refusal
 from imago_operator.contents.topics import DeleteTopic, PutTopic, TopicLook, plan, status_of, wanted
@@ -116,6 +117,21 @@ def test_what_brokers_never_confirmed_is_sent_once_as_a_whole() -> None:
     assert body_of(at) == {"queues": 8, "order": False, "attributes": {"a": "1"}}
     larger = look(topic=seen(Queues(16, 16)))
     assert body_of(larger) == {"order": False}, "queues never shrink"
+
+
+def test_partitions_are_hidden_only_by_an_annotation_that_names_how_many_are_left() -> None:
+    more = seen(Queues(8, 8), Queues(4, 4), Queues(0, 8, 4))
+    for value, body, reason in [
+        ("", None, (False, "PartitionsCannotShrink")),
+        ("true", None, (False, "PartitionsCannotShrink")),
+        ("8", None, (False, "PartitionsCannotShrink")),
+        ("4", {"queues": 4, "hideMessages": True}, (True, "InSync")),
+    ]:
+        me = replace(ME, annotations={names.HIDE_MESSAGES: value})
+        at = confirmed(look({"partitions": 4}, me=me, topic=more))
+        assert (body_of(at), ready_of(at)) == (body, reason), value
+        done = confirmed(look({"partitions": 4}, me=me, topic=seen(Queues(4, 4), Queues(0, 8, 4))))
+        assert body_of(done) is None, "what is sealed keeps its queues"
 
 
 REASONS: list[tuple[TopicLook, tuple[bool, str]]] = [

@@ -117,7 +117,7 @@ async def handover(services: AdminServices, request: web.Request) -> web.Respons
         await services.control.handover(target, request_id(request, body))
     except ShardRefusedError as error:
         raise AdminError(409, "not_handed_over", f"{error}.", CURE_AGAIN) from error
-    return json_response({"handedOver": True} | who(services))
+    return json_response({"handedOver": True, "leader": leader(services)} | who(services))
 
 
 async def elect(services: AdminServices, request: web.Request) -> web.Response:
@@ -189,6 +189,12 @@ async def expected(
             409, "stale_epoch", f"The shard is in epoch {stands}, not {epoch}.", CURE_AGAIN
         )
     return body
+
+
+def leader(services: AdminServices) -> str | None:
+    """Return the uuid of the member that leads the shard now."""
+    state = services.coordinator.view().states.get(services.config.broker.shard)
+    return state.leader.uuid if state is not None and state.leader is not None else None
 
 
 def who(services: AdminServices) -> dict[str, Any]:

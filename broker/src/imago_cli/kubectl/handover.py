@@ -50,17 +50,21 @@ def handover(
         raise CommandError(
             f"{found['name']} has no master to hand over", cure=f"kubectl imago explain {cluster}"
         )
-    answer = _hand_over(brokers, found, pods, to)
+    answer, leader = _hand_over(brokers, found, pods, to)
     if output is Format.JSON:
         print_json(answer)
     else:
-        say(f"{found['name']}: handed over, epoch {answer['epoch']}")
+        to_whom = f" to {leader}" if leader else ""
+        say(f"{found['name']}: handed over{to_whom}, epoch {answer['epoch']}")
 
 
 def _hand_over(
     brokers: Brokers, shard: dict[str, Any], pods: list[str], to: str | None
-) -> dict[str, Any]:
-    """Ask the master, and nobody else, in the epoch that was seen and in no later one."""
+) -> tuple[dict[str, Any], str | None]:
+    """Ask the master, and nobody else, in the epoch that was seen and in no later one.
+
+    Return what it answers, and the pod that leads from then on.
+    """
     pod_of: dict[str, str] = {}
     for pod in pods:
         try:
@@ -77,4 +81,5 @@ def _hand_over(
     body = {"brokerId": shard["master"], "epoch": shard["epoch"], "requestId": uuid4().hex}
     if to is not None:
         body["target"] = next(uuid for uuid, pod in pod_of.items() if pod == to)
-    return brokers.ask(master, "/admin/v1/handover", body)
+    answer = brokers.ask(master, "/admin/v1/handover", body)
+    return answer, pod_of.get(answer.get("leader") or "")

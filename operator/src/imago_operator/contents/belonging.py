@@ -46,6 +46,11 @@ class Claimant:
         return self.annotations.get(names.PAUSE) == "true"
 
     @property
+    def hide_messages(self) -> str:
+        """How many partitions may be left of a topic that has more, whatever they hold."""
+        return self.annotations.get(names.HIDE_MESSAGES, "")
+
+    @property
     def held(self) -> bool:
         """Whether it stays until the operator lets it go."""
         return FINALIZER in self.finalizers

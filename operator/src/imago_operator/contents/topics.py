@@ -2,7 +2,7 @@
 
 What the resource says wins over what brokers have; what it does not say is left alone. A topic
 without a resource is never touched, and nothing that has messages is taken away but by a deletion
-under `deletionPolicy: Delete`.
+under `deletionPolicy: Delete`, or hidden but under an annotation that names the partitions left.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from imago_operator import names
 from imago_operator.contents.claiming import ClaimLook, ClaimPlan, held, leaving, still
 from imago_operator.contents.conditions import Refusal, conditions, holds, ready
 from imago_operator.desired import fingerprint
@@ -144,7 +145,19 @@ def _missing(look: TopicLook, whole: Mapping[str, Any], *, anew: bool) -> dict[s
     body = {name: whole[name] for name, other in differs.items() if other and name in whole}
     if attributes:
         body["attributes"] = attributes
+    if _may_hide(look) and _open_with_more(topic, look.spec.partitions):
+        body |= {"queues": whole["queues"], "hideMessages": True}
     return body | _further(topic, look.spec)
+
+
+def _may_hide(look: TopicLook) -> bool:
+    """Whether a person has said that just so few partitions may be left."""
+    return look.me.hide_messages == str(look.spec.partitions)
+
+
+def _open_with_more(topic: SeenTopic, partitions: int) -> bool:
+    """Whether it has more on a shard that takes messages: on others they stay, to be read out."""
+    return any(q.open and q.number > partitions for q in topic.shards.values())
 
 
 def _may_grow(topic: SeenTopic, partitions: int) -> bool:
@@ -174,8 +187,12 @@ def _said(look: TopicLook) -> Iterator[Finding]:
     if topic is None:
         return
     most = max((queues.number for queues in topic.shards.values()), default=0)
-    if most > spec.partitions:
-        text = f"{look.name} has {most} partitions a shard, which cannot become {spec.partitions}."
+    if most > spec.partitions and not _may_hide(look):
+        text = (
+            f"{look.name} has {most} partitions a shard, which cannot become {spec.partitions}:"
+            " what the others hold would be hidden. To have it so, annotate the resource with"
+            f" {names.HIDE_MESSAGES}={spec.partitions}."
+        )
         yield Refusal("PartitionsCannotShrink", text).finding
     elif (spec.dialects is Dialects.ROCKETMQ) != (topic.dialects == "rocketmq"):
         text = f"{look.name} was made for clients of {topic.dialects}, which cannot be changed."

@@ -84,7 +84,8 @@ TOPIC: Final = (
         "PartitionsCannotShrink",
         "Brokers have more partitions than the spec asks for: clients know their numbers, so"
         " they stay. All other settings are in force.",
-        "Raise `partitions` to what the message says.",
+        "Raise `partitions` to what the message says; or hide what the others hold, with the"
+        " annotation imago.dev/hide-messages, whose value is the number of partitions left.",
     ),
     _topic(
         "Warning",
