@@ -2,7 +2,8 @@
 
 What the planner promises is asked again here, of what it saw and of Kubernetes as it is now: a
 mistake in the one is not to be one in the other. Nothing is taken away after an action failed, but
-for a setting that brokers refuse: repair does not wait until somebody has corrected it.
+for a setting that brokers refuse and a volume that does not grow: repair does not wait until
+somebody has corrected it.
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ class BrokenPromiseError(Exception):
     """A plan that must not be carried out: a bug."""
 
 
-def _is_refused_setting(action: Action, error: OperatorError) -> bool:
-    """Whether a broker only says that a value is not allowed, and keeps the one that it has."""
-    return isinstance(action, SetConfig) and isinstance(error, InvalidError)
+def _hinders(action: Action, error: OperatorError) -> bool:
+    """Whether nothing is to be taken away after it: whatever it was to change stays as it was."""
+    refused = isinstance(action, SetConfig) and isinstance(error, InvalidError)
+    return not (refused or isinstance(action, GrowClaim))
 
 
 class Executor:
@@ -70,7 +72,7 @@ class Executor:
     async def carry_out(self, actions: Iterable[Action]) -> list[OperatorError]:
         """Do all that can be done; return what failed, in order."""
         actions = tuple(actions)
-        if found := broken(self._desired, self._seen.observed, actions):
+        if found := broken(self._desired, self._seen.observed, actions, self._context.now()):
             raise BrokenPromiseError(f"{found}; nothing was done")
         failed: list[OperatorError] = []
         hindered = False
@@ -82,7 +84,7 @@ class Executor:
                 await self._do(action)
             except OperatorError as error:
                 failed.append(error)
-                hindered = hindered or not _is_refused_setting(action, error)
+                hindered = hindered or _hinders(action, error)
         return failed
 
     @singledispatchmethod

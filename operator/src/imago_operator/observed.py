@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
@@ -37,6 +38,8 @@ CHILD_KINDS: Final = (
     "ServiceAccount",
     REBALANCE,
 )
+SERVERS: Final = frozenset({names.BROKER, names.ZOOKEEPER})
+"""Names of the containers that serve, in pods that may have others beside them."""
 
 Manifest = Mapping[str, Any]
 
@@ -238,6 +241,7 @@ def pod_of(item: Manifest, desired: Desired, probe: Probe | None) -> Pod:
         node=spec.get("nodeName"),
         ready=is_ready(item),
         deleting="deletionTimestamp" in metadata,
+        turned=turned(item.get("status", {})),
         waiting=waiting(item.get("status", {})),
         unscheduled=unscheduled(item.get("status", {})),
         role_label=(metadata.get("labels") or {}).get(names.ROLE_LABEL),
@@ -246,14 +250,17 @@ def pod_of(item: Manifest, desired: Desired, probe: Probe | None) -> Pod:
 
 
 def waiting(status: Manifest) -> str | None:
-    """Return why a pod does not run: the worst reason of its containers, or the scheduler's."""
+    """Return why a pod's server does not run: the worst reason of containers, or the scheduler's.
+
+    One whose own container runs does not wait, whatever containers beside it do.
+    """
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("reason") or "Unschedulable")
-    containers = [
-        *(status.get("initContainerStatuses") or ()),
-        *(status.get("containerStatuses") or ()),
-    ]
+    servers = status.get("containerStatuses") or ()
+    if any(c.get("name") in SERVERS and "running" in c.get("state", {}) for c in servers):
+        return None
+    containers = [*(status.get("initContainerStatuses") or ()), *servers]
     states = [container.get("state", {}).get("waiting") or {} for container in containers]
     reasons = [str(state["reason"]) for state in states if state.get("reason")]
     return next((reason for reason in reasons if reason in STUCK), next(iter(reasons), None))
@@ -263,6 +270,13 @@ def unscheduled(status: Manifest) -> str:
     """Return what the scheduler says of a pod that it finds no node for; empty: it has one."""
     said = {c["type"]: c for c in status.get("conditions") or ()}.get("PodScheduled", {})
     return str(said.get("message") or "") if said.get("status") == "False" else ""
+
+
+def turned(status: Manifest) -> datetime | None:
+    """Return since when a pod is ready, or is not; None: Kubernetes does not say."""
+    conditions = {c["type"]: c for c in status.get("conditions") or ()}
+    said = conditions.get("Ready", {}).get("lastTransitionTime")
+    return datetime.fromisoformat(said) if said else None
 
 
 def _needs(item: Manifest, desired: Desired) -> TopicNeeds | None:

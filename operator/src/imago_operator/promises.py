@@ -20,16 +20,19 @@ from imago_operator.state import STATEFUL_SET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
     from imago_operator.actions import Action
     from imago_operator.desired import Desired
     from imago_operator.state import Observed, Pod, Shard
 
 
-def broken(desired: Desired, observed: Observed, actions: Sequence[Action]) -> list[str]:
+def broken(
+    desired: Desired, observed: Observed, actions: Sequence[Action], now: datetime
+) -> list[str]:
     """Return every promise that the actions would break."""
     return [
-        *_disturbed(desired, observed, actions),
+        *_disturbed(desired, observed, actions, now),
         *_pods(observed, actions),
         *_claims(observed, actions),
         *_shards(observed, actions),
@@ -45,22 +48,75 @@ def _shard(observed: Observed, number: int) -> Shard | None:
     return registry.shards.get(number) if registry and registry.connected else None
 
 
-def _disturbed(desired: Desired, observed: Observed, actions: Sequence[Action]) -> Iterator[str]:
-    """A member that serves is taken away only while all members of its shard serve."""
-    named = [a.name for a in actions if isinstance(a, DeletePod)]
-    named += [a.pod for a in actions if isinstance(a, Handover)]
+def _disturbed(
+    desired: Desired, observed: Observed, actions: Sequence[Action], now: datetime
+) -> Iterator[str]:
+    """A member that holds what was acknowledged goes only while all others of its shard do, too.
+
+    Whether pods are ready is not asked: those of a healthy shard may all be unready for a while.
+    """
     shards = []
-    for name in named:
-        pod = _pod(observed, name)
-        if pod is not None and pod.serving and pod.shard is not None:
+    for pod in _taken(observed, actions):
+        others = [p for p in observed.pods_of(pod.shard) if p.name != pod.name]
+        holders = [p for p in others if _holds(observed, p)]
+        if any(other.deleting for other in others):
+            yield f"{pod.name} is taken while another member goes"
+        if _may_hold(observed, pod):
             shards.append(pod.shard)
-            serving = sum(other.serving for other in observed.pods_of(pod.shard))
-            if serving < desired.replicas:
-                yield f"{name} serves, and its shard lacks a member"
+        elif _is_late(desired, pod, now):
+            continue
+        if len(holders) + 1 < desired.replicas or len(holders) < len(others):
+            yield f"{pod.name} is taken while its shard lacks a member"
     if len(shards) != len(set(shards)):
         yield "two members of one shard"
-    if len(set(shards)) > desired.spec.update_policy.max_unavailable_shards:
-        yield f"{len(set(shards))} shards at a time"
+    whole = {n for n in observed.sets() if _is_whole(desired, observed, n)}
+    stopped = {n for n, child in observed.sets().items() if child.replicas == 0}
+    touched = (set(observed.sets()) - whole - stopped) | set(shards)
+    if shards and len(touched) > desired.spec.update_policy.max_unavailable_shards:
+        yield f"{len(touched)} shards at a time"
+
+
+def _taken(observed: Observed, actions: Sequence[Action]) -> Iterator[Pod]:
+    """Yield the members that are taken away: those that run, and do not go with their disk."""
+    given_up = {a.name for a in actions if isinstance(a, DeleteClaim)}
+    named = [a.name for a in actions if isinstance(a, DeletePod)]
+    named += [a.pod for a in actions if isinstance(a, Handover)]
+    for name in named:
+        pod = _pod(observed, name)
+        if pod is None or pod.shard is None or f"data-{name}" in given_up:
+            continue
+        if pod.broker is not None or pod.ready or pod.waiting is None:
+            yield pod
+
+
+def _holds(observed: Observed, pod: Pod) -> bool:
+    """Whether a member has everything that was acknowledged, answers, and stays."""
+    shard = _shard(observed, pod.shard) if pod.shard is not None else None
+    answers = pod.broker is not None and pod.broker.caught_up and not pod.deleting
+    return bool(answers and shard and pod.broker and pod.broker.uuid in shard.in_sync)
+
+
+def _may_hold(observed: Observed, pod: Pod) -> bool:
+    """The same of the pod that goes, where silence is no proof of the contrary."""
+    shard = _shard(observed, pod.shard) if pod.shard is not None else None
+    if shard is None:
+        return pod.broker is not None
+    known = {p.broker.uuid for p in observed.pods_of(pod.shard) if p.broker}
+    own = {pod.broker.uuid} if pod.broker else shard.in_sync - known
+    return bool(shard.in_sync & own)
+
+
+def _is_whole(desired: Desired, observed: Observed, number: int) -> bool:
+    pods = observed.pods_of(number)
+    return len(pods) >= desired.replicas and all(_holds(observed, pod) for pod in pods)
+
+
+def _is_late(desired: Desired, pod: Pod, now: datetime) -> bool:
+    """Whether a pod has not been ready for longer than the policy gives it."""
+    if pod.ready or pod.turned is None:
+        return False
+    patience = desired.spec.update_policy.ready_timeout.seconds
+    return (now - pod.turned).total_seconds() >= patience
 
 
 def _pods(observed: Observed, actions: Sequence[Action]) -> Iterator[str]:

@@ -86,9 +86,11 @@ class Pod:
     annotations: Mapping[str, str] = field(default_factory=dict)
     node: str | None = None
     ready: bool = False
+    turned: datetime | None = None
+    """Since when it is ready, or is not; None: not known."""
     deleting: bool = False
     waiting: str | None = None
-    """Reason why a container waits, or why it is not scheduled."""
+    """Reason why the server's container waits, or why the pod is not scheduled."""
     unscheduled: str = ""
     """What the scheduler says of a pod that it finds no node for."""
     role_label: str | None = None
@@ -97,7 +99,8 @@ class Pod:
 
     @property
     def stuck(self) -> bool:
-        return self.waiting in STUCK
+        """Whether it does not run, and may never do so by itself."""
+        return self.waiting in STUCK and self.broker is None
 
     @property
     def serving(self) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from imago_operator import names
 from imago_operator.actions import (
     Action,
     DeleteClaim,
@@ -16,12 +19,18 @@ from imago_operator.actions import (
     Elect,
     MarkDrained,
 )
-from imago_operator.plan import Plan, Row
-from imago_operator.state import Registry
+from imago_operator.desired import Desired
+from imago_operator.plan import Plan, Row, plan, rollout
+from imago_operator.plan.look import Look
+from imago_operator.promises import broken
+from imago_operator.state import Pod, Registry
 from imago_testing.operated import wanted
 from imago_testing.operated_rules import violations
-from imago_testing.operated_states import check_look, check_walk, main
+from imago_testing.operated_states import check_look, check_walk, heal, main
 from imago_testing.operated_world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.mark.simulation
@@ -35,6 +44,101 @@ def test_every_plan_keeps_every_promise(rng: random.Random) -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_edits_and_faults_end_in_a_cluster_that_settles(seed: int) -> None:
     check_walk(random.Random(seed))
+
+
+def _unready_goes_at_once(_: Look, pod: Pod) -> bool:
+    return not pod.serving
+
+
+@pytest.mark.parametrize(
+    ("check", "seeds"), [(check_walk, 40), (check_look, 2000)], ids=["walks", "looks"]
+)
+def test_pods_that_are_deleted_because_they_are_not_ready_are_found(
+    monkeypatch: pytest.MonkeyPatch, check: Callable[[random.Random], None], seeds: int
+) -> None:
+    """A rule that once took both masters of a cluster at once: the search must see it."""
+    monkeypatch.setattr(rollout, "_is_free", _unready_goes_at_once)
+
+    def search() -> None:
+        for seed in range(seeds):
+            check(random.Random(seed))
+
+    with pytest.raises(AssertionError, match=r"cannot lead|goes though|shards"):
+        search()
+
+
+def test_nothing_of_it_would_be_carried_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout, "_is_free", _unready_goes_at_once)
+    found = copy.deepcopy(world)
+    found.wish = wanted({"spec.image": "mine:2"})
+    found.look()
+    found.full = {pod.name for pod in found.pods.values() if pod.shard is not None}
+    found.turn()
+    seen = found.observe()
+    planned = plan(found.wish, seen, found.now)
+    assert len([a for a in planned.actions if isinstance(a, DeletePod)]) == 2
+    assert isinstance(found.wish, Desired)
+    said = broken(found.wish, seen, planned.actions, found.now)
+    assert "2 shards at a time" in said
+
+
+class TestWhileNothingIsReady:
+    """Two shards of three members: at most one member of one shard goes, and it comes to an end."""
+
+    @pytest.mark.parametrize("pause", range(0, 40, 3))
+    def test_zookeeper_pauses(self, world: World, pause: int) -> None:
+        found = slow(world)
+        for look in range(60):
+            found.zookeeper = not pause <= look < pause + 20
+            found.wish = wanted({"spec.image": "mine:2"} if look >= pause + 17 else None)
+            found.look()
+            found.turn()
+        found.settle(looks=900)
+        assert len({p.uid for p in found.pods.values()} & OLD) == 3  # ZooKeeper's servers
+
+    @pytest.mark.parametrize("full", ["every disk", "one"])
+    def test_disks_stay_full(self, world: World, full: str) -> None:
+        found = slow(world)
+        found.wish = wanted({"spec.image": "mine:2"})
+        brokers = {pod.name for pod in found.pods.values() if pod.shard is not None}
+        found.full = brokers if full == "every disk" else {"demo-s1-1"}
+        for _ in range(1200):
+            found.look()
+            found.turn()
+        new = {p.annotations[names.TEMPLATE_HASH] for p in found.pods.values() if p.shard == 1}
+        assert new == {Look(found.wish, found.observe(), found.now).notes(1)[names.TEMPLATE_HASH]}
+
+    @pytest.mark.parametrize("calls", range(5))
+    def test_the_operator_dies_after_some_calls_of_every_look(
+        self, world: World, calls: int
+    ) -> None:
+        found = slow(world)
+        found.wish = wanted({"spec.image": "mine:2"})
+        for look in range(120):
+            found.zookeeper = look % 30 < 20
+            found.look(dies_after=calls if look % 2 else None)
+            found.turn()
+        heal(found)
+        found.settle(looks=900)
+
+    def test_a_new_revision_cures_pods_that_never_run(self, world: World) -> None:
+        found = slow(world)
+        found.wish = wanted({"spec.image": "mine:2"})
+        for name in [n for n, pod in found.pods.items() if pod.shard == 0]:
+            found.crash(name)
+        found.settle(looks=900)
+
+
+OLD: set[str] = set()
+
+
+def slow(world: World) -> World:
+    """Return a cluster that runs, and whose members take their time."""
+    found = copy.deepcopy(world)
+    found.grace, found.behind, found.unready = 3, 2, 3
+    OLD.clear()
+    OLD.update(pod.uid for pod in found.pods.values())
+    return found
 
 
 def test_the_search_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,46 @@ def answering(seen: Observed, name: str, **values: Any) -> Observed:
     return changed(seen, name, broker=replace(pod.broker, **values))
 
 
+def lacking(seen: Observed, *pods: str) -> Observed:
+    """Return the same look with members that are not in sync."""
+    assert seen.registry is not None
+    uuids = {p.broker.uuid for p in seen.pods if p.name in pods and p.broker}
+    shards = {
+        n: replace(
+            shard,
+            members=tuple(
+                replace(m, in_sync=m.in_sync and m.uuid not in uuids) for m in shard.members
+            ),
+        )
+        for n, shard in seen.registry.shards.items()
+    }
+    return replace(seen, registry=replace(seen.registry, shards=shards))
+
+
+def down(seen: Observed, *pods: str) -> Observed:
+    """Return the same look with members that do not answer and are not in sync."""
+    seen = lacking(seen, *pods)
+    for name in pods:
+        seen = changed(seen, name, ready=False, broker=None)
+    return seen
+
+
+def unready(seen: Observed, seconds: float, *pods: str) -> Observed:
+    """Return the same look with pods that have not been ready for a while; none named: all."""
+    for pod in seen.pods:
+        if pod.shard is not None and (not pods or pod.name in pods):
+            seen = changed(seen, pod.name, ready=False, turned=START - timedelta(seconds=seconds))
+    return seen
+
+
+def taken(found: Plan) -> list[str]:
+    return sorted(
+        a.name if isinstance(a, DeletePod) else a.pod
+        for a in found.actions
+        if isinstance(a, (DeletePod, Handover))
+    )
+
+
 def leaderless(seen: Observed, *, in_sync: bool) -> Observed:
     assert seen.registry is not None
     shard = seen.registry.shards[0]
@@ -260,8 +300,62 @@ class TestRestarts:
 
     def test_what_is_down_already_goes_first(self) -> None:
         wish, seen = self.applied()
-        found = plan(wish, changed(seen, "demo-s1-2", ready=False), START)
-        assert [action.name for action in of(found, DeletePod)] == ["demo-s1-2"]
+        assert taken(plan(wish, down(seen, "demo-s1-2"), START)) == ["demo-s1-2"]
+
+    def test_members_in_sync_are_spared_whatever_readiness_says(self) -> None:
+        """ZooKeeper has just gone on: no pod is ready, and every member is in sync."""
+        wish, seen = self.applied()
+        found = plan(wish, unready(seen, 5), START)
+        assert taken(found) == []
+        assert found.wait is not None
+        assert found.wait.message == "shard-0: demo-s0-0, demo-s0-1, demo-s0-2 to be ready"
+
+    def test_pods_that_stay_unready_are_restarted_one_by_one(self) -> None:
+        """Their disks are full: the new revision may be what cures that."""
+        wish, seen = self.applied()
+        assert seen.registry is not None
+        (name,) = taken(plan(wish, unready(seen, 61), START))
+        pod = next(p for p in seen.pods if p.name == name)
+        assert pod.broker is not None
+        assert pod.broker.uuid != seen.registry.shards[0].master
+        refused = unready(seen, 61)
+        for pod in seen.pods_of(0):
+            refused = answering(refused, pod.name, restart=None)
+        assert not [n for n in taken(plan(wish, refused, START)) if n.startswith("demo-s0")]
+
+    def test_a_member_that_is_silent_may_be_in_sync(self) -> None:
+        wish, seen = self.applied()
+        assert taken(plan(wish, changed(seen, "demo-s0-1", broker=None), START)) == []
+        unknown = changed(seen, "demo-s0-1", broker=None, ready=False)
+        assert taken(plan(wish, unknown, START)) == []
+
+    def test_a_member_that_has_begun_anew_is_known_before_it_is_in_sync(self) -> None:
+        wish, seen = self.applied()
+        assert taken(plan(wish, answering(seen, "demo-s0-1", caught_up=False), START)) == []
+
+    def test_beside_one_that_goes_nothing_is_taken(self) -> None:
+        wish, seen = self.applied()
+        look = changed(down(seen, "demo-s0-2"), "demo-s0-1", deleting=True)
+        assert taken(plan(wish, look, START)) == []
+
+    def test_of_two_that_lack_none_is_taken_before_its_time_is_over(self) -> None:
+        wish, seen = self.applied()
+        two = ("demo-s0-1", "demo-s0-2")
+        look = unready(down(seen, *two), 30, *two)
+        assert taken(plan(wish, look, START)) == []
+        look = unready(lacking(seen, *two), 599, *two)
+        assert taken(plan(wish, look, START)) == []
+        assert taken(plan(wish, unready(look, 601, *two), START)) == ["demo-s0-1"]
+
+    def test_what_waits_for_good_to_be_made_counts_as_stuck(self) -> None:
+        """A volume that no Secret is there for: nothing of it is in `STUCK`."""
+        wish, seen = self.applied()
+        ill: dict[str, Any] = {"ready": False, "waiting": "ContainerCreating", "broker": None}
+        for pod in seen.pods:
+            seen = changed(seen, pod.name, **ill, turned=START - timedelta(seconds=601))
+        found = plan(wish, replace(seen, registry=None), START)
+        assert found.row is Row.STUCK
+        assert taken(found) == ["demo-s0-0", "demo-s1-0"]
 
     def test_outside_of_a_window_nothing_goes(self) -> None:
         window = {"mode": "Window", "windows": [{"schedule": "0 2 * * 6", "duration": "2h"}]}
@@ -293,6 +387,18 @@ class TestRestarts:
         )
         assert not of(plan(wish, down, START), DeletePod)
 
+    def test_servers_of_zookeeper_that_elect_are_left_to_it(self) -> None:
+        memory = {"spec.zookeeper.managed.resources": {"requests": {"memory": "1Gi"}}}
+        wish, seen = self.applied(memory)
+        one = changed(seen, "demo-zookeeper-1", ready=False, turned=START)
+        assert taken(plan(wish, one, START)) == ["demo-zookeeper-1"]
+        two = changed(one, "demo-zookeeper-0", ready=False, turned=START)
+        assert taken(plan(wish, two, START)) == []
+        late = changed(two, "demo-zookeeper-0", turned=START - timedelta(seconds=601))
+        assert taken(plan(wish, late, START)) == ["demo-zookeeper-0"]
+        going = changed(late, "demo-zookeeper-2", deleting=True)
+        assert taken(plan(wish, going, START)) == []
+
     def test_a_master_alone_hands_nothing_over(self) -> None:
         world = World(wanted({"spec.brokers.replicasPerShard": 1}))
         world.settle()
@@ -313,6 +419,24 @@ class TestStorage:
         found = plan(world.wish, world.observe(), world.now)
         assert {action.size for action in of(found, GrowClaim)} == {"20Gi"}
         assert not [a for a in of(found, Apply) if a.manifest["kind"] == "StatefulSet"]
+
+    @pytest.mark.parametrize("ill", ["nobody answers", "nobody leads", "crash loop", "no registry"])
+    def test_claims_grow_whatever_else_there_is(self, seen: Observed, ill: str) -> None:
+        """Brokers that end on a full disk need the room before anything else."""
+        match ill:
+            case "nobody answers":
+                look = replace(seen, registry=None)
+            case "nobody leads":
+                look = leaderless(seen, in_sync=False)
+            case "crash loop":
+                look = changed(seen, "demo-s0-0", ready=False, broker=None)
+                look = changed(look, "demo-s0-0", waiting="CrashLoopBackOff", annotations={})
+            case _:
+                assert seen.registry is not None
+                look = replace(seen, registry=replace(seen.registry, connected=False))
+        found = plan(wanted(self.LARGER), look, START)
+        assert len(of(found, GrowClaim)) == len(seen.claims) == 6
+        assert "Expanding" in reasons(found)
 
     def test_a_class_that_cannot_grow_is_said(self) -> None:
         seen = replace(running(), expandable={"": False})

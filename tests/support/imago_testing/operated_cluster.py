@@ -16,6 +16,7 @@ from imago_operator.actions import (
     Apply,
     Cordon,
     DeleteChild,
+    DeletePod,
     Elect,
     Handover,
     LabelPod,
@@ -29,6 +30,7 @@ from imago_operator.kube.objects import Kubernetes
 from imago_operator.observed import Observer, shard_of_set
 from imago_operator.reconcile import Context, Key, Reached
 from imago_operator.reconcilers.cluster import LOOK_EVERY, ClusterReconciler
+from imago_operator.state import written
 from imago_operator.volumes import Volumes, size_of
 from imago_testing.fake_kubernetes import FakeKubernetes, Manifest, merged
 from imago_testing.operated import OPERATOR
@@ -293,10 +295,11 @@ class OperatedCluster:
             reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
             said = {"name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
             metadata["ownerReferences"] = [reference | said]
-        status: Manifest = {
-            "conditions": [{"type": "Ready", "status": "True" if pod.ready else "False"}]
-        }
-        if pod.ready:
+        ready: Manifest = {"type": "Ready", "status": "True" if pod.ready else "False"}
+        if pod.turned is not None:
+            ready["lastTransitionTime"] = written(pod.turned)
+        status: Manifest = {"conditions": [ready]}
+        if pod.broker is not None:
             status["podIP"] = pod.name  # the fake brokers answer to names
         if pod.waiting:
             status["containerStatuses"] = [{"state": {"waiting": {"reason": pod.waiting}}}]
@@ -355,7 +358,7 @@ class OperatedCluster:
         name = manifest["metadata"]["name"]
         pod = self.world.pods[name]
         if what == "DELETED":
-            self.world.kill(name)
+            self.world.do(DeletePod(name, pod.uid, pod.shard, "by the operator"))
         else:
             role = manifest["metadata"].get("labels", {}).get(names.ROLE_LABEL)
             self.world.do(LabelPod(name, pod.uid, role))

@@ -34,7 +34,10 @@ def violations(
     """Return every promise that the plan breaks."""
     if isinstance(wish, Unreadable) or wish.resource.deleting or wish.resource.paused:
         return ["acts on what is to stand still"] if plan.actions else []
-    checks = (_one_disruption, _pods, _claims, _uninformed, _held, _drained, _elections, _repair)
+    checks = (
+        *(_one_disruption, _servers, _pods, _claims, _uninformed),
+        *(_held, _drained, _elections, _repair),
+    )
     return [text for check in checks for text in check(wish, observed, plan, now)]
 
 
@@ -43,30 +46,93 @@ def _of(observed: Observed, action: DeletePod | Handover) -> Pod | None:
     return next((pod for pod in observed.pods if pod.name == name), None)
 
 
-def _disruptions(observed: Observed, plan: Plan) -> Iterator[Pod]:
-    """Yield pods that serve and that the plan takes from their clients."""
+def _taken(observed: Observed, plan: Plan) -> Iterator[Pod]:
+    """Yield members that the plan takes away; what never ran, or goes with its disk, is none."""
+    given_up = {action.name for action in plan.actions if isinstance(action, DeleteClaim)}
     for action in plan.actions:
         if isinstance(action, (DeletePod, Handover)):
             pod = _of(observed, action)
-            if pod is not None and pod.serving and pod.shard is not None:
+            if pod is None or pod.shard is None or f"data-{pod.name}" in given_up:
+                continue
+            if pod.broker is not None or pod.ready or not pod.waiting:
                 yield pod
 
 
+def _in_sync(observed: Observed, number: int | None) -> frozenset[str]:
+    registry = observed.registry
+    if registry is None or not registry.connected or number is None:
+        return frozenset()
+    shard = registry.shards.get(number)
+    return shard.in_sync if shard else frozenset()
+
+
+def can_lead(observed: Observed, pod: Pod) -> bool:
+    """Whether a member could lead its shard: whether its pod is ready says nothing of that."""
+    if pod.broker is None or pod.deleting or not pod.broker.caught_up:
+        return False
+    return pod.broker.uuid in _in_sync(observed, pod.shard)
+
+
+def _may_be_in_sync(observed: Observed, pod: Pod) -> bool:
+    """Whether others may rely on the member: one that does not answer may be in sync still."""
+    in_sync = _in_sync(observed, pod.shard)
+    if pod.broker is not None:
+        return pod.broker.uuid in in_sync
+    return bool(in_sync - {p.broker.uuid for p in observed.pods_of(pod.shard) if p.broker})
+
+
 def _down(wish: Desired, observed: Observed, shard: int) -> bool:
-    serving = [pod for pod in observed.pods_of(shard) if pod.serving]
-    return len(serving) < wish.replicas
+    """Whether a shard lacks a member, for whatever reason."""
+    pods = observed.pods_of(shard)
+    return len(pods) < wish.replicas or not all(can_lead(observed, pod) for pod in pods)
 
 
-def _one_disruption(wish: Desired, observed: Observed, plan: Plan, _: datetime) -> Iterator[str]:
-    shards = [pod.shard for pod in _disruptions(observed, plan)]
+def _one_disruption(wish: Desired, observed: Observed, plan: Plan, now: datetime) -> Iterator[str]:
+    taken = list(_taken(observed, plan))
+    shards = [pod.shard for pod in taken]
     if len(shards) != len(set(shards)):
         yield "two voluntary disruptions in one shard"
+    for pod in taken:
+        others = [other for other in observed.pods_of(pod.shard) if other.name != pod.name]
+        if any(other.deleting for other in others):
+            yield f"{pod.name} goes while another member of its shard does"
+        if _is_late(wish, pod, now) and not _may_be_in_sync(observed, pod):
+            continue
+        if sum(can_lead(observed, other) for other in others) < max(wish.replicas - 1, len(others)):
+            yield f"{pod.name} goes while others of its shard cannot lead"
+        if not _is_let_go(wish, observed, pod):
+            yield f"{pod.name} goes though its broker says no"
     stopped = {n for n, child in observed.sets().items() if child.replicas == 0}
     down = {n for n in observed.sets() if n not in stopped and _down(wish, observed, n)}
-    if set(shards) & down:
-        yield "a serving member of a shard that lacks one already"
-    if shards and len(down | set(shards)) > wish.spec.update_policy.max_unavailable_shards:
+    hurt = {pod.shard for pod in taken if _may_be_in_sync(observed, pod)}
+    if hurt and len(down | hurt) > wish.spec.update_policy.max_unavailable_shards:
         yield "more shards down than the policy allows"
+
+
+def _is_late(wish: Desired, pod: Pod, now: datetime) -> bool:
+    """Whether a pod has had its time to be ready."""
+    waited = (now - pod.turned).total_seconds() if pod.turned and not pod.ready else 0.0
+    return waited >= wish.spec.update_policy.ready_timeout.seconds
+
+
+def _is_let_go(wish: Desired, observed: Observed, pod: Pod) -> bool:
+    """Whether the broker's own answer allows a restart; one that does not answer has no say."""
+    if pod.broker is None:
+        return not _may_be_in_sync(observed, pod)
+    usual = {"belowMinInSync"} if wish.replicas <= wish.min_in_sync else set()
+    usual |= {"noMasterAfter", "belowMinInSync", "singleReplica"} if wish.replicas == 1 else set()
+    check = pod.broker.restart
+    return check is not None and set(check.risks) <= usual
+
+
+def _servers(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterator[str]:
+    """Of ZooKeeper's servers one goes at a time."""
+    for action in plan.actions:
+        pod = _of(observed, action) if isinstance(action, DeletePod) else None
+        if pod is None or pod.shard is not None or pod.waiting:
+            continue
+        if any(other.deleting for other in observed.pods_of(None) if other.name != pod.name):
+            yield f"{pod.name} goes while another server of ZooKeeper does"
 
 
 def _pods(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterator[str]:
@@ -120,7 +186,7 @@ def _is_replaced(observed: Observed, action: DeleteClaim, now: datetime) -> bool
     return bool(waited and gone and not runs and shard and shard.in_sync & others)
 
 
-def _uninformed(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterator[str]:
+def _uninformed(wish: Desired, observed: Observed, plan: Plan, now: datetime) -> Iterator[str]:
     """Where something is not known, nothing is taken away but what never ran."""
     registry = observed.registry
     known = observed.synced and registry is not None and registry.connected
@@ -133,7 +199,8 @@ def _uninformed(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Ite
     for action in destructive(plan.actions):
         pod = _of(observed, action) if isinstance(action, DeletePod) else None
         unwanted = isinstance(action, DeleteChild) and action.kind != "StatefulSet"
-        harmless = (pod is not None and pod.stuck and not pod.serving) or unwanted
+        runs = pod is None or not (pod.stuck or (pod.waiting and _is_late(wish, pod, now)))
+        harmless = unwanted or not (runs or (pod and pod.serving))
         if not (harmless or type(action).__name__ == "OwnClaim"):
             yield f"acts without knowing: {action}"
     if not observed.synced and plan.actions:
@@ -145,7 +212,7 @@ def _held(wish: Desired, observed: Observed, plan: Plan, _: datetime) -> Iterato
     policy = wish.spec.update_policy.on_operator_upgrade
     if policy is not OnOperatorUpgrade.HOLD or wish.resource.approved:
         return
-    for pod in _disruptions(observed, plan):
+    for pod in _taken(observed, plan):
         claims = [c for c in observed.claims if c.name == f"data-{pod.name}"]
         ordered = pod.annotations.get(names.RESTART, "") != wish.resource.restart
         same = pod.annotations.get(names.SPEC_HASH) == wish.spec_hash

@@ -155,6 +155,9 @@ def _children(rng: random.Random, applied: Desired, numbers: list[int]) -> list[
 
 def _pods(rng: random.Random, template: Desired, shard: int) -> list[Pod]:
     found = []
+    # A pause of ZooKeeper, full disks: no pod of the shard is ready, and all answer.
+    all_ready = rng.random() < 0.8
+    answers = 0.3 if all_ready else 0.97
     for ordinal in range(template.replicas):
         if rng.random() < 0.07:
             continue
@@ -162,8 +165,10 @@ def _pods(rng: random.Random, template: Desired, shard: int) -> list[Pod]:
         notes = dict(template_notes(template, shard))
         if rng.random() < 0.05:
             notes[names.RESTART] = "mine"
-        ready = rng.random() < 0.93
-        waiting = None if ready else rng.choice((None, "ImagePullBackOff", "ContainerCreating"))
+        ready = all_ready and rng.random() < 0.93
+        waiting = (
+            None if ready else rng.choice((None, None, "ImagePullBackOff", "ContainerCreating"))
+        )
         found.append(
             Pod(
                 name=name,
@@ -173,10 +178,11 @@ def _pods(rng: random.Random, template: Desired, shard: int) -> list[Pod]:
                 annotations=notes,
                 node=f"node-{ordinal}" if ready or rng.random() < 0.5 else None,
                 ready=ready,
+                turned=rng.choice((None, START - timedelta(seconds=rng.choice((1, 100, 9999))))),
                 deleting=rng.random() < 0.03,
                 waiting=waiting,
                 role_label=rng.choice((None, "master", "slave")),
-                broker=_probe(rng, shard, name) if ready or rng.random() < 0.3 else None,
+                broker=_probe(rng, shard, name) if ready or rng.random() < answers else None,
             )
         )
     return found
@@ -195,6 +201,7 @@ def _probe(rng: random.Random, shard: int, name: str) -> Probe | None:
         version="1.2.0",
         config={"rocketmq.pull_hold_ms_max": rng.choice((5, 30_000))},
         restart=check,
+        caught_up=rng.random() < 0.97,
         log=(rng.randrange(3), rng.randrange(99)),
     )
 
@@ -299,7 +306,8 @@ def check_look(rng: random.Random) -> None:
     """Raise AssertionError if a plan of a random look breaks a promise."""
     wish, seen = random_look(rng)
     found = plan(wish, seen, START)
-    assert violations(wish, seen, found, START) == [], found.explain()
+    broken = violations(wish, seen, found, START)
+    assert not broken, f"{broken} by {found.actions}"
     if rng.random() < 0.75:
         return
     history = [seen.status]
@@ -311,40 +319,66 @@ def check_look(rng: random.Random) -> None:
 
 def check_walk(rng: random.Random, steps: int = 25) -> None:
     """Raise AssertionError if edits and faults, once over, leave a cluster that never settles."""
-    replicas = rng.choice((2, 3))
+    replicas = rng.choice((2, 3, 3))
     world = World(wish_of(2, replicas, 0, 0, False))
+    world.grace, world.behind, world.unready = rng.choice(((0, 0, 0), (1, 1, 1), (3, 2, 4)))
+    if rng.random() < 0.5:
+        world.settle()
     for _ in range(steps):
         _event(rng, world, replicas)
         for _ in range(rng.randrange(6)):
-            world.look()
+            world.look(dies_after=rng.choice((None, None, None, 0, 1, 2, 3)))
             if rng.random() < 0.8:
                 world.turn()
-    world.zookeeper = True
-    world.broken_images.clear()
-    world.pods = {n: replace(p, waiting=None) for n, p in world.pods.items()}
-    world.unread = min(world.unread, 3)
+    heal(world)
     last = wish_of(rng.randint(1, SHARDS_MAX), replicas, rng.randrange(len(EDITS)), 0, True)
     world.wish = last  # the newest operator, with nothing that keeps it from working
-    world.settle()
+    world.settle(looks=1500)
     assert len(world.observe().sets()) == last.spec.brokers.shards
+
+
+def heal(world: World) -> None:
+    """End every fault."""
+    world.zookeeper = True
+    world.broken_images.clear()
+    world.full.clear()
+    world.silent.clear()
+    world.pods = {n: replace(p, waiting=None) for n, p in world.pods.items()}
+    world.unread = min(world.unread, 3)
 
 
 def _event(rng: random.Random, world: World, replicas: int) -> None:
     chance = rng.random()
-    if chance < 0.35:
+    some = rng.choice(sorted(world.pods)) if world.pods else ""
+    if chance < 0.3:
         world.wish = random_wish(rng, replicas)
-    elif chance < 0.5 and world.pods:
-        world.kill(rng.choice(sorted(world.pods)))
-    elif chance < 0.6:
+    elif chance < 0.4:
+        world.kill(some)
+    elif chance < 0.55:
         world.zookeeper = not world.zookeeper
-    elif chance < 0.7:
+    elif chance < 0.62:
         world.broken_images ^= {rng.choice(("mine:2", "mine:3", "imago/broker:1.3.0"))}
-    elif chance < 0.8:
+    elif chance < 0.7:
         world.status = ClusterStatus(
             cluster_id=world.status.cluster_id, scale_down=world.status.scale_down
         )
-    elif chance < 0.9:
+    elif chance < 0.75:
         world.unread = rng.randrange(4)
+    else:
+        _fault(rng, world, some)
+
+
+def _fault(rng: random.Random, world: World, some: str) -> None:
+    """Have something in the way that says nothing of who is in sync."""
+    match rng.randrange(4):
+        case 0:
+            world.full ^= {p.name for p in world.pods.values() if p.shard is not None}
+        case 1:
+            world.full ^= {some}
+        case 2:
+            world.silent ^= {some}
+        case _:
+            world.crash(some)
 
 
 def main(arguments: list[str]) -> int:

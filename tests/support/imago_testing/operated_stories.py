@@ -60,7 +60,7 @@ def _faults(world: World) -> Iterator[dict[str, Any]]:
     down = tuple(replace(p, ready=p.name != "demo-s1-2") for p in seen.pods)
     yield _manifest(world.wish, replace(seen, pods=down))
     stuck = tuple(
-        replace(p, ready=False, waiting="ImagePullBackOff", annotations={})
+        replace(p, ready=False, waiting="ImagePullBackOff", annotations={}, broker=None)
         if p.name == "demo-s1-2"
         else p
         for p in seen.pods

@@ -6,6 +6,7 @@ import itertools
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from imago_operator import names
@@ -31,7 +32,7 @@ from imago_operator.status import status_of
 from imago_testing.operated_rules import violations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from imago_operator.actions import (
         Action,
@@ -97,6 +98,19 @@ class World:
     """Messages that a shard still has once it is closed; one look reads one of them."""
     done: list[Action] = field(default_factory=list)
     ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    grace: int = 0
+    """Turns for which a deleted pod still serves."""
+    behind: int = 0
+    """Turns until a member that has begun is in sync."""
+    unready: int = 0
+    """Turns until a pod is ready once nothing is in its way."""
+    full: set[str] = field(default_factory=set)
+    """Pods whose disk is full: they answer and are in sync, but not ready."""
+    silent: set[str] = field(default_factory=set)
+    """Pods that serve, but do not answer the operator."""
+    hurt: dict[str, str] = field(default_factory=dict)
+    """Members in sync that the operator took away, with the uid of then, until they are back."""
+    _turns: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def uid(self, what: str) -> str:
         return f"{what}-{next(self.ids)}"
@@ -104,7 +118,7 @@ class World:
     # ---- what the operator sees ------------------------------------------------------------
 
     def observe(self) -> Observed:
-        answers = any(pod.broker for pod in self.pods.values())
+        answers = any(pod.broker and pod.name not in self.silent for pod in self.pods.values())
         registry = Registry(
             cluster_id="c-1" if self.shards else None,
             connected=self.zookeeper,
@@ -129,7 +143,7 @@ class World:
         return any(kind == "ImagoRebalance" for kind, _ in self.children)
 
     def _probe(self, pod: Pod) -> Probe | None:
-        if pod.broker is None or pod.shard is None:
+        if pod.broker is None or pod.shard is None or pod.name in self.silent:
             return None
         shard = self.shards.get(pod.shard)
         others = shard.in_sync - {pod.broker.uuid} if shard else frozenset()
@@ -139,24 +153,40 @@ class World:
         return replace(
             pod.broker,
             config=dict(self.config.get(pod.uid, {})),
+            caught_up=self.in_sync(pod),
             restart=RestartCheck(safe=not risks, risks=tuple(risks)),
         )
+
+    def in_sync(self, pod: Pod) -> bool:
+        shard = None if pod.shard is None else self.shards.get(pod.shard)
+        return bool(pod.broker and shard and pod.broker.uuid in shard.in_sync)
 
     def _least(self) -> int:
         return getattr(self.wish, "min_in_sync", 1)
 
     # ---- one look, and what comes of it ----------------------------------------------------
 
-    def look(self) -> tuple[Observed, Plan]:
-        """Plan once, write the status, carry the actions out, let a second pass."""
+    def look(self, dies_after: int | None = None) -> tuple[Observed, Plan]:
+        """Plan once, write the status, carry the actions out, let a second pass.
+
+        `dies_after`: how many of its calls the operator makes before it ends.
+        """
         seen = self.observe()
         found = plan(self.wish, seen, self.now)
-        assert violations(self.wish, seen, found, self.now) == []
-        self.status = status_of(self.wish, seen, found, self.now)
-        for action in found.actions:
-            self.do(action)
+        broken = violations(self.wish, seen, found, self.now)
+        assert not broken, f"{broken} by {found.actions}"
+        calls: list[Callable[[], None]] = []
+        if found.record:
+            calls.append(partial(self._write, replace(self.status, **found.record)))
+        calls += [partial(self.do, action) for action in found.actions]
+        calls.append(partial(self._write, status_of(self.wish, seen, found, self.now)))
+        for call in calls[:dies_after]:
+            call()
         self.now += timedelta(seconds=1)
         return seen, found
+
+    def _write(self, status: ClusterStatus) -> None:
+        self.status = status
 
     def do(self, action: Action) -> None:
         self.done.append(action)
@@ -192,8 +222,23 @@ class World:
             self.pods = {n: p for n, p in self.pods.items() if p.shard != shard}
 
     def _deletepod(self, action: DeletePod) -> None:
-        assert self.pods[action.name].uid == action.uid
-        self._leave(self.pods.pop(action.name))
+        pod = self.pods[action.name]
+        assert pod.uid == action.uid
+        self._take_note(pod)
+        if self.grace and pod.broker is not None:
+            self.pods[pod.name] = replace(pod, deleting=True)
+        else:
+            self._leave(self.pods.pop(pod.name))
+
+    def _take_note(self, pod: Pod) -> None:
+        """Count what the operator itself takes away, whatever it may remember of it."""
+        if self.in_sync(pod):
+            self.hurt[pod.name] = pod.uid
+        hurt = [name.rpartition("-")[0] for name in self.hurt]
+        assert len(hurt) == len(set(hurt)), f"several members of a shard: {sorted(self.hurt)}"
+        policy = getattr(self.wish, "spec", None) and self.wish.spec.update_policy  # type: ignore[union-attr]
+        if self.in_sync(pod) and policy:
+            assert len(hurt) <= policy.max_unavailable_shards, f"shards: {sorted(self.hurt)}"
 
     def _labelpod(self, action: LabelPod) -> None:
         self.pods[action.name] = replace(self.pods[action.name], role_label=action.role)
@@ -237,15 +282,61 @@ class World:
 
     def turn(self) -> None:
         """Let Kubernetes make pods, and brokers start, catch up and elect."""
+        for pod in [
+            p for p in self.pods.values() if p.deleting and self._after("go", p, self.grace)
+        ]:
+            self._leave(self.pods.pop(pod.name))
         for key, manifest in list(self.manifests.items()):
             if key[0] == STATEFUL_SET:
                 self._pods(key[1], manifest)
         for name in list(self.pods):
             self._start(name)
+            self._catch_up(name)
+            self._probe_readiness(name)
         for shard in self.shards.values():
-            if shard.master is None and shard.in_sync:
+            if shard.master is None and shard.in_sync and self.zookeeper:
                 self._lead(shard, min(shard.in_sync))
         self.unread = max(0, self.unread - 1) if self._draining() else self.unread
+        self._forgive()
+
+    def _after(self, what: str, pod: Pod, turns: int) -> bool:
+        """Whether something has been under way for that many turns."""
+        self._turns[what, pod.uid] = passed = self._turns.get((what, pod.uid), -1) + 1
+        if passed < turns:
+            return False
+        del self._turns[what, pod.uid]
+        return True
+
+    def _catch_up(self, name: str) -> None:
+        pod = self.pods[name]
+        if pod.broker is None or pod.shard is None or self.in_sync(pod):
+            return
+        shard = self.shards[pod.shard]
+        if self.zookeeper and shard.master and self._after("catch up", pod, self.behind):
+            uuid = pod.broker.uuid
+            members = tuple(replace(m, in_sync=m.in_sync or m.uuid == uuid) for m in shard.members)
+            self.shards[pod.shard] = replace(shard, members=members)
+
+    def _probe_readiness(self, name: str) -> None:
+        """Have the pod as ready as its broker is: at once if it is not, later if it is."""
+        pod = self.pods[name]
+        runs = pod.node is not None and not pod.waiting
+        serves = runs and (pod.shard is None or self.in_sync(pod))
+        may_be = serves and self.zookeeper and name not in self.full
+        if not may_be:
+            self._turns.pop(("be ready", pod.uid), None)
+        if pod.ready != may_be and (not may_be or self._after("be ready", pod, self.unready)):
+            self.pods[name] = replace(pod, ready=may_be, turned=self.now)
+
+    def _forgive(self) -> None:
+        """Forget what was taken away and is back, or is no longer to be there."""
+        sets = {n: child.replicas for n, child in self.observe().sets().items()}
+        for name, uid in list(self.hurt.items()):
+            pod = self.pods.get(name)
+            back = pod is not None and pod.uid != uid and self.in_sync(pod)
+            number = int(name.rpartition("-")[0].rpartition("-s")[2])
+            if back or not sets.get(number):
+                del self.hurt[name]
 
     def _pods(self, name: str, manifest: Mapping[str, Any]) -> None:
         spec, shard = manifest["spec"], number_of(manifest)
@@ -267,6 +358,7 @@ class World:
                 shard=shard,
                 ordinal=ordinal,
                 annotations=template["metadata"]["annotations"],
+                turned=self.now,
                 waiting="ImagePullBackOff" if bad else None,
             )
         claim = f"data-{name}"
@@ -284,7 +376,8 @@ class World:
 
     def _start(self, name: str) -> None:
         pod = self.pods[name]
-        if pod.waiting or pod.ready:
+        begun = pod.node is not None and (pod.shard is None or pod.broker is not None)
+        if pod.waiting or begun or pod.deleting or (pod.shard is not None and not self.zookeeper):
             return
         claim = self.claims.get(f"data-{name}")
         free = [f"node-{(pod.ordinal + n) % len(RACKS)}" for n in range(len(RACKS))]
@@ -292,7 +385,7 @@ class World:
         node = claim.node if claim and claim.node else usual
         if node not in self.nodes:
             return
-        pod = replace(pod, node=node, ready=True)
+        pod = replace(pod, node=node)
         if pod.shard is not None:
             pod = replace(pod, broker=self._join(pod))
         self.pods[name] = pod
@@ -302,7 +395,8 @@ class World:
         disk = self.disks.setdefault(f"data-{pod.name}", Disk(uuid=self.uid("broker")))
         shard = self.shards.get(pod.shard) or Shard(id=pod.shard, master=None, epoch=0)
         members = tuple(m for m in shard.members if m.uuid != disk.uuid)
-        member = Member(uuid=disk.uuid, in_sync=True, lag_bytes=0)
+        in_sync = shard.master is None or not self.behind
+        member = Member(uuid=disk.uuid, in_sync=in_sync, lag_bytes=0)
         self.shards[pod.shard] = replace(shard, members=(*members, member))
         settings = getattr(self.wish, "dynamic", {})
         self.config[pod.uid] = {name: settings[name] for name in KEYS if name in settings}
@@ -327,6 +421,14 @@ class World:
         """Take a pod away, as a user or a node's end does."""
         if name in self.pods:
             self._leave(self.pods.pop(name))
+
+    def crash(self, name: str) -> None:
+        """The broker in a pod ends, and ends again whenever it is started."""
+        pod = self.pods.get(name)
+        if pod is not None and not pod.deleting:
+            self._leave(pod)
+            ill = replace(pod, broker=None, ready=False, turned=self.now)
+            self.pods[name] = replace(ill, waiting="CrashLoopBackOff")
 
     def lose_node(self, name: str) -> None:
         """A node goes for good, with the volumes that are on it."""

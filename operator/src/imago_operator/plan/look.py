@@ -116,13 +116,9 @@ class Look:
         return self.drained(number) or (self.informed and self.shard(number) is None)
 
     def is_down(self, number: int) -> bool:
-        """Whether a member of the shard is missing, for whatever reason."""
+        """Whether clients find a member of the shard less, for whatever reason."""
         serving = [pod for pod in self.observed.pods_of(number) if pod.serving]
         return len(serving) < self.desired.replicas
-
-    @cached_property
-    def down(self) -> frozenset[int]:
-        return frozenset(n for n in self.running if self.is_down(n))
 
     def rack(self, pod: Pod) -> str:
         """Return the rack of a pod's node; empty where it is unknown."""

@@ -1,8 +1,9 @@
 """Restarts of outdated pods, so that clients see none of it.
 
-In each shard first what is down already, then the members that do not lead, then the master
-after it handed over. The broker itself says whether it may go. A shard is touched only while all
-its members serve, and only as many shards at a time as the policy says, all in one rack.
+In each shard first a member that is not in sync, then those that do not lead, then the master
+after it handed over. The broker itself says whether it may go, ready or not. A member in sync goes
+only while all others of its shard could lead, and in only as many shards at a time as the policy
+says, all in one rack. What never runs is no member: `repair.stuck` takes care of it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
 from imago_operator.actions import DeletePod, Handover
+from imago_operator.plan import standing
 from imago_operator.plan.permission import cause, held, obstacle
 from imago_operator.plan.rows import Row, Step
 from imago_operator.spec.cluster_status import Rollout
@@ -95,8 +97,11 @@ def _zookeeper(look: Look, due: list[Pod]) -> tuple[list[Action], str] | None:
     servers = look.observed.pods_of(None)
     down = [pod for pod in servers if not pod.serving]
     mine = [pod for pod in due if pod.shard is None]
-    if ill := [pod for pod in mine if not pod.serving]:
-        return [_delete(look, ill[0])], ""
+    for pod in [pod for pod in mine if not pod.serving]:
+        # Of several that are not ready one may be about to be: without it there is no majority.
+        alone = len(down) == 1 and len(servers) >= managed.replicas
+        if alone or (standing.overdue(look, pod) and not standing.another_goes(look, pod)):
+            return [_delete(look, pod)], ""
     if down or len(servers) < managed.replicas:
         return [], f"{len(down) or 'missing'} servers of ZooKeeper"
     if mine:
@@ -108,11 +113,11 @@ def _brokers(look: Look, due: list[Pod]) -> tuple[list[Action], str]:
     """Return the restarts of one pass, and what the first one that is not among them waits for."""
     actions: list[Action] = []
     blocked = ""
-    disturbed = {n: _racks(look, n) for n in look.down}
+    disturbed = {n: _racks(look, n) for n in look.running if standing.lacks(look, n)}
     for number in sorted({pod.shard for pod in due if pod.shard is not None}):
         pods = [pod for pod in due if pod.shard == number]
-        if ill := [pod for pod in pods if not pod.serving]:
-            actions.append(_delete(look, ill[0]))
+        if behind := [pod for pod in pods if _is_free(look, pod)]:
+            actions.append(_delete(look, behind[0]))
             continue
         action, why = _restart(look, number, pods, disturbed)
         blocked = blocked or why
@@ -122,16 +127,29 @@ def _brokers(look: Look, due: list[Pod]) -> tuple[list[Action], str]:
     return actions, "" if actions else blocked
 
 
+def _is_free(look: Look, pod: Pod) -> bool:
+    """Whether a member may go that its shard lacks anyway: it is not in sync, and all others are.
+
+    Where others lack, too, it gets the time that the policy gives to be ready: of several that
+    have just begun one may be the first to serve again.
+    """
+    if standing.needed(look, pod) or standing.another_goes(look, pod):
+        return False
+    if standing.overdue(look, pod):
+        return True
+    return standing.others_able(look, pod) and not _refused(look, pod)
+
+
 def _restart(
     look: Look, number: int, pods: list[Pod], disturbed: dict[int, set[str]]
 ) -> tuple[Action | None, str]:
-    if number in look.down:
-        return None, f"shard-{number}: {_missing(look, number)} to be ready"
+    if lacking := standing.lacks(look, number):
+        return None, lacking
     if len(disturbed) >= look.desired.spec.update_policy.max_unavailable_shards:
         return None, f"shard-{number}: shards {sorted(disturbed)} to be whole again"
     shard = look.shard(number)
-    if shard is None or shard.master is None or not _all_in_sync(look, shard):
-        return None, f"shard-{number}: every member in sync"
+    if shard is None or shard.master is None:
+        return None, f"shard-{number}: a master"
     pod = _first(pods, shard)
     others = set().union(*disturbed.values()) if disturbed else set()
     if others and (others != {look.rack(pod)} or "" in others):
@@ -141,15 +159,22 @@ def _restart(
 
 def _gate(look: Look, pod: Pod, shard: Shard) -> tuple[Action | None, str]:
     """Ask the broker's own answer; the master hands over before it goes."""
+    if refused := _refused(look, pod):
+        return None, refused
     assert pod.broker is not None
-    check = pod.broker.restart
-    if check is None:
-        return None, f"{pod.name}: an answer to its restart check"
-    if risks := set(check.risks) - unavoidable(look):
-        return None, f"{pod.name}: {', '.join(sorted(risks))}"
     if shard.master == pod.broker.uuid and look.desired.replicas > 1:
         return Handover(pod.name, pod.broker.uuid, shard.id, shard.epoch or 0), ""
     return _delete(look, pod), ""
+
+
+def _refused(look: Look, pod: Pod) -> str:
+    """Return why the broker says that it must not go now; empty: it may, or it does not answer."""
+    if pod.broker is None:
+        return ""
+    if pod.broker.restart is None:
+        return f"{pod.name}: an answer to its restart check"
+    risks = set(pod.broker.restart.risks) - unavoidable(look)
+    return f"{pod.name}: {', '.join(sorted(risks))}" if risks else ""
 
 
 def unavoidable(look: Look) -> frozenset[str]:
@@ -159,24 +184,15 @@ def unavoidable(look: Look) -> frozenset[str]:
     return UNAVOIDABLE_FEW if look.desired.replicas <= look.desired.min_in_sync else frozenset()
 
 
-def _all_in_sync(look: Look, shard: Shard) -> bool:
-    pods = look.observed.pods_of(shard.id)
-    return all(pod.broker and pod.broker.uuid in shard.in_sync for pod in pods)
-
-
 def _first(pods: list[Pod], shard: Shard) -> Pod:
     """Return the pod that goes first: one that does not lead, where there is one."""
     following = [p for p in pods if p.broker and p.broker.uuid != shard.master]
     return following[-1] if following else pods[0]
 
 
-def _missing(look: Look, number: int) -> str:
-    waiting = [pod.name for pod in look.observed.pods_of(number) if not pod.serving]
-    return ", ".join(waiting) or "a missing pod"
-
-
 def _racks(look: Look, number: int) -> set[str]:
-    return {look.rack(pod) for pod in look.observed.pods_of(number) if not pod.serving} or {""}
+    pods = look.observed.pods_of(number)
+    return {look.rack(pod) for pod in pods if not standing.able(look, pod)} or {""}
 
 
 def _pod_of(look: Look, action: Action) -> Pod:

@@ -59,7 +59,7 @@ CASES: Final = (
     ),
     Case(
         "RepairingPods",
-        "a pod never ran (image, configuration, scheduling) and has an old template",
+        "a pod does not run (image, configuration, scheduling) and has an old template",
         "delete it, one in each shard, whether or not the shard is healthy",
     ),
     Case("LabellingRoles", "labels of roles are old", "label pods", additive=True),
@@ -72,7 +72,8 @@ CASES: Final = (
     Case(
         "GrowingVolumes",
         "claims are smaller than asked for",
-        "grow them; make StatefulSets anew, their pods stay. Nothing else waits for volumes",
+        "grow them, also while no broker answers or leads; make StatefulSets anew, their pods stay."
+        " Nothing else waits for volumes",
         late="30 min",
     ),
     Case(
@@ -84,10 +85,10 @@ CASES: Final = (
     Case(
         "Restarting",
         "pods are not of today's template, and may be restarted now (policy, window, approval)",
-        "ZooKeeper's servers first; then in each shard what is down already, then members that"
-        " follow, then the master after it has handed over; only while all members of the shard"
-        " are in sync and the broker's own restart check has no objection; as many shards as"
-        " maxUnavailableShards says, all in one rack",
+        "ZooKeeper's servers first; then in each shard a member that is not in sync, then members"
+        " that follow, then the master after it has handed over; only while all other members of"
+        " the shard are in sync, whether or not they are ready, and the broker's own restart check"
+        " has no objection; as many shards as maxUnavailableShards says, all in one rack",
         late="readyTimeout",
     ),
     Case(

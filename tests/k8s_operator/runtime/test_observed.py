@@ -1,0 +1,49 @@
+"""What is read off a pod's status."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from imago_operator.observed import turned, waiting
+
+RUNS: dict[str, Any] = {"name": "broker", "state": {"running": {}}}
+
+
+def waits(name: str, reason: str) -> dict[str, Any]:
+    return {"name": name, "state": {"waiting": {"reason": reason}}}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ({"containerStatuses": [RUNS]}, None),
+        ({"containerStatuses": [waits("broker", "ImagePullBackOff")]}, "ImagePullBackOff"),
+        ({"containerStatuses": [waits("mesh", "CrashLoopBackOff"), RUNS]}, None),
+        ({"containerStatuses": [waits("mesh", "CrashLoopBackOff")]}, "CrashLoopBackOff"),
+        (
+            {
+                "initContainerStatuses": [waits("first", "CrashLoopBackOff")],
+                "containerStatuses": [waits("broker", "PodInitializing")],
+            },
+            "CrashLoopBackOff",
+        ),
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False"}]},
+            "Unschedulable",
+        ),
+    ],
+    ids=["runs", "waits", "beside one that runs", "alone", "first ones", "no node"],
+)
+def test_why_a_server_does_not_run(status: dict[str, Any], reason: str | None) -> None:
+    """A container beside a broker that serves says nothing of the broker."""
+    assert waiting(status) == reason
+
+
+def test_since_when_a_pod_is_as_ready_as_it_is() -> None:
+    said = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+    assert turned({"conditions": [said]}) == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert turned({"conditions": [{"type": "Ready", "status": "False"}]}) is None
+    assert turned({}) is None
