@@ -2,7 +2,7 @@
 
 What only adds something is done in every look. Of all else the first case that holds decides, so
 that never two of them take something away at a time. Where not everything is known, nothing is
-taken away but pods that never ran.
+taken away but pods that do not run.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ def _steps(look: Look) -> Iterator[Step]:
     applied = objects.children(look)
     yield from (applied, objects.roles(look), objects.settings(look), objects.scale_up(look))
     yield storage.classes(look)
+    yield storage.growth(look)
     cases = URGENT if applied.actions else (*URGENT, *ORDERLY)
     for case in cases:
         step = case(look)

@@ -19,26 +19,53 @@ STORAGE = "StorageReady"
 RESIZE_S = 1800.0
 
 
-def storage(look: Look) -> Step | None:
-    """Grow claims, then have StatefulSets made anew so that new claims get the size, too."""
+def growth(look: Look) -> Step:
+    """Grow claims, whatever else there is: it takes nothing away, and may be the cure."""
     size = look.desired.spec.brokers.storage.size
-    claims = [c for c in look.observed.claims if c.shard in look.running]
-    small = [c for c in claims if size is not None and c.requested < size.bytes]
-    fixed = [c for c in small if not look.observed.expandable.get(c.storage_class or "", False)]
-    if size is not None and len(fixed) < len(small):
-        growing = [GrowClaim(c.name, c.uid, size.text) for c in small if c not in fixed]
-        said = _said(False, "Expanding", f"{len(growing)} claims grow to {size.text}.")
-        return Step(row=Row.STORAGE, actions=tuple(growing), findings=(said,), next="they grow")
+    if size is None:
+        return Step(row=Row.STORAGE)
+    growing = [GrowClaim(c.name, c.uid, size.text) for c in _short(look) if _grows(look, c)]
+    said = _said(False, "Expanding", f"{len(growing)} claims grow to {size.text}.")
+    return Step(
+        row=Row.STORAGE,
+        actions=tuple(growing),
+        findings=(said,) if growing else (),
+        next="they grow",
+    )
+
+
+def storage(look: Look) -> Step | None:
+    """Have StatefulSets made anew, so that new claims get the size, too; say how volumes are.
+
+    They are made anew though claims have not grown: a set that is not gets no new pod template.
+    """
+    short = _short(look)
+    fixed = [c for c in short if not _grows(look, c)]
     anew = _made_anew(look)
     if fixed:
-        # Sets are made anew all the same: one that is not gets no new pod template either.
         text = f"Storage class {fixed[0].storage_class or 'of the cluster'} cannot grow volumes."
         said = _said(False, "ExpansionUnsupported", text)
         return Step(row=Row.STORAGE, actions=anew, findings=(said,), next="apply them again")
     if anew:
-        said = _said(False, "Expanding", "StatefulSets are made anew; their pods stay.")
+        text = f"{len(short)} claims grow. " if short else ""
+        said = _said(False, "Expanding", f"{text}StatefulSets are made anew; their pods stay.")
         return Step(row=Row.STORAGE, actions=anew, findings=(said,), next="apply them again")
-    return _growing(look, claims)
+    if short:
+        return None  # they have just been told to grow
+    return _growing(look, [c for c in look.observed.claims if c.shard in look.running])
+
+
+def _short(look: Look) -> list[Claim]:
+    """Return claims of brokers that are to run and ask for less than is wanted."""
+    size = look.desired.spec.brokers.storage.size
+    if size is None:
+        return []
+    mine = (c for c in look.observed.claims if c.shard in look.running)
+    return [claim for claim in mine if claim.requested < size.bytes]
+
+
+def _grows(look: Look, claim: Claim) -> bool:
+    return look.observed.expandable.get(claim.storage_class or "", False)
 
 
 def classes(look: Look) -> Step:
