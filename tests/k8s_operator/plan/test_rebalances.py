@@ -15,7 +15,8 @@ from imago_operator.plan.objects import REBALANCE
 from imago_operator.state import Child, Observed
 from imago_testing.custom_resources import manifest
 from imago_testing.operated import UID, wanted
-from imago_testing.operated_world import START, World
+from imago_testing.operated_things import START
+from imago_testing.operated_world import World
 
 FILL = Child(kind=REBALANCE, name="demo-fill-1", uid="f-1")
 

@@ -21,7 +21,8 @@ from imago_operator.desired import desired_of
 from imago_operator.plan import Row, plan
 from imago_operator.state import TopicNeeds
 from imago_testing.operated import OPERATOR, resource, wanted
-from imago_testing.operated_world import START, World
+from imago_testing.operated_things import START
+from imago_testing.operated_world import World
 
 NEWER = replace(OPERATOR, version="1.3.0")
 
@@ -388,20 +389,6 @@ def test_volumes_grow_without_a_restart() -> None:
     anew = [a for a in world.done if isinstance(a, DeleteChild)]
     assert [a.orphan for a in anew] == [True, True]
     assert deleted(world) == []
-
-
-def test_volumes_that_never_grow_and_a_new_image_restart_every_pod_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The quota refuses every growth: sets are made anew before pods get their template."""
-    world = began()
-    monkeypatch.setattr(World, "_growclaim", lambda *_: None)
-    world.wish = wanted({"spec.brokers.storage.size": "20Gi", "spec.image": "mine:2"})
-    for _ in range(100):
-        world.look()
-        world.turn()
-    assert sorted(deleted(world)) == sorted(f"demo-s{s}-{o}" for s in (0, 1) for o in range(3))
-    assert condition(world, "StorageReady") == ("False", "Expanding")
 
 
 def test_without_the_registry_nothing_is_taken_away() -> None:

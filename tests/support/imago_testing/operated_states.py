@@ -45,7 +45,8 @@ from imago_operator.state import (
 from imago_operator.status import status_of
 from imago_testing.operated import OPERATOR, wanted
 from imago_testing.operated_rules import violations
-from imago_testing.operated_world import START, World
+from imago_testing.operated_things import START
+from imago_testing.operated_world import World
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired

@@ -1,0 +1,151 @@
+"""Volumes grow, whatever else there is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from imago_operator import names
+from imago_operator.actions import (
+    Apply,
+    DeleteChild,
+    DeletePod,
+    GrowClaim,
+    Handover,
+)
+from imago_operator.plan import Row, plan
+from imago_operator.plan.look import Look
+from imago_testing.operated import wanted
+from imago_testing.operated_looks import (
+    changed,
+    leaderless,
+    of,
+    reasons,
+    running,
+)
+from imago_testing.operated_things import START
+from imago_testing.operated_world import World
+
+if TYPE_CHECKING:
+    from imago_operator.state import Observed
+
+
+@pytest.fixture(name="seen", scope="module")
+def _seen() -> Observed:
+    return running()
+
+
+class TestStorage:
+    LARGER: ClassVar[dict[str, Any]] = {"spec.brokers.storage.size": "20Gi"}
+
+    def test_every_claim_grows(self) -> None:
+        world = World(wanted())
+        world.settle()
+        world.wish = wanted(self.LARGER)
+        found = plan(world.wish, world.observe(), world.now)
+        assert {action.size for action in of(found, GrowClaim)} == {"20Gi"}
+        assert not [a for a in of(found, Apply) if a.manifest["kind"] == "StatefulSet"]
+
+    @pytest.mark.parametrize("ill", ["nobody answers", "nobody leads", "crash loop", "no registry"])
+    def test_claims_grow_whatever_else_there_is(self, seen: Observed, ill: str) -> None:
+        """Brokers that end on a full disk need the room before anything else."""
+        match ill:
+            case "nobody answers":
+                look = replace(seen, registry=None)
+            case "nobody leads":
+                look = leaderless(seen, in_sync=False)
+            case "crash loop":
+                look = changed(seen, "demo-s0-0", ready=False, broker=None)
+                look = changed(look, "demo-s0-0", waiting="CrashLoopBackOff", annotations={})
+            case _:
+                assert seen.registry is not None
+                look = replace(seen, registry=replace(seen.registry, connected=False))
+        found = plan(wanted(self.LARGER), look, START)
+        assert len(of(found, GrowClaim)) == len(seen.claims) == 6
+        assert "Expanding" in reasons(found)
+
+    def test_a_class_that_cannot_grow_is_said(self) -> None:
+        seen = replace(running(), expandable={"": False})
+        found = plan(wanted(self.LARGER), seen, START)
+        assert "ExpansionUnsupported" in reasons(found)
+        assert not of(found, GrowClaim)
+        assert all(action.orphan for action in of(found, DeleteChild))
+
+    def test_claim_templates_that_change_have_sets_made_anew(self) -> None:
+        """Kubernetes refuses to change them in a StatefulSet; pods stay as they are."""
+        world = World(wanted())
+        world.settle()
+        world.done.clear()
+        labelled = {"persistentVolumeClaim": {"metadata": {"labels": {"team": "orders"}}}}
+        world.wish = wanted({"spec.brokers.template": labelled})
+        found = plan(world.wish, world.observe(), world.now)
+        assert not [a for a in of(found, Apply) if a.manifest["kind"] == "StatefulSet"]
+        gone = of(found, DeleteChild)
+        assert {a.name for a in gone} == {"demo-s0", "demo-s1"}
+        assert all(a.orphan for a in gone)
+        world.settle()
+        assert not [action for action in world.done if isinstance(action, DeletePod)]
+
+    def test_a_class_that_cannot_grow_keeps_nothing_else_back(self) -> None:
+        """Pods get their new template, once: the set that makes them must have it, too."""
+        world = World(wanted(), expandable={"": False})
+        world.settle()
+        world.done.clear()
+        world.wish = wanted(self.LARGER | {"spec.image": "mine:2"})
+        world.settle()
+        restarted = [action.name for action in world.done if isinstance(action, DeletePod)]
+        assert sorted(restarted) == sorted(set(restarted))
+        assert len(restarted) == 6
+        assert {
+            p.annotations[names.TEMPLATE_HASH] for p in world.pods.values() if p.shard == 0
+        } == {Look(world.wish, world.observe(), world.now).notes(0)[names.TEMPLATE_HASH]}
+
+    def test_a_volume_that_never_grows_keeps_nothing_else_back(self, seen: Observed) -> None:
+        claims = tuple(replace(c, requested=20 << 30, capacity=10 << 30) for c in seen.claims)
+        slow = replace(seen, claims=claims)
+        found = plan(wanted(), slow, START)
+        assert (found.row, found.actions) == (Row.STORAGE, ())
+        assert found.wait is not None
+        assert "Expanding" in reasons(found)
+        noted = next(p for p in slow.pods if p.name == "demo-s1-1").annotations
+        look = changed(slow, "demo-s1-1", annotations={**noted, names.RESTART: "please"})
+        found = plan(wanted(), look, START)
+        assert found.row is Row.ROLLOUT
+        assert {"Expanding", "ManualRestart"} <= reasons(found)
+
+    def test_what_somebody_made_larger_stays(self, seen: Observed) -> None:
+        claims = tuple(replace(c, requested=99 << 30, capacity=99 << 30) for c in seen.claims)
+        found = plan(wanted(), replace(seen, claims=claims), START)
+        assert (found.row, found.actions) == (Row.SETTLED, ())
+        assert "LargerThanSpec" in reasons(found)
+
+    def test_a_file_system_that_waits_for_a_start_gets_one(self, seen: Observed) -> None:
+        claims = tuple(
+            replace(c, conditions=frozenset({"FileSystemResizePending"})) if c.ordinal == 1 else c
+            for c in seen.claims
+        )
+        found = plan(wanted(), replace(seen, claims=claims), START)
+        assert "VolumeResize" in reasons(found)
+        actions = [*of(found, DeletePod), *of(found, Handover)]
+        assert {getattr(a, "name", None) or a.pod for a in actions} == {"demo-s0-1"}
+
+
+def test_volumes_that_never_grow_and_a_new_image_restart_every_pod_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The quota refuses every growth: sets are made anew before pods get their template."""
+    world = World(wanted())
+    world.settle()
+    world.done.clear()
+    monkeypatch.setattr(World, "_growclaim", lambda *_: None)
+    world.wish = wanted({"spec.brokers.storage.size": "20Gi", "spec.image": "mine:2"})
+    for _ in range(100):
+        world.look()
+        world.turn()
+    assert sorted(a.name for a in world.done if isinstance(a, DeletePod)) == sorted(
+        f"demo-s{s}-{o}" for s in (0, 1) for o in range(3)
+    )
+    said = {c.type: c.reason for c in world.status.conditions}
+    assert said["StorageReady"] == "Expanding"

@@ -1,0 +1,135 @@
+"""What there is in a modelled cluster, and what an operator sees of it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from imago_operator.spec.cluster_status import ClusterStatus
+from imago_operator.state import (
+    Child,
+    Claim,
+    Node,
+    Observed,
+    Pod,
+    Probe,
+    Registry,
+    Remaining,
+    RestartCheck,
+    Shard,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_operator.actions import (
+        Action,
+    )
+    from imago_operator.desired import Desired, Unreadable
+
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+RACKS = ("east", "west", "north")
+
+
+@dataclass
+class Disk:
+    """What stands on a claim: who the broker is."""
+
+    uuid: str
+    log: int = 0
+
+
+@dataclass
+class Things:
+    """What there is: objects of one cluster, and the brokers in its pods."""
+
+    wish: Desired | Unreadable
+    now: datetime = START
+    status: ClusterStatus = field(default_factory=ClusterStatus)
+    children: dict[tuple[str, str], Child] = field(default_factory=dict)
+    manifests: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    claims: dict[str, Claim] = field(default_factory=dict)
+    disks: dict[str, Disk] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(
+        default_factory=lambda: {
+            f"node-{n}": Node(name=f"node-{n}", rack=r) for n, r in enumerate(RACKS)
+        }
+    )
+    shards: dict[int, Shard] = field(default_factory=dict)
+    config: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Settings of running brokers that may change, by pod uid."""
+    broken_images: set[str] = field(default_factory=set)
+    zookeeper: bool = True
+    expandable: dict[str, bool] = field(default_factory=lambda: {"": True})
+    unread: int = 3
+    """Messages that a shard still has once it is closed; one look reads one of them."""
+    done: list[Action] = field(default_factory=list)
+    ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    grace: int = 0
+    """Turns for which a deleted pod still serves."""
+    behind: int = 0
+    """Turns until a member that has begun is in sync."""
+    unready: int = 0
+    """Turns until a pod is ready once nothing is in its way."""
+    full: set[str] = field(default_factory=set)
+    """Pods whose disk is full: they answer and are in sync, but not ready."""
+    silent: set[str] = field(default_factory=set)
+    """Pods that serve, but do not answer the operator."""
+    hurt: dict[str, str] = field(default_factory=dict)
+    """Members in sync that the operator took away, with the uid of then, until they are back."""
+    _turns: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def uid(self, what: str) -> str:
+        return f"{what}-{next(self.ids)}"
+
+    # ---- what the operator sees ------------------------------------------------------------
+
+    def observe(self) -> Observed:
+        answers = any(pod.broker and pod.name not in self.silent for pod in self.pods.values())
+        registry = Registry(
+            cluster_id="c-1" if self.shards else None,
+            connected=self.zookeeper,
+            shards=dict(self.shards),
+        )
+        pods = tuple(replace(pod, broker=self._probe(pod)) for pod in self.pods.values())
+        closed = [n for n, shard in self.shards.items() if shard.cordoned]
+        left = {n: Remaining(writable_queues=0, unread_messages=self.unread) for n in closed}
+        return Observed(
+            synced=True,
+            children=tuple(self.children.values()),
+            pods=pods,
+            claims=tuple(self.claims.values()),
+            nodes=dict(self.nodes),
+            expandable=dict(self.expandable),
+            registry=registry if answers else None,
+            remaining=left if self._draining() else {},
+            status=self.status,
+        )
+
+    def _draining(self) -> bool:
+        return any(kind == "ImagoRebalance" for kind, _ in self.children)
+
+    def _probe(self, pod: Pod) -> Probe | None:
+        if pod.broker is None or pod.shard is None or pod.name in self.silent:
+            return None
+        shard = self.shards.get(pod.shard)
+        others = shard.in_sync - {pod.broker.uuid} if shard else frozenset()
+        risks = [] if others else ["noMasterAfter", "singleReplica"]
+        if len(others) < self._least():
+            risks.append("belowMinInSync")
+        return replace(
+            pod.broker,
+            config=dict(self.config.get(pod.uid, {})),
+            caught_up=self.in_sync(pod),
+            restart=RestartCheck(safe=not risks, risks=tuple(risks)),
+        )
+
+    def in_sync(self, pod: Pod) -> bool:
+        shard = None if pod.shard is None else self.shards.get(pod.shard)
+        return bool(pod.broker and shard and pod.broker.uuid in shard.in_sync)
+
+    def _least(self) -> int:
+        return getattr(self.wish, "min_in_sync", 1)
