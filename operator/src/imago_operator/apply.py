@@ -2,7 +2,7 @@
 
 What the planner promises is asked again here, of what it saw and of Kubernetes as it is now: a
 mistake in the one is not to be one in the other. Nothing is taken away after an action failed, but
-for a setting that brokers refuse and a volume that does not grow: repair does not wait until
+for a setting that brokers refuse and a volume that is not changed: repair does not wait until
 somebody has corrected it.
 """
 
@@ -55,7 +55,7 @@ class BrokenPromiseError(Exception):
 def _hinders(action: Action, error: OperatorError) -> bool:
     """Whether nothing is to be taken away after it: whatever it was to change stays as it was."""
     refused = isinstance(action, SetConfig) and isinstance(error, InvalidError)
-    return not (refused or isinstance(action, GrowClaim))
+    return not (refused or isinstance(action, (GrowClaim, ClassClaim)))
 
 
 class Executor:

@@ -12,7 +12,8 @@ from imago_operator.actions import ClassClaim, DeletePod, SetConfig
 from imago_operator.plan import plan
 from imago_operator.state import Node, Pod, written
 from imago_testing.operated import wanted
-from imago_testing.operated_world import START, World
+from imago_testing.operated_things import START
+from imago_testing.operated_world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
