@@ -96,6 +96,16 @@ class ShardState:
         return member is not None and self.leader == member
 
 
+def told(state: ShardState) -> str:
+    """A state in one line of a log."""
+    leader = "nobody" if state.leader is None else state.leader.uuid
+    in_sync = ",".join(member.uuid for member in state.in_sync)
+    return (
+        f"version={state.version} epoch={state.epoch} leader={leader} in_sync={in_sync}"
+        f" cause={state.cause!r}"
+    )
+
+
 def stamped(state: ShardState, wall_ms: int) -> ShardState:
     """The same proposal with the time of the writer, who alone has a clock."""
     history = state.history

@@ -168,8 +168,12 @@ class Duties:
     def _accept_puts(self, effect: do.AcceptPuts) -> None:
         if self.leading is None:
             return
+        enough_again = effect.replicated and not self._parts.gate.replicated
         self._parts.gate.accept(replicated=effect.replicated)
         self._parts.messages.held = False
+        if enough_again:
+            # Puts that were taken before too few were left: no watermark need move for them.
+            self._parts.messages.progressed()
         if self._served_epoch != self.leading.epoch:
             self._served_epoch = self.leading.epoch
             self._host.lead(self.leading.epoch)
@@ -177,7 +181,10 @@ class Duties:
         self._host.release()
 
     def _hold_puts(self, effect: do.HoldPuts) -> None:
+        enough_again = effect.replicated and not self._parts.gate.replicated
         self._parts.gate.count(replicated=effect.replicated)
+        if enough_again:
+            self._parts.messages.progressed()
         if not self._parts.messages.held:
             self._host.hold()
             self._parts.messages.held = True

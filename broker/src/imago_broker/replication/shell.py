@@ -16,7 +16,7 @@ from imago_broker.core.shard import effects as do
 from imago_broker.core.shard import events
 from imago_broker.core.shard.member import ShardMachine
 from imago_broker.model.cluster import Connection
-from imago_broker.model.shard import Member
+from imago_broker.model.shard import NOT_CREATED, Member, told
 from imago_broker.replication.duties import Duties
 from imago_broker.replication.outlook import log_of, view_seen
 from imago_broker.replication.registry_line import RegistryLine
@@ -52,6 +52,8 @@ class ShardShell:
         self._store = parts.store
         self._host = host
         self._read_to = 0
+        self._version = NOT_CREATED
+        """Of the newest state of the shard that the log of this process tells of."""
         self._loop = asyncio.get_running_loop()
         self._line = RegistryLine(parts.coordinator, parts.identity.shard, self, parts.clock)
         self.duties = Duties(
@@ -194,6 +196,9 @@ class ShardShell:
     def _tell_view(self, view: ClusterView, ticket: int) -> None:
         seen = view_seen(view, self._parts.identity.shard, log_of(self._store), ticket)
         self._parts.counters.saw(seen.shard)
+        if seen.shard.version > self._version:
+            self._version = seen.shard.version
+            logger.info("shard_state %s", told(seen.shard))
         self.dispatch(seen)
 
     def _session_changed(self, state: Connection) -> None:
