@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.core.shard import handing_over
 from imago_broker.core.shard.effects import HoldPuts
 from imago_broker.core.shard.state import RULES
 from imago_log import log_bytes
@@ -80,5 +81,19 @@ def test_held_puts_that_a_smaller_set_confirms_are_found(monkeypatch: pytest.Mon
         process.accepting = ""
 
     monkeypatch.setitem(member._EFFECTS, HoldPuts, hold)
-    found = first_failure(Mutation(name="held-puts", what="held puts are confirmed", rules=RULES))
+    weights = {"handover": 4, "stop": 3, "pause": 3, "isolate": 3, "partition": 2}
+    found = first_failure(
+        Mutation(name="held", what="held puts are confirmed", rules=RULES, weights=weights)
+    )
     assert str(found).startswith("I13: acknowledged with 1 copies")
+
+
+@pytest.mark.timeout(300)
+def test_handover_to_damage_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that hands over without a look at damage."""
+    monkeypatch.setattr(handing_over, "_damaged", lambda *_: False)
+    weights = {"damage": 3, "handover": 4, "stop": 2}
+    found = first_failure(
+        Mutation(name="handed", what="handed over to damage", rules=RULES, weights=weights)
+    )
+    assert str(found).startswith("I19: ")

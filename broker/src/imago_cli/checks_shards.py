@@ -52,6 +52,16 @@ def _shard(shard: Mapping[str, Any]) -> Iterator[Finding]:
     else:
         count = f", {len(state)} members in sync" if state else ""
         yield Finding(name, Level.OK, f"led by {_master(shard)}{count}")
+    for member in shard["members"]:
+        if member.get("damaged"):
+            place = f"replica {member['replica']} ({member['uuid']})"
+            yield Finding(
+                name,
+                Level.ERROR,
+                f"a part of the log of {place} is out of service",
+                "it is healed from the other members where one has the bytes, and leads only where"
+                " no whole log can; docs/admin.md, Damage, says what to do where that takes long",
+            )
     zones = [member["zone"] for member in shard["members"] if member["zone"]]
     if len(zones) > len(set(zones)):
         yield Finding(

@@ -62,6 +62,20 @@ def test_a_copy_that_stands_still_is_said_with_what_is_in_the_way() -> None:
     assert "imago shard elect 0 --allow-data-loss" in said.next
 
 
+def test_damage_of_a_member_is_said() -> None:
+    said = explain(view(record(A, damaged=True), record(B), record(C)), 0, least=2)
+    assert said.why.endswith("; the log of replica 0 (a) is damaged: it leads only where no whole "
+                             "one can")  # fmt: skip
+
+
+def test_members_that_came_back_compare_their_logs_first() -> None:
+    back = (record(Member("a", 21)), record(Member("b", 22)))
+    said = explain(view(*back), 0, least=2)
+    assert "members that came back compare their logs first" in said.why
+    assert said.waits_for == "replica 2 (c), for some seconds only"
+    assert "the one with the longest log leads" in said.next
+
+
 def test_too_few_in_sync_is_said_with_what_it_costs() -> None:
     said = explain(view(record(A), record(B), in_sync=(A,)), 0, least=2)
     assert "1 of 2 members are in sync, so replicated puts are refused" in said.why

@@ -129,6 +129,7 @@ def member(record: BrokerRecord) -> dict[str, Any]:
         "unclean": record.unclean,
         "logEpoch": record.log_epoch,
         "logEnd": record.log_end,
+        "damaged": record.damaged,
         "metaq": record.metaq_url.removeprefix("meta://"),
         "rocketmq": record.rocketmq_address,
         "fast": f"{record.host}:{record.fast}",

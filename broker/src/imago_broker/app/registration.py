@@ -41,6 +41,7 @@ def broker_record(broker: Broker) -> BrokerRecord:
         unclean=member is not None and broker.store.unclean,
         log_epoch=epoch,
         log_end=end,
+        damaged=member is not None and broker.store.damaged,
         zone=config.broker.zone,
         client_host=config.broker.advertised_host,
         client_metaq=config.metaq.advertised_port,

@@ -57,6 +57,9 @@ def _led(
         f"{shard_name(shard)} is led by {_place(master)} in epoch {state.epoch}"
         f"{', elected although data may be lost' if state.unclean else ''}: {cause}"
     )
+    if damaged := [member for member in view.members(shard) if member.damaged]:
+        names = _named(view, shard, [member.uuid for member in damaged])
+        why += f"; the log of {names} is damaged: it leads only where no whole one can"
     behind = [m.uuid for m in view.members(shard) if state.in_sync_member(m.uuid) is None]
     gone = view.members_known(shard).keys() - {m.uuid for m in view.members(shard)}
     if len(state.in_sync) < least:
@@ -97,6 +100,14 @@ def _leaderless(view: ClusterView, shard: int, state: ShardState) -> Explanation
     why = f"{shard_name(shard)} has no master: {_end_of(view, shard, state)}"
     if fit or (back and len(state.in_sync) == len(back)):
         candidates = ", ".join(_place(record) for record in fit or back)
+        if fit and not any(_went_on(record, state) for record in fit):
+            missing = [member.uuid for member in state.in_sync if member.uuid not in live]
+            waits = f"{_named(view, shard, missing)}, for some seconds only" if missing else ""
+            return Explanation(
+                f"{why}; members that came back compare their logs first",
+                waits or "an election",
+                f"of {candidates} the one with the longest log leads",
+            )
         return Explanation(why, "an election", f"one of {candidates} leads within a second")
     missing = [member.uuid for member in state.in_sync if member.uuid not in live]
     names = _named(view, shard, missing)
@@ -117,6 +128,13 @@ def _has_all(record: BrokerRecord, state: ShardState) -> bool:
     """Whether a member of the set surely still has what it had."""
     member = state.in_sync_member(record.uuid)
     return member is not None and (member.incarnation == record.incarnation or not record.unclean)
+
+
+def _went_on(record: BrokerRecord, state: ShardState) -> bool:
+    """Whether the life that was in sync is there still, with a whole log."""
+    member = state.in_sync_member(record.uuid)
+    same = member is not None and member.incarnation == record.incarnation
+    return same and not record.damaged
 
 
 def _end_of(view: ClusterView, shard: int, state: ShardState) -> str:

@@ -89,6 +89,8 @@ class BrokerRecord:
     """Epoch of the last record in the log when the record was made."""
     log_end: int = 0
     """Log offset behind that record."""
+    damaged: bool = False
+    """Whether a part of the log is out of service."""
     zone: str = ""
     """Rack or zone of the machine; "" where nobody said."""
     client_host: str = ""

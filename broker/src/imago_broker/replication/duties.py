@@ -140,7 +140,7 @@ class Duties:
         if shown.role is Role.SLAVE and shown.leader is not None:
             self._host.follow(shown.leader)
         if shown.role is not role.role:
-            self._announce()
+            self.announce()
 
     # Leading
 
@@ -240,12 +240,12 @@ class Duties:
         self.note(f"begins an empty log at {effect.start}; it had {store.log_start} to "
                   f"{store.log_end}")  # fmt: skip
         store.reset(effect.start)
-        self._announce()
+        self.announce()
 
     def _mark(self, effect: do.Mark) -> None:
         # Others keep in the set of the next leadership whom the registry calls clean.
         self._parts.store.mark_unclean(effect.unclean)
-        self._announce()
+        self.announce()
 
     def _fetch(self, effect: do.FetchFrom) -> None:
         if self.following is not None:
@@ -272,7 +272,7 @@ class Duties:
             )
         )
 
-    def _announce(self) -> None:
+    def announce(self) -> None:
         """Have our registration say what we are and have now.
 
         Nobody decides by the role; by the log those do who look for its highest end.

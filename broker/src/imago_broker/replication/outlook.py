@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 def log_of(store: MessageStore) -> Log:
     """Return the extent of a store's log."""
-    return Log(store.log_start, store.log_end, store.epochs, store.high_watermark)
+    return Log(
+        store.log_start, store.log_end, store.epochs, store.high_watermark, damaged=store.damaged
+    )
 
 
 def log_position(store: MessageStore) -> tuple[int, int]:
@@ -34,6 +36,7 @@ def view_seen(view: ClusterView, shard: int, log: Log, ticket: int) -> ViewSeen:
             unclean=record.unclean,
             log_epoch=record.log_epoch,
             log_end=record.log_end,
+            damaged=record.damaged,
         )
         for record in view.members(shard)
     }

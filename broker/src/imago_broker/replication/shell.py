@@ -36,6 +36,12 @@ STOP_SECONDS_MAX = 4.0
 REQUESTS_MAX = 100
 """Wishes of administrators that are remembered."""
 STOPS = "this broker stops"
+DAMAGE = "damage"
+"""The request of a leader with damage, for whose answer nobody waits."""
+DAMAGED_LEADS_MS = 10_000
+"""How long a leader tries to have its log healed before it gives leadership away."""
+DAMAGED_AGAIN_MS = 30_000
+"""How long until it tries again."""
 
 
 class ShardShell:
@@ -52,6 +58,8 @@ class ShardShell:
         self._store = parts.store
         self._host = host
         self._read_to = 0
+        self._damaged = parts.store.damaged
+        self._damage_due_ms = parts.clock.monotonic_ms() + DAMAGED_LEADS_MS
         self._version = NOT_CREATED
         """Of the newest state of the shard that the log of this process tells of."""
         self._loop = asyncio.get_running_loop()
@@ -270,6 +278,17 @@ class ShardShell:
             if duties.following.session is not None and duties.following.session.copying:
                 askers.append(duties.following.session)
         self._parts.repairs.tick(now_ms, askers)
+        self._look_at_damage(now_ms)
+
+    def _look_at_damage(self, now_ms: int) -> None:
+        """Have the others know of damage; give leadership to a whole log if ours stays so."""
+        if self._store.damaged != self._damaged:
+            self._damaged = self._store.damaged
+            self._damage_due_ms = now_ms + DAMAGED_LEADS_MS
+            self.duties.announce()
+        if self._damaged and self.duties.leading is not None and now_ms >= self._damage_due_ms:
+            self._damage_due_ms = now_ms + DAMAGED_AGAIN_MS
+            self.dispatch(events.HandoverAsked(DAMAGE))
 
     def _sync_to_join(self) -> None:
         """Sync what was copied: the in-sync set takes members whose copy is on disk only."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imago_broker.core.shard.election import Outcome, choose, electable, elected
+from imago_broker.core.shard.election import Outcome, Patience, choose, electable, elected
 from imago_broker.core.shard.in_sync import former_after, resized
 from imago_broker.core.shard.values import MemberInfo
 from imago_broker.model.shard import Member, ShardState
@@ -19,8 +19,10 @@ def shard(
     return ShardState(leader=leader, epoch=5, in_sync=in_sync, former=former, version=7)
 
 
-def info(incarnation: int, *, lost: bool = False, epoch: int = 5, end: int = 100) -> MemberInfo:
-    return MemberInfo(incarnation, 0, lost, epoch, end)
+def info(
+    incarnation: int, *, lost: bool = False, epoch: int = 5, end: int = 100, hole: bool = False
+) -> MemberInfo:
+    return MemberInfo(incarnation, 0, lost, epoch, end, hole)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,45 @@ def test_who_may_propose_itself(
     state: ShardState, live: dict[str, MemberInfo], candidates: tuple[str, ...]
 ) -> None:
     assert choose(state, live, KNOWN).candidates == candidates
+
+
+@pytest.mark.parametrize(
+    ("live", "candidates"),
+    [
+        # of those that came back, the longest log of the newest epoch
+        ({"a": info(7, end=90), "b": info(8), "c": info(9, epoch=4, end=200)}, ("b", "a", "c")),
+        # one that went on holds all, whatever its registration says of its log
+        ({"a": info(7, end=90), "b": info(2, end=10)}, ("b", "a")),
+        # a log with damage comes last, also that of a life that went on
+        ({"a": info(7, end=90), "b": info(2, hole=True), "c": info(9)}, ("c", "a", "b")),
+        ({"a": info(7, hole=True), "b": info(8, hole=True, end=120)}, ("b", "a")),
+    ],
+)
+def test_logs_of_members_that_came_back_are_compared(
+    live: dict[str, MemberInfo], candidates: tuple[str, ...]
+) -> None:
+    assert choose(shard(A, B, C), live, KNOWN).candidates == candidates
+
+
+def test_who_may_be_outdone_waits_for_those_that_may_have_more() -> None:
+    all_back = {"a": info(7, end=90), "b": info(8), "c": info(9)}
+    assert choose(shard(A, B, C), all_back, KNOWN).patient == {"a": (("b", "c"), ())}
+    one_missing = {"a": info(7, end=90), "b": info(8)}
+    assert choose(shard(A, B, C), one_missing, KNOWN).patient == {
+        "a": (("b",), ("c",)),
+        "b": ((), ("c",)),
+    }
+    went_on = {"a": info(7, end=190), "b": info(2)}
+    assert choose(shard(A, B, C), went_on, KNOWN).patient == {"a": (("b",), ("c",))}
+    assert choose(shard(A), {"a": info(7)}, KNOWN).patient == {}
+    damaged = {"a": info(1, hole=True), "b": info(2)}
+    assert choose(shard(A, B), damaged, KNOWN).patient == {"a": (("b",), ())}
+
+
+def test_patience_ends() -> None:
+    assert Patience((), ("c",)).due_ms(100, 0, 5000) == 5100
+    assert Patience(("b",), ("c",)).due_ms(100, 0, 5000) == 10_100
+    assert Patience(("b",), ()).due_ms(19_000, 0, 5000) == 20_000, "whoever comes and goes"
 
 
 def test_the_first_election_waits_for_all_that_are_known() -> None:

@@ -235,6 +235,63 @@ def test_a_silent_follower_leaves_after_its_time_and_not_before() -> None:
     assert told.machine.watermark.waiting == frozenset({OTHER})
 
 
+def test_nobody_is_judged_by_the_time_that_the_leader_stood_still() -> None:
+    told = Told()
+    told.registered(state(ME, 5, ME, OTHER), LIVE)
+    told.tell(ev.Led(5, LOG, 100, 0))
+    follower_joins(told)
+    told.effects = told.machine.tick(100)
+    told.effects = told.machine.tick(2600)
+    assert told.effects == [], "what the follower has said meanwhile is not read yet"
+    told.effects = told.machine.tick(5200)
+    assert told.only(fx.Propose).shard.in_sync == (ME,), "it does not always stand still"
+
+
+def test_a_silent_follower_does_not_join_as_soon_as_it_has_left() -> None:
+    told = Told()
+    told.registered(state(ME, 5, ME, OTHER), LIVE)
+    told.tell(ev.Led(5, LOG, 100, 0))
+    follower_joins(told)
+    told.effects = told.machine.tick(1900)
+    told.effects = told.machine.tick(2000)
+    proposed = told.only(fx.Propose)
+    assert proposed.shard.in_sync == (ME,)
+    told.now_ms = 2001
+    told.tell(ev.ProposalDone(proposed.ticket, replace(proposed.shard, version=8)))
+    told.effects = told.machine.tick(2100)
+    assert not [effect for effect in told.effects if isinstance(effect, fx.Propose)]
+    told.machine.acked(OTHER, 5, 100, 100, 2200)
+    told.effects = told.machine.tick(2200)
+    assert told.only(fx.Propose).shard.in_sync == (ME, OTHER)
+
+
+def test_a_member_that_came_back_leads_when_it_has_waited_for_the_others() -> None:
+    told = Told()
+    before = {"a": Member("a", 1), "b": Member("b", 2)}
+    vacant = state(before["b"], 4, *before.values())
+    told.registered(vacant, ALONE)
+    told.sees(vacant, ALONE, told.only(fx.ReadView).ticket)
+    assert "compared first, with b" in told.only(fx.Note).text
+    told.now_ms = 4999
+    told.effects = told.machine.tick(4999)
+    assert not [effect for effect in told.effects if isinstance(effect, fx.Propose)]
+    told.now_ms = 5000
+    told.effects = told.machine.tick(5000)
+    assert told.only(fx.Propose).shard.leader == ME
+
+
+def test_a_handover_prefers_a_whole_log_and_refuses_a_damaged_one() -> None:
+    told = handing_over()
+    hole = {**LIVE, "b": LIVE["b"]._replace(damaged=True)}
+    told.sees(state(ME, 5, ME, OTHER), hole)
+    told.tell(ev.HandoverAsked("r1", "b"))
+    assert told.only(fx.Answer).done is False
+    assert "damage" in told.only(fx.Answer).text
+    told.tell(ev.StopAsked())
+    told.effects = told.machine.tick(1)
+    assert told.only(fx.Propose).shard.leader == OTHER, "nobody else is left"
+
+
 def test_nothing_is_proposed_while_the_session_is_suspended() -> None:
     told = Told()
     told.registered(state(ME, 5, ME), LIVE)

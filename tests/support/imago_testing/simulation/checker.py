@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from imago_testing.simulation.world import World
 
 
+SETTLED_MS = 1000
+"""What has been so for this long is known to everybody who is not hindered."""
+SEEN_MS = 300
+"""A member that has been there for this long has been seen by whoever reaches the coordinator."""
+
+
 class InvariantBrokenError(AssertionError):
     """A promise of the protocol was not kept."""
 
@@ -44,6 +50,8 @@ class Checker:
         """How many members have lost a record with their power, by ident."""
         self.delivered: dict[int, int] = {}
         """Which record consumers saw, by its end."""
+        self.torn_idents: set[int] = set()
+        """Records that a member lost without a trace."""
         self.faults = 0
         self.elections = 0
         self.excused = 0
@@ -206,6 +214,11 @@ class Checker:
                 del self.acks[record.ident]
         self.state_dirty = True
 
+    def torn(self, lost: list[Record]) -> None:
+        """A member's file lost these records, and it does not know."""
+        self.torn_idents |= {record.ident for record in lost}
+        self.lost_power(lost)
+
     def fetched(self, process: Process, frame: Fetch) -> None:
         """A leader sends its log from here on: what is before must be the same."""
         own = process.disk.chain_at(frame.offset)
@@ -252,19 +265,72 @@ class Checker:
                 raise InvariantBrokenError(
                     18, f"{self.elections} elections after {self.faults} faults"
                 )
-            self.elected(after)
+            self.elected(before, after)
         else:
             self.joined(before, after)
         self.state_dirty = True
 
-    def elected(self, after: ShardState) -> None:
+    def elected(self, before: ShardState, after: ShardState) -> None:
         """The winner may not be one that lost its memory while another did not."""
         leader = after.leader
         assert leader is not None
-        shared = self.shared_end(self.world.disks[self.world.index_of(leader.uuid)])
         disk = self.world.disks[self.world.index_of(leader.uuid)]
+        shared = self.shared_end(disk)
         if shared < self.line.end:
+            self.compared(before, after, disk, shared)
             self.excuse(disk, shared)
+        if disk.damaged and not after.unclean and self.world.now - disk.damaged_ms >= SETTLED_MS:
+            self.whole(before, after, leader)
+
+    def compared(self, before: ShardState, after: ShardState, disk: Disk, shared: int) -> None:
+        """Records that a file lost without a trace are gone when nobody who has them is there."""
+        gone = self.line.records[self.line.index_after(shared) :]
+        torn = [record for record in gone if record.ident in self.torn_idents]
+        if after.unclean or not torn:
+            return
+        last = torn[-1]
+        for other in self.others(before, disk.uuid, SEEN_MS):
+            if holds(self.world.disks[other], last.ident, last.end):
+                raise InvariantBrokenError(
+                    1, f"{disk.uuid} leads without {last}, which m{other} has, and is there"
+                )
+        for record in torn:
+            self.losses[record.ident] = 1 << 31
+
+    def whole(self, before: ShardState, after: ShardState, leader: Member) -> None:
+        """A member with damage leads where no whole one could."""
+        handed = after.cause == "handover"
+        former = None if before.leader is None else self.world.index_of(before.leader.uuid)
+        for other in self.others(before, leader.uuid):
+            disk = self.world.disks[other]
+            if disk.damaged or self.world.now - disk.damaged_ms < SETTLED_MS:
+                continue
+            if handed and former is not None and not self.could_take_over(former, other):
+                continue
+            raise InvariantBrokenError(
+                19, f"{leader.uuid} leads with damage, {disk.uuid} is whole and is there"
+            )
+
+    def could_take_over(self, former: int, other: int) -> bool:
+        """Whether a leader could have gone on, or handed over to this member."""
+        process = self.world.processes[former]
+        if process is None:
+            return False
+        if other == former:
+            return process.machine.state.stopping_ms is None
+        return self.world.disks[other].uuid in process.leader_end.peers
+
+    def others(self, before: ShardState, winner: str, free_ms: int = SETTLED_MS) -> list[int]:
+        """Members of the last set that were there, and fit to lead, for a while."""
+        found = []
+        for member in before.in_sync:
+            entry = self.world.coordinator.registered.get(member.uuid)
+            index = self.world.index_of(member.uuid)
+            if member.uuid == winner or entry is None or not self.world.free(index, free_ms):
+                continue
+            if entry[0].incarnation == member.incarnation or not entry[0].unclean:
+                found.append(index)
+        return found
 
     def joined(self, before: ShardState, after: ShardState) -> None:
         for entry in after.in_sync:

@@ -54,19 +54,24 @@ class Coordinator:
         return False
 
     def register(self, session: Session, info: MemberInfo) -> Member | None:
-        """Register a member, in the place of an earlier life of it."""
-        if not session.alive:
+        """Register a member, in the place of an earlier life of it and of no later one."""
+        entry = self.registered.get(session.uuid)
+        if not session.alive or (entry is not None and entry[1].number > session.number):
             return None
         self.zxid += 1
         self.registered[session.uuid] = (info._replace(incarnation=self.zxid), session)
         self.known |= {session.uuid}
         return Member(session.uuid, self.zxid)
 
-    def describe(self, session: Session, unclean: bool, log_epoch: int, log_end: int) -> bool:
+    def describe(
+        self, session: Session, unclean: bool, log_epoch: int, log_end: int, damaged: bool
+    ) -> bool:
         entry = self.registered.get(session.uuid)
         if entry is None or entry[1] is not session:
             return False
-        info = entry[0]._replace(unclean=unclean, log_epoch=log_epoch, log_end=log_end)
+        info = entry[0]._replace(
+            unclean=unclean, log_epoch=log_epoch, log_end=log_end, damaged=damaged
+        )
         self.registered[session.uuid] = (info, session)
         return True
 

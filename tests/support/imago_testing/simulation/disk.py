@@ -47,13 +47,19 @@ class Disk:
         """Of the last registration."""
         self.lost_incarnation = 0
         """The truth, for the checker: lives up to this one are not what the disk holds."""
+        self.damaged: dict[int, int] = {}
+        """Records that cannot be read, by ident, with their ends."""
+        self.damaged_ms = 0
+        """When the last of them was damaged."""
 
     @property
     def end(self) -> int:
         return self.ends[-1] if self.ends else self.start
 
     def log(self) -> Log:
-        return Log(self.start, self.end, self.epochs, self.high_watermark)
+        return Log(
+            self.start, self.end, self.epochs, self.high_watermark, damaged=bool(self.damaged)
+        )
 
     def chain_at(self, offset: int) -> int | None:
         """Hash of everything below a record border; None where there is none."""
@@ -117,12 +123,14 @@ class Disk:
         del self.ends[keep:], self.records[keep:], self.chain[keep:]
         self.synced = min(self.synced, end)
         self.high_watermark = min(self.high_watermark, end)
+        self.damaged = {ident: at for ident, at in self.damaged.items() if at <= end}
         kept = tuple(pair for pair in self.epochs if pair[1] < end)
         if len(kept) < len(self.epochs):
             self.epochs = (*kept, (self.epochs[-1][0], end))
 
     def reset(self, start: int) -> None:
         self.ends, self.records, self.chain = [], [], []
+        self.damaged = {}
         self.start, self.synced, self.high_watermark = start, start, start
         self.base_chain = 0
         self.epochs = ()
@@ -138,6 +146,7 @@ class Disk:
             return
         self.base_chain, self.start = self.chain[keep - 1], self.ends[keep - 1]
         del self.ends[:keep], self.records[:keep], self.chain[:keep]
+        self.damaged = {ident: at for ident, at in self.damaged.items() if at > self.start}
         ends = [start for _, start in self.epochs[1:]]
         dead = sum(end <= self.start for end in ends)
         self.epochs = self.epochs[dead:]
@@ -157,6 +166,26 @@ class Disk:
         if not self.clean_stop:
             self.lost_incarnation = max(self.lost_incarnation, self.incarnation)
         return lost
+
+    def tear(self, rng: Random) -> list[Record]:
+        """Files lose what was not synced while nobody runs, and no boot tells of it."""
+        first = self.index_after(self.synced)
+        keep = first if rng.random() < 0.7 else rng.randint(first, len(self.ends))
+        lost = self.records[keep:]
+        if lost:
+            Disk.truncate(self, self.ends[keep - 1] if keep else self.start)
+            self.lost_incarnation = max(self.lost_incarnation, self.incarnation)
+        return lost
+
+    def damage(self, rng: Random, now_ms: int) -> bool:
+        """Make a record unreadable that readers may have seen; return whether there is one."""
+        count = self.index_after(self.high_watermark)
+        if not count:
+            return False
+        record = self.records[rng.randrange(count)]
+        self.damaged[record.ident] = record.end
+        self.damaged_ms = now_ms
+        return True
 
     def boot_up(self) -> None:
         """Start of a process: find out whether the last one ended well."""

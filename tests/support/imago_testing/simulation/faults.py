@@ -55,6 +55,8 @@ class Faults:
         world.checker.faults += 1
         world.cut.clear()
         world.slow.clear()
+        for disk in world.disks:
+            disk.damaged = {}  # as if put back from a backup: nobody else may have it
         for index, process in enumerate(world.processes):
             if process is None:
                 world.start(index)
@@ -82,6 +84,22 @@ class Faults:
             self.world.kill(index)
             self.restart(index)
 
+    def tear(self) -> None:
+        """Everybody is killed, and what one of them had not synced is gone without a trace."""
+        torn = self.world.rng.randrange(len(self.world.disks))
+        for index in range(len(self.world.disks)):
+            self.world.kill(index)
+            if index == torn:
+                self.world.tear(index)
+            after = self.world.rng.randint(20, 200 if index == torn else 2500)
+            self.world.at(self.world.now + after, self.world.start, index)
+
+    def damage(self) -> None:
+        """A record of a member's log cannot be read any more."""
+        disk = self.world.disks[self.someone()]
+        if disk.damage(self.world.rng, self.world.now):
+            self.world.note(disk.uuid, "fault", f"has damage in {sorted(disk.damaged)}")
+
     def power(self) -> None:
         index = self.someone()
         self.world.power_off(index)
@@ -108,7 +126,11 @@ class Faults:
         world.cut.update(ways)
         world.note("world", "cut", ways)
         for_ms = world.rng.choice((150, 600, 2500, world.session_ms + 1500))
-        world.at(world.now + for_ms, world.cut.difference_update, ways)
+        world.at(world.now + for_ms, self.uncut, ways)
+
+    def uncut(self, ways: Sequence[tuple[int, int]]) -> None:
+        self.world.cut.difference_update(ways)
+        self.world.hinder(*{index for way in ways for index in way if index != COORDINATOR})
 
     def partition(self) -> None:
         one, other = self.pair()
@@ -161,9 +183,11 @@ class Faults:
     def slow(self) -> None:
         index = self.someone()
         self.world.slow.add(index)
-        self.world.at(
-            self.world.now + self.world.rng.choice((500, 3000)), self.world.slow.discard, index
-        )
+        self.world.at(self.world.now + self.world.rng.choice((500, 3000)), self.quick, index)
+
+    def quick(self, index: int) -> None:
+        self.world.slow.discard(index)
+        self.world.hinder(index)
 
     def stop(self) -> None:
         process = self.world.processes[self.someone()]
@@ -200,6 +224,8 @@ class Faults:
 FAULTS: dict[str, Callable[[Faults], None]] = {
     "kill": Faults.kill,
     "kill_all": Faults.kill_all,
+    "tear": Faults.tear,
+    "damage": Faults.damage,
     "power": Faults.power,
     "power_all": Faults.power_all,
     "pause": Faults.pause,
@@ -221,6 +247,8 @@ FAULTS: dict[str, Callable[[Faults], None]] = {
 WEIGHTS = {
     "kill": 6,
     "kill_all": 1,
+    "tear": 1,
+    "damage": 2,
     "power": 5,
     "power_all": 1,
     "pause": 5,

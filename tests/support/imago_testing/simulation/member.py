@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from imago_testing.simulation.world import World
 
 TICK_MS_MIN = 40
+HEAL_MS = 2500
+"""How long damage lasts at least."""
 PUT_TIMEOUT_MS = 2500
 
 
@@ -51,6 +53,8 @@ class Process:
         self.follower_end = FollowerEnd(self)
         self.pending: list[tuple[int, Put]] = []
         self.accepting = ""
+        self.damage_told = False
+        """Whether our registration says that our log is damaged."""
         self.enough = False
         """Whether replicated puts may be acknowledged, as the core has told."""
         self.syncing_end: int | None = None
@@ -64,7 +68,10 @@ class Process:
 
     def info(self) -> MemberInfo:
         log = self.disk.log()
-        return MemberInfo(0, self.index, self.disk.unclean, last_epoch(log), log.end)
+        self.damage_told = log.damaged
+        return MemberInfo(
+            0, self.index, self.disk.unclean, last_epoch(log), log.end, damaged=log.damaged
+        )
 
     # ---- core ----------------------------------------------------------------------------
 
@@ -82,7 +89,32 @@ class Process:
             self.expire_pending()
         elif role is Role.FOLLOWING:
             self.follower_end.go_on()
+        self.heal()
+        self.tell_damage()
         self.tick_due()
+
+    def heal(self) -> None:
+        """Have other members send what is damaged here."""
+        disk, world = self.disk, self.world
+        if not disk.damaged or world.now - disk.damaged_ms < HEAL_MS:
+            return
+        state = self.machine.state
+        peers = [world.index_of(uuid) for uuid in self.leader_end.peers]
+        if state.role is Role.FOLLOWING and state.reconciled:
+            peers = [self.follower_end.leader]
+        for peer in peers:
+            other = world.disks[peer]
+            if world.processes[peer] is None or (peer, self.index) in world.cut:
+                continue
+            whole = {record.ident for record in other.records} - other.damaged.keys()
+            disk.damaged = {i: end for i, end in disk.damaged.items() if i not in whole}
+
+    def tell_damage(self) -> None:
+        """Have our registration say that our log is damaged, or whole again."""
+        log = self.disk.log()
+        if log.damaged != self.damage_told and self.machine.state.member is not None:
+            self.damage_told = log.damaged
+            self.session.describe(self.disk.unclean, last_epoch(log), log.end)
 
     def tick_due(self) -> None:
         after = self.machine.tick_after_ms()

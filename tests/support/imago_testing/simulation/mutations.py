@@ -30,6 +30,8 @@ POWER = {"power": 6, "kill": 3, "reset_connection": 3, "one_way": 2, "pause": 2,
 """Faults for bugs that show when memory is lost at a bad moment."""
 SLOW_POWER = {"power": 5, "slow": 3, "one_way": 2}
 POWER_ONLY = {"power": 4, "power_all": 3}
+TEAR = {"tear": 4, "kill": 2}
+DAMAGE = {"damage": 4, "kill": 4, "expire": 2}
 POWER_OR_KILL = {"power": 4, "kill": 4}
 
 
@@ -124,6 +126,25 @@ def _first_come(
     return choice if choice.candidates else election.Choice(there, "first come")
 
 
+def _uncompared(
+    shard: ShardState, live: Live, known: frozenset[str], may_lead: Electable
+) -> Choice:
+    """Of members that are equal by the coordinator, the one that came back first leads."""
+    choice = election.choose(shard, live, known, may_lead)
+    return choice._replace(
+        candidates=tuple(sorted(choice.candidates, key=lambda uuid: live[uuid].incarnation)),
+        patient={},
+    )
+
+
+def _damage_blind(
+    shard: ShardState, live: Live, known: frozenset[str], may_lead: Electable
+) -> Choice:
+    """Damage is no matter of elections."""
+    told = {uuid: info._replace(damaged=False) for uuid, info in live.items()}
+    return election.choose(shard, told, known, may_lead)
+
+
 MUTATIONS = (
     Mutation(
         name="kip-101",
@@ -144,6 +165,7 @@ MUTATIONS = (
         name="kip-320",
         what="frames of another epoch count",
         rules=replace(RULES, takes=_takes_all),
+        seeds_max=600,
     ),
     Mutation(
         name="kip-903",
@@ -153,8 +175,8 @@ MUTATIONS = (
     ),
     Mutation(
         name="kip-966",
-        what="an in-sync member that lost power may lead",
-        rules=replace(RULES, electable=_always),
+        what="an in-sync member that lost power may lead, and logs are not compared",
+        rules=replace(RULES, electable=_always, choose=_uncompared),
         weights=POWER,
     ),
     Mutation(
@@ -185,5 +207,17 @@ MUTATIONS = (
         rules=replace(RULES, choose=_first_come),
         weights=POWER_ONLY,
         seeds_max=600,
+    ),
+    Mutation(
+        name="uncompared",
+        what="after a crash of all members nobody compares the logs",
+        rules=replace(RULES, choose=_uncompared),
+        weights=TEAR,
+    ),
+    Mutation(
+        name="damage-blind",
+        what="a member with damage is elected while a whole one is there",
+        rules=replace(RULES, choose=_damage_blind),
+        weights=DAMAGE,
     ),
 )

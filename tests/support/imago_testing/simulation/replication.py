@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from imago_broker.core.shard import events as ev
@@ -11,6 +12,7 @@ from imago_testing.simulation.frames import Ack, Data, Fetch, Frame, Hello, Refu
 if TYPE_CHECKING:
     from imago_broker.core.shard.effects import FetchFrom
     from imago_broker.model.shard import Member
+    from imago_testing.simulation.disk import Disk, Record
     from imago_testing.simulation.member import Process
 
 FRAME_RECORDS_MAX = 8
@@ -69,7 +71,7 @@ class LeaderEnd:
         if peer.sent < disk.start:
             return  # retention was faster: the follower will greet again
         first = disk.index_after(peer.sent)
-        records = tuple(disk.records[first : first + FRAME_RECORDS_MAX])
+        records = readable(disk, first)
         data = tuple(disk.bytes_of(index) for index in range(first, first + len(records)))
         if not records and not beat:
             return
@@ -124,6 +126,15 @@ class LeaderEnd:
         """The network says that the connection of a follower is gone."""
         if uuid in self.peers:
             self.drop(self.peers[uuid])
+
+
+def readable(disk: Disk, first: int) -> tuple[Record, ...]:
+    """Return the records of a frame, up to the first that is damaged."""
+    records = tuple(disk.records[first : first + FRAME_RECORDS_MAX])
+    if disk.damaged:
+        whole = takewhile(lambda record: record.ident not in disk.damaged, records)
+        return tuple(whole)
+    return records
 
 
 class FollowerEnd:

@@ -180,6 +180,7 @@ class SessionClient:
 
         def act() -> object:
             member = world.coordinator.register(session, process.info())
+            world.hinder(process.index)
             world.wake_watchers()
             return member
 
@@ -195,9 +196,10 @@ class SessionClient:
         if session is None:
             return
         coordinator, world = self.world.coordinator, self.world
+        damaged = bool(self.process.disk.damaged)
 
         def act() -> object:
-            if coordinator.describe(session, unclean, log_epoch, log_end):
+            if coordinator.describe(session, unclean, log_epoch, log_end, damaged):
                 world.wake_watchers()
             return None
 

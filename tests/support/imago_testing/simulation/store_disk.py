@@ -75,6 +75,16 @@ class StoreDisk(Disk):
         store.close(clean=False)
         return self.lost_to(end)
 
+    def tear(self, rng: Random) -> list[Record]:
+        """Torn files of stores have tests of their own."""
+        del rng
+        return []
+
+    def damage(self, rng: Random, now_ms: int) -> bool:
+        """So have damaged ones."""
+        del rng, now_ms
+        return False
+
     # ---- the log -----------------------------------------------------------------------------
 
     def lead(self, epoch: int) -> None:

@@ -81,6 +81,8 @@ class World:
         self.cut: set[tuple[int, int]] = set()
         """Ways that no frame passes: (from, to); the coordinator is -1."""
         self.slow: set[int] = set()
+        self.hindered_ms = [0] * count
+        """When each member was paused, cut off, slow or not registered last."""
         for index in range(count):
             self.at(rng.randint(0, 30), self.start, index)
 
@@ -196,9 +198,28 @@ class World:
     def resume(self, process: Process) -> None:
         """All that came in the meantime happens at once, in its order."""
         process.paused = False
+        self.hinder(process.index)
         waiting, process.inbox = process.inbox, []
         for act, args in waiting:
             self.deliver(process, act, *args)
+
+    def tear(self, index: int) -> None:
+        """Files of a process that was killed lose what was not synced, and nothing shows it."""
+        lost = self.disks[index].tear(self.rng)
+        self.note(self.uuid_of(index), "fault", f"has {len(lost)} records torn off")
+        self.checker.torn(lost)
+
+    def hinder(self, *indices: int) -> None:
+        """Members cannot do what they should at this moment."""
+        for index in indices:
+            self.hindered_ms[index] = self.now
+
+    def free(self, index: int, for_ms: int) -> bool:
+        """Whether a member has run and reached everybody for so long."""
+        process = self.processes[index]
+        ways = {way for way in self.cut if index in way}
+        hindered = process is None or process.paused or ways or index in self.slow
+        return not hindered and self.now - self.hindered_ms[index] >= for_ms
 
     # ---- network -----------------------------------------------------------------------------
 

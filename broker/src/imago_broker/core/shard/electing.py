@@ -24,7 +24,7 @@ def stand(turn: Turn) -> None:
         turn.do(Leave())
         return
     if state.vacant_ms is None:
-        turn.set(role=Role.ELECTING, vacant_ms=turn.now_ms, fresh_version=None)
+        turn.set(role=Role.ELECTING, vacant_ms=turn.now_ms, fresh_version=None, patience=None)
     if turn.state.fresh_version != state.shard.version:
         # Elections are decided on what the coordinator itself has just said: a snapshot that
         # lacks the leader's registration may be older than that registration.
@@ -55,15 +55,27 @@ def _chosen(turn: Turn, live: Live) -> Outcome | None:
     state = turn.state
     choice = turn.rules.choose(state.shard, live, state.known, turn.rules.electable)
     if state.uuid not in choice.candidates:
-        if choice.cause != state.waiting:
-            turn.set(waiting=choice.cause)
-            turn.do(Note(f"no leader: {choice.cause}"))
+        _note(turn, choice.cause)
         return None
     assert state.vacant_ms is not None, "stand() has set it"
-    rank = choice.candidates.index(state.uuid)
-    if turn.now_ms < state.vacant_ms + rank * turn.limits.stagger_ms:
+    due_ms = state.vacant_ms
+    if patience := choice.patient.get(state.uuid):
+        if patience != state.patience:
+            turn.set(patience=patience, patience_ms=turn.now_ms)
+        since_ms = turn.state.patience_ms
+        due_ms = patience.due_ms(since_ms, state.vacant_ms, turn.limits.compare_ms_max)
+        awaited = ", ".join((*patience.better, *patience.absent))
+        _note(turn, f"logs are compared first, with {awaited}")
+    if turn.now_ms < due_ms + choice.candidates.index(state.uuid) * turn.limits.stagger_ms:
         return None
     return Outcome(epoch=next_epoch(turn), cause=choice.cause)
+
+
+def _note(turn: Turn, why: str) -> None:
+    """Say why nobody is elected now, once."""
+    if why != turn.state.waiting:
+        turn.set(waiting=why)
+        turn.do(Note(f"no leader: {why}"))
 
 
 def _forced(turn: Turn) -> Outcome | None:
@@ -85,7 +97,10 @@ def _live_with_own_log(turn: Turn) -> Live:
     if ours is None:
         return state.live
     true = ours._replace(
-        unclean=state.unclean, log_epoch=last_epoch(state.log), log_end=state.log.end
+        unclean=state.unclean,
+        log_epoch=last_epoch(state.log),
+        log_end=state.log.end,
+        damaged=state.log.damaged,
     )
     if true == ours:
         return state.live

@@ -3,12 +3,18 @@
 Every in-sync member holds every acknowledged record, so any of them may lead, as long as it
 still holds what it held: the same life, or a later one that did not lose its page cache. Where
 none is left, what is left is compared, and only when everybody who may hold something is there.
+
+A later life is believed, and looked at all the same: what it says of its log is all that tells a
+torn file from a whole one. So lives that went on come first, then the longest log of the newest
+epoch, and a log with damage comes after all whole ones. Who may come second gives the others some
+time to be there; when it is over, whoever is there leads, for a member may be gone for good.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from imago_broker.core.shard.in_sync import former_after
@@ -18,8 +24,25 @@ from imago_broker.model.shard import HISTORY_MAX, NOT_CREATED, Election, Member,
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+ROUNDS_MAX = 4
+"""So many times `Limits.compare_ms_max`, and nobody is waited for any more, whoever comes."""
+
 Electable = Callable[[Member, MemberInfo | None], bool]
 """Whether a member, as it stands in the set and as it is registered now, may lead."""
+
+
+class Patience(NamedTuple):
+    """Who may be a better leader than a candidate."""
+
+    better: tuple[str, ...]
+    """They are there, and are: each has the time to lead, and to wait for others before."""
+    absent: tuple[str, ...]
+    """They may be, when they are back."""
+
+    def due_ms(self, since_ms: int, vacant_ms: int, compare_ms_max: int) -> int:
+        """When it is over: `since_ms` is when it took this form, `vacant_ms` when it began."""
+        rounds = 2 if self.better else 1
+        return min(since_ms + rounds * compare_ms_max, vacant_ms + ROUNDS_MAX * compare_ms_max)
 
 
 class Choice(NamedTuple):
@@ -27,6 +50,8 @@ class Choice(NamedTuple):
 
     candidates: tuple[str, ...]
     cause: str
+    patient: Mapping[str, Patience] = MappingProxyType({})
+    """Candidates that let others come first for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +97,41 @@ def choose(
         return _highest(known | live.keys(), live, why)
     fit = [member for member in shard.in_sync if may_lead(member, live.get(member.uuid))]
     if fit:
-        fit.sort(key=lambda member: (not is_live(member, live), live[member.uuid].incarnation))
+        fit.sort(key=lambda member: (*_rank(member, live), live[member.uuid].incarnation))
         gone = "no leader" if shard.leader is None else "leader gone"
-        return Choice(tuple(member.uuid for member in fit), gone)
+        return Choice(tuple(member.uuid for member in fit), gone, _patient(shard, fit, live))
     former = [member.uuid for member in shard.former]
     needed = {member.uuid for member in shard.in_sync}
     if not any(may_lead(member, live.get(member.uuid)) for member in shard.former):
         needed.update(former)
     return _highest(needed, live, "all in-sync members lost power", also=former)
+
+
+def _rank(member: Member, live: Live) -> tuple[bool, bool, int, int]:
+    """How a member of the set compares with others; the least is the best."""
+    info = live[member.uuid]
+    if is_live(member, live):
+        return (info.damaged, False, 0, 0)  # what it said of its log is of the past
+    return (info.damaged, True, -info.log_epoch, -info.log_end)
+
+
+def _patient(shard: ShardState, fit: list[Member], live: Live) -> dict[str, Patience]:
+    """Which candidates have to wait, and for whom."""
+    absent = tuple(member.uuid for member in shard.in_sync if member.uuid not in live)
+    found = {}
+    for member in fit:
+        own = _rank(member, live)
+        if own[:2] == (False, False):
+            continue
+        better = tuple(other.uuid for other in fit if _rank(other, live) < own)
+        if absent or better:
+            found[member.uuid] = Patience(better, absent)
+    return found
+
+
+def _height(uuid: str, live: Live) -> tuple[int, int, bool, str]:
+    info = live[uuid]
+    return (info.log_epoch, info.log_end, not info.damaged, uuid)
 
 
 def _highest(needed: Iterable[str], live: Live, why: str, also: Iterable[str] = ()) -> Choice:
@@ -88,15 +140,13 @@ def _highest(needed: Iterable[str], live: Live, why: str, also: Iterable[str] = 
     if missing:
         return Choice((), f"waiting for {', '.join(missing)}")
     there = {*needed, *(uuid for uuid in also if uuid in live)}
-    best = max(there, key=lambda uuid: (live[uuid].log_epoch, live[uuid].log_end, uuid))
+    best = max(there, key=lambda uuid: _height(uuid, live))
     return Choice((best,), why)
 
 
 def highest_live(live: Live) -> str | None:
     """The live member with the highest log, of whatever standing."""
-    return max(
-        live, key=lambda uuid: (live[uuid].log_epoch, live[uuid].log_end, uuid), default=None
-    )
+    return max(live, key=lambda uuid: _height(uuid, live), default=None)
 
 
 def elected(

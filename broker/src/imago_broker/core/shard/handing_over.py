@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from imago_broker.model.shard import Member, ShardState
 
 
+NOBODY = "no such other member is in sync and connected"
+
+
 def handover_asked(turn: Turn, event: HandoverAsked) -> None:
     """Begin a handover, or say why not."""
     state = turn.state
@@ -42,7 +45,9 @@ def hand_over(turn: Turn, handover: Handover, progress: Progress) -> None:
         return
     target = handover.target or _best(state, progress, handover.wanted)
     if target is None or not _fit(state, progress, target):
-        _give_up(turn, handover, "no such other member is in sync and connected")
+        damaged = handover.wanted is not None and _damaged(state, handover.wanted)
+        why = "its log has damage, and a whole one can lead" if damaged else NOBODY
+        _give_up(turn, handover, why)
         return
     turn.set(handover=replace(handover, target=target))
     waited_ms = turn.now_ms - handover.began_ms
@@ -70,16 +75,28 @@ def stop(turn: Turn, progress: Progress, since_ms: int) -> None:
 
 
 def _best(state: State, progress: Progress, wanted: str | None = None) -> Member | None:
-    """The in-sync follower that is furthest, or the wanted one."""
+    """The in-sync follower that is furthest, of those with a whole log; or the wanted one."""
     fit = [
-        (follower.end, member)
+        (not _damaged(state, member.uuid), follower.end, member)
         for member, follower in progress.followers.items()
         if _fit(state, progress, member) and wanted in (None, member.uuid)
     ]
-    return max(fit)[1] if fit else None
+    return max(fit)[2] if fit else None
 
 
 def _fit(state: State, progress: Progress, member: Member) -> bool:
+    """Whether it may lead in our place: with damage only where no whole log would lead else."""
+    return _follows(state, progress, member) and (
+        not _damaged(state, member.uuid)
+        or not any(
+            _follows(state, progress, other) and not _damaged(state, other.uuid)
+            for other in progress.followers
+        )
+        and (state.stopping_ms is not None or _damaged(state, state.uuid))
+    )
+
+
+def _follows(state: State, progress: Progress, member: Member) -> bool:
     follower = progress.followers.get(member)
     return (
         follower is not None
@@ -87,6 +104,14 @@ def _fit(state: State, progress: Progress, member: Member) -> bool:
         and member in state.shard.in_sync
         and is_live(member, state.live)
     )
+
+
+def _damaged(state: State, uuid: str) -> bool:
+    """Whether a member has said that a part of its log is out of service."""
+    if uuid == state.uuid:
+        return state.log.damaged
+    info = state.live.get(uuid)
+    return info is not None and info.damaged
 
 
 def _ready(progress: Progress, target: Member, *, patient: bool) -> bool:

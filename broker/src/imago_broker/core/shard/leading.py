@@ -42,6 +42,8 @@ def lead(turn: Turn) -> None:
         puts=None,
         admitted=None,
         admitted_ms=0,
+        looked_ms=0,
+        slept=False,
         handover=None,
     )
     turn.do(Lead(epoch))
@@ -91,6 +93,11 @@ def step_down(turn: Turn, why: str) -> None:
 def look_after_set(turn: Turn, progress: Progress) -> None:
     """Propose that members leave or join the in-sync set, where that is due."""
     state = turn.state
+    since_ms = turn.now_ms - state.looked_ms if state.looked_ms else 0
+    slept = since_ms >= turn.limits.lost_ms_max
+    turn.set(looked_ms=turn.now_ms, slept=slept and not state.slept)
+    if turn.state.slept:
+        return  # we stood still ourselves: what followers have said meanwhile is not read yet
     leaving = {
         member: why
         for member in state.shard.in_sync
@@ -117,6 +124,8 @@ def _joining(turn: Turn, progress: Progress) -> list[Member]:
         named = turn.rules.joiner(member, follower, state.live)
         if named is None or named in state.shard.in_sync:
             continue
+        if gone(named, progress, state.led_ms, turn.now_ms, turn.limits):
+            continue  # it would have to leave at once
         if turn.rules.joinable(follower, progress, state.epoch_start):
             found.append(named)
     return found

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.core.shard.effects import Propose, ReadView
-from imago_broker.core.shard.election import Choice, Electable, choose, electable
+from imago_broker.core.shard.election import Choice, Electable, Patience, choose, electable
 from imago_broker.core.shard.in_sync import joinable, joiner, waited_for
 from imago_broker.core.shard.lease import leased
 from imago_broker.core.shard.reconcile import Cut, reconcile, takes, valid_fetch
@@ -97,6 +97,10 @@ class State:
     waiting: str = ""
     """The reason for which nobody is elected, as last noted."""
     forced: Forced | None = None
+    patience: Patience | None = None
+    """Whom we let come first."""
+    patience_ms: int = 0
+    """Since when it is these."""
 
     # While following or leading.
     epoch: int = 0
@@ -115,6 +119,10 @@ class State:
     admitted: Member | None = None
     """A follower that is waited for so that it can join the in-sync set."""
     admitted_ms: int = 0
+    looked_ms: int = 0
+    """When the in-sync set was looked after last; 0: not yet."""
+    slept: bool = False
+    """Whether so much time had passed then that nobody was judged by it."""
     handover: Handover | None = None
     stopping_ms: int | None = None
     """Since when an orderly stop is under way."""

@@ -23,6 +23,8 @@ class Log(NamedTuple):
     epochs: Epochs = ()
     high_watermark: int = 0
     """Largest high watermark that the member knows. Never a reason to cut: it may be old."""
+    damaged: bool = False
+    """Whether a part of it is out of service."""
 
 
 EMPTY = Log()
@@ -40,6 +42,8 @@ class MemberInfo(NamedTuple):
     """Epoch of the last byte of the log, 0 for an empty one. Never the number of an epoch in
     which nothing was written: after a loss of power that would outrank better logs."""
     log_end: int = 0
+    damaged: bool = False
+    """Whether a part of the log is out of service: it leads only where no whole one can."""
 
 
 Live = Mapping[str, MemberInfo]
@@ -95,6 +99,8 @@ class Limits:
     """A member whose connection is gone for this long leaves the in-sync set."""
     stagger_ms: int = 50
     """The n-th best candidate waits n times this long before it proposes itself."""
+    compare_ms_max: int = 5000
+    """How long a candidate waits for others that may have more of the log, or a whole one."""
     handover_ms_max: int = 300
     """How long puts are held while the target of a handover catches up."""
     stop_ms_max: int = 2000
