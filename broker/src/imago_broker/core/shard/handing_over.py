@@ -86,13 +86,14 @@ def _best(state: State, progress: Progress, wanted: str | None = None) -> Member
 
 def _fit(state: State, progress: Progress, member: Member) -> bool:
     """Whether it may lead in our place: with damage only where no whole log would lead else."""
-    return _follows(state, progress, member) and (
-        not _damaged(state, member.uuid)
-        or not any(
-            _follows(state, progress, other) and not _damaged(state, other.uuid)
-            for other in progress.followers
-        )
-        and (state.stopping_ms is not None or _damaged(state, state.uuid))
+    if not _follows(state, progress, member):
+        return False
+    if not _damaged(state, member.uuid):
+        return True
+    goes_on = state.stopping_ms is None and not _damaged(state, state.uuid)
+    return not goes_on and not any(
+        _follows(state, progress, other) and not _damaged(state, other.uuid)
+        for other in progress.followers
     )
 
 
