@@ -173,32 +173,6 @@ async def test_too_few_members_refuse_replicated_puts_and_take_others(
     assert three.bodies(0) == [b"one", b"leader", b"yes"]
 
 
-async def test_put_that_outlived_a_small_set_is_answered_when_another_member_joins(
-    tmp_path: Path,
-) -> None:
-    three = ShardBrokers(tmp_path, session_ms=120_000)  # no renewal of the lease helps out
-    await three.start(0, 1, 2)
-    await three.all_in_sync(0, 1, 2)
-    await three.put(0, b"one")
-    await three.kill(2)
-    await three.all_in_sync(0, 1)
-    three.brokers[0].messages.timeout_ms = 10_000
-    following = three.shell(1).duties.following
-    assert following is not None
-    assert following.session is not None
-    following.session.link.on_bytes = lambda _: None  # it takes nothing more
-    following.session.heard_ms += 60_000
-    waiting = asyncio.create_task(three.put(0, b"two"))
-    await until(lambda: three.gate(0).short)
-    assert not waiting.done(), "only one copy was made"
-    three.store(0).request_sync()
-    await until(lambda: three.gate(0).durable_end == three.store(0).log_end)
-    await three.start(2)
-    assert await waiting == [OK], "nothing else happens that would have it looked at"
-    assert three.in_sync() == {0, 2}
-    await three.close()
-
-
 async def test_handover_moves_leadership_without_loss(three: ShardBrokers) -> None:
     await three.put(0, b"one")
     done, _ = await three.shell(0).hand_over(three.brokers[2].uuid, "one")

@@ -3,64 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_broker.core.shard import effects as fx
 from imago_broker.core.shard import events as ev
 from imago_broker.core.shard.machine import _ACTIONS, _FACTS, Outlook
-from imago_broker.core.shard.member import ShardMachine
-from imago_broker.core.shard.values import Limits, Log, MemberInfo, Role
+from imago_broker.core.shard.values import Log, Role
 from imago_broker.model.shard import Member, ShardState
-
-if TYPE_CHECKING:
-    from imago_broker.core.shard.effects import Effect
-
-ME, OTHER = Member("a", 11), Member("b", 12)
-BOTH = frozenset("ab")
-LIVE = {"a": MemberInfo(11, 0), "b": MemberInfo(12, 1)}
-ALONE = {"a": MemberInfo(11, 0)}
-LOG = Log(0, 100, ((1, 0),))
-
-
-class Told:
-    """A machine, and the last effects."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.machine = ShardMachine("a", Limits(), **settings)
-        self.effects: list[Effect] = []
-        self.now_ms = 0
-
-    def tell(self, event: ev.Event) -> list[Effect]:
-        self.effects = self.machine.handle(event, self.now_ms)
-        return self.effects
-
-    def only(self, kind: type) -> Any:
-        found = [effect for effect in self.effects if isinstance(effect, kind)]
-        assert len(found) == 1, self.effects
-        return found[0]
-
-    def sees(self, shard: ShardState, live: dict[str, MemberInfo], ticket: int = 0) -> None:
-        self.tell(ev.ViewSeen(shard, live, BOTH, LOG, ticket))
-
-    def registered(self, shard: ShardState, live: dict[str, MemberInfo]) -> None:
-        """Register and see; asked again, see the same."""
-        self.tell(ev.Registered(ME))
-        self.sees(shard, live, self.only(fx.ReadView).ticket)
-
-    def leading(self) -> None:
-        """Lead in epoch 5, with the other in sync."""
-        self.registered(state(OTHER, 4, ME, OTHER), ALONE)
-        self.sees(state(OTHER, 4, ME, OTHER), ALONE, self.only(fx.ReadView).ticket)
-        proposed = self.only(fx.Propose)
-        self.tell(ev.ProposalDone(proposed.ticket, replace(proposed.shard, version=8)))
-        self.tell(ev.Led(5, LOG, 100, 100))
-        self.tell(ev.LeaseRenewed(4000))
-
-
-def state(leader: Member | None, epoch: int, *in_sync: Member, version: int = 7) -> ShardState:
-    return ShardState(leader=leader, epoch=epoch, in_sync=in_sync, version=version)
+from imago_testing.told import (
+    ALONE,
+    LIVE,
+    LOG,
+    ME,
+    OTHER,
+    Told,
+    follower_joins,
+    state,
+)
 
 
 def test_every_event_and_every_case_has_its_row() -> None:
@@ -158,11 +118,6 @@ def test_replicated_needs_its_minimum_at_the_answer_too() -> None:
     told.sees(state(ME, 5, ME, version=8), LIVE)
     assert told.effects == [fx.AcceptPuts(replicated=False)]
     assert told.machine.may_serve(100)
-
-
-def follower_joins(told: Told, end: int = 100) -> None:
-    assert told.machine.fetch_problem(OTHER, 5, end, 1, LOG, told.now_ms) is None
-    told.machine.acked(OTHER, 5, end, end, told.now_ms)
 
 
 def test_a_follower_joins_by_a_proposal_that_is_waited_for_already() -> None:
@@ -280,18 +235,6 @@ def test_a_member_that_came_back_leads_when_it_has_waited_for_the_others() -> No
     assert told.only(fx.Propose).shard.leader == ME
 
 
-def test_a_handover_prefers_a_whole_log_and_refuses_a_damaged_one() -> None:
-    told = handing_over()
-    hole = {**LIVE, "b": LIVE["b"]._replace(damaged=True)}
-    told.sees(state(ME, 5, ME, OTHER), hole)
-    told.tell(ev.HandoverAsked("r1", "b"))
-    assert told.only(fx.Answer).done is False
-    assert "damage" in told.only(fx.Answer).text
-    told.tell(ev.StopAsked())
-    told.effects = told.machine.tick(1)
-    assert told.only(fx.Propose).shard.leader == OTHER, "nobody else is left"
-
-
 def test_nothing_is_proposed_while_the_session_is_suspended() -> None:
     told = Told()
     told.registered(state(ME, 5, ME), LIVE)
@@ -320,74 +263,6 @@ def test_a_peer_of_a_higher_epoch_makes_the_leader_look() -> None:
     ticket = told.only(fx.ReadView).ticket
     told.sees(told.machine.state.shard, ALONE, ticket)
     assert told.only(fx.Propose).shard.epoch == 7
-
-
-def handing_over() -> Told:
-    told = Told()
-    told.registered(state(ME, 5, ME, OTHER), LIVE)
-    told.tell(ev.Led(5, LOG, 100, 0))
-    told.tell(ev.LeaseRenewed(4000))
-    follower_joins(told)
-    return told
-
-
-def test_a_handover_holds_puts_and_names_the_target() -> None:
-    told = handing_over()
-    told.tell(ev.HandoverAsked("r1"))
-    assert told.effects[0] == fx.HoldPuts(replicated=True)
-    proposed = told.only(fx.Propose)
-    assert (proposed.shard.leader, proposed.shard.epoch) == (OTHER, 6)
-    assert proposed.shard.in_sync == (ME, OTHER)
-    told.tell(ev.ProposalDone(proposed.ticket, replace(proposed.shard, version=8)))
-    assert [type(effect) for effect in told.effects] == [
-        fx.StepDown,
-        fx.Answer,
-        fx.Promise,
-        fx.Follow,
-    ]
-    assert told.effects[1] == fx.Answer("r1", True, "handover")
-
-
-def test_a_handover_waits_for_the_target_and_gives_up_in_time() -> None:
-    told = handing_over()
-    told.machine.appended(160)
-    told.tell(ev.HandoverAsked("r1"))
-    assert told.effects == [fx.HoldPuts(replicated=True)]
-    told.now_ms = 300
-    told.effects = told.machine.tick(300)
-    assert told.only(fx.Answer).done is False
-    assert told.effects[-1] == fx.AcceptPuts(replicated=True)
-
-
-def test_puts_that_were_taken_are_not_confirmed_by_a_set_that_shrinks_in_a_handover() -> None:
-    told = handing_over()
-    told.machine.appended(160)
-    told.tell(ev.HandoverAsked("r1"))
-    told.sees(state(ME, 5, ME, version=9), LIVE)
-    assert told.effects == [fx.HoldPuts(replicated=False)]
-    assert told.machine.watermark.value == 160, "nobody else is waited for any more"
-
-
-def test_a_handover_to_a_stranger_is_refused() -> None:
-    told = handing_over()
-    told.tell(ev.HandoverAsked("r1", "x"))
-    assert told.only(fx.Answer).done is False
-    follower = Told()
-    follower.registered(state(OTHER, 4, OTHER), LIVE)
-    follower.tell(ev.HandoverAsked("r2"))
-    assert follower.only(fx.Answer).text == "this member does not lead"
-
-
-def test_an_orderly_stop_hands_over_and_leaves_the_set_at_once() -> None:
-    told = handing_over()
-    told.tell(ev.StopAsked())
-    told.effects = told.machine.tick(5)
-    proposed = told.only(fx.Propose)
-    assert (proposed.shard.leader, proposed.shard.in_sync) == (OTHER, (OTHER,))
-    assert proposed.shard.former == (ME,)
-    told.tell(ev.ProposalDone(proposed.ticket, replace(proposed.shard, version=8)))
-    assert isinstance(told.effects[-1], fx.Leave)
-    assert told.machine.tick(10) == []
 
 
 def test_a_follower_leaves_the_set_before_it_stops() -> None:

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.shard.in_sync import waited_for
 from imago_testing.simulation.client import Level
-from imago_testing.simulation.disk import Disk, Record
+from imago_testing.simulation.disk import Disk, Record, holds
+from imago_testing.simulation.winners import (
+    SETTLED_MS,
+    InvariantBrokenError,
+    compared,
+    whole,
+)
 
 if TYPE_CHECKING:
     from imago_broker.model.shard import Member, ShardState
@@ -19,20 +25,6 @@ if TYPE_CHECKING:
     from imago_testing.simulation.frames import Fetch
     from imago_testing.simulation.member import Process
     from imago_testing.simulation.world import World
-
-
-SETTLED_MS = 1000
-"""What has been so for this long is known to everybody who is not hindered."""
-SEEN_MS = 300
-"""A member that has been there for this long has been seen by whoever reaches the coordinator."""
-
-
-class InvariantBrokenError(AssertionError):
-    """A promise of the protocol was not kept."""
-
-    def __init__(self, number: int, text: str) -> None:
-        super().__init__(f"I{number}: {text}")
-        self.number = number
 
 
 class Checker:
@@ -277,60 +269,10 @@ class Checker:
         disk = self.world.disks[self.world.index_of(leader.uuid)]
         shared = self.shared_end(disk)
         if shared < self.line.end:
-            self.compared(before, after, disk, shared)
+            compared(self, before, after, disk, shared)
             self.excuse(disk, shared)
         if disk.damaged and not after.unclean and self.world.now - disk.damaged_ms >= SETTLED_MS:
-            self.whole(before, after, leader)
-
-    def compared(self, before: ShardState, after: ShardState, disk: Disk, shared: int) -> None:
-        """Records that a file lost without a trace are gone when nobody who has them is there."""
-        gone = self.line.records[self.line.index_after(shared) :]
-        torn = [record for record in gone if record.ident in self.torn_idents]
-        if after.unclean or not torn:
-            return
-        last = torn[-1]
-        for other in self.others(before, disk.uuid, SEEN_MS):
-            if holds(self.world.disks[other], last.ident, last.end):
-                raise InvariantBrokenError(
-                    1, f"{disk.uuid} leads without {last}, which m{other} has, and is there"
-                )
-        for record in torn:
-            self.losses[record.ident] = 1 << 31
-
-    def whole(self, before: ShardState, after: ShardState, leader: Member) -> None:
-        """A member with damage leads where no whole one could."""
-        handed = after.cause == "handover"
-        former = None if before.leader is None else self.world.index_of(before.leader.uuid)
-        for other in self.others(before, leader.uuid):
-            disk = self.world.disks[other]
-            if disk.damaged or self.world.now - disk.damaged_ms < SETTLED_MS:
-                continue
-            if handed and former is not None and not self.could_take_over(former, other):
-                continue
-            raise InvariantBrokenError(
-                19, f"{leader.uuid} leads with damage, {disk.uuid} is whole and is there"
-            )
-
-    def could_take_over(self, former: int, other: int) -> bool:
-        """Whether a leader could have gone on, or handed over to this member."""
-        process = self.world.processes[former]
-        if process is None:
-            return False
-        if other == former:
-            return process.machine.state.stopping_ms is None
-        return self.world.disks[other].uuid in process.leader_end.peers
-
-    def others(self, before: ShardState, winner: str, free_ms: int = SETTLED_MS) -> list[int]:
-        """Members of the last set that were there, and fit to lead, for a while."""
-        found = []
-        for member in before.in_sync:
-            entry = self.world.coordinator.registered.get(member.uuid)
-            index = self.world.index_of(member.uuid)
-            if member.uuid == winner or entry is None or not self.world.free(index, free_ms):
-                continue
-            if entry[0].incarnation == member.incarnation or not entry[0].unclean:
-                found.append(index)
-        return found
+            whole(self, before, after, leader)
 
     def joined(self, before: ShardState, after: ShardState) -> None:
         for entry in after.in_sync:
@@ -428,11 +370,3 @@ class Checker:
         """The disk of an in-sync member, if it still is what it was when the entry was made."""
         disk = self.world.disks[self.world.index_of(entry.uuid)]
         return disk if entry.incarnation > disk.lost_incarnation else None
-
-
-def holds(disk: Disk, ident: int, end: int) -> bool:
-    """Whether a log holds this record at this place, or has let it expire."""
-    if end <= disk.start:
-        return True
-    index = disk.index_after(end) - 1
-    return index >= 0 and disk.records[index].end == end and disk.records[index].ident == ident

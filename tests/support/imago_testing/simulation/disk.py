@@ -192,3 +192,11 @@ class Disk:
         if not self.clean_stop and self.booted != self.boot:
             self.unclean = True
         self.booted, self.clean_stop = self.boot, False
+
+
+def holds(disk: Disk, ident: int, end: int) -> bool:
+    """Whether a log holds this record at this place, or has let it expire."""
+    if end <= disk.start:
+        return True
+    index = disk.index_after(end) - 1
+    return index >= 0 and disk.records[index].end == end and disk.records[index].ident == ident

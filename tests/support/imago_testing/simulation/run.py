@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.shard.values import Role
 from imago_log.errors import StoreError
-from imago_testing.simulation.checker import InvariantBrokenError
 from imago_testing.simulation.faults import Faults
 from imago_testing.simulation.telling import told as tell
 from imago_testing.simulation.verdict import judge
+from imago_testing.simulation.winners import InvariantBrokenError
 from imago_testing.simulation.world import Setup, World
 
 if TYPE_CHECKING:

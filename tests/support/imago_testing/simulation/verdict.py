@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_testing.simulation.checker import InvariantBrokenError
 from imago_testing.simulation.client import META_PRODUCER
 from imago_testing.simulation.store_disk import StoreDisk
+from imago_testing.simulation.winners import InvariantBrokenError
 
 if TYPE_CHECKING:
     from imago_testing.simulation.disk import Disk
