@@ -81,12 +81,20 @@ def test_group_without_an_offset_begins_where_its_settings_say(
     def brokers(request: Request) -> RemotingCommand:
         if request.code == RequestCode.QUERY_CONSUMER_OFFSET:
             return response(ResponseCode.QUERY_NOT_FOUND)
+        if request.code == RequestCode.UPDATE_CONSUMER_OFFSET:
+            return response()
         assert request.code == code
         return response(header=GetMaxOffsetResponseHeader(offset=7))
 
     world = World(brokers=brokers)
     config = ConsumerConfig(group="g", start_from=start)
     assert world.run(start_offset(world.state, config, QUEUE)) == 7
+    committed = [
+        one.header.to_ext()["commitOffset"]
+        for one in world.asked(RequestCode.UPDATE_CONSUMER_OFFSET)
+        if one.header
+    ]
+    assert committed == ([] if start is StartFrom.EARLIEST else ["7"]), "it would move with time"
 
 
 def test_retries_are_read_from_their_beginning_whatever_the_settings() -> None:

@@ -137,7 +137,7 @@ async def _join(client: Client, reading: Reading, group: str) -> None:
         for message in messages:
             if enough.done():
                 raise RetryLater  # beyond --count: not ours, the group gets it again
-            if not _shown(reading, _row(message), message.body, enough):
+            if not _shown(reading, _row(message), _body(message), enough):
                 raise RetryLater
 
     start = StartFrom.EARLIEST if reading.start is From.earliest else StartFrom.LATEST
@@ -195,9 +195,19 @@ async def _pull_once(
     for message in pulled.messages():
         if reading.is_enough():
             break
-        reading.show(_row(message), message.body)
+        if message.error is not None and message.error.is_too_large and message.offset > offset:
+            flush()
+            return message.offset  # pulled again, it has the whole budget of an answer
+        reading.show(_row(message), _body(message))
     flush()
     return pulled.next_offset
+
+
+def _body(message: ReceivedMessage) -> bytes:
+    """What is shown of a message: of a body that is too large, why it is not."""
+    if message.error is not None and message.error.is_too_large:
+        return f"({message.error})".encode()
+    return message.body
 
 
 async def _follow(

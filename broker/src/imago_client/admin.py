@@ -105,7 +105,7 @@ class Admin:
         return await self._driver.run(group_administration.describe_group(self._state, group))
 
     async def reset_group(
-        self, group: str, topic: str, to: ResetTo | int
+        self, group: str, topic: str, to: ResetTo | str | int
     ) -> dict[MessageQueue, int]:
         """Move a group to the beginning, the end or a time (ms); return the new offsets."""
         return await self._driver.run(

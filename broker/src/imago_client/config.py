@@ -149,13 +149,26 @@ class StartFrom(Enum):
     LATEST = "CONSUME_FROM_LAST_OFFSET"
     TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
 
+    @classmethod
+    def of(cls, value: object) -> StartFrom:
+        """Return the value that a word names. UsageError: it names none."""
+        if isinstance(value, StartFrom):
+            return value
+        for one in cls:
+            if isinstance(value, str) and value.upper() in (one.name, one.value):
+                return one
+        words = ", ".join(one.name.lower() for one in cls)
+        raise UsageError(f"start_from: {value!r}, must be one of {words}, or a StartFrom")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
     """Settings of one member of a consumer group; defaults as the original Java client has them."""
 
     group: str
-    start_from: StartFrom = StartFrom.LATEST
+    start_from: StartFrom | str = StartFrom.LATEST
+    """Or its name: `earliest`, `latest`, `timestamp`. Queues that come while the member runs are
+    read from their beginning, whatever it says."""
     start_timestamp_ms: int = 0
     """With StartFrom.TIMESTAMP: the store time to begin at, ms since 1970."""
     orderly: bool = False
@@ -193,6 +206,7 @@ class ConsumerConfig:
 
     def __post_init__(self) -> None:
         check_name("consumer group", self.group, characters_max=120)
+        object.__setattr__(self, "start_from", StartFrom.of(self.start_from))
         _positive(
             self,
             "concurrency",
@@ -213,3 +227,8 @@ class ConsumerConfig:
         )
         if self.reconsume_times_max is not None and self.reconsume_times_max < 0:
             raise UsageError(f"reconsume_times_max: {self.reconsume_times_max}, must be 0 or more")
+
+    @property
+    def begins(self) -> StartFrom:
+        """`start_from`, never as a word."""
+        return StartFrom.of(self.start_from)

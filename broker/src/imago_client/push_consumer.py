@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from imago_client.core import membership, pulling
 from imago_client.core.subscriptions import Subscription, group_subscriptions
 from imago_client.errors import ClientError, UsageError
+from imago_client.handlers import Batch, check_handler
 from imago_client.inflation import Inflation
 from imago_client.queue_reader import QueueReader
 from imago_client.supervision import Supervisor
@@ -48,6 +49,7 @@ class PushConsumer:
         on_start: Callable[[PushConsumer], None],
         on_stop: Callable[[PushConsumer], None],
     ) -> None:
+        check_handler(handler)
         self.state, self.driver, self.config, self.handler = state, driver, config, handler
         self.slots = asyncio.Semaphore(config.concurrency)
         self.tasks = Supervisor(config.group, pause_s=config.error_pause_s)
@@ -59,6 +61,7 @@ class PushConsumer:
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._leaving: dict[MessageQueue, QueueReader] = {}
         """Readers of locked queues that go to other members once their handlers have ended."""
+        self._known = membership.KnownQueues()
         self._rebalance_now = asyncio.Event()
         self._assigning = asyncio.Lock()
         """Held while readers are begun or ended: one queue never has two."""
@@ -94,6 +97,7 @@ class PushConsumer:
             self._on_stop(self)
             raise
         self._stopping = False
+        self._known = membership.KnownQueues()
         self.tasks.start()
         ready = asyncio.Event()
         self._start_loops(ready)
@@ -133,7 +137,7 @@ class PushConsumer:
 
     async def consume_now(self, message: ReceivedMessage) -> None:
         """Call the handler with one message that the broker hands over; raise what it raises."""
-        await self.handler([message])
+        await self.handler(Batch([message]))
 
     def spawn(self, work: Callable[[], Coroutine[object, object, None]], name: str) -> None:
         """Run something beside the consumer's own tasks, as long as the consumer runs."""
@@ -205,6 +209,7 @@ class PushConsumer:
         if mine is None:
             await self._beat()  # the brokers do not know this member: a connection was lost
             return True
+        self._known.note(self.state, topic)
         read_now = {queue for queue in self._readers if queue.topic == topic}
         await self._give_up(read_now - set(mine))
         wanted = set(mine) - read_now
@@ -215,7 +220,10 @@ class PushConsumer:
     async def _begin(self, queue: MessageQueue) -> bool:
         """Read a queue; False where its shard does not say from where: the others go on."""
         try:
-            offset = await self.driver.run(membership.start_offset(self.state, self.config, queue))
+            is_new = self._known.is_new(queue)
+            offset = await self.driver.run(
+                membership.start_offset(self.state, self.config, queue, is_new=is_new)
+            )
         except ClientError as error:
             log.warning("start_failed queue=%s error=%s", queue, error)
             return False

@@ -12,6 +12,7 @@ from imago_client.core import membership, pulling
 from imago_client.core.process_queue import ProcessQueue
 from imago_client.core.routing import MASTER_ID
 from imago_client.errors import BodyError, ClientError
+from imago_client.handlers import Batch
 from imago_client.messages import PullStatus
 from imago_client.received import log_unreadable, received
 from imago_client.supervision import HandlerCancelledError
@@ -236,7 +237,7 @@ class QueueReader:
         task = asyncio.current_task()
         self._shared.handling.add(task)
         try:
-            await self._shared.handler(batch)
+            await self._shared.handler(Batch(batch))
         except RetryLater as wish:
             return wish.delay_level
         except BodyError as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from imago_client.errors import BodyError
+from imago_client.messages import RETRY_PREFIX
 from imago_wire import properties as names
 from imago_wire.compression import inflate
 from imago_wire.errors import LimitExceededError, ProtocolError
@@ -134,7 +135,9 @@ def received(
 ) -> ReceivedMessage:
     """Return the consumer's view of a record as stored: a retried message under its own topic
     again, a compressed body inflated if that takes no more than `room` bytes."""
-    topic = stored.properties.get(names.RETRY_TOPIC, stored.topic)
+    topic = stored.topic
+    if queue.topic.startswith(RETRY_PREFIX):  # elsewhere a producer may have set the property
+        topic = stored.properties.get(names.RETRY_TOPIC, topic)
     if not stored.sys_flag & SYS_COMPRESSED:
         return ReceivedMessage(queue, topic, stored)
     try:

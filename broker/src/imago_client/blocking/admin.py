@@ -104,6 +104,8 @@ class Admin:
         """Return a group's members, subscriptions and progress."""
         return self._driver.run(group_administration.describe_group(self._state, group))
 
-    def reset_group(self, group: str, topic: str, to: ResetTo | int) -> dict[MessageQueue, int]:
+    def reset_group(
+        self, group: str, topic: str, to: ResetTo | str | int
+    ) -> dict[MessageQueue, int]:
         """Move a group to the beginning, the end or a time (ms); return the new offsets."""
         return self._driver.run(group_administration.reset_group(self._state, group, topic, to))

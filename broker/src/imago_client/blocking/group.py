@@ -57,6 +57,7 @@ class GroupConsumer:
         self._offsets: dict[MessageQueue, int] = {}
         self._read_from: dict[MessageQueue, int] = {}
         self._handed: dict[MessageQueue, list[ReceivedMessage]] = {}
+        self._known = membership.KnownQueues()
         self._inflation = InflationBudget(config.inflated_bytes_max)
         self._turn = 0
         self._beat_at = self._balance_at = float("-inf")
@@ -160,13 +161,17 @@ class GroupConsumer:
             if mine is None:
                 self._beat_at = float("-inf")  # the brokers do not know this member
                 return
+            self._known.note(self._state, topic)
             read_now = {queue for queue in self._readers if queue.topic == topic}
             for queue in read_now - set(mine):
                 given = self._readers.pop(queue)
                 given.release()
                 self._commit_one(queue, given.commit_offset)
             for queue in set(mine) - read_now:
-                offset = self._driver.run(membership.start_offset(self._state, self.config, queue))
+                is_new = self._known.is_new(queue)
+                offset = self._driver.run(
+                    membership.start_offset(self._state, self.config, queue, is_new=is_new)
+                )
                 self._readers[queue] = ProcessQueue(offset, self._inflation)
                 self._offsets[queue] = offset
         except ClientError as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from imago_client.core import pulling
 from imago_client.core.administration import body_of, decode, from_wire, masters
 from imago_client.core.lookup import find_route
-from imago_client.errors import BrokerError
+from imago_client.errors import BrokerError, UsageError
 from imago_wire.remoting.bodies_client import ConsumerConnection
 from imago_wire.remoting.bodies_config import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from imago_wire.remoting.bodies_stats import ConsumeStats, ResetOffsetBody
@@ -74,6 +74,15 @@ class ResetTo(Enum):
     EARLIEST = "earliest"
     LATEST = "latest"
 
+    @classmethod
+    def of(cls, word: str) -> ResetTo:
+        """Return the value that a word names. UsageError: it names none."""
+        for one in cls:
+            if word.lower() == one.value:
+                return one
+        words = ", ".join(one.value for one in cls)
+        raise UsageError(f"reset to {word!r}: must be one of {words}, or a time in ms")
+
 
 def groups(state: ClientState) -> Operation[dict[str, SubscriptionGroupConfig]]:
     """Return the settings of all groups, sorted by name (of one shard where they differ)."""
@@ -127,12 +136,14 @@ def describe_group(state: ClientState, group: str) -> Operation[GroupDescription
 
 
 def reset_group(
-    state: ClientState, group: str, topic: str, to: ResetTo | int
+    state: ClientState, group: str, topic: str, to: ResetTo | str | int
 ) -> Operation[dict[MessageQueue, int]]:
     """Move a group to the beginning, the end, or a time (ms since 1970); return the new offsets.
 
     The committed offsets are set first. A broker with members connected tells them as well.
     """
+    if isinstance(to, str):
+        to = ResetTo.of(to)
     state.drop_route(topic)
     route = yield from find_route(state, topic)
     moved: dict[MessageQueue, int] = {}

@@ -9,7 +9,7 @@ from imago_client.core.allocation import allocate_averagely
 from imago_client.core.effects import Oneway, Operation, Request, ask_ok
 from imago_client.core.failover import through_failover
 from imago_client.core.lookup import find_route
-from imago_client.core.pulling import committed_offset, max_offset, min_offset, offset_at
+from imago_client.core.pulling import commit, committed_offset, max_offset, min_offset, offset_at
 from imago_client.errors import BrokerError, ClientError, NoRouteError
 from imago_client.messages import RETRY_PREFIX, MessageQueue
 from imago_wire.remoting.bodies_client import (
@@ -111,16 +111,47 @@ def assignment(state: ClientState, group: str, topic: str) -> Operation[list[Mes
     return allocate_averagely(state.client_id, members, route.read_queues)
 
 
-def start_offset(state: ClientState, config: ConsumerConfig, queue: MessageQueue) -> Operation[int]:
-    """Return where to begin: the committed offset, else what the configuration says."""
+def start_offset(
+    state: ClientState, config: ConsumerConfig, queue: MessageQueue, *, is_new: bool = False
+) -> Operation[int]:
+    """Return where to begin: the committed offset, else what the configuration says.
+
+    `is_new`: the queue was not there when this member began, so nothing in it was before that.
+    A beginning that moves with time is committed at once: whoever reads the queue next, after a
+    crash before the first commit, would begin later.
+    """
     committed = yield from committed_offset(state, config.group, queue)
     if committed is not None and committed >= 0:
         return committed
-    if config.start_from is StartFrom.EARLIEST or queue.topic.startswith(RETRY_PREFIX):
+    begins = config.begins
+    if queue.topic.startswith(RETRY_PREFIX) or begins is StartFrom.EARLIEST:
         return (yield from min_offset(state, queue))
-    if config.start_from is StartFrom.TIMESTAMP:
-        return (yield from offset_at(state, queue, config.start_timestamp_ms))
-    return (yield from max_offset(state, queue))
+    if begins is StartFrom.TIMESTAMP:
+        offset = yield from offset_at(state, queue, config.start_timestamp_ms)
+    elif is_new:
+        offset = yield from min_offset(state, queue)
+    else:
+        offset = yield from max_offset(state, queue)
+    yield from commit(state, config.group, queue, offset)
+    return offset
+
+
+class KnownQueues:
+    """Which queues each topic had when a member first balanced it."""
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str, frozenset[MessageQueue]] = {}
+
+    def note(self, state: ClientState, topic: str) -> None:
+        """Keep the topic's queues, as the route read last tells them, if this is the first time."""
+        if topic not in self._by_topic:
+            route = state.stale_route(topic)
+            queues = () if route is None else (*route.read_queues, *route.write_queues)
+            self._by_topic[topic] = frozenset(queues)
+
+    def is_new(self, queue: MessageQueue) -> bool:
+        known = self._by_topic.get(queue.topic)
+        return known is not None and queue not in known
 
 
 def lock(
@@ -187,7 +218,7 @@ def _heartbeat_body(
         client_id=state.client_id,
         consumer_data_set=(
             ConsumerData(
-                consume_from_where=ConsumeFromWhere(config.start_from.value),
+                consume_from_where=ConsumeFromWhere(config.begins.value),
                 consume_type=ConsumeType.CONSUME_PASSIVELY,
                 group_name=config.group,
                 subscription_data_set=tuple(_subscription_data(one) for one in subscriptions),

@@ -211,7 +211,11 @@ def offset_at(state: ClientState, queue: MessageQueue, timestamp_ms: int) -> Ope
 def committed_offset(state: ClientState, group: str, queue: MessageQueue) -> Operation[int | None]:
     """Return the offset a group has committed, None if it never did."""
     wanted = QueryConsumerOffsetRequestHeader(
-        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        # Else a broker says 0 where the queue is young, which the Java clients rely on.
+        set_zero_if_not_found=False,
     )
     address, answer = yield from ask_master(
         state, queue, RequestCode.QUERY_CONSUMER_OFFSET, wanted, ResponseCode.QUERY_NOT_FOUND

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from imago_client.errors import ClientClosedError, ClientError, UsageError
+from imago_client.handlers import check_handler
 from imago_client.metaq.cursor import DELAY_STEPS, Cursor
 from imago_client.supervision import HandlerCancelledError, Supervisor
 from imago_wire.errors import ProtocolError
@@ -68,6 +69,7 @@ class MetaqConsumer:
         handler: Callable[[MetaqMessage], Awaitable[None]],
         offsets: OffsetStore,
     ) -> None:
+        check_handler(handler)
         if not topics:
             raise UsageError("topics: a consumer needs at least one")
         self._client, self._config, self._topics = client, config, tuple(topics)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from imago_client.config import parse_addresses
 from imago_client.errors import AnswerError, ClientError, UsageError
@@ -96,6 +96,11 @@ class MetaqMessage:
     message_id: int
     attribute: str | None
     payload: bytes
+
+    if not TYPE_CHECKING:  # a type checker refuses such a handler where it is given
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError("a MetaQ handler is called with one message, not a list of them")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,45 @@
+"""What handlers have to be, and what is said of those that are something else."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, NoReturn
+
+from imago_client.errors import UsageError
+from imago_client.received import ReceivedMessage
+
+_PLAIN_KINDS = (inspect.isfunction, inspect.ismethod, inspect.isbuiltin, inspect.isclass)
+
+
+def check_handler(handler: object) -> None:
+    """Refuse what is not `async def`: it would run, and then fail where it is awaited.
+
+    Callables of kinds that do not tell (compiled ones) pass; they must return an awaitable.
+    """
+    called = handler
+    while isinstance(called, functools.partial):
+        called = called.func
+    if callable(called) and not any(is_kind(called) for is_kind in _PLAIN_KINDS):
+        called = type(called).__call__
+    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called):
+        return
+    if not callable(handler) or any(is_kind(called) for is_kind in _PLAIN_KINDS):
+        raise UsageError(
+            f"handler: {handler!r} is no `async def`; have blocking work run by"
+            " `await asyncio.to_thread(…)` in one, or use imago_client.blocking"
+        )
+
+
+class Batch(list[ReceivedMessage]):
+    """The messages of one call; whoever takes it for one message is told so."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # a type checker refuses such a handler where it is given
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(
+                f"{name!r}: this handler is called with a list of messages:"
+                f" `for message in messages: message.{name}`"
+            )
