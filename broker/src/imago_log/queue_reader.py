@@ -66,6 +66,11 @@ class QueueReader:
         return self._log.durable_end
 
     @property
+    def newest_ms(self) -> int:
+        """Store time of the newest record; times of the log never go back."""
+        return self._parts.store_ms
+
+    @property
     def high_watermark(self) -> int:
         """Everything below is visible to readers; the log's end while there is one member."""
         return min(self._parts.watermark, self._log.end)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from imago_wire import properties as props
 from imago_wire.record import offset_message_id
-from imago_wire.record_fields import read_layout
+from imago_wire.record_fields import read_layout, read_reserved
 from imago_wire.sequences import SENT
 
 VALUE_END = b"\x02"
@@ -36,6 +36,8 @@ class StoredCopy(NamedTuple):
     store_host: bytes
     queue_offset: int
     physical_offset: int
+    unit_tag: int | None
+    """What the unit holds in place of the tag's hash; of a delayed message when it is due."""
 
     @property
     def offset_message_id(self) -> str:
@@ -67,6 +69,7 @@ def read_copy(data: bytes, at: int = 0) -> StoredCopy:
         store_host=data[fields.store_host_at : fields.body_at - 16],
         queue_offset=fields.queue_offset,
         physical_offset=fields.physical_offset,
+        unit_tag=read_reserved(data, fields.properties_at, properties_end).unit_tag,
     )
 
 

@@ -5,6 +5,11 @@ REAL_TOPIC and REAL_QID. When it is due it is put again, to where it belongs; ho
 has come is metadata in the log, so that a restart repeats little and loses nothing. Within a level
 all wait equally long, so the first message of each queue says when to look next: there is one
 timer a level, and none for a level without messages.
+
+A level's order is that of its queue, whatever clocks say. The wait is counted by the clock of the
+broker that delivers, from when the message was parked: a time that another clock read, or this one
+before it was set back, is taken for what it means now, and nobody waits longer than the delay for
+it, nor less.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ import re
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
+from imago_broker.service.clock_shift import ClockShift
 from imago_broker.service.copies import StoredCopy, read_copy
 from imago_broker.service.messages import APPENDED, PutStatus
 from imago_log.errors import StoreError
@@ -80,6 +86,7 @@ class DelayService:
         self._clock = clock
         self._delays = parse_levels(levels)
         self._levels: list[_Level] = []
+        self._shift = ClockShift()
 
     @property
     def level_max(self) -> int:
@@ -89,6 +96,21 @@ class DelayService:
     def delay_ms(self, level: int) -> int:
         """Return how long a level waits."""
         return self._delays[level - 1]
+
+    def due_ms(self, level: int) -> int:
+        """Return when a message is due that is parked now."""
+        return self.now_ms() + self.delay_ms(level)
+
+    def now_ms(self) -> int:
+        """Read the clock, and note how far the log is ahead of it."""
+        now_ms = self._clock.epoch_ms()
+        self._shift.notice(self._messages.store.newest_ms, now_ms)
+        return now_ms
+
+    def parked_ms(self, parked: StoredCopy, delay_ms: int) -> int:
+        """Return when a message was parked, by the clock of now."""
+        read_ms = parked.store_ms if parked.unit_tag is None else parked.unit_tag - delay_ms
+        return self._shift.corrected(read_ms, parked.store_ms)
 
     def start(self) -> None:
         """Look at every level and wait for what is due first."""
@@ -133,6 +155,7 @@ class _Level:
     def __init__(self, service: DelayService, number: int, offset: int) -> None:
         self.number = number
         self.offset = offset
+        self._service = service
         self._messages = service._messages
         self._topics = service._topics
         self._loop = service._loop
@@ -141,6 +164,9 @@ class _Level:
         self._timer: asyncio.TimerHandle | None = None
         self._busy = False
         self._stopped = False
+        self._held_until = 0
+        """Below this offset what was parked by a clock that nobody knows is due at `_held_ms`."""
+        self._held_ms = 0
 
     @property
     def _store(self) -> MessageStore:
@@ -187,7 +213,7 @@ class _Level:
             self.offset = max(self.offset, found.next_offset)
             self._look_in(RETRY_MS)
             return
-        entries, next_offset, wait_ms = self._due(found.body)
+        entries, next_offset, wait_ms = self._due(found.body, high)
         if entries:
             self._busy = True
             self._messages.put(entries, None, self._delivered, next_offset)
@@ -196,22 +222,33 @@ class _Level:
         else:
             self._look_in(min(wait_ms, LOOK_MS_MAX))
 
-    def _due(self, body: bytes) -> tuple[list[Entry], int, int]:
-        """Return what is due, the offset behind it, and how long the next one has to wait."""
-        now_ms = self._clock.epoch_ms()
+    def _due(self, body: bytes, high: int) -> tuple[list[Entry], int, int]:
+        """Return what is due, the offset behind it, and how long the next one has to wait.
+
+        `high` is the end of the level's queue.
+        """
+        now_ms = self._service.now_ms()
         entries: list[Entry] = []
         next_offset, at = self.offset, 0
         while at < len(body):
             parked = read_copy(body, at)
-            wait_ms = parked.store_ms + self._delay_ms - now_ms
-            # A wait longer than the level's own delay means that the clock was set back.
-            if 0 < wait_ms <= self._delay_ms:
+            wait_ms = self._service.parked_ms(parked, self._delay_ms) + self._delay_ms - now_ms
+            if wait_ms > self._delay_ms:
+                wait_ms = self._held_wait_ms(parked.queue_offset, high)
+            if wait_ms > 0:
                 return entries, next_offset, wait_ms
             entry = self._restored(parked)
             if entry is not None:
                 entries.append(entry)
             next_offset, at = parked.queue_offset + 1, at + parked.size
         return entries, next_offset, 0
+
+    def _held_wait_ms(self, offset: int, high: int) -> int:
+        """Have everything that is here now wait as long as the level does, counted from now."""
+        now_ms = self._clock.monotonic_ms()
+        if offset >= self._held_until:
+            self._held_until, self._held_ms = high, now_ms + self._delay_ms
+        return self._held_ms - now_ms
 
     def _restored(self, parked: StoredCopy) -> Entry | None:
         """Return the message as it was meant, or None when there is no place for it any more."""

@@ -61,5 +61,5 @@ def delayed_entry(
         born_host=born_host,
         reconsume_times=reconsume_times,
         # Like RocketMQ: the unit of a parked message holds when it is due, not its tag.
-        unit_tag=services.clock.epoch_ms() + services.delay.delay_ms(level),
+        unit_tag=services.delay.due_ms(level),
     )

@@ -1,0 +1,267 @@
+"""Delayed messages by a clock that is turned by hand: each once, in order, as long as its level."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from itertools import count
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.model.topics import TopicConfig
+from imago_broker.processors.rocketmq.delaying import delayed_entry
+from imago_broker.service.clock_shift import ClockShift
+from imago_broker.service.copies import read_copy
+from imago_broker.service.delay import DelayService
+from imago_broker.service.messages import MessageService
+from imago_broker.service.topics import TopicService
+from imago_testing.clocks import ManualClock
+from imago_testing.stores import open_store
+from imago_testing.vfs import MemoryVfs
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+HOUR = 3_600_000
+LEVELS = "1s 10s 60s 1800s 3600s 7200s"
+DELAYS = (1000, 10_000, 60_000, 1_800_000, 3_600_000, 7_200_000)
+
+
+@dataclass
+class Timer:
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class ManualLoop:
+    """Timers that fire as the clock's monotonic time passes; everything else is at once."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._timers: list[tuple[float, int, Timer, Callable[[], None]]] = []
+        self._numbers = count()
+        self._soon: list[Callable[[], None]] = []
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Any:
+        handle = Timer()
+        at = self._clock.monotonic_ms() + seconds * 1000
+        heapq.heappush(self._timers, (at, next(self._numbers), handle, callback))
+        return handle
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._soon.append(callback)
+
+    call_soon_threadsafe = call_soon
+
+    def run(self) -> None:
+        """Fire what is due, until nothing is."""
+        while self._soon or (self._timers and self._timers[0][0] <= self._clock.monotonic_ms()):
+            soon, self._soon = self._soon, []
+            for callback in soon:
+                callback()
+            while self._timers and self._timers[0][0] <= self._clock.monotonic_ms():
+                _, _, handle, callback = heapq.heappop(self._timers)
+                if not handle.cancelled:
+                    callback()
+
+
+class Broker:
+    """What stands behind a delayed send, over one data folder, for one life of its leader."""
+
+    def __init__(self, vfs: MemoryVfs, clock: ManualClock) -> None:
+        self.clock, self.loop = clock, ManualLoop(clock)
+        loop = cast("asyncio.AbstractEventLoop", self.loop)
+        self.store = open_store(vfs, cast("Any", clock.epoch_ms))
+        self.messages = MessageService(
+            self.store,
+            loop=loop,
+            clock=clock,
+            level_of=lambda _: Acknowledgement.LEADER,
+            timeout_ms=5000,
+            waiting_bytes_max=1 << 20,
+        )
+        self.topics = TopicService(
+            self.store,
+            default_level=Acknowledgement.LEADER,
+            topics_max=100,
+            auto_create_enabled=True,
+            default_queues=8,
+            before_change=self.messages.flush_turn,
+        )
+        self.topics.ensure_system_topics()
+        if self.topics.get("T") is None:
+            self.topics.create_or_update(TopicConfig(name="T", read_queues=1, write_queues=1))
+        self.delay = DelayService(self.messages, self.topics, loop=loop, clock=clock, levels=LEVELS)
+        self.services = SimpleNamespace(messages=self.messages, delay=self.delay, clock=clock)
+        self.delay.start()
+        self.messages.on_arrival(self.delay.arrived)
+
+    def park(self, level: int, name: str) -> None:
+        entry = delayed_entry(
+            cast("Any", self.services), level, topic="T", queue_id=0, body=name.encode(),
+            properties=b"", flag=0, sys_flag=0, born_ms=1, born_host=bytes(8), reconsume_times=0,
+        )  # fmt: skip
+        self.messages.put_one(entry, None, lambda *_: None, None)
+        self.loop.run()
+
+    def delivered(self) -> list[str]:
+        found = self.store.read("T", 0, 0, messages_max=10_000, bytes_max=1 << 20)
+        return [name.decode() for name in bodies(found.body)]
+
+    def close(self) -> None:
+        self.delay.stop()
+        self.messages.close()
+        self.store.close()
+
+
+def bodies(data: bytes) -> list[bytes]:
+    found, at = [], 0
+    while at < len(data):
+        copy = read_copy(data, at)
+        found.append(copy.body)
+        at += copy.size
+    return found
+
+
+class World:
+    """Brokers that follow each other, and when each message was parked and delivered."""
+
+    def __init__(self) -> None:
+        self.vfs, self.clock = MemoryVfs(), ManualClock()
+        self.broker = Broker(self.vfs, self.clock)
+        self.parked: dict[str, tuple[int, int]] = {}
+        self.seen: dict[str, int] = {}
+        self._names = count()
+
+    def park(self, *levels: int) -> None:
+        for level in levels:
+            name = f"m{next(self._names)}-level{level}"
+            self.parked[name] = (self.clock.monotonic_ms(), DELAYS[level - 1])
+            self.broker.park(level, name)
+        self._look()
+
+    def run(self, ms: int, step: int = 100) -> None:
+        """Let time pass."""
+        for _ in range(0, ms, step):
+            self.clock.advance(step)
+            self.broker.loop.run()
+            self._look()
+
+    def restart(self, shift_ms: int = 0) -> None:
+        """Have another process lead, whose clock differs."""
+        self.broker.close()
+        self.clock.step(shift_ms)
+        self.broker = Broker(self.vfs, self.clock)
+        self.broker.loop.run()
+        self._look()
+
+    def waits(self) -> dict[str, int]:
+        """How much longer, or shorter, than its level each message waited."""
+        return {
+            name: self.seen[name] - at - delay
+            for name, (at, delay) in self.parked.items()
+            if name in self.seen
+        }
+
+    def _look(self) -> None:
+        if self.broker.store.queue_range("T", 0)[1] == len(self.seen):
+            return
+        told = self.broker.delivered()
+        assert len(told) == len(set(told)), "each is delivered once"
+        for name in told:
+            self.seen.setdefault(name, self.clock.monotonic_ms())
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.mark.parametrize("restarted", [True, False], ids=["another leader", "the same leader"])
+def test_delays_hold_after_a_leader_whose_clock_was_an_hour_ahead(
+    world: World, restarted: bool
+) -> None:
+    levels = (1, 2, 3, 4, 5)
+    step = world.restart if restarted else world.clock.step
+    step(HOUR)
+    for _ in range(8):
+        world.park(*levels)
+        world.run(1000)
+    step(-HOUR)
+    for _ in range(8):
+        world.park(*levels)
+        world.run(1000)
+    assert all(world.parked[name][1] <= 10_000 for name in world.seen), "the others wait"
+    world.run(2 * HOUR, 1000)
+    waits = world.waits()
+    assert set(waits) == set(world.parked)
+    assert min(waits.values()) >= 0, "none before its time"
+    assert max(waits.values()) <= 3000, "none much later"
+    for level in levels:
+        told = [name for name in world.broker.delivered() if name.endswith(f"level{level}")]
+        assert told == [name for name in world.parked if name.endswith(f"level{level}")]
+
+
+@pytest.mark.parametrize("restarted", [True, False], ids=["another leader", "the same leader"])
+def test_delays_hold_over_a_clock_that_goes_back_an_hour(world: World, restarted: bool) -> None:
+    world.park(2, 3, 4)
+    world.run(5000)
+    (world.restart if restarted else world.clock.step)(-HOUR)
+    assert world.seen == {}
+    world.park(2, 3, 4)
+    world.run(HOUR, 500)
+    waits = world.waits()
+    assert set(waits) == set(world.parked)
+    assert min(waits.values()) >= 0
+    assert max(waits.values()) <= 10_000, "at most what passed before anybody looked"
+
+
+def test_a_restart_while_the_log_is_ahead_delivers_none_before_its_time(world: World) -> None:
+    world.restart(HOUR)
+    world.park(2, 3, 4)
+    world.restart(-HOUR)
+    for _ in range(4):
+        world.run(4000)
+        world.park(2, 3)
+        world.restart()
+    world.run(HOUR, 500)
+    waits = world.waits()
+    assert set(waits) == set(world.parked)
+    assert min(waits.values()) >= 0
+    # What the former leader parked is counted from the last restart at worst.
+    assert max(waits.values()) <= 17_000
+
+
+def test_a_clock_that_goes_back_twice_holds_nothing_up_for_longer_than_its_delay(
+    world: World,
+) -> None:
+    world.restart(2 * HOUR)
+    world.park(2, 2, 3)
+    world.restart(-HOUR)
+    world.park(2, 2, 3)
+    world.restart(-HOUR)
+    world.park(2, 2, 3)
+    world.run(130_000, 500)
+    waits = world.waits()
+    assert set(waits) == set(world.parked)
+    assert min(waits.values()) >= 0
+    assert max(waits.values()) <= 60_000
+
+
+def test_a_shift_is_that_of_the_first_look_after_the_clock_was_set_back() -> None:
+    shift = ClockShift()
+    shift.notice(1000, 1000)
+    assert shift.corrected(900, 900) == 900
+    shift.notice(newest_ms=HOUR, now_ms=10_000)
+    shift.notice(newest_ms=HOUR, now_ms=60_000)
+    assert shift.corrected(HOUR, HOUR) == 10_000
+    assert shift.corrected(HOUR - 5000, HOUR - 5000) == 5000
+    assert shift.corrected(9000, 9000) == 9000, "from before the clock was ahead"
+    assert shift.corrected(70_000, HOUR) == 70_000, "read while the log's time stood still"
+    assert shift.corrected(HOUR + 1, HOUR + 1) == HOUR + 1
