@@ -16,7 +16,7 @@ from imago_log.inspecting import Inspector
 from imago_log.metadata import LOG_KIND, LOG_START, QUEUE_KIND, queue_key
 from imago_log.parts import ALL_VISIBLE
 from imago_log.results import DiskLevel, StoreHealth
-from imago_log.retention import Limits, LogFile, disk_level, files_to_delete
+from imago_log.retention import AgeClock, Limits, LogFile, disk_level, files_to_delete
 from imago_log.space import Space
 from imago_log.syncing import SyncJob
 
@@ -42,8 +42,16 @@ QUEUES_OPENED_MAX = 200
 class Housekeeper:
     """Works on the parts of one open store. All methods belong to the store's thread."""
 
-    def __init__(self, parts: Parts, worker: Worker, clock: Callable[[], int]) -> None:
-        self._parts, self._worker, self._clock = parts, worker, clock
+    def __init__(
+        self,
+        parts: Parts,
+        worker: Worker,
+        clock: Callable[[], int],
+        monotonic: Callable[[], int],
+    ) -> None:
+        self._parts, self._worker = parts, worker
+        self._wall, self._clock = clock, monotonic
+        self._age_clock = AgeClock(parts.store_ms)
         config = parts.config
         self._limits = Limits(
             retention_ms=config.retention_ms,
@@ -60,9 +68,11 @@ class Housekeeper:
         self.put_meta: Callable[[Sequence[Change]], int] = _nothing
         """Writes metadata changes to the log."""
         self._newest_ms: dict[int, int] = {}
+        self._seen_ms: dict[int, int] = {}
+        """When each file was seen first that is no longer written."""
         self._relieved_at = parts.log.end
-        self._swept_ms = clock()
-        self._next_sync_ms = clock()
+        self._swept_ms = monotonic()
+        self._next_sync_ms = monotonic()
         if parts.last_stop is LastStop.CLEAN:
             self._next_sync_ms += config.view_sync_interval_ms
         self._next_checkpoint_ms = 0
@@ -104,12 +114,14 @@ class Housekeeper:
         """Do what is due, and tell how things stand."""
         now_ms = self._clock()
         self._inspector.poll()
+        age_ms = self._age_clock.now(self._wall(), now_ms)
         self.space.look()
         self.sweep()
         self._take_synced()
         self._look_at_disk()
-        self._retain(now_ms)
+        self._retain(age_ms)
         with self.space.awaited():
+            self._parts.materialiser.expire(age_ms, self._parts.log.start)
             self._keep_views(now_ms)
         self._make_spare()
         return self._health()
@@ -119,7 +131,6 @@ class Housekeeper:
         self._worker.submit(self.space.awaiting(job))
 
     def _keep_views(self, now_ms: int) -> None:
-        self._parts.materialiser.expire(now_ms, self._parts.log.start)
         if self.level is not DiskLevel.FULL:
             self._parts.materialiser.advance()
         if now_ms >= self._next_sync_ms and self._syncing is None and self._may_snapshot():
@@ -155,7 +166,9 @@ class Housekeeper:
         safe = self._safe()
         bases = [base for base in log.bases()[:-1] if base + log.segment_size <= safe]
         self._newest_ms = {base: ms for base, ms in self._newest_ms.items() if base in bases}
-        files = [LogFile(base, self._newest(base)) for base in bases]
+        # A clock that was ahead has left times of the future: no file is newer than first seen.
+        self._seen_ms = {base: min(self._seen_ms.get(base, now_ms), now_ms) for base in bases}
+        files = [LogFile(base, min(self._newest(base), self._seen_ms[base])) for base in bases]
         count = files_to_delete(
             files,
             file_size=log.segment_size,

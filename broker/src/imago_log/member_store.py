@@ -35,7 +35,13 @@ SWEEPS_PER_DELAY = 10
 class MemberStore(MetadataStore):
     """What leading and following have in common, and following itself."""
 
-    def __init__(self, parts: Parts, clock: Callable[[], int], worker: Worker) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        clock: Callable[[], int],
+        monotonic: Callable[[], int],
+        worker: Worker,
+    ) -> None:
         self.on_failure: Callable[[StoreError], None] = _ignore
         """Called once, in the thread that saw it: the process must stop (exit 4)."""
         self.on_metadata: Callable[[Iterable[tuple[str, str]]], None] = _ignore
@@ -45,7 +51,7 @@ class MemberStore(MetadataStore):
         self._failure: StoreError | None = None
         self._refusal: DiskFullError | None = None
         self._closed = False
-        self._keeper = Housekeeper(parts, worker, clock)
+        self._keeper = Housekeeper(parts, worker, clock, monotonic)
         self._keeper.put_meta = self._put_changes
         self._next_sweep_ms = 0
         self._sweep_interval_ms = max(1, parts.config.view_delay_ms // SWEEPS_PER_DELAY)

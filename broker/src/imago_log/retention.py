@@ -13,6 +13,42 @@ if TYPE_CHECKING:
 FILES_AT_ONCE_MAX = 10
 """Files that one round deletes, so that one mistake of a clock or a disk figure stays small."""
 
+STEP_MS_MIN = 60_000
+"""The wall clock may be set by less and is believed."""
+DOUBT_MS_MAX = 6 * 3600 * 1000
+"""A step of the wall clock is believed once it has lasted so long, a smaller one its own length."""
+
+
+class AgeClock:
+    """What time it is for whoever decides by age: a step of the wall clock ahead counts only once
+    it has lasted. What is deleted does not come back when the clock does.
+
+    `newest_ms` is what the clock said last before this process, as far as is known; 0: nothing.
+    """
+
+    def __init__(self, newest_ms: int) -> None:
+        self._now_ms = newest_ms
+        self._looked_ms: int | None = None
+        self._ahead_since_ms: int | None = None
+
+    def now(self, wall_ms: int, monotonic_ms: int) -> int:
+        """Return the time of now, from both clocks of the machine."""
+        if self._looked_ms is None:
+            self._looked_ms = monotonic_ms
+            self._now_ms = self._now_ms or wall_ms
+        expected = self._now_ms + monotonic_ms - self._looked_ms
+        self._looked_ms = monotonic_ms
+        step = wall_ms - expected
+        if step > STEP_MS_MIN:
+            if self._ahead_since_ms is None:
+                self._ahead_since_ms = monotonic_ms
+            if monotonic_ms - self._ahead_since_ms < min(step, DOUBT_MS_MAX):
+                self._now_ms = expected
+                return expected
+        self._ahead_since_ms = None
+        self._now_ms = wall_ms
+        return wall_ms
+
 
 @dataclass(frozen=True, slots=True)
 class LogFile:

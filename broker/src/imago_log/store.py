@@ -46,7 +46,15 @@ if TYPE_CHECKING:
 class MessageStore(MemberStore):
     """One shard's messages, topics and offsets in one data folder. Made by `open`."""
 
-    def __init__(self, parts: Parts, clock: Callable[[], int], *, threaded: bool) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        clock: Callable[[], int],
+        monotonic: Callable[[], int],
+        *,
+        threaded: bool,
+    ) -> None:
+        self._monotonic = monotonic
         self.config = parts.config
         self.on_durable: Callable[[int], None] = _ignore
         """Called in the flusher thread with the new durable end; must not block or raise."""
@@ -59,7 +67,8 @@ class MessageStore(MemberStore):
         self._builder = RecordBuilder(
             self.config.store_host, self.config.metaq_broker_id, parts.metaq_id
         )
-        super().__init__(parts, clock, ThreadWorker(self._fail) if threaded else InlineWorker())
+        worker = ThreadWorker(self._fail) if threaded else InlineWorker()
+        super().__init__(parts, clock, monotonic, worker)
         self._released = False
         self._flusher: Flusher = (
             ThreadFlusher(self._sync, self._fail) if threaded else InlineFlusher(self._sync)
@@ -75,21 +84,24 @@ class MessageStore(MemberStore):
         config: StoreConfig,
         *,
         clock: Callable[[], int],
+        monotonic: Callable[[], int] | None = None,
         vfs: Vfs | None = None,
         threaded: bool = True,
         lead: bool = True,
     ) -> MessageStore:
         """Open or make the data folder; recover what a crash left.
 
-        `clock` gives epoch milliseconds. With `lead` the store is the only member of its shard: it
-        opens an epoch by itself, and all that is written is visible. Without, it is one of
-        several: nothing is appended before `lead` or `follow` is called, and visible is what was
-        known to be on all members when the last process wrote it down. With `threaded=False`
-        syncs and background work run inside the call that asks for them (tests, tools). Raises
+        `clock` gives epoch milliseconds, `monotonic` milliseconds that never jump (by default the
+        same: then no step of the clock can be told from time that passes). With `lead` the store
+        is the only member of its shard: it opens an epoch by itself, and all that is written is
+        visible. Without, it is one of several: nothing is appended before `lead` or `follow` is
+        called, and visible is what was known to be on all members when the last process wrote it
+        down. With `threaded=False` syncs and background work run inside the call that asks for
+        them (tests, tools). Raises
         DataFolderLockedError, CorruptLogError, LogIOError.
         """
         parts = open_parts(config, vfs or OsVfs(), clock, lead=lead)
-        store = cls(parts, clock, threaded=threaded)
+        store = cls(parts, clock, monotonic or clock, threaded=threaded)
         if lead:
             store._say_revived()
         store._keeper.keep_found()
@@ -240,11 +252,12 @@ class MessageStore(MemberStore):
         """Retention, disk levels, write-behind, checkpoint: call it every second."""
         if self._closed:
             raise StoreClosedError("the store is closed") from self._failure
+        self._next_sweep_ms = 0  # the clock may have gone back
         try:
             health = self._keeper.tick()
             with self._keeper.space.awaited():
                 self._inspector.poll()
-                self._scrubber.tick(self._clock())
+                self._scrubber.tick(self._monotonic())
         except LogIOError as error:
             self._fail(error)
             raise

@@ -28,6 +28,7 @@ def open_store(
         return MessageStore.open(
             store_config(config, folder, host_bytes(address, rocketmq_port)),
             clock=clock.epoch_ms,
+            monotonic=clock.monotonic_ms,
             lead=lead,
         )
     except DataFolderLockedError as error:
