@@ -1,7 +1,7 @@
 """Clients of both protocols: asyncio here, plain blocking sockets in `imago_client.blocking`.
 
     async with imago_client.Client("127.0.0.1:9876") as client:
-        sent = await client.producer().send(imago_client.Message("orders", b"…"))
+        sent = await client.producer().send(imago_client.Message("orders", b"hello"))
 
 Importing this package opens nothing and loads only what is used.
 """

@@ -1,7 +1,7 @@
 """Clients of MetaQ's text protocol: asyncio here, blocking in `imago_client.blocking.metaq`.
 
     async with imago_client.metaq.MetaqClient("127.0.0.1:8123") as client:
-        await client.producer().send("orders", b"…", attribute="paid")
+        await client.producer().send("orders", b"hello", attribute="paid")
 
 They are told the brokers' addresses, one a shard, and look for nothing else. MetaQ keeps no
 consumer offsets on the broker: a consumer is given an offset store, and reads every partition of

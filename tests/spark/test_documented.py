@@ -1,0 +1,134 @@
+"""Every Python block of the README and of docs/ compiles, and runs against a broker."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from imago_client import Message
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from imago_client.blocking import Client
+
+ROOT = Path(__file__).parents[2]
+_BLOCK = re.compile(r"^ *```(?:python|py)\b[^\n]*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+_ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
+SECONDS_MAX = 60
+NAME_SERVICE, METAQ = "127.0.0.1:9876", "127.0.0.1:8123,127.0.0.1:8124"
+
+
+class Block(NamedTuple):
+    page: str
+    line: int
+    code: str
+
+    @property
+    def needs_spark(self) -> bool:
+        return bool(re.search(r"\b(spark|frame)\.", self.code))
+
+    def against(self, cluster: str) -> str:
+        """Return the code with the test's addresses; any other address is a mistake."""
+        host, _, base = cluster.rpartition(":")
+        known = {NAME_SERVICE: cluster, METAQ: f"{host}:{int(base) + 11}"}
+        code = self.code
+        for documented, own in known.items():
+            code = code.replace(documented, own)
+        strange = set(_ADDRESS.findall(code)) - set(known.values())
+        assert not strange, f"{self}: {strange} stand for nothing"
+        return code
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks() -> list[Block]:
+    found = []
+    for path in pages():
+        text = path.read_text(encoding="utf-8")
+        for match in _BLOCK.finditer(text):
+            line = text.count("\n", 0, match.start(1)) + 1
+            found.append(Block(str(path.relative_to(ROOT)), line, match[1]))
+    return found
+
+
+BLOCKS = blocks()
+
+
+def test_no_block_is_overlooked() -> None:
+    fences = sum(
+        line.strip().startswith(("```py", "~~~py"))
+        for path in pages()
+        for line in path.read_text(encoding="utf-8").splitlines()
+    )
+    assert len(BLOCKS) == fences
+    assert {block.page for block in BLOCKS} >= {"README.md", "docs/clients.md", "docs/spark.md"}
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_block_compiles(block: Block) -> None:
+    compile(block.code, str(block), "exec")
+
+
+def everything(client: Client, topic: str) -> list[bytes]:
+    """Return the bodies of all messages of a topic."""
+    consumer = client.pull_consumer("reader")
+    found: list[bytes] = []
+    for queue in consumer.queues(topic):
+        end = consumer.max_offset(queue)
+        pieces = consumer.scan(queue, consumer.min_offset(queue), end)
+        found += [message.body for piece in pieces for message in piece.messages()]
+    return found
+
+
+@pytest.fixture
+def orders(client: Client) -> str:
+    """The topics that the pages write of, as their readers have made them before."""
+    for topic in ("orders", "refunds"):
+        client.admin.create_topic(topic)
+    client.producer().send(Message("orders", b"before", tags="new"))
+    return "orders"
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("block", [one for one in BLOCKS if not one.needs_spark], ids=str)
+def test_program_runs_and_sends(
+    block: Block, cluster: str, client: Client, orders: str, tmp_path: Path
+) -> None:
+    before = len(everything(client, orders))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block.against(cluster)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(everything(client, orders)) == before + 1
+
+
+@pytest.mark.processes
+@pytest.mark.spark
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("block", [one for one in BLOCKS if one.needs_spark], ids=str)
+def test_spark_block_runs(
+    block: Block, spark: SparkSession, cluster: str, client: Client, orders: str
+) -> None:
+    before = len(everything(client, orders))
+    frame = spark.createDataFrame([(1, b"one"), (2, b"two")], "id int, payload binary")
+    code = compile(block.against(cluster), str(block), "exec")
+    exec(code, {"spark": spark, "frame": frame})
+    written = 2 if ".write" in block.code else 0
+    assert len(everything(client, orders)) == before + written
