@@ -28,7 +28,7 @@ from kazoo.retry import KazooRetry
 
 from imago_broker.cluster import edits
 from imago_broker.cluster.coordinator import TreeCoordinator
-from imago_broker.cluster.handshake import granted_session_timeout_ms
+from imago_broker.cluster.granting import Grants
 from imago_broker.cluster.session import TreeSession
 from imago_broker.cluster.tree import (
     OPERATIONS_MAX,
@@ -77,7 +77,6 @@ _UNANSWERED = (
     kazoo_exceptions.CancelledError,
     KazooTimeoutError,
 )
-_REACH_SECONDS = 2.0
 CONNECT_SECONDS_MIN = 0.5
 RENEW_AFTER_SESSIONS = 3
 """After so many session time-outs without a connection a session is given up."""
@@ -131,6 +130,8 @@ class ZooKeeperTree(TreeSession):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._first_connection: asyncio.Future[None] | None = None
         self._client: Any = None
+        self._grants = Grants((), wanted_ms=session_timeout_ms)
+        self._asking: asyncio.Task[None] | None = None
         self._renewal: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._stopped = False
@@ -138,18 +139,22 @@ class ZooKeeperTree(TreeSession):
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._servers, self._chroot = parse_hosts(self._hosts)
+        grants = self._grants = Grants(self._servers, wanted_ms=self._session_timeout_ms)
         try:
             async with asyncio.timeout(self._connect_timeout_ms / 1000):
-                await self._check_session_timeout()
+                await grants.first()
                 await self._connect()
         except TimeoutError as error:
             raise TreeUnavailableError(
                 f"no ZooKeeper answers at {self._hosts} within {self._connect_timeout_ms} ms"
             ) from error
         await self._make_chroot()
+        self._asking = asyncio.create_task(grants.others(self._more_servers))
 
     async def stop(self) -> None:
         self._stopped = True
+        if self._asking:
+            self._asking.cancel()
         if self._renewal:
             self._renewal.cancel()
         if self._renewing:
@@ -203,28 +208,6 @@ class ZooKeeperTree(TreeSession):
             _close(client)
             _hop(loop, self._renew_soon)
 
-    async def _check_session_timeout(self) -> None:
-        wanted = self._session_timeout_ms
-        told: set[tuple[str, int, str]] = set()
-        while True:
-            for host, port in self._servers:
-                try:
-                    async with asyncio.timeout(_REACH_SECONDS):
-                        granted = await granted_session_timeout_ms(host, port, wanted_ms=wanted)
-                except (OSError, TimeoutError) as error:
-                    if (said := (host, port, str(error))) not in told:
-                        told.add(said)
-                        logger.info("zookeeper_unreachable host=%s port=%s: %s", *said)
-                    continue
-                if granted != wanted:
-                    raise TreeConfigurationError(
-                        f"ZooKeeper at {host}:{port} grants sessions of {granted} ms, not the "
-                        f"{wanted} ms of zookeeper.session_timeout_ms: set that to a value "
-                        "between 2 and 20 times its tickTime"
-                    )
-                return
-            await asyncio.sleep(0.2)
-
     async def _connect(self) -> None:
         assert self._loop is not None, "called by start"
         self._first_connection = self._loop.create_future()
@@ -233,7 +216,7 @@ class ZooKeeperTree(TreeSession):
 
     def _open_client(self) -> None:
         client = KazooClient(
-            hosts=",".join(f"{_bracketed(host)}:{port}" for host, port in self._servers),
+            hosts=self._usable(),
             timeout=self._session_timeout_ms / 1000,
             logger=kazoo_logger,
             connection_retry=connection_retry(self._session_timeout_ms),
@@ -242,6 +225,13 @@ class ZooKeeperTree(TreeSession):
         client.add_listener(partial(self._kazoo_state, client))
         self._client = client
         client.start_async()
+
+    def _usable(self) -> str:
+        return ",".join(f"{_bracketed(host)}:{port}" for host, port in self._grants.approved)
+
+    def _more_servers(self) -> None:
+        if self._client is not None:
+            self._client.set_hosts(self._usable())
 
     async def _renew(self) -> None:
         """Give up a session that found no way back for very long, and open a new one.
