@@ -14,7 +14,7 @@ from imago_cli.output import print_json, print_line, print_table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-COLUMNS = ("shard", "replica", "role", "in sync", "lag bytes", "lag ms", "RocketMQ")
+COLUMNS = ("shard", "replica", "role", "in sync", "lag bytes", "lag ms", "RocketMQ", "slot", "uuid")
 
 
 def attach(root: typer.Typer) -> None:
@@ -72,11 +72,13 @@ def member_rows(shard: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
             shown(member["lagBytes"]),
             shown(member["lagMs"]),
             member["rocketmq"],
+            member.get("slot", member["replica"]),
+            member["uuid"],
         )
     for uuid in shard["inSync"] or ():
         if uuid not in alive:
             replica = shard["known"].get(uuid, "?")
-            yield (shard["name"], replica, "gone", "yes", "", "", "")
+            yield (shard["name"], replica, "gone", "yes", "", "", "", "", uuid)
 
 
 def shown(value: object) -> object:

@@ -12,6 +12,7 @@ from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.cluster import COLUMNS, member_rows
 from imago_cli.connect import AsJson, Yes, confirm
 from imago_cli.exits import CommandError, UsageError
+from imago_cli.member_names import member_named
 from imago_cli.moves import ShardName, attach_to_shard, find_shard
 from imago_cli.output import print_json, print_line, print_table, say
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Member = Annotated[
-    str | None, typer.Option("--to", metavar="MEMBER", help="Replica number or uuid.")
+    str | None,
+    typer.Option("--to", metavar="MEMBER", help="Slot, replica number, name or uuid's beginning."),
 ]
 
 
@@ -83,7 +85,7 @@ def handover(
         )
     body = _request(master, found)
     if to is not None:
-        body["target"] = _member(found, to)["uuid"]
+        body["target"] = member_named(found, to)["uuid"]
     answer = ask(master["admin"], "/admin/v1/handover", body)
     leader = answer.get("leader")
     to_whom = f" to {_name(found, leader)}" if leader else ""
@@ -111,7 +113,7 @@ def elect(
         raise UsageError(f"{found['name']} is led by {_master(found)}", cure="nothing to do")
     if not found["members"]:
         raise CommandError(f"{found['name']} has no live member", cure=found["explain"]["next"])
-    chosen = _member(found, to) if to is not None else max(found["members"], key=_log)
+    chosen = member_named(found, to) if to is not None else max(found["members"], key=_log)
     if allow_data_loss:
         name = f"replica {chosen['replica']} ({chosen['uuid']})"
         confirm(f"{name} may lack acknowledged messages. Let it lead {found['name']}?", yes=yes)
@@ -132,18 +134,11 @@ def _print(answer: Mapping[str, Any], what: str, *, as_json: bool) -> None:
         say(f"{answer['shard']}: {what}, epoch {answer['epoch']}")
 
 
-def _member(shard: Mapping[str, Any], name: str) -> dict[str, Any]:
-    for member in shard["members"]:
-        if name in (member["uuid"], str(member["replica"])):
-            found: dict[str, Any] = member
-            return found
-    listed = ", ".join(str(member["replica"]) for member in shard["members"])
-    raise UsageError(f"{shard['name']} has no live member {name}", cure=f"live replicas: {listed}")
-
-
-def _log(member: Mapping[str, Any]) -> tuple[int, int, str]:
-    """How members compare: of equal logs the higher uuid, as the members themselves decide it."""
-    return (member["logEpoch"], member["logEnd"], member["uuid"])
+def _log(member: Mapping[str, Any]) -> tuple[int, int, bool, str]:
+    """How members compare, as they decide it: of equal logs a whole one, then the higher uuid."""
+    return (
+        member["logEpoch"], member["logEnd"], not member.get("damaged", False), member["uuid"],
+    )  # fmt: skip
 
 
 def _master(shard: Mapping[str, Any]) -> str:

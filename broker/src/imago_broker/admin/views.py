@@ -122,6 +122,7 @@ def member(record: BrokerRecord) -> dict[str, Any]:
     return {
         "uuid": record.uuid,
         "replica": record.replica,
+        "slot": record.slot if record.slot >= 0 else record.replica,
         "zone": record.zone,
         "role": str(record.role),
         "incarnation": record.incarnation,

@@ -38,6 +38,7 @@ def broker_record(broker: Broker) -> BrokerRecord:
         broker_name=config.broker_name,
         role=broker.role.current.role,
         replica=config.broker.replica,
+        slot=config.broker.replica,
         unclean=member is not None and broker.store.unclean,
         log_epoch=epoch,
         log_end=end,

@@ -55,7 +55,10 @@ class ZookeeperSection:
 
     connect: str = setting("none", "`none`, or host:port[,host:port…][/chroot].")
     session_timeout_ms: int = setting(
-        6000, "Session time-out; every server has to grant it, or is not used.", low=2000, high=120_000
+        6000,
+        "Session time-out; every server has to grant it.",
+        low=2000,
+        high=120_000,
     )
     connect_timeout_ms: int = setting(
         15_000, "How long a start waits for the first connection.", low=100

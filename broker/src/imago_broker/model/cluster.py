@@ -80,6 +80,9 @@ class BrokerRecord:
     role: Role = Role.MASTER
     replica: int = -1
     """Number of this data folder in its shard, never reused; -1 until the registry gave one."""
+    slot: int = -1
+    """Place in the shard that the configuration gives this broker, whatever its data folder;
+    -1: none."""
     incarnation: int = 0
     """Transaction id of the registration: one life of the process. 0 until registered."""
     unclean: bool = False
@@ -103,6 +106,7 @@ class BrokerRecord:
     def __post_init__(self) -> None:
         _check_range("shard", self.shard, 0, SHARD_MAX)
         _check_range("replica", self.replica, -1, REPLICA_MAX)
+        _check_range("slot", self.slot, -1, REPLICA_MAX)
         for name in (
             "metaq",
             "rocketmq",
