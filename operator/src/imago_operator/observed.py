@@ -80,6 +80,7 @@ class Observer:
             reached.admin.registry(reached.brokers), self._probes(desired, reached, objects, urls)
         )
         claims = found["PersistentVolumeClaim"]
+        window = _window(desired, self._context)
         observed = Observed(
             synced=True,
             children=children,
@@ -91,7 +92,8 @@ class Observer:
             remaining=await self._remaining(reached, registry),
             topics=await self._topics(desired, children),
             kept_empty=await self._kept_empty(desired, registry),
-            window_open=_window_open(desired, self._context),
+            window_open=window[0],
+            window_problem=window[1],
             status=status_of_manifest(manifest),
         )
         return Seen(observed=observed, reached=reached, addresses=urls)
@@ -154,9 +156,12 @@ def shards_emptied(item: Manifest, desired: Desired) -> tuple[int, ...]:
     return tuple(spec.get("shards") or ()) if spec.get("mode") in ("Drain", "Seal") else ()
 
 
-def _window_open(desired: Desired, context: Context) -> bool:
+def _window(desired: Desired, context: Context) -> tuple[bool, str]:
+    """Return whether pods may be restarted by now's time, and what is wrong with the windows."""
     policy = desired.spec.update_policy
-    return policy.mode is not UpdateMode.WINDOW or is_open(policy.windows, context.now())
+    if policy.mode is not UpdateMode.WINDOW:
+        return True, ""
+    return is_open(policy.windows, context.now())
 
 
 def status_of_manifest(manifest: Manifest) -> ClusterStatus:

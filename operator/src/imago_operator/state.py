@@ -226,6 +226,8 @@ class Observed:
     """Shards that a person's ImagoRebalance has emptied, or is about to."""
     window_open: bool = True
     """Whether now lies in a window of the update policy; True where there are none."""
+    window_problem: str = ""
+    """What is wrong with windows of the update policy; those are never open."""
     status: ClusterStatus = field(default_factory=ClusterStatus)
     """Our own status: the operator's memory between looks."""
 

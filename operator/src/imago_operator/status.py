@@ -52,6 +52,7 @@ GOOD: Final = {
 }
 """Conditions that are always there, good when True, with the reason that says so."""
 MESSAGE_MAX: Final = 1024
+MISTAKE_MAX: Final = 500
 LAGS: Final = ((0, "0"), (1 << 20, "<1Mi"), (64 << 20, "<64Mi"))
 NOT_READY: Final = {
     Row.READING: "NotYetReconciled",
@@ -88,6 +89,25 @@ def status_of(
         new = _seen(Look(wish, observed, now), new)
     found = {finding.type: finding for finding in findings(wish, observed, plan, now)}
     return replace(new, conditions=_conditions(found.values(), before, wish, now))
+
+
+def mistake(error: Exception) -> Finding:
+    """Say that a look ended in something that is no error of anybody else's."""
+    text = f"A mistake of the operator's: {type(error).__name__}: {error}"[:MISTAKE_MAX]
+    return Finding(
+        type="Stalled", holds=True, reason="InternalError", message=f"{text}; it looks again."
+    )
+
+
+def stalled(
+    before: ClusterStatus, finding: Finding, generation: int, now: datetime
+) -> ClusterStatus:
+    """Return a status to which only this is added: nothing else is known."""
+    old = {condition.type: condition for condition in before.conditions}
+    new = _condition(finding, old.get(finding.type), generation, now)
+    kept = [c for c in before.conditions if c.type != finding.type]
+    conditions = tuple(sorted((*kept, new), key=lambda c: (c.type != "Ready", c.type)))
+    return replace(before, observed_generation=generation, conditions=conditions)
 
 
 def _seen(look: Look, status: ClusterStatus) -> ClusterStatus:
@@ -259,13 +279,13 @@ def _conditions(
     old = {condition.type: condition for condition in before.conditions}
     kept = [c for c in before.conditions if c.type in GOOD]
     said = {finding.type: finding for finding in found}
-    made = [_condition(f, old.get(f.type), wish, now) for f in said.values()]
+    made = [_condition(f, old.get(f.type), wish.resource.generation, now) for f in said.values()]
     unsaid = [c for c in kept if c.type not in said]
     return tuple(sorted((*made, *unsaid), key=lambda c: (c.type != "Ready", c.type)))
 
 
 def _condition(
-    finding: Finding, old: Condition | None, wish: Desired | Unreadable, now: datetime
+    finding: Finding, old: Condition | None, generation: int, now: datetime
 ) -> Condition:
     status = ConditionStatus.TRUE if finding.holds else ConditionStatus.FALSE
     same = old is not None and old.status is status
@@ -274,7 +294,7 @@ def _condition(
         status=status,
         reason=finding.reason,
         message=finding.message[:MESSAGE_MAX],
-        observed_generation=wish.resource.generation,
+        observed_generation=generation,
         last_transition_time=old.last_transition_time if old and same else written(now),
     )
 

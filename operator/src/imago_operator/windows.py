@@ -95,17 +95,31 @@ def schedule_of(text: str) -> Schedule:
     )
 
 
-def is_open(windows: Iterable[Window], now: datetime) -> bool:
-    """Whether now lies in one of the windows; True where there are none."""
-    found = [_is_open(window, now) for window in windows]
-    return not found or any(found)
+def is_open(windows: Iterable[Window], now: datetime) -> tuple[bool, str]:
+    """Return whether now lies in one of the windows, and what is wrong with others of them.
+
+    Where there are none, any time is good. One that cannot be read is never open.
+    """
+    found, problems = [], []
+    for window in windows:
+        try:
+            found.append(_is_open(window, now))
+        except InvalidError as error:
+            problems.append(str(error))
+    return any(found) or not (found or problems), "; ".join(problems)
 
 
 def _is_open(window: Window, now: datetime) -> bool:
+    where = "spec.updatePolicy.windows"
     try:
-        schedule, zone = schedule_of(window.schedule), ZoneInfo(window.time_zone)
+        schedule = schedule_of(window.schedule)
+    except ValueError as error:
+        raise InvalidError(f"{where}: schedule {window.schedule!r}: {error}") from error
+    try:
+        zone = ZoneInfo(window.time_zone)
     except (ValueError, ZoneInfoNotFoundError, OSError) as error:
-        raise InvalidError(f"spec.updatePolicy.windows: {window.schedule!r}: {error}") from error
+        text = f"timeZone {window.time_zone!r} is not known here, as Europe/Berlin would be"
+        raise InvalidError(f"{where}: {text}") from error
     local = now.astimezone(zone).replace(second=0, microsecond=0)
     lasts = min(timedelta(seconds=window.duration.seconds), DURATION_MAX)
     days = range(lasts.days + 2)

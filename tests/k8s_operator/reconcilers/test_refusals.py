@@ -133,3 +133,56 @@ async def test_what_a_look_has_written_down_is_not_unsaid() -> None:
     await stage.look()
     assert stage.kube.status("ImagoRebalance", "demo")["phase"] == "Running"
     assert stage.said("Stalled") == ("True", "PermissionDenied")
+
+
+class Mistaken(Stage):
+    """One object of a kind, and an operator with a bug."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(FakeContents(), Silent())
+        self.name = kind
+        self.wrong = True
+        self.kube.put(manifest("ImagoCluster"))
+        self.kube.put(manifest(kind))
+        self.reconciler = KINDS[kind](self.context(brokers=self._found))
+
+    async def _found(self, namespace: str, cluster: str) -> Reached:
+        if self.wrong:
+            raise KeyError("shards")
+        return await self._brokers(namespace, cluster)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_mistake_of_our_own_ends_as_a_condition_and_an_event(kind: str) -> None:
+    stage = Mistaken(kind)
+    key = Key(kind, "mq", "demo")
+    with pytest.raises(KeyError):
+        await stage.reconciler.reconcile(key)
+    assert stage.kube.condition(kind, "demo", "Stalled") == ("True", "InternalError")
+    said = stage.kube.status(kind, "demo")
+    assert "KeyError: 'shards'" in next(
+        c["message"] for c in said["conditions"] if c["type"] == "Stalled"
+    )
+    assert said["observedGeneration"] == 1
+    assert ("demo", "Warning", "InternalError") in stage.kube.events
+    assert find(kind, "Stalled", "InternalError")
+
+    writes = stage.kube.status_writes
+    stage.pass_time(60)
+    with pytest.raises(KeyError):
+        await stage.reconciler.reconcile(key)
+    assert stage.kube.status_writes == writes
+
+    stage.wrong = False
+    stage.pass_time(60)
+    await stage.reconciler.reconcile(key)
+    assert stage.kube.condition(kind, "demo", "Stalled") != ("True", "InternalError")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_mistake_is_told_where_even_the_status_cannot_be_read(kind: str) -> None:
+    stage = Mistaken(kind)
+    stage.kube.objects[kind, "mq", "demo"]["status"] = {"conditions": 7}
+    with pytest.raises(Exception, match=r"."):
+        await stage.reconciler.reconcile(Key(kind, "mq", "demo"))
+    assert ("demo", "Warning", "InternalError") in stage.kube.events

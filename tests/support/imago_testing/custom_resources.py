@@ -161,6 +161,26 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
         "duration must be from",
         {"spec.updatePolicy": {"windows": [{"schedule": "0 2 * * 6", "duration": "0s"}]}},
     ),
+    *(
+        rule(
+            CLUSTER,
+            "schedule has minute 0-59",
+            {"spec.updatePolicy": {"windows": [{"schedule": text, "duration": "1h"}]}},
+        )
+        for text in (
+            *("0 25 * * *", "60 * * * *", "0 2 0 * *", "0 2 32 * *", "0 2 * 13 *", "0 2 * * 8"),
+            *("0 2 * * 1-9", "0 2 * foo *", "*/0 * * * *", "1,,2 * * * *", "-5 * * * *"),
+        )
+    ),
+    rule(
+        CLUSTER,
+        "timeZone is a name",
+        {
+            "spec.updatePolicy": {
+                "windows": [{"schedule": "0 2 * * *", "duration": "1h", "timeZone": "../etc"}]
+            }
+        },
+    ),
     rule(CLUSTER, "handoverTimeout must be", {"spec.updatePolicy": {"handoverTimeout": "0s"}}),
     rule(CLUSTER, "readyTimeout must be", {"spec.updatePolicy": {"readyTimeout": "1s"}}),
     rule(CLUSTER, "timeout must be from", {"spec.scaleDown": {"timeout": "0s"}}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
+from imago_operator.plan.rows import Row, Step
 from imago_operator.spec.cluster import OnOperatorUpgrade, UpdateMode
 from imago_operator.spec.cluster_status import PendingApproval
 from imago_operator.state import Finding
@@ -37,6 +38,14 @@ def obstacle(look: Look, pod: Pod) -> str:
     if policy.mode is UpdateMode.WINDOW and not look.observed.window_open:
         return "OutsideWindow"
     return ""
+
+
+def windows(look: Look) -> Step:
+    """Say which windows cannot be read: all else goes on, restarts wait for the others."""
+    problem = look.observed.window_problem
+    text = f"{problem}. Restarts wait; all else goes on."
+    said = Finding(type="Stalled", holds=True, reason="InvalidWindow", message=text)
+    return Step(row=Row.ROLLOUT, findings=(said,) if problem else ())
 
 
 def held(

@@ -13,6 +13,7 @@ from imago_operator.desired import Desired, Unreadable
 from imago_operator.plan import (
     lifecycle,
     objects,
+    permission,
     registry,
     repair,
     rollout,
@@ -63,7 +64,7 @@ def _steps(look: Look) -> Iterator[Step]:
     applied = objects.children(look)
     yield from (applied, objects.roles(look), objects.settings(look), objects.scale_up(look))
     yield storage.classes(look)
-    yield storage.growth(look)
+    yield from (storage.growth(look), permission.windows(look))
     cases = URGENT if applied.actions else (*URGENT, *ORDERLY)
     for case in cases:
         step = case(look)

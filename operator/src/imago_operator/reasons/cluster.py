@@ -5,7 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from imago_operator.reasons.model import BY_ITSELF, Happening, Reason, refused_by_kubernetes
+from imago_operator.reasons.model import (
+    BY_ITSELF,
+    Happening,
+    Reason,
+    own_mistake,
+    refused_by_kubernetes,
+)
 
 _of = partial(Reason, "ImagoCluster")
 EXPLAIN: Final = "`kubectl imago explain CLUSTER` names what it waits for."
@@ -283,7 +289,16 @@ TROUBLE: Final = (
         "What is waited for takes longer than it should. It is waited for all the same.",
         f"{EXPLAIN} Then the entry for that.",
     ),
+    _of(
+        "Stalled",
+        "InvalidWindow",
+        "A window of `spec.updatePolicy.windows` cannot be read; it counts as never open. Restarts"
+        " wait for the other windows; repairs and everything else go on.",
+        "Correct the schedule or the time zone that the message names. What waits is restarted at"
+        " once with `kubectl imago approve CLUSTER`.",
+    ),
     *refused_by_kubernetes("ImagoCluster", "Stalled"),
+    own_mistake("ImagoCluster"),
     _of("Paused", "Annotation", "See Ready, Paused.", "`kubectl imago resume CLUSTER`."),
 )
 REASONS: Final = (*READY, *WORK, *CHANGE, *TROUBLE)

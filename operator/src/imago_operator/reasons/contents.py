@@ -5,7 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from imago_operator.reasons.model import BY_ITSELF, Happening, Reason, refused_by_kubernetes
+from imago_operator.reasons.model import (
+    BY_ITSELF,
+    Happening,
+    Reason,
+    own_mistake,
+    refused_by_kubernetes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +67,7 @@ def _shared() -> Iterator[Reason]:
             "Remove the annotation.",
         )
         yield from refused_by_kubernetes(kind, "Ready", "Stalled")
+        yield own_mistake(kind)
 
 
 def _claiming() -> Iterator[Reason]:

@@ -24,6 +24,19 @@ class Reason:
     cure: str = NOTHING
 
 
+def own_mistake(kind: str) -> Reason:
+    """Return what is said where a look ended in a mistake of the operator's own."""
+    return Reason(
+        kind,
+        "Stalled",
+        "InternalError",
+        "A look at it ended in a mistake of the operator's own, which the message names. Nothing"
+        " more was done in that look; it looks again, later and later.",
+        "`kubectl -n imago-system logs deploy/imago-operator` has the trace: report it. An edit"
+        " shortly before may be what it stumbles over; take that back.",
+    )
+
+
 def refused_by_kubernetes(
     kind: str, *types: str, cure: str = "`helm upgrade` puts the chart's roles back;"
 ) -> Iterator[Reason]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from imago_operator.reasons.model import BY_ITSELF, Reason, refused_by_kubernetes
+from imago_operator.reasons.model import BY_ITSELF, Reason, own_mistake, refused_by_kubernetes
 
 _of = partial(Reason, "ImagoPipeline")
 _LOOK: Final = "`kubectl get imp NAME -o yaml` has the run's last words in `status.runs.lastError`."
@@ -54,5 +54,6 @@ OTHERS: Final = (
     _of("Stalled", "SparkOperatorMissing", "Nothing can run it.", _ENGINE),
     _of("Stalled", "AccountMissing", "No pod of a driver could be made.", _ACCOUNT),
     *refused_by_kubernetes("ImagoPipeline", "Ready", "Stalled", cure=_ROLES),
+    own_mistake("ImagoPipeline"),
 )  # fmt: skip
 REASONS: Final = (*READY, *OTHERS)

@@ -1,7 +1,7 @@
 """How one object is attended to: read, looked at, worked on; what keeps that from its end is said.
 
-Nothing stands still without a word: a spec that is wrong and a right that the operator lacks show
-in the object's own status, or, where even that may not be written, in an event.
+Nothing stands still without a word: a spec that is wrong, a right that the operator lacks and a
+mistake of its own show in the object's status, or, where even that may not be written, in an event.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from imago_operator.contents.belonging import claimant_of
 from imago_operator.contents.conditions import Refusal, conditions, holds
 from imago_operator.contents.leaving import Leaving
-from imago_operator.errors import BlockedError, InvalidError, RetryError
+from imago_operator.errors import BlockedError, InvalidError, OperatorError, RetryError
 from imago_operator.reconcilers.claims import Voice, status_from
+from imago_operator.status import mistake
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -65,7 +66,14 @@ class Attendant:
                 return None
             return await work(manifest, seen)
         except BlockedError as error:
-            await self._stall(key, manifest, error)
+            refusal = Refusal(error.reason, error.told)
+            stalled = holds("Stalled", error.reason, error.told)
+            await self._stall(key, manifest, stalled, refusal.finding)
+            raise
+        except OperatorError:
+            raise
+        except Exception as error:
+            await self._stall(key, manifest, mistake(error))
             raise
 
     async def _refuse(self, manifest: Manifest, problem: str) -> None:
@@ -77,18 +85,19 @@ class Attendant:
             why = Leaving("Retained", f"It stays: {problem}", release=True, warning=True)
             await self.voice.release(manifest, why)
 
-    async def _stall(self, key: Key, manifest: Manifest, error: BlockedError) -> None:
-        """Say what Kubernetes refuses."""
-        reason, text = error.reason, error.told
+    async def _stall(self, key: Key, manifest: Manifest, *found: Finding) -> None:
+        """Say what keeps the object from its end; the first finding stands for all."""
         with suppress(RetryError):
             try:
                 # What this very look has written down must not be unsaid.
                 now = await self._context.kube.get(key.kind, key.namespace, key.name)
                 if now is not None and now["metadata"]["uid"] == manifest["metadata"]["uid"]:
-                    refusal = Refusal(reason, text).finding
-                    await self._say(now, holds("Stalled", reason, text), refusal)
-            except BlockedError:
-                await self.voice.call_out(manifest, reason, text)
+                    await self._say(now, *found)
+            except Exception as error:
+                if isinstance(error, RetryError):
+                    raise
+                # A status that cannot be read may be what went wrong.
+                await self.voice.call_out(manifest, found[0].reason, found[0].message)
 
     async def _say(self, manifest: Manifest, *found: Finding) -> None:
         me, before = claimant_of(manifest), status_from(self._kind, manifest)

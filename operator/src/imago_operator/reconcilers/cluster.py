@@ -22,7 +22,7 @@ from imago_operator.spec.common import ConditionStatus
 from imago_operator.spec.fields import to_json
 from imago_operator.spec.kinds import API_VERSION, CLUSTER
 from imago_operator.state import Finding, Observed, parsed, written
-from imago_operator.status import events_of, status_of
+from imago_operator.status import events_of, mistake, stalled, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -82,6 +82,15 @@ class ClusterReconciler:
         self.unready: set[Key] = set()
 
     async def reconcile(self, key: Key) -> float | None:
+        try:
+            return await self._look(key)
+        except OperatorError:
+            raise
+        except Exception as error:
+            await self._own_up(key, mistake(error))
+            raise
+
+    async def _look(self, key: Key) -> float | None:
         manifest = await self._kube.get(key.kind, key.namespace, key.name)
         if manifest is None:
             self._forget(key)
@@ -99,7 +108,7 @@ class ClusterReconciler:
             return await self._say(manifest, memory, wish, observed, self._plan(wish, observed))
         try:
             seen = await self._observer.look(wish, manifest)
-        except BlockedError as error:
+        except (BlockedError, InvalidError) as error:
             await self._blind(manifest, memory, wish, error)
             raise
         await self._take_over(seen)
@@ -125,13 +134,31 @@ class ClusterReconciler:
         return await self._again(manifest)
 
     async def _blind(
-        self, manifest: Manifest, memory: _Memory, wish: Desired, error: BlockedError
+        self, manifest: Manifest, memory: _Memory, wish: Desired, error: OperatorError
     ) -> None:
         """Say why nothing is seen: a missing right must show where people look."""
         observed = Observed(synced=False, status=status_of_manifest(manifest))
         found = self._plan(wish, observed)
         said = replace(found, findings=(*found.findings, *_problems([error])))
         await self._say(manifest, memory, wish, observed, said)
+
+    async def _own_up(self, key: Key, found: Finding) -> None:
+        """Say that a look ended in a mistake of ours, in an event and, where it can be, a status.
+
+        It relies on as little as can be: whatever went wrong may go wrong here, too.
+        """
+        try:
+            manifest = await self._kube.get(key.kind, key.namespace, key.name)
+            if manifest is None or operated_by(manifest) != self._context.installation:
+                return
+            self.stalled.add(key)
+            await self._kube.event(manifest, "Warning", found.reason, found.message)
+            before = status_of_manifest(manifest)
+            after = stalled(before, found, manifest["metadata"]["generation"], self._context.now())
+            if after != before:
+                await self._write(manifest, self._memory(key), after)
+        except Exception:
+            log.exception("%s: a mistake that could not be told", key)
 
     def _forget(self, key: Key) -> None:
         self._memories.pop(key, None)

@@ -197,7 +197,11 @@ class Window:
         size_max=100,
     )
     duration: Duration = described("How long it lasts.")
-    time_zone: str = described("Time zone of the schedule.", default="UTC", size_max=64)
+    time_zone: str = described(
+        "Time zone of the schedule, by its IANA name.",
+        default="UTC",
+        size_max=64,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

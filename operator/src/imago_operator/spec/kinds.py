@@ -21,7 +21,7 @@ from imago_operator.spec.schema import Problem, problems, with_defaults
 from imago_operator.spec.topic import TopicSpec, TopicStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from imago_operator.spec.rule import Rule
 
@@ -80,14 +80,21 @@ class Kind(Generic[S]):
 
     def read(self, manifest: Mapping[str, Any]) -> S:
         """Return the spec of an object; InvalidError names every wrong field by its path."""
-        if found := list(self.problems(manifest)):
+        if found := list(self.problems(manifest, stored=True)):
             raise InvalidError("; ".join(map(str, found)))
         return build(self.spec, with_defaults(self.spec_schema, manifest["spec"]))
 
     def problems(
-        self, manifest: Mapping[str, Any], before: Mapping[str, Any] | None = None
+        self,
+        manifest: Mapping[str, Any],
+        before: Mapping[str, Any] | None = None,
+        *,
+        stored: bool = False,
     ) -> Iterator[Problem]:
-        """Yield what is wrong with an object, or with an edit of the object `before`."""
+        """Yield what is wrong with an object, or with an edit of the object `before`.
+
+        `stored`: of one that is there, whatever should have been refused when it came.
+        """
         if not isinstance(manifest.get("spec"), Mapping):
             yield Problem("spec", "is required")
             return
@@ -95,19 +102,21 @@ class Kind(Generic[S]):
         found = list(problems(self.spec_schema, now["spec"], "spec"))
         yield from found
         if not found:  # rules may rely on what the schema says
-            yield from self._broken(now, None if before is None else self._whole(before))
+            rules = [r for r in self.rules if not (stored and r.only_at_admission)]
+            yield from _broken(rules, now, None if before is None else self._whole(before))
 
     def _whole(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         return {**manifest, "spec": with_defaults(self.spec_schema, manifest["spec"])}
 
-    def _broken(
-        self, now: Mapping[str, Any], before: Mapping[str, Any] | None
-    ) -> Iterator[Problem]:
-        for rule in self.rules:
-            olds = dict(nodes(before, rule.path)) if before is not None else {}
-            for path, node in nodes(now, rule.path):
-                if not rule.allows(node, olds.get(path)):
-                    yield Problem(path, rule.message)
+
+def _broken(
+    rules: Iterable[Rule], now: Mapping[str, Any], before: Mapping[str, Any] | None
+) -> Iterator[Problem]:
+    for rule in rules:
+        olds = dict(nodes(before, rule.path)) if before is not None else {}
+        for path, node in nodes(now, rule.path):
+            if not rule.allows(node, olds.get(path)):
+                yield Problem(path, rule.message)
 
 
 def nodes(root: Any, path: str) -> Iterator[tuple[str, Any]]:

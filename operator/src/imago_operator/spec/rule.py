@@ -27,6 +27,8 @@ class Rule:
     holds_after: Callable[[Any, Any], bool] | None = None
     """Like `holds`, of the node and of what it was before."""
     message: str
+    only_at_admission: bool = False
+    """Whether an object that is there all the same is worked on, as far as that goes."""
 
     def allows(self, node: Any, old: Any) -> bool:
         """Return whether the rule lets the node be; `old` is None where there was none."""

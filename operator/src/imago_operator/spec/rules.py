@@ -11,6 +11,27 @@ from imago_operator.spec.values import Quantity
 BROKERS, STORAGE = "spec.brokers", "spec.brokers.storage"
 ZOOKEEPER = "spec.zookeeper"
 
+
+def _cron(value: str) -> str:
+    """Return the pattern of one field: `*`, values, ranges, steps, lists."""
+    part = rf"([*]|({value})(-({value}))?)(/[1-9][0-9]?)?"
+    return f"{part}(,{part})*"
+
+
+SCHEDULE: Final = "(?i)^{}$".format(
+    " ".join(
+        _cron(value)
+        for value in (
+            "[0-5]?[0-9]",
+            "[01]?[0-9]|2[0-3]",
+            "0?[1-9]|[12][0-9]|3[01]",
+            "0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec",
+            "[0-7]|sun|mon|tue|wed|thu|fri|sat",
+        )
+    )
+)
+"""Five fields of cron with values in their bounds, for CEL and for Python."""
+ZONE: Final = "^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$"
 OWNED_SETTINGS: Final = (
     "broker.cluster",
     "broker.shard",
@@ -207,6 +228,21 @@ CLUSTER: Final[tuple[Rule, ...]] = (
         cel="self.mode != 'Window' || (has(self.windows) && size(self.windows) > 0)",
         holds=lambda node: node["mode"] != "Window" or bool(node.get("windows")),
         message="mode Window needs windows",
+    ),
+    Rule(
+        path="spec.updatePolicy.windows[]",
+        cel=f"self.schedule.matches('{SCHEDULE}')",
+        holds=lambda node: re.fullmatch(SCHEDULE, node["schedule"]) is not None,
+        message="schedule has minute 0-59, hour 0-23, day 1-31, month 1-12 or jan-dec,"
+        " weekday 0-7 or sun-sat",
+        only_at_admission=True,
+    ),
+    Rule(
+        path="spec.updatePolicy.windows[]",
+        cel=f"self.timeZone.matches('{ZONE}')",
+        holds=lambda node: re.fullmatch(ZONE, node["timeZone"]) is not None,
+        message="timeZone is a name as Europe/Berlin",
+        only_at_admission=True,
     ),
     spans("spec.updatePolicy", "handoverTimeout", low="1s", high="1h"),
     spans("spec.updatePolicy", "readyTimeout", low="10s", high="24h"),
