@@ -262,3 +262,72 @@ def test_version_is_shown() -> None:
         [sys.executable, "-m", "imago_cli", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout == f"imago {importlib.metadata.version('imago')}\n"
+
+
+WRONG = [
+    ("topc list", "No such command 'topc'. Did you mean 'topic'?", "imago --help"),
+    ("topic lst", "No such command 'lst'. Did you mean 'list'?", "imago topic --help"),
+    ("topic create", "Missing argument 'topic'", "imago topic create --help"),
+    ("topic create o --queues 0", "Invalid value for '--queues'", "imago topic create --help"),
+    ("topic create o --queues x", "Invalid value for '--queues'", "imago topic create --help"),
+    ("topic create o --quues 3", "No such option: --quues", "imago topic create --help"),
+    ("topic create TBW102", "topic TBW102 is the brokers' own", "choose another name"),
+    ("topic delete TBW102 --yes", "topic TBW102 is the brokers' own", "choose another name"),
+    ("topic list --bootstrap x", "--bootstrap: 'x' is not host:port", "127.0.0.1:9876"),
+    ("topic list --bootstrap ,", "--bootstrap: no address given", "127.0.0.1:9876"),
+    ("consume o --protocol metaq --metaq x", "--metaq: 'x' is not host:port", "127.0.0.1:8123"),
+    ("produce o x --protocol nats", "'nats' is not one of 'rocketmq', 'metaq'", "imago produce"),
+    ("consume o --from middle", "'middle' is not one of 'earliest', 'latest'", "imago consume"),
+    ("group reset g o", "Missing option '--to'", "imago group reset --help"),
+    ("cluster status --admin x:1", "--admin x:1: must look like http://HOST:PORT", ""),
+    ("broker --config /", "--config /: Is a directory", ""),
+    ("namesrv --config /no/such", "--config /no/such: No such file or directory", ""),
+    ("config show --config /no/such", "--config /no/such: No such file or directory", ""),
+    ("config convert /no/such", "/no/such: No such file or directory", ""),
+    ("log check /no/such", "/no/such is not the data folder of a broker", "broker.data_dir"),
+    ("up --data /etc/passwd", "--data /etc/passwd: is no folder", "another --data"),
+    ("up --data /proc/x", "--data /proc/x: No such file", "that you may write to"),
+    ("doctor --foo", "No such option: --foo", "imago doctor --help"),
+]
+
+
+@pytest.mark.parametrize(("line", "said", "cure"), WRONG)
+def test_a_mistyped_line_is_one_sentence_with_its_cure(
+    imago: Imago, line: str, said: str, cure: str
+) -> None:
+    done = imago(*line.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    first, *rest = done.stderr.splitlines()
+    assert first.startswith("error: ")
+    assert said in first
+    assert "[Errno" not in first
+    assert len(rest) <= 1
+    assert cure in "".join(rest)
+
+
+ABSENT = [
+    ("topic list --bootstrap 127.0.0.1:1", "127.0.0.1:1: Connection refused"),
+    ("produce o x --bootstrap 127.0.0.1:1", "127.0.0.1:1: Connection refused"),
+    ("consume o --bootstrap 127.0.0.1:1", "127.0.0.1:1: Connection refused"),
+    ("consume o --protocol metaq --metaq 127.0.0.1:1", "127.0.0.1:1: Connection refused"),
+    ("group list --bootstrap 127.0.0.1:1", "127.0.0.1:1: Connection refused"),
+    ("bench --seconds 1 --bootstrap 127.0.0.1:1", "127.0.0.1:1: Connection refused"),
+    ("cluster status --admin http://127.0.0.1:1", "http://127.0.0.1:1: Connection refused"),
+    ("shard list --admin http://127.0.0.1:1", "http://127.0.0.1:1: Connection refused"),
+    ("topic spread o --admin http://127.0.0.1:1", "http://127.0.0.1:1: Connection refused"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), ABSENT)
+def test_a_server_that_is_not_there_is_named(imago: Imago, line: str, said: str) -> None:
+    done = imago(*line.split())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert said in done.stderr.splitlines()[0]
+    assert len(done.stderr.splitlines()) <= 2
+
+
+def test_a_group_of_commands_alone_shows_its_help(imago: Imago) -> None:
+    for words in ([], ["topic"], ["config"]):
+        done = imago(*words)
+        assert (done.returncode, done.stderr) == (2, "")
+        assert "Usage:" in done.stdout

@@ -252,7 +252,8 @@ async def test_what_is_to_be_made_is_named(commands: RunBody) -> None:
     def body(run: Commands) -> None:
         assert run.json("produce fresh a b --create")["sent"] == 2
         assert run.json("produce fresh c --create")["sent"] == 1
-        assert len(run.rows("consume fresh")) == 3
+        assert run.run("bench --topic fresh --seconds 0.5 --protocol rocketmq").exit_code == 0
+        assert len(run.rows("consume fresh --count 3")) == 3
         run.ok("group reset early fresh --to latest --create --yes")
         assert run.json("group describe early")["lag"] == 0
 

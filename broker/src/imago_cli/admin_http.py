@@ -29,6 +29,14 @@ Admin = Annotated[
 ]
 
 
+class RefusedError(CommandError):
+    """A broker refuses; its reason in one word beside its own words."""
+
+    def __init__(self, reason: str, message: str, *, cure: str) -> None:
+        super().__init__(message, cure=cure)
+        self.reason = reason
+
+
 def ask(
     admin: str, path: str, body: object = None, *, seconds_max: float = SECONDS_MAX
 ) -> dict[str, Any]:
@@ -49,8 +57,9 @@ def ask(
             raise _refusal(error, address) from error
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
+        words = getattr(reason, "strerror", None) or reason
         raise CommandError(
-            f"no admin interface answers at {address}: {reason}",
+            f"no admin interface answers at {address}: {words}",
             cure="give --admin; `imago up` prints the addresses",
         ) from error
 
@@ -90,7 +99,7 @@ def _credentials() -> dict[str, str]:
 def _refusal(error: urllib.error.HTTPError, address: str) -> CommandError:
     try:
         said = _object(error.read(_ANSWER_BYTES_MAX), address)
-        return CommandError(str(said["message"]), cure=str(said["cure"]))
+        return RefusedError(str(said["error"]), str(said["message"]), cure=str(said["cure"]))
     except (CommandError, KeyError, OSError):
         return CommandError(f"{address} answers {error.code} {error.reason}")
 

@@ -71,7 +71,9 @@ def convert(
         conversion = convert_ini(ini.read_text(encoding="utf-8"))
     except ConfigError as error:
         raise UsageError(f"{ini}: {error}") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"{ini}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise UsageError(f"{ini}: {error}") from error
     for note in conversion.notes:
         say(f"note: {note}")

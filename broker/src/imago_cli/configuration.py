@@ -22,7 +22,9 @@ def read_config(path: Path | None) -> BrokerConfig:
     if path is not None:
         try:
             text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
+            raise UsageError(f"--config {path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
             raise UsageError(f"--config {path}: {error}") from error
     try:
         return load(text, os.environ)

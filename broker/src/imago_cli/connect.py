@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 DEFAULT_BOOTSTRAP = "127.0.0.1:9876"
 DEFAULT_METAQ = "127.0.0.1:8123"
 
+_OPTIONS = {
+    "bootstrap": ("--bootstrap", f"such as {DEFAULT_BOOTSTRAP}; `imago up` prints it"),
+    "servers": ("--metaq", f"such as {DEFAULT_METAQ}; `imago up` prints them"),
+}
+"""What a client calls its addresses, and how they are given here."""
 _SYSTEM_NAMES = frozenset(
     {"TBW102", "SELF_TEST_TOPIC", "SCHEDULE_TOPIC_XXXX", "OFFSET_MOVED_EVENT", "BenchmarkTest"}
 )
@@ -49,6 +54,9 @@ def client_errors() -> Iterator[None]:
     try:
         yield
     except errors.UsageError as error:
+        what, _, said = str(error).partition(": ")
+        if option := _OPTIONS.get(what):
+            raise UsageError(f"{option[0]}: {said}", cure=option[1]) from error
         raise UsageError(str(error)) from error
     except (errors.ClientError, ProtocolError) as error:
         raise CommandError(str(error)) from error

@@ -35,9 +35,9 @@ def main() -> None:
 
 
 def _command() -> None:
-    from imago_cli import commands
+    from imago_cli import commands, usage
 
-    commands.build(_command_name(sys.argv[1:]))(prog_name="imago")
+    usage.invoke(commands.build(_command_name(sys.argv[1:])), "imago")
 
 
 def _serve(config: Path, ready_fd: int) -> None:

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import typer
 
-from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
-from imago_cli.connect import AsJson, Yes, confirm
+from imago_cli.admin_http import DEFAULT_ADMIN, Admin, RefusedError, ask
+from imago_cli.connect import AsJson, Yes, confirm, no_topic
 from imago_cli.exits import CommandError, Exit, UsageError
 from imago_cli.output import print_json, print_line, say
 
@@ -123,7 +123,8 @@ def spread(
             answer = _ask_master(shard, f"{path}/spread", **extra)
             break
     else:
-        raise CommandError(f"there is no topic {topic}", cure="imago topic list")
+        known = ask(admin, "/admin/v1/cluster/topics?limit=1000")["items"]
+        raise no_topic(topic, (one["name"] for one in known))
     if as_json:
         print_json(answer)
     else:
@@ -220,7 +221,9 @@ def _master(shard: Mapping[str, Any]) -> dict[str, Any]:
 def _has(master: Mapping[str, Any], path: str) -> bool:
     try:
         ask(master["admin"], path)
-    except CommandError:
+    except RefusedError as error:
+        if error.reason != "topic_not_found":
+            raise
         return False
     return True
 

@@ -97,7 +97,8 @@ def produce(
                 asyncio.run(_rocketmq(bootstrap, sending, bodies, pace, at_once))
         finally:
             pace.end()
-            _report(pace, as_json=as_json)
+            if as_json or pace.count or sys.exc_info()[0] is None:
+                _report(pace, as_json=as_json)
 
 
 def _bodies(messages: list[str] | None, count: int) -> Iterator[bytes]:

@@ -81,6 +81,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a topic on every shard. One that is there already is an error."""
+    _refuse_system(topic)
     settings = attributes(assignments)
     with connected(bootstrap) as client:
         try:
@@ -113,6 +114,7 @@ def alter(
     as_json: AsJson = False,
 ) -> None:
     """Change what is named of a topic, on every shard that has it; all else stays."""
+    _refuse_system(topic)
     settings = attributes(assignments)
     if queues is None and perm is None and not settings:
         raise UsageError("nothing to change is named", cure="--queues, --perm or --set name=value")
@@ -131,6 +133,12 @@ def alter(
     else:
         lost = f"; {hidden} messages are hidden from readers now" if hidden else ""
         say(f"topic {topic}: changed{lost}")
+
+
+def _refuse_system(topic: str) -> None:
+    # A group's retries and dead letters are its user's to change.
+    if is_system(topic) and not topic.startswith("%"):
+        raise UsageError(f"topic {topic} is the brokers' own", cure="choose another name")
 
 
 def _create(
@@ -185,6 +193,7 @@ def describe(topic: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJs
 
 def delete(topic: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, yes: Yes = False) -> None:
     """Delete a topic, its messages and the offsets of all groups."""
+    _refuse_system(topic)
     with connected(bootstrap) as client:
         if topic not in (known := client.admin.topics()):
             raise no_topic(topic, known)

@@ -354,7 +354,9 @@ def _checked(tree: Mapping[str, Any]) -> BrokerConfig:
 def _read_ini(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"--metaq-ini {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise UsageError(f"--metaq-ini {path}: {error}") from error
 
 

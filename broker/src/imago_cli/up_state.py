@@ -26,8 +26,12 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UsageError(f"--data {folder}: is no folder", cure="give another --data") from error
     except OSError as error:
-        raise UsageError(f"--data {folder}: {error.strerror}") from error
+        raise UsageError(
+            f"--data {folder}: {error.strerror}", cure="give a folder that you may write to"
+        ) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

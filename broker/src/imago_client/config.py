@@ -9,17 +9,20 @@ from imago_client.errors import UsageError
 from imago_client.messages import BODY_BYTES_MAX, check_name
 
 
-def parse_addresses(text: str) -> tuple[str, ...]:
-    """Return the `host:port` addresses of a list joined with commas or semicolons."""
+def parse_addresses(text: str, what: str = "bootstrap") -> tuple[str, ...]:
+    """Return the `host:port` addresses of a list joined with commas or semicolons.
+
+    `what` is what they are called in an error.
+    """
     if not isinstance(text, str):
-        raise UsageError(f"bootstrap: {text!r}, must be a string, host:port[,host:port…]")
+        raise UsageError(f"{what}: {text!r}, must be a string, host:port[,host:port…]")
     addresses = tuple(part.strip() for part in text.replace(";", ",").split(",") if part.strip())
     if not addresses:
-        raise UsageError("bootstrap: no address given, expected host:port[,host:port…]")
+        raise UsageError(f"{what}: no address given, expected host:port[,host:port…]")
     for address in addresses:
         host, _, port = address.rpartition(":")
         if not _is_host(host) or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise UsageError(f"bootstrap: {address!r} is not host:port")
+            raise UsageError(f"{what}: {address!r} is not host:port")
     return addresses
 
 

@@ -7,13 +7,14 @@ import typer
 from imago_cli import exits
 from imago_cli.kubectl import handover, orders, plan, queues, status
 from imago_cli.main import run
+from imago_cli.usage import invoke
 
 PROGRAM = "kubectl imago"
 
 
 def main() -> None:
     """Run the command of this process's arguments and exit with its code."""
-    run(lambda: build()(prog_name=PROGRAM))
+    run(lambda: invoke(build(), PROGRAM))
 
 
 def build() -> typer.Typer:

@@ -60,7 +60,7 @@ class MetaqConfig:
         """Return `servers` itself if it is a configuration, else one made of its addresses."""
         if isinstance(servers, MetaqConfig):
             return servers
-        return cls(servers=parse_addresses(servers.replace(_PREFIX, "")))
+        return cls(servers=parse_addresses(servers.replace(_PREFIX, ""), "servers"))
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,0 +1,48 @@
+"""Runs a command line, and tells mistakes in it as every other error is told."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.main import get_command
+
+from imago_cli.exits import CommandError, Exit, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_HELP_ONLY = "NoArgsIsHelpError"
+"""A group without a command on the line: its help is the answer."""
+
+
+def invoke(app: typer.Typer, program: str, arguments: Sequence[str] | None = None) -> None:
+    """Run a command line, by default this process's, and exit with the command's code.
+
+    UsageError: it names no command, or wrong options or values; one line, and where help is.
+    """
+    command = get_command(app)
+    try:
+        code = command.main(arguments, prog_name=program, standalone_mode=False)
+    except typer.Abort as error:
+        if isinstance(error.__cause__, EOFError):
+            raise CommandError("nobody answered", cure="add --yes") from error
+        raise CommandError("nothing was done") from error
+    except Exception as error:
+        # What is wrong with a command line is told by classes that are no public names.
+        if not hasattr(error, "format_message"):
+            raise
+        raise _told(error) from error
+    sys.exit(code if isinstance(code, int) else Exit.DONE)
+
+
+def _told(error: Any) -> UsageError:
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == _HELP_ONLY and context is not None:
+        sys.stdout.write(f"{context.get_help()}\n")
+        sys.stdout.flush()
+        sys.exit(Exit.USAGE)
+    said = " ".join(str(error.format_message()).split()).removesuffix(".")
+    said = said.replace("Value error, ", "")
+    return UsageError(said, cure=f"{context.command_path} --help" if context is not None else "")
