@@ -297,15 +297,27 @@ class PushConsumer:
         return False
 
     async def _commit(self) -> None:
-        for queue, reader in list(self._readers.items()):
-            if self._readers.get(queue) is reader:  # not given up or moved meanwhile
-                await self._commit_one(queue, reader.commit_offset)
+        # Side by side: a shard without a master holds up no other.
+        shards = {queue.shard for queue in self._readers}
+        await asyncio.gather(*(self._commit_shard(shard) for shard in shards))
 
-    async def _commit_one(self, queue: MessageQueue, offset: int) -> None:
+    async def _commit_shard(self, shard: str) -> None:
+        for queue, reader in list(self._readers.items()):
+            # Not what was given up or moved meanwhile.
+            if (
+                queue.shard == shard
+                and self._readers.get(queue) is reader
+                and not await self._commit_one(queue, reader.commit_offset)
+            ):
+                return  # the others of the shard would wait as long in vain
+
+    async def _commit_one(self, queue: MessageQueue, offset: int) -> bool:
         try:
             await self.driver.run(pulling.commit(self.state, self.config.group, queue, offset))
         except ClientError as error:
             log.warning("commit_failed queue=%s offset=%d error=%s", queue, offset, error)
+            return False
+        return True
 
     async def _renew_locks(self) -> None:
         queues = [*self._readers, *self._leaving]

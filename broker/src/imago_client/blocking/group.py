@@ -60,6 +60,8 @@ class GroupConsumer:
         self._known = membership.KnownQueues()
         self._inflation = InflationBudget(config.inflated_bytes_max)
         self._turn = 0
+        self._resting: dict[str, float] = {}
+        """Shards that failed a moment ago, until when: one queue tells for all of them."""
         self._beat_at = self._balance_at = float("-inf")
         self._commit_at = state.clock_s() + config.commit_s
         self._is_joined = False
@@ -78,8 +80,10 @@ class GroupConsumer:
         deadline = self._state.clock_s() + timeout_s
         pause_s = _PAUSE_S
         while True:
-            self._keep_up()
-            if found := self._pull_all():
+            with self._state.impatient():
+                self._keep_up()
+                found = self._pull_all()
+            if found:
                 return found
             left_s = deadline - self._state.clock_s()
             if left_s <= 0:
@@ -93,9 +97,9 @@ class GroupConsumer:
 
     def commit(self) -> None:
         """Say that the messages of the last poll are done, and commit now."""
+        self._resting.clear()
         self._finish_handed()
-        for queue, process in self._readers.items():
-            self._commit_one(queue, process.commit_offset)
+        self._commit_all()
         self._commit_at = self._state.clock_s() + self.config.commit_s
 
     def close(self) -> None:
@@ -103,8 +107,8 @@ class GroupConsumer:
         self._on_close(self)
         if not self._is_joined:
             return
-        for queue, process in self._readers.items():
-            self._commit_one(queue, process.commit_offset)
+        self._resting.clear()
+        self._commit_all()
         self._readers.clear()
         subscriptions = self._subscriptions.values()
         self._driver.run(membership.unregister(self._state, self.config, subscriptions))
@@ -141,8 +145,7 @@ class GroupConsumer:
                 self._balance(topic)
         if now >= self._commit_at:
             self._commit_at = now + self.config.commit_s
-            for queue, process in self._readers.items():
-                self._commit_one(queue, process.commit_offset)
+            self._commit_all()
 
     def _beat(self) -> None:
         subscriptions = self._subscriptions.values()
@@ -167,24 +170,46 @@ class GroupConsumer:
                 given = self._readers.pop(queue)
                 given.release()
                 self._commit_one(queue, given.commit_offset)
-            for queue in set(mine) - read_now:
-                is_new = self._known.is_new(queue)
-                offset = self._driver.run(
-                    membership.start_offset(self._state, self.config, queue, is_new=is_new)
-                )
-                self._readers[queue] = ProcessQueue(offset, self._inflation)
-                self._offsets[queue] = offset
+            for queue in sorted(set(mine) - read_now):
+                self._begin(queue)
         except ClientError as error:
             log.warning("rebalance_failed group=%s error=%s", self.config.group, error)
+
+    def _begin(self, queue: MessageQueue) -> None:
+        """Read a queue, or try again soon where its shard does not say from where."""
+        if not self._rests(queue):
+            is_new = self._known.is_new(queue)
+            start = membership.start_offset(self._state, self.config, queue, is_new=is_new)
+            try:
+                offset = self._driver.run(start)
+            except ClientError as error:
+                log.warning("start_failed queue=%s error=%s", queue, error)
+                self._rest(queue)
+            else:
+                self._readers[queue] = ProcessQueue(offset, self._inflation)
+                self._offsets[queue] = offset
+                return
+        soon = self._state.clock_s() + self.config.error_pause_s
+        self._balance_at = min(self._balance_at, soon)
+
+    def _rest(self, queue: MessageQueue) -> None:
+        """Leave a queue's shard alone for a while: it has no master, or does not answer."""
+        self._resting[queue.shard] = self._state.clock_s() + self.config.error_pause_s
+
+    def _rests(self, queue: MessageQueue) -> bool:
+        return self._state.clock_s() < self._resting.get(queue.shard, float("-inf"))
 
     def _pull_all(self) -> list[ReceivedMessage]:
         found: list[ReceivedMessage] = []
         for queue in self._in_turn():
+            if self._rests(queue):
+                continue
             try:
                 found += self._pull(queue)
             except ClientError as error:
                 log.warning("pull_failed queue=%s error=%s", queue, error)
                 self._read_from.pop(queue, None)
+                self._rest(queue)
         return found
 
     def _in_turn(self) -> list[MessageQueue]:
@@ -237,8 +262,14 @@ class GroupConsumer:
         process.advance(pulled.next_offset)
         return pulled.next_offset
 
+    def _commit_all(self) -> None:
+        for queue, process in self._readers.items():
+            if not self._rests(queue):
+                self._commit_one(queue, process.commit_offset)
+
     def _commit_one(self, queue: MessageQueue, offset: int) -> None:
         try:
             self._driver.run(pulling.commit(self._state, self.config.group, queue, offset))
         except ClientError as error:
             log.warning("commit_failed queue=%s offset=%d error=%s", queue, offset, error)
+            self._rest(queue)

@@ -31,8 +31,8 @@ def through_failover(
 ) -> Operation[T]:
     """Return what an attempt does, made again by new routes while a master is being sought.
 
-    The attempt must be one that may be made twice. The time is `failover_timeout_s`, counted from
-    the first failure; then the last error is raised, as is at once any error of another kind.
+    The attempt must be one that may be made twice. The time is the state's `patience_s`, counted
+    from the first failure; then the last error is raised, as is at once any error of another kind.
     """
     deadline: float | None = None
     pause_s = _PAUSE_S
@@ -46,7 +46,7 @@ def through_failover(
                 raise
         if deadline is None:
             # The first time at once: the route may only have been an old one.
-            deadline = now + state.config.failover_timeout_s
+            deadline = now + state.patience_s
             continue
         yield Pause(pause_s)
         pause_s = min(_PAUSE_S_MAX, 2 * pause_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from imago_client.core.gate import Gate
@@ -9,7 +10,7 @@ from imago_client.core.unique_ids import UniqueKeys
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from imago_client.config import ClientConfig
     from imago_client.core.routing import TopicRoute
@@ -44,6 +45,8 @@ class ClientState:
         """Monotonic seconds: ages and time-outs."""
         self.clock_ms = clock_ms
         """ms since 1970: stamps in messages."""
+        self.patience_s = config.failover_timeout_s
+        """How long operations look for the master of a shard that has lost its own."""
         number = rng.getrandbits(32)
         self.client_id = f"{host}@{process_id()}#{number}"
         address = bytes(int(part) for part in host.split(".")) if host.count(".") == 3 else bytes(4)
@@ -54,6 +57,18 @@ class ClientState:
         self._routes: dict[str, tuple[float, TopicRoute]] = {}
         self.lookups: dict[str, Lookup] = {}
         """By topic; one leaves it when it has ended."""
+
+    @contextmanager
+    def impatient(self) -> Iterator[None]:
+        """Have operations ask a shard's next master at once, or fail, in this block alone.
+
+        For the blocking client: on asyncio other operations would run within the block.
+        """
+        before, self.patience_s = self.patience_s, 0.0
+        try:
+            yield
+        finally:
+            self.patience_s = before
 
     def name_servers(self) -> list[str]:
         """Return all name-service addresses, the one in use first."""
