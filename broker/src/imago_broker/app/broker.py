@@ -41,6 +41,8 @@ from imago_broker.service.standing import Standing
 from imago_log.errors import LogIOError, StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imago_broker.config import BrokerConfig
     from imago_broker.config.settings import RocketmqSection
     from imago_broker.model.cluster import BrokerRecord
@@ -333,6 +335,9 @@ class Broker:
         )
         logger.warning("access_open whoever reaches the client ports may send, read and administer")
 
+    def _when_published(self, topic: str, then: Callable[[], None]) -> bool:
+        return self.registration is not None and self.registration.when_published(topic, then)
+
     def _wire_ports(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config
         if config.metaq.enabled:
@@ -348,6 +353,7 @@ class Broker:
                 standing=self.standing,
                 budget=self.ports.budget,
                 input_budget=self.ports.input_budget,
+                when_published=self._when_published,
             )
         if config.rocketmq.enabled:
             serve_rocketmq(self.ports, config, self.rocketmq, loop)

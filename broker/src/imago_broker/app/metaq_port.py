@@ -11,6 +11,8 @@ from imago_broker.processors.metaq.table import MetaqProcessors
 from imago_broker.server.text_session import TextLimits, TextSession
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imago_broker.config import BrokerConfig
     from imago_broker.core.budget import InputBudget, OutputBudget
     from imago_broker.metrics import MetaqCounters
@@ -49,6 +51,7 @@ def serve_metaq(
     standing: Standing,
     budget: OutputBudget,
     input_budget: InputBudget,
+    when_published: Callable[[str, Callable[[], None]], bool],
 ) -> MetaqServices:
     """Have a bound listener speak MetaQ; return what its processors stand on."""
     now_ms = clock.monotonic_ms()
@@ -71,6 +74,7 @@ def serve_metaq(
         connections=lambda: listener.connections,
         config_file=lambda: config_file,
         started_ms=now_ms,
+        when_published=when_published,
     )
     processors = MetaqProcessors(services)
     limits = text_limits(config)

@@ -12,10 +12,16 @@ from imago_broker.ports import CoordinatorError
 from imago_broker.replication.outlook import log_position
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imago_broker.app.broker import Broker
     from imago_broker.model.topics import TopicConfig
     from imago_broker.ports import Coordinator
     from imago_broker.service.topics import TopicService
+
+NEW_TOPIC_SECONDS_MAX = 2.0
+"""How long whoever made a topic waits for the registry to have it: less than MetaQ's producers wait
+for an answer (3 s). While the registry is away they are answered all the same."""
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +67,8 @@ class Registration:
         self._topics = topics
         self._shard = shard
         self._tasks: set[asyncio.Task[None]] = set()
+        self._publishing: dict[str, asyncio.Task[None]] = {}
+        """The last write of each topic that is under way."""
 
     async def announce(self, record: BrokerRecord) -> None:
         """Register the broker and all its topics; then follow the topics' changes."""
@@ -78,9 +86,7 @@ class Registration:
         registered = self._coordinator.registered
         if registered is None or registered.zone == record.zone:
             return
-        task = asyncio.create_task(self._register(record))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._keep(asyncio.create_task(self._register(record)))
 
     async def _register(self, record: BrokerRecord) -> None:
         try:
@@ -92,6 +98,27 @@ class Registration:
         """Wait until topics that have changed are in the registry: for a while, it repeats."""
         if self._tasks:
             await asyncio.wait(tuple(self._tasks), timeout=timeout_seconds)
+
+    def when_published(self, topic: str, then: Callable[[], None]) -> bool:
+        """Call `then` once the topic's last change is in the registry, or when that takes too long.
+
+        False, and nothing will be called: no change of it is under way.
+        """
+        writing = self._publishing.get(topic)
+        if writing is None:
+            return False
+        self._keep(asyncio.create_task(self._tell(writing, then)))
+        return True
+
+    async def _tell(self, writing: asyncio.Task[None], then: Callable[[], None]) -> None:
+        try:
+            await asyncio.wait((writing,), timeout=NEW_TOPIC_SECONDS_MAX)
+        finally:
+            then()
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def withdraw(self, timeout_seconds: float) -> None:
         """Leave the registry, so that clients move before the port closes."""
@@ -107,9 +134,13 @@ class Registration:
             logger.warning("unregister_failed reason=%s", error)
 
     def _topic_changed(self, name: str, config: TopicConfig | None) -> None:
-        task = asyncio.create_task(self._publish(name, config))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = self._publishing[name] = asyncio.create_task(self._publish(name, config))
+        task.add_done_callback(lambda done: self._written(name, done))
+        self._keep(task)
+
+    def _written(self, name: str, task: asyncio.Task[None]) -> None:
+        if self._publishing.get(name) is task:
+            del self._publishing[name]
 
     async def _publish(self, name: str, config: TopicConfig | None) -> None:
         try:

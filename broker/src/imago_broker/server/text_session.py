@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 JOIN_BYTES_MAX = 64 << 10
 """Answers up to this size are copied into one buffer; larger ones are written as they are."""
 UNKNOWN_HOST = bytes(8)
+TAKEN_OVER, TOPIC_AWAITED = 1, 2
+"""Why a connection is held: a new master comes; clients are told of a topic that a put has made."""
 _HEAD_FLAGS = int(socket.MSG_MORE | socket.MSG_DONTWAIT)
 """Of an answer's head: what follows shares its packet."""
 
@@ -53,8 +55,8 @@ class TextSession(Session):
     """One client. All work is done in `data_received`, except the puts' answers, which come at
     the end of the loop turn (or later, where a put waits for a disk or a replica)."""
 
-    _holding = False
-    """Whether nothing is worked on for now: another broker is about to take over."""
+    _holding = 0
+    """Why nothing is worked on for now; 0: it is."""
     _relay: Relay | None = None
     """Who has the connection, or gets it once everything is answered."""
     _away = False
@@ -169,7 +171,6 @@ class TextSession(Session):
             self._close_when_answered()
 
     def reply(self, *parts: bytes) -> None:
-        """Add an answer to the next write; the parts follow each other."""
         self._replies += parts
         self._reply_size += sum(map(len, parts))
 
@@ -193,7 +194,6 @@ class TextSession(Session):
             self.flush()
 
     def is_full(self) -> bool:
-        """Whether so many answers wait that no further request should be worked on."""
         if self._reply_size > self._limits.output_bytes_pause:
             self.flush()
         return self._paused
@@ -213,7 +213,6 @@ class TextSession(Session):
         self._end()
 
     def drain(self) -> None:
-        """The listener is stopping: answer what is in flight, then close."""
         if self._relay is not None:
             self._draining = True
             self._relay.finish(patient=True)
@@ -222,18 +221,27 @@ class TextSession(Session):
             self.flush()
 
     def hold(self) -> None:
-        """Read and work on nothing until `release`; answers still go out."""
-        self._holding = True
+        self._holding |= TAKEN_OVER
         if not (self._ending or self._closed or self.transport.is_closing()):
             self.transport.pause_reading()
 
     def release(self) -> None:
-        """Go on, unless a relay has the connection."""
-        self._holding = False
+        self._holding &= ~TAKEN_OVER
+        self._go_on_with_unread()
+
+    @property
+    def held(self) -> bool:
+        return bool(self._holding & TOPIC_AWAITED)
+
+    def hold_back(self) -> None:
+        self._holding |= TOPIC_AWAITED
+        self.steer_reading()
+
+    def go_on(self) -> None:
+        self._holding &= ~TOPIC_AWAITED
         self._go_on_with_unread()
 
     def hand_over(self, relay: Relay) -> bool:
-        """Answer what was taken, then leave the connection to the relay."""
         former = self._relay
         if former is None and (self._ending or self._closed):
             return False
@@ -244,11 +252,10 @@ class TextSession(Session):
             left, self._left = self._left, ()
             self._buffer[:0] = encode_items(left)
             self._end()
-        self._holding = False
+        self._holding &= ~TAKEN_OVER
         return True
 
     def take_back(self, relay: Relay, unread: bytes) -> None:
-        """Go on where a relay ends, with what it has read and not passed on; or hold that."""
         self._buffer += unread
         self._away = False
         if self._relay is not relay and self._relay is not None:
@@ -262,11 +269,9 @@ class TextSession(Session):
             self._go_on_with_unread()
 
     def touch(self) -> None:
-        """Note that the connection is in use."""
         self._active = True
 
     def sweep(self, now_ms: int) -> None:
-        """Close a connection that is idle, or stuck in either direction."""
         limits = self._limits
         if self._active:
             self._active = False
@@ -291,7 +296,6 @@ class TextSession(Session):
         self.steer_reading()
 
     def steer_reading(self) -> None:
-        """Read, or do not, as everything says that has a say in it."""
         if self._away and self._relay is not None:
             self._relay.steer()
         if self._ending or self._closed or self.transport.is_closing():

@@ -92,6 +92,7 @@ class TopicService:
         """The same for RocketMQ's sends: topics that are nobody's own."""
         self._closed: dict[str, frozenset[int]] = {}
         self._lingering: set[str] = set()
+        self.unpublished: set[str] = set()  # MetaQ puts to them get a second look
         self._cordoned = False
         self._configs = _stored(store)
         self.any_stat = any(config.metaq_stat for config in self._configs.values())
@@ -149,20 +150,20 @@ class TopicService:
             closed = self._closed.get(name, frozenset())
             handle = TopicHandle(config, self._level(config), closed, self._partitions(config))
             self._handles[name] = handle
-            if config.dual and not closed:
+            if config.dual and not closed and name not in self.unpublished:
                 self.metaq_tails[handle.level][name] = handle.tails
             if not name.startswith("%") and name not in names.CLOSED_TO_SENDERS:
                 self.rocketmq_tails[handle.level][name] = handle.tails
         return handle
 
-    def _forget_handle(self, name: str) -> None:
+    def forget_handle(self, name: str) -> None:
         self._handles.pop(name, None)
         for tails in (*self.metaq_tails.values(), *self.rocketmq_tails.values()):
             tails.pop(name, None)
 
     @property
     def handles(self) -> dict[str, TopicHandle]:
-        """The handles made so far, for readers that look up at every message. Do not change."""
+        """The handles made so far, for readers of every message. Do not change."""
         return self._handles
 
     def tail(self, handle: TopicHandle, queue_id: int) -> QueueTail:
@@ -250,7 +251,7 @@ class TopicService:
         if lingering != (name in self._lingering):
             (self._lingering.add if lingering else self._lingering.discard)(name)
             self._before_change()
-            self._forget_handle(name)
+            self.forget_handle(name)
 
     def _put(self, config: TopicConfig, old: TopicConfig | None) -> TopicConfig:
         if config == old:
@@ -326,7 +327,7 @@ class TopicService:
             return False
         numbers = range(first, min(last, names.PARTITIONS_MAX) + 1)
         self._closed[name] = self._closed.get(name, frozenset()) | frozenset(numbers)
-        self._forget_handle(name)
+        self.forget_handle(name)
         return True
 
     def open_partitions(self, name: str) -> bool:
@@ -334,7 +335,7 @@ class TopicService:
         if name not in self._configs:
             return False
         self._closed.pop(name, None)
-        self._forget_handle(name)
+        self.forget_handle(name)
         return True
 
     def closed_partitions(self, name: str) -> frozenset[int]:
@@ -345,7 +346,7 @@ class TopicService:
         """Change what puts wait for in topics that name no level."""
         self.default_level = level
         for name in list(self._handles):
-            self._forget_handle(name)
+            self.forget_handle(name)
 
     def _partitions(self, config: TopicConfig) -> int:
         seal = seal_of(config) if config.name in self._lingering else None
@@ -359,7 +360,7 @@ class TopicService:
         return self.is_public(template.name) and bool(template.perm & PERM_INHERIT)
 
     def _changed(self, name: str, config: TopicConfig | None) -> None:
-        self._forget_handle(name)
+        self.forget_handle(name)
         self.any_stat = any(config.metaq_stat for config in self._configs.values())
         for listener in self.on_change:
             listener(name, config)

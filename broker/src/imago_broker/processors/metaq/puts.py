@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.core.acknowledgement import Acknowledgement
@@ -51,6 +52,10 @@ class RefusedError(Exception):
         self.text = text
 
 
+class UnpublishedError(Exception):
+    """The topic was made just now: the put waits until clients can find it."""
+
+
 class PutProcessor:
     """Serves ``put``."""
 
@@ -65,6 +70,8 @@ class PutProcessor:
         self._size_max = services.settings.message_bytes_max
         self._limits = (services.settings.line_bytes_max, self._size_max)
         self._round: PutRound = Round(Acknowledgement.LEADER)
+        self._waiting: dict[str, list[Peer]] = {}
+        """Who waits to put into a topic that clients cannot find yet."""
 
     def take(self, peer: Peer, data: bytes | bytearray) -> int:
         """Take the puts at the start of a read, as far as they need no closer look.
@@ -100,12 +107,16 @@ class PutProcessor:
             item = items[at]
             if len(item) != PUT_LENGTH:
                 break
-            self._take_one(peer, item)
+            if item[1] in self._waiting:
+                self._hold_back(peer, item[1])
+                break
+            if not self._take_one(peer, item):
+                break
             at += 1
         return at
 
-    def _take_one(self, peer: Peer, item: PutItem) -> None:
-        """Take or refuse a put: all checks, in the original's order."""
+    def _take_one(self, peer: Peer, item: PutItem) -> bool:
+        """Take or refuse a put: all checks, in the original's order. False: it has to wait."""
         _, topic, _, flag, checksum, _, opaque, body = item
         partition = self._chosen(item)
         try:
@@ -113,14 +124,17 @@ class PutProcessor:
             tail = handle.tails[partition] or self._topics.tail(handle, partition)
             born_ms = self._clock.epoch_ms()
             entry = metaq_entry(tail, body, flag, checksum, born_ms, peer.born_host)
+        except UnpublishedError:
+            self._hold_back(peer, topic)
+            return False
         except (RefusedError, ProtocolError, BrokerError, StoreError) as error:
             self._refuse(peer, item, partition, error)
-            return
+            return True
         except Exception as error:
             # A fault of ours must cost one put, not the connection of all producers of a process.
             logger.exception("put_failed topic=%s partition=%d", topic, partition)
             self._refuse(peer, item, partition, error)
-            return
+            return True
         # Only now: making a topic appends what was gathered, which ends the turn's round.
         round_ = self._open_round(handle.level)
         first = len(round_.entries)
@@ -130,6 +144,18 @@ class PutProcessor:
             self._messages.put(round_.entries, round_.level, self._done, round_)
         round_.runs.append((peer, first, first + 1))
         peer.puts += 1
+        return True
+
+    def _hold_back(self, peer: Peer, topic: str) -> None:
+        self._waiting[topic].append(peer)
+        peer.hold_back()
+
+    def _published(self, topic: str) -> None:
+        """Go on with those who waited: clients can find the topic, or have waited long enough."""
+        self._topics.unpublished.discard(topic)
+        self._topics.forget_handle(topic)
+        for peer in self._waiting.pop(topic, ()):
+            peer.go_on()
 
     def _open_round(self, level: Acknowledgement) -> PutRound:
         """Return the round of this level that may grow, a new one where there is none."""
@@ -229,6 +255,11 @@ class PutProcessor:
         self._topics.create_or_update(
             TopicConfig(name=topic, read_queues=queues, write_queues=queues)
         )
+        # Clients that publish to it as soon as they are answered look for it in the registry.
+        if self._services.when_published(topic, partial(self._published, topic)):
+            self._topics.unpublished.add(topic)
+            self._waiting[topic] = []
+            raise UnpublishedError
 
     def _refusal(self, topic: str, partition: int, detail: str) -> RefusedError:
         text = self._text(topic, partition, detail)

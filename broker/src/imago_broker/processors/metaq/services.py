@@ -40,6 +40,17 @@ class Peer(Protocol):
     def reply_file(self, head: bytes, data: FileSlice) -> None:
         """Write an answer whose body is part of a file, after everything that was added."""
 
+    @property
+    def held(self) -> bool:
+        """Whether nothing more is worked on until `go_on`."""
+        ...
+
+    def hold_back(self) -> None:
+        """Read and work on nothing more for now."""
+
+    def go_on(self) -> None:
+        """Work on what had to wait."""
+
     def is_full(self) -> bool:
         """Whether so many answers wait that no further request should be worked on."""
 
@@ -86,3 +97,6 @@ class MetaqServices:
     """The configuration in the form of MetaQ's own file."""
     started_ms: int
     """Monotonic."""
+    when_published: Callable[[str, Callable[[], None]], bool]
+    """(topic, then): call `then` once clients can find a topic that was made just now, or that
+    takes too long; False, and nothing will be called: they can, or nobody tells them."""

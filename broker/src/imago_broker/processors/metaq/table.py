@@ -66,12 +66,13 @@ class MetaqProcessors:
     def run(self, peer: Peer, items: Sequence[Item], at: int = 0) -> int:
         """Work on scanned commands from `at` on; return the index of the first one left.
 
-        One is left where the peer has so many answers waiting that it must read first.
+        One is left where the peer has so many answers waiting that it must read first, and where
+        a put waits for clients to be told of its topic.
         """
         count = len(items)
         while not peer.finishing:
             at = self._puts.accept(peer, items, at)
-            if at == count:
+            if at == count or peer.held:
                 return at
             item = items[at]
             assert len(item) != PUT_LENGTH, "all puts were taken just now"
