@@ -120,6 +120,35 @@ def test_queue_that_was_begun_behind_lost_records_is_whole_again(
     two.is_whole()
 
 
+@pytest.mark.parametrize("how", ["clean", "killed", "power lost"])
+def test_member_that_lost_all_its_log_begins_anew(how: str) -> None:
+    two = Two([])
+    two.go_on()
+    two.heal()
+    two.follower.store.request_sync()
+    two.follower.store.tick()
+    left = two.follower.vfs
+    if how != "clean":
+        left = left.crashed(power_loss=how == "power lost")
+    two.follower.store.close(clean=how == "clean")
+    for path in log_files(left):
+        left.unlink(path)
+    for _ in range(2):
+        two.follower = Member.start(left, two.clock)
+        store = two.follower.store
+        assert (store.log_start, store.log_end, store.epoch_seen) == (0, 0, 1)
+        assert store.unclean
+        assert not store.damaged
+        assert not store.topics()
+        left = left.crashed(power_loss=False)
+        store.close(clean=False)
+    two.follower = Member.start(left, two.clock)
+    two.go_on()
+    two.is_whole()
+    two.again()
+    two.is_whole()
+
+
 def test_cut_within_damage() -> None:
     two = Two([])
     (found,) = two.follower.store.damaged_ranges()

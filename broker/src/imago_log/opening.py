@@ -90,10 +90,14 @@ class _Opening:
 
     def _load_log(self) -> None:
         """Find the log's files, and what is known or seen at once to be damaged."""
-        parts, checkpoint, log = self.parts, self.checkpoint, self.parts.log
-        broken = log.load(checkpoint.log_start if self.known else None)
-        if not log.bases() and checkpoint.log_end > checkpoint.log_start:
-            raise CorruptLogError(log.folder, 0, "no file of the log is there")
+        parts, log = self.parts, self.parts.log
+        broken = log.load(self.checkpoint.log_start if self.known else None)
+        if not log.bases() and self.checkpoint.log_end > self.checkpoint.log_start:
+            if self.lead:
+                raise CorruptLogError(log.folder, 0, "no file of the log is there")
+            self._begin_anew()
+            broken = []
+        checkpoint = self.checkpoint
         end = checkpoint.log_end if self.last_stop is LastStop.CLEAN else log.files_end
         for base in broken:
             # The newest file, unless the stop was clean, is looked at when the end is found.
@@ -106,6 +110,29 @@ class _Opening:
         for start, noted_end, since_ms, reason in noted or ():
             if noted_end > log.start:
                 self._verify_again(max(start, log.start), noted_end, reason, since_ms)
+
+    def _begin_anew(self) -> None:
+        """Be a new member, which other members fill: the folder has lost its whole log.
+
+        What is noted first outlives a crash: that this log lacks what was acknowledged.
+        """
+        parts, folder, lost = self.parts, self.parts.folder, self.checkpoint
+        logger.error("log.gone folder=%s log_start=%d log_end=%d: this member begins anew",
+                     folder.log, lost.log_start, lost.log_end)  # fmt: skip
+        folder.mark_unclean(True)
+        parts.epochs.truncate(0)
+        folder.forget_views()
+        for path in (folder.metadata, folder.damage):
+            with fatal("remove", path):
+                parts.vfs.unlink(path)
+        with fatal("sync", folder.config):
+            parts.vfs.sync_folder(folder.config)
+        parts.queues.discard_below(folder.metaq)
+        parts.log.load(None)
+        self.known = False
+        self.checkpoint = Checkpoint(
+            epoch=lost.epoch, store_ms=lost.store_ms, metaq_id=lost.metaq_id
+        )
 
     def _verify_again(self, start: int, end: int, reason: str, since_ms: int) -> None:
         """Look at a damaged range: it may have been healed, as a whole or in part."""
