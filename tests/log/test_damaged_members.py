@@ -9,7 +9,7 @@ import pytest
 
 from imago_broker.replication.desks import whole_bytes
 from imago_broker.replication.repair import PAUSE_MS, Repairs
-from imago_testing.damaging import harm_log, harm_note, harm_view
+from imago_testing.damaging import harm_log, harm_note, harm_view, lose_log
 from imago_testing.members import Member, differences, views
 from imago_testing.stores import DATA, FakeClock, Model
 from imago_testing.vfs import MemoryVfs
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from imago_log import MessageStore
 
-SEEDS = range(30)
+SEEDS = range(40)
 DUAL, PLAIN, LATE, KEPT = "dual", "plain", "late", "kept"
 VALUES: dict[str, dict[str, Any]] = {
     DUAL: {"name": DUAL},
@@ -140,6 +140,9 @@ class Shard:
     def stop(self, who: int) -> MemoryVfs:
         """Stop a member in some way; what it leaves."""
         member, how = self.members[who], self.rng.choice(["clean", "killed", "power lost"])
+        if who == self.leads and self.rng.random() < 0.5:
+            for _ in range(self.rng.randrange(6)):
+                self.step()  # which nobody copies: it is cut off, unless it is damaged as well
         self.story.append(f"{who} stops, {how}")
         left = member.vfs
         if how != "clean":
@@ -151,8 +154,9 @@ class Shard:
         return left
 
     def harm(self, vfs: MemoryVfs) -> None:
+        kinds = [harm_log] * 8 + [harm_view] * 4 + [harm_note] * 4 + [lose_log]
         for _ in range(self.rng.choice([1, 1, 2, 3])):
-            kind = self.rng.choice([harm_log, harm_log, harm_view, harm_note])
+            kind = self.rng.choice(kinds)
             self.story.append(kind(vfs, self.rng))
 
     def start(self, who: int, vfs: MemoryVfs) -> None:

@@ -62,6 +62,15 @@ class ConsumeQueue:
         self.synced = self._units.end
         self._take_ends()
 
+    def reload(self) -> None:
+        """Find anew what the files hold, and forget what is in memory."""
+        self.tail.units.clear()
+        self.tail.positions.clear()
+        self.load()
+        self._rewrote(self.first)
+        self._log_start = self._min = self._below = self._low = -1
+        self._read_ends.clear()
+
     @property
     def agrees(self) -> bool:
         """Whether both sequences hold the same offsets."""

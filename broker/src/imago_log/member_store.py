@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from imago_log import cutting, log_bytes
+from imago_log.borders import segment_end
 from imago_log.errors import (
     DiskFullError,
     LogIOError,
@@ -18,6 +19,7 @@ from imago_log.housekeeping import Housekeeper
 from imago_log.metadata import Metadata
 from imago_log.metadata_store import MetadataStore
 from imago_log.parts import ALL_VISIBLE
+from imago_log.recovery import survey
 from imago_log.reindexing import begin_empty_queues, reindex
 from imago_log.replica import Replica
 
@@ -172,7 +174,7 @@ class MemberStore(MetadataStore):
         record border, or this store leads; nothing was cut.
         """
         self._check_follows()
-        if self._parts.damage.at(end) is None and not self.record_border(end):
+        if not self._may_cut(end):
             raise ValueError(f"{end} is no record border of a log that ends at {self._log.end}")
         with self._failing():
             if end == self._log.end:
@@ -181,6 +183,17 @@ class MemberStore(MetadataStore):
                 self._keeper.settle()
                 self._check_open()
                 self._cut(end)
+
+    def _may_cut(self, end: int) -> bool:
+        parts, log = self._parts, self._parts.log
+        if self.record_border(end):
+            return True
+        if parts.damage.at(end) is None and log.start < end < log.end:
+            # Perhaps nobody has seen yet what is damaged in its file.
+            start = max(log.start, end - end % log.segment_size)
+            for found in survey(log, start, min(segment_end(log, end), log.end)):
+                parts.damage.add(*found)
+        return parts.damage.at(end) is not None or self.record_border(end)
 
     def _cut(self, end: int) -> None:
         parts = self._parts

@@ -20,7 +20,7 @@ from imago_log.metadata import Metadata
 from imago_log.parts import Parts
 from imago_log.queues import ViewsInvalidError
 from imago_log.recovery import claimed_records, recover, survey
-from imago_log.reindexing import begin_empty_queues
+from imago_log.reindexing import begin_empty_queues, refill
 from imago_wire.hot import queue_records
 from imago_wire.layout import UNIT
 
@@ -348,6 +348,7 @@ class _Opening:
     def _finish(self, end: int, torn: bool) -> None:
         parts = self.parts
         parts.log.begin(end, torn=torn)
+        parts.queues.refill = lambda queue, topic: refill(parts, queue, topic)
         parts.log.sync()
         parts.damage.truncate(end)
         self._keep_ends()

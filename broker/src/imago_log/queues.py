@@ -120,8 +120,9 @@ class Queues:
 
     def _load(self, queue: ConsumeQueue, topic: Topic) -> None:
         queue.load()
+        short = self._has_lost_files(queue)
         if self._is_stale(queue, topic):
-            self._discard_files(queue)
+            self.clear(queue)
         end = queue.offset_of_log(self.limit)
         if end < queue.end:
             self._note_end(topic.name, queue.tail.queue_id, queue)
@@ -129,26 +130,36 @@ class Queues:
             end = self._proven_end(queue, end)
         queue.truncate(end, torn=self.proven is not None)
         if not queue.agrees and queue.is_bare:
-            self._discard_files(queue)  # a crash while it was to begin elsewhere: it begins again
-        if not queue.agrees and self.refill is not None:
+            self.clear(queue)  # a crash while it was to begin elsewhere: it begins again
+        if (short or not queue.agrees) and self.refill is not None:
             self._cut_to_agree(queue)
             self.refill(queue, topic)
         if not queue.agrees:
             ends = [(files.first, files.end) for files in queue.files()]
             raise ViewsInvalidError(f"{topic.name}/{queue.tail.queue_id}: units of {ends}")
 
+    def _has_lost_files(self, queue: ConsumeQueue) -> bool:
+        """Whether a queue had units whose files are gone: its folder, or its positions tell."""
+        if queue.end > queue.first:
+            return False
+        tail = queue.tail
+        folder = self._folder.queues / tail.topic.decode() / str(tail.queue_id)
+        gone = not queue.exists and self._pool.vfs.exists(folder)
+        return gone or any(files.end > files.first for files in queue.files())
+
     def _cut_to_agree(self, queue: ConsumeQueue) -> None:
         """Keep what both sequences of units hold, when the files of one were damaged at rest."""
         if len({files.first for files in queue.files()}) > 1:
-            self._discard_files(queue)
+            self.clear(queue)
         else:
             queue.truncate(min(files.end for files in queue.files()))
 
-    def _discard_files(self, queue: ConsumeQueue) -> None:
+    def clear(self, queue: ConsumeQueue) -> None:
+        """Throw the files of a queue away: it is empty, and begins again."""
         tail = queue.tail
         for folder in (self._folder.queues, self._folder.positions):
             self.discard(folder / tail.topic.decode() / str(tail.queue_id))
-        queue.load()
+        queue.reload()
 
     def _is_stale(self, queue: ConsumeQueue, topic: Topic) -> bool:
         """Whether the files are those of a deleted topic of the same name."""

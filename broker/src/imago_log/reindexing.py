@@ -15,6 +15,8 @@ from imago_log.lost import lose_before, lost_from
 from imago_log.metadata import QUEUE_KIND
 from imago_log.queues import ViewsInvalidError
 from imago_log.recovery import LogReader
+from imago_log.unit_files import LOST_SIZE_FIELD
+from imago_wire.hot import queue_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,17 +55,19 @@ class TailFinder:
 
     def _reach(self, queue: ConsumeQueue, topic: Topic, record: tuple[int, int, int]) -> None:
         """Let a queue end where a record's queue offset is, if damage tells why it does not."""
-        offset, _, position = record
+        parts, (offset, _, position) = self._parts, record
         if offset < queue.end:
             if queue.first <= offset == max(offset, lost_from(queue, queue.end)):
                 queue.truncate(offset)  # lost messages that were cut off, and are others now
-            return
-        lose_before(queue, self._parts.damage, topic.birth, self._parts.log.start, record)
-        if offset > queue.end and queue.is_bare:
-            queue.begin_at(offset, max(position, 0))
-        if offset > queue.end and self._refilled != (queue, queue.end):
+        else:
+            lose_before(queue, parts.damage, topic.birth, parts.log.start, record)
+            if offset > queue.end and queue.is_bare and topic.birth < parts.log.start:
+                queue.begin_at(offset, max(position, 0))
+        if offset != queue.end and self._refilled != (queue, queue.end):
             self._refilled = (queue, queue.end)
-            refill(self._parts, queue, topic)
+            if offset < queue.end:
+                parts.queues.clear(queue)  # noise in its files looks like units
+            refill(parts, queue, topic)
 
 
 def reindex(parts: Parts, topics: frozenset[str]) -> None:
@@ -121,9 +125,12 @@ def refill(parts: Parts, queue: ConsumeQueue, topic: Topic) -> None:
     if queue.end > queue.first:
         place, size, _ = queue.unit(queue.end - 1)
         whole = parts.records.whole(place)
-        if whole is not None and len(whole) == size:
+        if whole is not None and queue_records(whole, place, name, queue_id, before - 1) == size:
             at = place + size
+        elif size != LOST_SIZE_FIELD and parts.damage.at(place) is None:
+            parts.queues.clear(queue)  # what it has is wrong, or has expired
     _read_to_end(parts, at, take)
+    parts.materialiser.rebuild(topic.name, queue_id, log.start)
     logger.warning("queue.refilled queue=%s/%d from=%d to=%d", name, queue_id, before, queue.end)
 
 
@@ -132,7 +139,7 @@ def add_record(parts: Parts, queue: ConsumeQueue, topic: Topic, view: RecordView
     offset, place = view.queue_offset, view.physical_offset
     record = (offset, place, view.metaq_position)
     lose_before(queue, parts.damage, topic.birth, parts.log.start, record)
-    if offset > queue.end and queue.is_bare:
+    if offset > queue.end and queue.is_bare and topic.birth < parts.log.start:
         queue.begin_at(offset, max(view.metaq_position, 0))
     position = (view.metaq_position, view.metaq_size)
     return queue.add(place, view.size, view.tag_code, offset, position)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from imago_log.epochs import last_of
 from imago_log.errors import CorruptRecordError, ReplicaGapError, StaleEpochError
 from imago_log.metadata import META_TOPIC, TOPIC_KIND, decode_changes
-from imago_log.reindexing import TailFinder, begin_empty_queues, refill
+from imago_log.reindexing import TailFinder, begin_empty_queues
 from imago_wire.hot import index_records, view_record, whole_records
 from imago_wire.layout import BLANK_SIZE
 from imago_wire.record import ScanStop
@@ -47,7 +47,6 @@ class Replica:
         self._parts, self._log = parts, parts.log
         self._queue, self._drop_topic = queue, drop_topic
         self._open_materialised = open_materialised
-        parts.queues.refill = lambda queue, topic: refill(parts, queue, topic)
         self._find_tail = TailFinder(parts, queue)
         self._changed: list[tuple[str, str]] = []
         self._unwritten = b""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.borders import border_behind, is_blank, segment_end
 from imago_log.consume_queue import POSITION_SIZE, UNIT_SIZE
+from imago_log.reindexing import refill
 from imago_wire.errors import RecordError
 from imago_wire.hot import QueueTail, index_records, key_entries, metaq_block, whole_records
 from imago_wire.layout import POSITION_UNIT, UNIT
@@ -292,6 +293,8 @@ class Scrubber:
         return parts.queues.get(topic, key[1]) if place >= topic.birth else None
 
     def _compare_queue(self, queue: ConsumeQueue, first: int, tail: QueueTail) -> int:
+        if queue.end < tail.next_offset:
+            refill(self._parts, queue, self._parts.metadata.topic(tail.topic.decode()))
         if queue.end < tail.next_offset:
             self._parts.folder.forget_views()
             logger.error(

@@ -29,6 +29,13 @@ def harm_log(vfs: MemoryVfs, rng: Random) -> str:
     return _harm(vfs, rng, written or files, favourite=-1)
 
 
+def lose_log(vfs: MemoryVfs, _: Random) -> str:
+    """Remove all files of the log."""
+    for path in log_files(vfs):
+        vfs.unlink(path)
+    return "all of the log removed"
+
+
 def harm_view(vfs: MemoryVfs, rng: Random) -> str:
     """Harm a file that can be made again from the log."""
     folders = ("consumequeue", "consumequeue_v", "index", "metaq")
@@ -38,7 +45,14 @@ def harm_view(vfs: MemoryVfs, rng: Random) -> str:
 
 def harm_note(vfs: MemoryVfs, rng: Random) -> str:
     """Harm one of the files that say how things stand."""
-    names = ("checkpoint", "config/metadata.json", "config/views", "config/damage", "abort")
+    names = (
+        "abort",
+        "checkpoint",
+        "config/damage",
+        "config/metadata.json",
+        "config/views",
+        "epochFileCheckpoint",
+    )
     return _harm(vfs, rng, [path for path in vfs.files() if path in [DATA / n for n in names]])
 
 
