@@ -71,10 +71,21 @@ async def damage_then_kill_leader(shard: Shard, rng: random.Random) -> AsyncIter
 
 async def kill_all_damage_one(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
     """Every member dies, and one finds its files damaged."""
+    async for _ in _kill_all_damage(rng.choice(list(DAMAGES)), shard, rng):
+        yield
+
+
+async def kill_all_zero_tail(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """Every member dies, and the last writes of one never reached its disk."""
+    async for _ in _kill_all_damage("zero_tail", shard, rng):
+        yield
+
+
+async def _kill_all_damage(name: str, shard: Shard, rng: random.Random) -> AsyncIterator[None]:
     for member in shard.members:
         await asyncio.to_thread(member.kill)
     yield
-    await _damage(rng.choice(shard.members), rng.choice(list(DAMAGES)), rng)
+    await _damage(rng.choice(shard.members), name, rng)
     for member in rng.sample(shard.members, len(shard.members)):
         member.start()
 
@@ -84,6 +95,7 @@ FILE_FAULTS: dict[str, Fault] = {
     "damage_both_followers": damage_both_followers,
     "damage_then_kill_leader": damage_then_kill_leader,
     "kill_all_damage_one": kill_all_damage_one,
+    "kill_all_zero_tail": kill_all_zero_tail,
     **{name: partial(_damage_one, name) for name in DAMAGES},
 }
 """Also one for each damage, by its name."""
