@@ -200,3 +200,13 @@ def test_what_consumers_saw_may_expire() -> None:
     history = shard_history()
     expire(history, 10)
     assert check(history) == []
+
+
+def test_messages_may_expire_between_the_reads_of_two_protocols() -> None:
+    history = shard_history()
+    expire(history, 10)
+    shown = history.endings[0].messages[Protocol.METAQ, QUEUES[0]]
+    for offset in reversed(range(5, 10)):
+        key = Key(offset % PRODUCERS, offset // PRODUCERS)
+        shown.insert(0, message(Protocol.METAQ, QUEUES[0], offset, key))
+    assert check(history) == []

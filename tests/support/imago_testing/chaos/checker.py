@@ -93,7 +93,10 @@ class _View:
 
     def __init__(self, history: History, ending: Ending, log_offsets: Mapping[Key, int]) -> None:
         self.history, self.ending, self._log_offsets = history, ending, log_offsets
-        self.messages = ending.messages
+        self.messages = {  # of what expired while it was read, a part may have been seen
+            where: [stored for stored in found if not self.expired(stored.key)]
+            for where, found in ending.messages.items()
+        }
         self._holes = [hole for hole in ending.holes if hole.named]
 
     def stored(self, protocol: Protocol) -> Iterator[Stored]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from imago_testing.chaos.connections import ConnectionLostError
 from imago_testing.chaos.consumers import read_whole
-from imago_testing.chaos.history import Ending, Hole, Protocol
+from imago_testing.chaos.history import Ending, Hole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imago_testing.chaos.cluster.members import Member
-    from imago_testing.chaos.history import Messages, Queue
+    from imago_testing.chaos.history import Queue
 
 _OK = 200
 
@@ -31,22 +31,7 @@ async def read_ending(member: Member, queues: Sequence[Queue]) -> Ending:
     code, status = await asyncio.to_thread(member.ask, "/admin/v1/status")
     if code != _OK:
         raise ConnectionLostError(f"{member.name} answers {code} to a question for its status")
-    log_start = status["logStart"]
     holes = [
         Hole(each["from"], each["to"], each["file"], each["position"]) for each in status["damaged"]
     ]
-    return Ending(member.name, _from(log_start, messages), log_start, holes)
-
-
-def _from(log_start: int, messages: Messages) -> Messages:
-    """Return the messages without those whose file went while they were read."""
-    expired = {
-        stored.key
-        for (protocol, _), found in messages.items()
-        for stored in found
-        if protocol is Protocol.ROCKETMQ and stored.id < log_start
-    }
-    return {
-        where: [stored for stored in found if stored.key not in expired]
-        for where, found in messages.items()
-    }
+    return Ending(member.name, messages, status["logStart"], holes)
