@@ -29,6 +29,7 @@ REPLICATION_PORT = ROCKETMQ_PORT + 1
 _FILL_STEP_BYTES = 64 << 10
 _SERVES_SECONDS_MAX = 60
 _HTTP_SECONDS_MAX = 5
+_WORDS_MAX = 200
 _CONFIG = """\
 [broker]
 cluster = "chaos"
@@ -187,6 +188,11 @@ class Member:
 
     def log_tail(self) -> str:
         return self.log.read_bytes()[-4000:].decode(errors="replace") if self.log.exists() else ""
+
+    def last_words(self) -> str:
+        """Return what it said was fatal, last."""
+        lines = [line for line in self.log_tail().splitlines() if " CRITICAL " in line]
+        return lines[-1].partition(" CRITICAL ")[2][:_WORDS_MAX] if lines else "without a word"
 
     def ask(
         self,

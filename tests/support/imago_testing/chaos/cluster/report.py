@@ -121,7 +121,9 @@ class ClusterReport:
 
 
 def _counted(texts: list[str]) -> str:
-    return "; ".join(f"{text}, {count} times" for text, count in Counter(texts).items())
+    return "\n               ".join(
+        f"{text}, {count} times" for text, count in Counter(texts).items()
+    )
 
 
 def _span(times: list[int]) -> str:

@@ -170,6 +170,7 @@ class Run:
         await self._next_acknowledgement(name)
         await self._calm()
         self._say(name)
+        self._shard.under = name
         began = time.monotonic()
         self._next_fault_at = began + self._rng.uniform(*self._plan.every_seconds)
         async with done_to(self._shard, name, self._rng):

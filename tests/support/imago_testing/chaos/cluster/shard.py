@@ -40,6 +40,8 @@ class Shard:
         self._undo = ExitStack()
         self.exits: list[str] = []
         """Members that ended by themselves, with their exit codes."""
+        self.under = "start"
+        """What is done to the shard."""
 
     def __enter__(self) -> Self:
         with ExitStack() as undo:
@@ -108,7 +110,8 @@ class Shard:
         for member in self.members:
             if member.pid and not member.alive:
                 code = member.ended()
-                self.exits.append(f"{member.name} ended by itself with exit code {code}")
+                why = f"with exit code {code}: {member.last_words()}"
+                self.exits.append(f"{self.under}: {member.name} ended by itself {why}")
                 self._ended_at[member.name] = time.monotonic()
             ended_at = self._ended_at.get(member.name)
             if ended_at is not None and time.monotonic() - ended_at >= _RESTART_SECONDS:
