@@ -149,6 +149,41 @@ def test_first_start_says_nothing_twice_and_nothing_of_java(tmp_path: Path) -> N
     assert any(line.startswith("shard-0: ") for line in lines), "each says whose it is"
 
 
+@pytest.mark.parametrize("protocol", ["rocketmq", "metaq"])
+def test_producer_sends_each_line_at_once_and_can_be_interrupted(
+    tmp_path: Path, protocol: str
+) -> None:
+    base = free_port_block(PORTS)
+    with up(tmp_path / "data", "--zookeeper", "none", "--port-base", str(base)) as running:
+        metaq = running.ready["brokers"][0]["metaq"]
+        environment = os.environ | {
+            "IMAGO_BOOTSTRAP": running.ready["namesrv"],
+            "IMAGO_METAQ": metaq,
+        }
+        imago = [sys.executable, "-m", "imago_cli"]
+        subprocess.run([*imago, "topic", "create", "orders"], env=environment, check=True)
+        with subprocess.Popen(
+            [*imago, "produce", "orders", "--protocol", protocol],
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            assert process.stdin is not None
+            process.stdin.write(b"one\n")
+            process.stdin.flush()
+            read = subprocess.run(
+                [*imago, "consume", "orders", "--group", "g", "--count", "1"],
+                env=environment, capture_output=True, timeout=SECONDS_MAX, check=True,
+            )  # fmt: skip
+            assert read.stdout == b"one\n", "stored though no other line has come"
+            process.send_signal(signal.SIGINT)
+            process.wait(SECONDS_MAX)
+            assert process.stderr is not None
+            said = process.stderr.read().decode()
+        assert process.returncode == 130
+        assert said.startswith("1 sent, 3 bytes")
+        assert len(said.splitlines()) == 1
+        assert running.stop() == 0
+
+
 @pytest.mark.parametrize(
     "words", [["consume", "orders", "--follow"], ["consume", "orders", "--group", "g"]]
 )

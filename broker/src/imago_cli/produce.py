@@ -24,9 +24,10 @@ from imago_cli.connect import (
 from imago_cli.exits import UsageError
 from imago_cli.output import print_json, say
 from imago_cli.pace import Pace
+from imago_cli.stdin_lines import lines
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 
 class Protocol(StrEnum):
@@ -101,16 +102,19 @@ def produce(
                 _report(pace, as_json=as_json)
 
 
-def _bodies(messages: list[str] | None, count: int) -> Iterator[bytes]:
+async def _bodies(messages: list[str] | None, count: int) -> AsyncIterator[bytes]:
     if messages:
-        given: Iterator[bytes] = (os.fsencode(message) for message in messages)
-    else:
-        given = (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
-    return (body for body in given for _ in range(count))
+        for message in messages:
+            for _ in range(count):
+                yield os.fsencode(message)
+        return
+    async for line in lines():
+        for _ in range(count):
+            yield line
 
 
 async def _rocketmq(
-    bootstrap: str, sending: Sending, bodies: Iterator[bytes], pace: Pace, in_flight: int
+    bootstrap: str, sending: Sending, bodies: AsyncIterator[bytes], pace: Pace, in_flight: int
 ) -> None:
     from imago_client import Client, Message
 
@@ -131,7 +135,7 @@ async def _rocketmq(
 
 
 async def _metaq(
-    servers: str, sending: Sending, bodies: Iterator[bytes], pace: Pace, in_flight: int
+    servers: str, sending: Sending, bodies: AsyncIterator[bytes], pace: Pace, in_flight: int
 ) -> None:
     from imago_client.metaq import MetaqClient
 
@@ -148,16 +152,22 @@ async def _metaq(
 
 
 async def send_all(
-    bodies: Iterator[bytes],
+    bodies: AsyncIterator[bytes],
     send: Callable[[bytes], Awaitable[None]],
     pace: Pace,
     in_flight: int,
 ) -> None:
     """Send with a bounded number at once; the first error stops it, and is raised."""
 
+    taking = asyncio.Lock()
+
     async def work() -> None:
         # The workers share one iterator: each takes the next body when it is done with its last.
-        for body in bodies:
+        while True:
+            async with taking:
+                body = await anext(bodies, None)
+            if body is None:
+                return
             await send(body)
             pace.add(1, len(body))
 

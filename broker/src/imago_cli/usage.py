@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-import typer
 from typer.main import get_command
 
-from imago_cli.exits import CommandError, Exit, UsageError
+from imago_cli.exits import Exit, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import typer
 
 _HELP_ONLY = "NoArgsIsHelpError"
 """A group without a command on the line: its help is the answer."""
@@ -25,10 +26,6 @@ def invoke(app: typer.Typer, program: str, arguments: Sequence[str] | None = Non
     command = get_command(app)
     try:
         code = command.main(arguments, prog_name=program, standalone_mode=False)
-    except typer.Abort as error:
-        if isinstance(error.__cause__, EOFError):
-            raise CommandError("nobody answered", cure="add --yes") from error
-        raise CommandError("nothing was done") from error
     except Exception as error:
         # What is wrong with a command line is told by classes that are no public names.
         if not hasattr(error, "format_message"):
