@@ -23,7 +23,7 @@ KEYS: Final[dict[str, Key]] = {
     "broker.name_prefix": Key("", False),
     "broker.host": Key("", False),
     "broker.advertised_host": Key("", False),
-    "broker.bind": Key("0.0.0.0", False),
+    "broker.bind": Key("127.0.0.1", False),
     "broker.data_dir": Key("data", False),
     "broker.drain_seconds": Key(10.0, False),
     "broker.seal_linger_ms": Key(35000, True),

@@ -155,6 +155,7 @@ def _desired(resource: Resource, spec: ClusterSpec, operator: OperatorInfo) -> D
         "broker.cluster": resource.name,
         "broker.replicas": brokers.replicas_per_shard,
         "broker.data_dir": "/data",
+        "broker.bind": "0.0.0.0",  # noqa: S104  a pod's clients are in other pods
         "zookeeper.connect": connect,
         "admin.token_file": "/etc/imago/token/token",
         "acknowledgement.level": level.value,

@@ -148,7 +148,7 @@ async def test_host_that_nobody_knows_stops_the_start(
 ) -> None:
     impatient = partial(numeric_address, patience_seconds=0)
     monkeypatch.setattr("imago_broker.app.broker.numeric_address", impatient)
-    config = loopback_config(tmp_path, "broker.host=no-such-host.invalid")
+    config = loopback_config(tmp_path, "broker.host=no-such-host.invalid", "broker.bind=0.0.0.0")
     with pytest.raises(FatalError, match=r"broker\.host: 'no-such-host\.invalid'") as refused:
         await Broker(config).start()
     assert refused.value.exit_code is ExitCode.USAGE

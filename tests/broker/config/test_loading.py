@@ -117,6 +117,11 @@ def test_every_key_is_documented() -> None:
         ("[admin]\nport = 10909", r"admin\.port: 10909 is also rocketmq\.port - 2"),
         ("[namesrv]\nport = 5\n[rocketmq]\nfast_port = 5", r"namesrv\.port: 5 is also rocketmq"),
         ("[admin]\nport = 8123\nbind = '127.0.0.1'", r"admin\.port: 8123 is also metaq\.port"),
+        (
+            "[broker]\nhost = 'mq-1.example'",
+            r"broker\.bind: 127\.0\.0\.1, is not where broker\.host = mq-1\.example is",
+        ),
+        ("[broker]\nhost = '10.0.0.9'\nbind = '::1'", r"broker\.bind: ::1, is not where"),
         ("[broker]\nreplicas = 3", r"broker\.replicas: 3, needs a registry: set zookeeper\.con"),
         (
             "[broker]\nreplicas = 2\n[admin]\nport = 10912\n[zookeeper]\nconnect = 'z:1'",

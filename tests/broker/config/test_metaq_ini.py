@@ -168,5 +168,6 @@ def test_rendered_file_can_be_converted_back() -> None:
     assert again.metaq == config.metaq
     assert again.zookeeper == config.zookeeper
     assert again.broker.host == "10.0.0.1"
+    assert again.broker.bind == "0.0.0.0", "as the original listens"
     assert again.topics["meta-test"]["queues"] == 20
     assert again.topics["meta-test"]["metaq_publish"] is False

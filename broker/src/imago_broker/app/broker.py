@@ -100,7 +100,7 @@ class Broker:
         """Without a coordinator one is made as the configuration's `zookeeper.connect` says."""
         self.config = config
         self.clock: Clock = clock or SystemClock()
-        self.host = advertised_host(config.broker.host)
+        self.host = advertised_host(config.broker.host, config.broker.bind)
         self.collector = BrokerCollector()
         self.metaq: MetaqServices | None = None
         self.names: NameService | None = None

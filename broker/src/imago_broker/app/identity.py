@@ -9,6 +9,7 @@ import socket
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+from imago_broker.config.relations import ANY_HOST
 from imago_broker.errors import ExitCode, FatalError
 
 if TYPE_CHECKING:
@@ -18,13 +19,13 @@ UUID_FILE = "uuid"
 _ASK_AGAIN_SECONDS = 0.25
 
 
-def advertised_host(configured: str) -> str:
-    """Return the address that clients are told: the configured one, or this machine's.
+def advertised_host(configured: str, bind: str) -> str:
+    """Return the address that clients are told: the configured, the bound, or this machine's.
 
     The machine's is the one it would use to reach another network; nothing is sent.
     """
-    if configured:
-        return configured
+    if configured or bind not in ANY_HOST:
+        return configured or bind
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             # Documentation address: never a real host, and no packet leaves for it.

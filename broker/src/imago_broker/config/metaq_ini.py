@@ -67,6 +67,8 @@ class _Converter:
 
     def system(self) -> None:
         values = self.ini.system
+        # The original listens on every address of its machine.
+        self._set("broker", "bind", "0.0.0.0")  # noqa: S104  what the file means
         for key, (section, name) in TEXTS.items():
             if key in values:
                 self._set(section, name, values[key])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
@@ -16,12 +17,32 @@ RECORD_BYTES_AROUND_BODY: Final = record_size(
 ) + len(blank_record(0))
 """Most that a log file needs besides the body: topic, properties, and the file's last record."""
 
-_ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104  compared, not bound
+ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104  compared, not bound
 
 
 def problem(config: BrokerConfig) -> str | None:
     """Return what does not go together, with the keys and the cure, or None."""
-    return _ports_problem(config) or _sizes_problem(config) or _replicas_problem(config)
+    found = _ports_problem(config) or _sizes_problem(config)
+    return found or _replicas_problem(config) or _address_problem(config)
+
+
+def _address_problem(config: BrokerConfig) -> str | None:
+    """Others are told an address at which nothing listens."""
+    bind, host = config.broker.bind, config.broker.host
+    if is_loopback(bind) and host and not is_loopback(host):
+        return (
+            f"broker.bind: {bind}, is not where broker.host = {host} is: set broker.bind = 0.0.0.0,"
+            " or to that network's address"
+        )
+    return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _sizes_problem(config: BrokerConfig) -> str | None:
@@ -61,7 +82,7 @@ def _replicas_problem(config: BrokerConfig) -> str | None:
 
 def _ports_problem(config: BrokerConfig) -> str | None:
     for (key, host, port), (other, other_host, other_port) in combinations(_bound(config), 2):
-        same_host = host == other_host or host in _ANY_HOST or other_host in _ANY_HOST
+        same_host = host == other_host or host in ANY_HOST or other_host in ANY_HOST
         if port == other_port and port > 0 and same_host:
             return f"{other}: {port} is also {key}; every listener needs a port of its own"
     return None

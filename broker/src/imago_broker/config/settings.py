@@ -55,7 +55,9 @@ class BrokerSection:
     )
     name_prefix: str = setting("", "What stands before `shard-k` in RocketMQ's broker name.")
     host: str = setting(
-        "", "Address by which clients and other brokers reach this one; empty: found at start."
+        "",
+        "Address by which clients and other brokers reach this one; empty: `bind`, or the "
+        "machine's where that is any.",
     )
     advertised_host: str = setting(
         "",
@@ -63,8 +65,9 @@ class BrokerSection:
         "reach each other; empty: `host`.",
     )
     bind: str = setting(
-        "0.0.0.0",  # noqa: S104  the clients are on other machines
-        "Address that the listeners bind.",
+        "127.0.0.1",
+        "Address that the listeners bind; `0.0.0.0`: all, for clients and members on other "
+        "machines.",
     )
     data_dir: str = setting("data", "Folder of the log and everything else on disk.")
     drain_seconds: float = setting(
