@@ -21,7 +21,8 @@ def check_damage(folder: Path) -> Iterator[Finding]:
     """What the brokers below a folder have noted, running or not."""
     from imago_log.damage import decode_ranges
 
-    notes = sorted({path for place in _PLACES for path in folder.glob(place)})
+    found = {path for place in _PLACES for path in folder.glob(place)}
+    notes = sorted(path for path in found if "set-aside" not in path.parts)
     for path in notes:
         try:
             ranges = decode_ranges(path.read_bytes())

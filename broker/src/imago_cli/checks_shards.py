@@ -52,16 +52,7 @@ def _shard(shard: Mapping[str, Any]) -> Iterator[Finding]:
     else:
         count = f", {len(state)} members in sync" if state else ""
         yield Finding(name, Level.OK, f"led by {_master(shard)}{count}")
-    for member in shard["members"]:
-        if member.get("damaged"):
-            place = f"replica {member['replica']} ({member['uuid']})"
-            yield Finding(
-                name,
-                Level.ERROR,
-                f"a part of the log of {place} is out of service",
-                "it is healed from the other members where one has the bytes, and leads only where"
-                " no whole log can; docs/admin.md, Damage, says what to do where that takes long",
-            )
+    yield from _members(name, shard)
     zones = [member["zone"] for member in shard["members"] if member["zone"]]
     if len(zones) > len(set(zones)):
         yield Finding(
@@ -70,6 +61,27 @@ def _shard(shard: Mapping[str, Any]) -> Iterator[Finding]:
             f"several members stand in one zone: {', '.join(sorted(zones))}",
             "a zone that fails takes them all: move one, or set broker.zone right",
         )
+
+
+def _members(name: str, shard: Mapping[str, Any]) -> Iterator[Finding]:
+    for member in shard["members"]:
+        place = f"replica {member['replica']} ({member['uuid']})"
+        if member.get("problem"):
+            yield Finding(
+                name,
+                Level.ERROR,
+                f"{place} stands still: {member['problem']}",
+                "it begins an empty log by itself once the others have all that was acknowledged;"
+                " its /readyz says what it waits for",
+            )
+        if member.get("damaged"):
+            yield Finding(
+                name,
+                Level.ERROR,
+                f"a part of the log of {place} is out of service",
+                "it is healed from the other members where one has the bytes, and leads only where"
+                " no whole log can; docs/admin.md, Damage, says what to do where that takes long",
+            )
 
 
 def _master(shard: Mapping[str, Any]) -> str:

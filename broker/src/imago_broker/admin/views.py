@@ -131,6 +131,7 @@ def member(record: BrokerRecord) -> dict[str, Any]:
         "logEpoch": record.log_epoch,
         "logEnd": record.log_end,
         "damaged": record.damaged,
+        "problem": record.problem,
         "metaq": record.metaq_url.removeprefix("meta://"),
         "rocketmq": record.rocketmq_address,
         "fast": f"{record.host}:{record.fast}",

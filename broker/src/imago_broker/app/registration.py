@@ -45,6 +45,7 @@ def broker_record(broker: Broker) -> BrokerRecord:
         role=broker.role.current.role,
         replica=config.broker.replica,
         slot=config.broker.replica,
+        problem="" if member is None else member.problem,
         unclean=member is not None and broker.store.unclean,
         log_epoch=epoch,
         log_end=end,

@@ -7,14 +7,17 @@ import contextlib
 import logging
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imago_broker.app import anew
 from imago_broker.core.shard.values import Limits
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model.cluster import Role
 from imago_broker.model.shard_status import ShardStatus
 from imago_broker.ports import ShardRefusedError
 from imago_broker.replication.counters import ReplicationCounters
+from imago_broker.replication.failures import Failures
 from imago_broker.replication.member import Identity
 from imago_broker.replication.parts import ShardParts
 from imago_broker.replication.repair import Repairs
@@ -50,6 +53,7 @@ class ShardMember:
         self.gate = ShardGate(broker.store, broker.clock)
         self.shell: ShardShell | None = None
         self.counters = ReplicationCounters()
+        self.failures = Failures(Path(broker.config.broker.data_dir) / "failures")
         self.repairs = Repairs(
             broker.store.damaged_ranges, self._heal, lambda: broker.store.high_watermark
         )
@@ -80,6 +84,7 @@ class ShardMember:
                 port=broker.ports.replication,
                 refused=broker.ports.replication.refused,
                 repairs=self.repairs,
+                failures=self.failures,
                 counters=self.counters,
                 record=broker.record,
                 clock=broker.clock,
@@ -164,8 +169,20 @@ class ShardMember:
             raise ShardRefusedError("this broker is starting")
         return self.shell
 
+    @property
+    def problem(self) -> str:
+        """What keeps this member from its part for good, as others are told."""
+        last = self.failures.last
+        if last is None or not last.lasts:
+            return ""
+        return "".join(letter if letter.isprintable() else " " for letter in str(last))
+
     def problems(self) -> list[str]:
         """Return why the member is not ready for its part."""
+        if self.problem:
+            needed = self.shell.needed_for if self.shell is not None else ""
+            kept = f"; its log is kept: {needed}" if needed else ""
+            return [f"{self.problem}{kept}"]
         role = self._broker.role.current
         if role.role is Role.ELECTING:
             return ["the shard has no master that this broker knows of"]
@@ -240,6 +257,16 @@ class ShardMember:
         """Wake readers of a member that does not lead: they see more than before."""
         if self._broker.standing.slave_reads:
             self._broker.rocketmq.hold.look_at_all()
+
+    def begin_anew(self, why: str) -> None:
+        """End the process; the next start sets the data folder aside."""
+        try:
+            anew.decide(Path(self._broker.config.broker.data_dir), why)
+        except OSError as error:
+            logger.warning("begin_anew_impossible reason=%s", error)
+            return
+        text = f"{why}; the shard has all messages elsewhere: the next start begins an empty log"
+        self._broker.fail(FatalError(text, exit_code=ExitCode.IO))
 
     def fail(self, reason: str, *, disk: bool) -> None:
         """End the process."""

@@ -19,6 +19,11 @@ def shard_samples(broker: Broker) -> list[Sample]:
     made = [
         _gauge("epoch", "Epoch of the leadership that counts.", broker.role.current.epoch),
         _gauge("ready", "1 while the role is settled.", not member.problems()),
+        _gauge(
+            "equal_failures",
+            "Equal failures one after the other; from 3 on the member stands still.",
+            member.failures.last.count if member.failures.last is not None else 0,
+        ),
         _counter("sent_bytes", "Log bytes sent to followers.", counters.bytes_sent),
         _counter("catch_up_bytes", "Of these, out of files.", counters.bytes_caught_up),
         _counter("taken_bytes", "Log bytes taken from leaders.", counters.bytes_taken),

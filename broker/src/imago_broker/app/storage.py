@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imago_broker.app import anew
 from imago_broker.errors import ExitCode, FatalError
 from imago_log.config import StoreConfig
 from imago_log.errors import CorruptLogError, DataFolderLockedError, LogIOError
@@ -25,6 +26,7 @@ def open_store(
     """
     folder = Path(config.broker.data_dir)
     try:
+        anew.set_aside(folder, ratio_max=config.store.disk_clean_ratio)
         return MessageStore.open(
             store_config(config, folder, host_bytes(address, rocketmq_port)),
             clock=clock.epoch_ms,
@@ -41,6 +43,8 @@ def open_store(
         ) from error
     except LogIOError as error:
         raise FatalError(str(error), exit_code=ExitCode.IO) from error
+    except OSError as error:
+        raise FatalError(f"{folder}: {error}", exit_code=ExitCode.IO) from error
 
 
 def store_config(config: BrokerConfig, folder: Path, store_host: bytes) -> StoreConfig:

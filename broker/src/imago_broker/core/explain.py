@@ -57,6 +57,9 @@ def _led(
         f"{shard_name(shard)} is led by {_place(master)} in epoch {state.epoch}"
         f"{', elected although data may be lost' if state.unclean else ''}: {cause}"
     )
+    for member in view.members(shard):
+        if member.problem:
+            why += f"; {_named(view, shard, [member.uuid])} stands still: {member.problem}"
     if damaged := [member for member in view.members(shard) if member.damaged]:
         names = _named(view, shard, [member.uuid for member in damaged])
         why += f"; the log of {names} is damaged: it leads only where no whole one can"

@@ -94,6 +94,8 @@ class BrokerRecord:
     """Log offset behind that record."""
     damaged: bool = False
     """Whether a part of the log is out of service."""
+    problem: str = ""
+    """What keeps this member from its part for good; "" while nothing is known."""
     zone: str = ""
     """Rack or zone of the machine; "" where nobody said."""
     client_host: str = ""
@@ -121,7 +123,7 @@ class BrokerRecord:
             _check_text(name, getattr(self, name))
         for name in ("log_epoch", "log_end"):
             _check_range(name, getattr(self, name), 0, NUMBER_MAX)
-        for name in ("zone", "client_host"):
+        for name in ("zone", "client_host", "problem"):
             if text := getattr(self, name):
                 _check_text(name, text)
 

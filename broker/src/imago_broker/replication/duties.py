@@ -17,19 +17,22 @@ from imago_broker.replication.leading import Leading
 from imago_broker.replication.outlook import log_of
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.role import ShardRole
-from imago_log.errors import StaleEpochError, StoreError
+from imago_log.errors import LogIOError, StaleEpochError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
     from imago_broker.core.shard.member import ShardMachine
+    from imago_broker.replication.failures import Failure
     from imago_broker.replication.parts import Host, ShardParts
     from imago_broker.replication.registry_line import RegistryLine
 
 logger = logging.getLogger(__name__)
 
 NOTES_MAX = 50
+COPYING = frozenset({"Truncate", "Reset", "FetchFrom", "Follow", "Mark"})
+"""Duties of a follower that concern its own log: an empty one has no trouble with them."""
 
 
 class Duties:
@@ -53,6 +56,8 @@ class Duties:
         """Whether an orderly stop is done as far as the shard goes."""
         self.failed = False
         """Whether a duty could not be done: nothing is carried out any more."""
+        self.stuck: Failure | None = None
+        """What failed so often that this member tries it no more."""
         self.on_left: Callable[[], None] = _nothing
         self.on_answer: Callable[[do.Answer], None] = _ignore
         self.notes: deque[tuple[int, str]] = deque(maxlen=NOTES_MAX)
@@ -103,9 +108,17 @@ class Duties:
 
     def fail(self, error: Exception, *, disk: bool, duty: str = "change of role") -> None:
         """Acknowledge nothing more, and have the process end."""
-        logger.error("duty_failed duty=%s", duty, exc_info=error)
+        failure = self._parts.failures.add(duty, error, self._parts.clock.epoch_ms())
+        logger.error("duty_failed duty=%s times=%d", duty, failure.count, exc_info=error)
         self.failed = True
         self._parts.gate.close()
+        if failure.lasts and duty in COPYING and not isinstance(error, (OSError, LogIOError)):
+            # One more start would end the same way. It stays, says so, and looks for a way out.
+            self.stuck = failure
+            self.note(f"stands still: {failure}")
+            self._unfollow()
+            self.announce()
+            return
         self._host.fail(f"{duty}: {type(error).__name__}: {error}", disk=disk)
 
     def note(self, text: str) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.ports import Clock, Coordinator
     from imago_broker.replication.counters import ReplicationCounters
+    from imago_broker.replication.failures import Failures
     from imago_broker.replication.member import Identity
     from imago_broker.replication.port import RefusedPeers, ReplicationPort
     from imago_broker.replication.repair import Repairs
@@ -33,6 +34,7 @@ class ShardParts:
     role: RoleState
     port: ReplicationPort
     refused: RefusedPeers
+    failures: Failures
     repairs: Repairs
     counters: ReplicationCounters
     record: Callable[[], BrokerRecord]
@@ -67,6 +69,10 @@ class Host(Protocol):
 
     def readable(self) -> None:
         """Readers of this member, which follows, see more than before."""
+        ...
+
+    def begin_anew(self, why: str) -> None:
+        """End the process; its next start sets the data folder aside and is a new member."""
         ...
 
     def fail(self, reason: str, *, disk: bool) -> None:

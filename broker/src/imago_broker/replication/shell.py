@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.shard import effects as do
 from imago_broker.core.shard import events
+from imago_broker.core.shard.election import leader_lives
+from imago_broker.core.shard.expendable import needed_for
 from imago_broker.core.shard.member import ShardMachine
 from imago_broker.model.cluster import Connection
 from imago_broker.model.shard import NOT_CREATED, Member, told
+from imago_broker.ports import CoordinatorError
 from imago_broker.replication.duties import Duties
 from imago_broker.replication.outlook import log_of, view_seen
 from imago_broker.replication.registry_line import RegistryLine
@@ -36,6 +39,8 @@ STOP_SECONDS_MAX = 4.0
 REQUESTS_MAX = 100
 """Wishes of administrators that are remembered."""
 STOPS = "this broker stops"
+STUCK_LOOK_SECONDS = 1.0
+"""How often a member that stands still looks whether it may begin anew."""
 DAMAGE = "damage"
 """The request of a leader with damage, for whose answer nobody waits."""
 DAMAGED_LEADS_MS = 10_000
@@ -58,6 +63,9 @@ class ShardShell:
         self._store = parts.store
         self._host = host
         self._read_to = 0
+        self._way_out: asyncio.Task[None] | None = None
+        self.needed_for = ""
+        """What keeps a member that stands still from throwing its log away."""
         self._damaged = parts.store.damaged
         self._damage_due_ms = parts.clock.monotonic_ms() + DAMAGED_LEADS_MS
         self._version = NOT_CREATED
@@ -137,6 +145,9 @@ class ShardShell:
         self._store.on_append = _nothing
         for request in self._answers:
             self._answered(do.Answer(request, done=False, text=STOPS))
+        if self._way_out is not None:
+            self._way_out.cancel()
+            await asyncio.gather(self._way_out, return_exceptions=True)
         await self._line.close()
 
     async def hand_over(self, target: str | None, request: str) -> tuple[bool, str]:
@@ -262,6 +273,7 @@ class ShardShell:
             self._look()
             self.dispatch(events.Tick(self.machine.watermark.progress()))
             self._look_after_connections()
+            self._look_at_failures()
         finally:
             self._set_timer()
 
@@ -279,6 +291,37 @@ class ShardShell:
                 askers.append(duties.following.session)
         self._parts.repairs.tick(now_ms, askers)
         self._look_at_damage(now_ms)
+
+    def _look_at_failures(self) -> None:
+        """Forget them when this member does its part; find a way out where it cannot."""
+        failures, duties = self._parts.failures, self.duties
+        if duties.stuck is None:
+            if failures.last is not None and not duties.failed and self.in_sync:
+                failures.clear()
+                self.duties.announce()
+        elif self._way_out is None or self._way_out.done():
+            self._way_out = self._loop.create_task(self._find_way_out(str(duties.stuck)))
+
+    async def _find_way_out(self, failure: str) -> None:
+        """Begin anew where the shard has all that it acknowledged elsewhere."""
+        parts = self._parts
+        await asyncio.sleep(STUCK_LOOK_SECONDS)
+        try:
+            await parts.coordinator.read_shard(parts.identity.shard)
+        except CoordinatorError as error:
+            self.needed_for = f"the registry does not answer: {error}"
+            return
+        seen = view_seen(
+            parts.coordinator.view(), parts.identity.shard, log_of(self._store), ticket=0
+        )
+        if not leader_lives(seen.shard, seen.live):
+            # Whoever is needed must be able to lead, or to follow another.
+            self._host.fail(f"{failure}; the leader is gone", disk=True)
+            return
+        least = self.machine.limits.min_in_sync
+        self.needed_for = needed_for(seen.shard, seen.live, parts.identity.uuid, least)
+        if not self.needed_for and not self._closed:
+            self._host.begin_anew(failure)
 
     def _look_at_damage(self, now_ms: int) -> None:
         """Have the others know of damage; give leadership to a whole log if ours stays so."""
