@@ -105,6 +105,7 @@ def test_route_takes_permissions_masters_and_counts_into_account() -> None:
         "t/slave-only/0",
     ]
     assert [str(queue) for queue in route.led_queues] == ["t/rw/0"]
+    assert [str(queue) for queue in route.lost_queues] == ["t/dead/0"]
     assert [str(queue) for queue in route.read_queues] == [
         "t/rw/0",
         "t/rw/1",

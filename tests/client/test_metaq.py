@@ -322,3 +322,25 @@ async def test_dead_address_holds_up_no_other(metaq_server: str, client: Client)
             assert (await both.producer().send("orders", b"x", server=metaq_server)).offset == 0
     with pytest.raises(ClientClosedError):
         await waiting
+
+
+async def test_partitions_of_the_others_are_found_while_a_broker_is_gone(
+    metaq: MetaqClient, metaq_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector = Collector(1)
+    async with MetaqClient(f"127.0.0.1:1,{metaq_server}") as both:
+        real, gone = both._stats, False
+
+        async def stats(server: str, item: str) -> str:
+            if server == metaq_server:
+                return await real(server, item)
+            if gone:
+                raise ConnectionLostError(server, "gone")
+            return ""
+
+        monkeypatch.setattr(both, "_stats", stats)
+        config = MetaqConsumerConfig(group="g", partitions_s=0.05, delay_s_max=0.1)
+        async with both.consumer(config, ["orders"], collector):
+            gone = True
+            await metaq.producer().send("orders", b"x", partition=1)
+            await collector.wait()

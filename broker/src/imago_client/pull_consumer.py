@@ -32,6 +32,10 @@ class PullConsumer:
         route = await self._driver.run(find_route(self._state, topic))
         return route.read_queues
 
+    async def lost_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return those of its queues that nobody can read now: their shards have no live broker."""
+        return (await self._driver.run(find_route(self._state, topic))).lost_queues
+
     async def pull(
         self,
         queue: MessageQueue,

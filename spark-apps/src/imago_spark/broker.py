@@ -92,6 +92,22 @@ class TopicBrokers:
             raise SourceError(f"option 'assign': {missing[0]} is not a queue that can be read")
         return list(self._options.assigned)
 
+    def all_queues(self) -> list[MessageQueue]:
+        """Return the same where none of them is out of reach. SourceError: a shard has nobody."""
+        from imago_spark.options import OnDataLoss
+
+        options = self._options
+        if options.on_data_loss is OnDataLoss.FAIL and not options.assigned:
+            with _as_source_error():
+                consumer = consumer_of(options)
+                lost = [queue for topic in self._topics() for queue in consumer.lost_queues(topic)]
+            if lost:
+                raise SourceError(
+                    f"{lost[0]} cannot be read: {lost[0].shard} has no live broker; wait until it"
+                    ' has, or set .option("onDataLoss", "skip") to read the other shards alone'
+                )
+        return self.queues()
+
     def _topics(self) -> Iterable[str]:
         options = self._options
         if options.pattern is None:

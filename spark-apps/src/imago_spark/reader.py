@@ -70,7 +70,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         brokers = broker.TopicBrokers(self._options)
-        queues = brokers.queues()
+        queues = brokers.all_queues()
         start = wanted_offsets(self._options.starting_offsets or "earliest", "startingOffsets")
         end = wanted_offsets(self._options.ending_offsets, "endingOffsets")
         if end == "earliest":
@@ -97,7 +97,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         wanted = wanted_offsets(self._options.starting_offsets or "latest", "startingOffsets")
-        queues = self._brokers.queues()
+        queues = self._brokers.all_queues()
         _, incarnations = self._brokers.ends(queues)
         return to_engine(self._brokers.resolve(wanted, queues), incarnations)
 

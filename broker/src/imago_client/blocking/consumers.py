@@ -33,6 +33,10 @@ class PullConsumer:
         route = self._driver.run(find_route(self._state, topic))
         return route.read_queues
 
+    def lost_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return those of its queues that nobody can read now: their shards have no live broker."""
+        return self._driver.run(find_route(self._state, topic)).lost_queues
+
     def pull(
         self,
         queue: MessageQueue,

@@ -32,6 +32,9 @@ class TopicRoute:
     addresses: Mapping[str, Mapping[int, str]]
     """Shard -> broker id (0 is the master) -> `host:port`."""
 
+    lost_queues: tuple[MessageQueue, ...] = ()
+    """Queues that hold messages to read, of shards that have no live broker at the moment."""
+
     @property
     def led_queues(self) -> tuple[MessageQueue, ...]:
         """The write queues whose shard has a master now."""
@@ -75,6 +78,11 @@ def topic_route(topic: str, data: TopicRouteData) -> TopicRoute:
         _queues(topic, data, lambda shard: shard.read_queue_nums, _PERM_READ, addresses),
         _queues(topic, data, lambda shard: shard.write_queue_nums, _PERM_WRITE, addresses),
         addresses,
+        tuple(
+            queue
+            for queue in _placed(topic, data, lambda shard: shard.read_queue_nums, _PERM_READ)
+            if not addresses.get(queue.shard)
+        ),
     )
 
 
@@ -86,11 +94,19 @@ def _queues(
     addresses: Mapping[str, Mapping[int, str]],
 ) -> tuple[MessageQueue, ...]:
     """Reading needs a live broker. A queue to write to stays one while its shard elects."""
+    placed = _placed(topic, data, count, permission)
+    if permission == _PERM_WRITE:
+        return placed
+    return tuple(queue for queue in placed if addresses.get(queue.shard))
+
+
+def _placed(
+    topic: str, data: TopicRouteData, count: Callable[[QueueData], int], permission: int
+) -> tuple[MessageQueue, ...]:
     queues = [
         MessageQueue(topic, shard.broker_name, queue_id)
         for shard in data.queue_datas
         if shard.perm & permission
-        if permission == _PERM_WRITE or addresses.get(shard.broker_name)
         for queue_id in range(count(shard))
     ]
     return tuple(sorted(queues))

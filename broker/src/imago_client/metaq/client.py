@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Self
 
 from imago_client.metaq.connection import TextConnections
@@ -64,10 +65,15 @@ class MetaqClient:
 
     async def partitions(self, topic: str) -> dict[Partition, tuple[int, int]]:
         """Return the partitions that hold messages, on all brokers, with first and end position."""
+        servers = self.config.servers
         found: dict[Partition, tuple[int, int]] = {}
-        for server in self.config.servers:
-            found |= read_offsets(server, topic, await self._stats(server, "offsets"))
+        for one in await asyncio.gather(*(self.partitions_on(server, topic) for server in servers)):
+            found |= one
         return dict(sorted(found.items()))
+
+    async def partitions_on(self, server: str, topic: str) -> dict[Partition, tuple[int, int]]:
+        """Return the partitions of one broker that hold messages, with first and end position."""
+        return read_offsets(server, topic, await self._stats(server, "offsets"))
 
     async def stats(self, server: str, item: str = "") -> dict[str, str]:
         """Return a broker's statistics."""

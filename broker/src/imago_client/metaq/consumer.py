@@ -133,10 +133,20 @@ class MetaqConsumer:
                 log.warning("background_failed group=%s error=%s", self._config.group, error)
 
     async def _find_partitions(self) -> None:
-        for topic in self._topics:
-            for partition in await self._client.partitions(topic):
-                if partition not in self._cursors:
+        """Begin to read what came into use. ClientError: a broker is not there; of the others it
+        is read all the same."""
+        servers = self._client.config.servers
+        asked = [(server, topic) for server in servers for topic in self._topics]
+        answers = await asyncio.gather(
+            *(self._client.partitions_on(*one) for one in asked), return_exceptions=True
+        )
+        for answer in answers:
+            if not isinstance(answer, BaseException):
+                for partition in sorted(answer.keys() - self._cursors.keys()):
                     self._begin(partition)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
 
     def _begin(self, partition: Partition) -> None:
         position = self._offsets.load(self._config.group, partition)
