@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import CodeType, ModuleType
 
+_TIMES = {"MS", "SECONDS"}
 PACKAGES = ("imago_log", "imago_wire.replication", "imago_broker.replication")
 
 SMALL: dict[str, dict[str, int]] = {
@@ -81,7 +82,6 @@ SMALL: dict[str, dict[str, int]] = {
 """By module: constants and what they are here."""
 
 _FORMAT = "part of a format"
-_TIME = "a time"
 _COUNT = "a count that nothing is cut by"
 KEPT: dict[str, dict[str, str]] = {
     "imago_log.borders": {"_PLACE_AT": _FORMAT},
@@ -98,8 +98,7 @@ KEPT: dict[str, dict[str, str]] = {
     "imago_log.materialiser": {"BACKLOG_BYTES_MAX": "what is older is left out, not cut"},
     "imago_log.metadata": {"NAME_BYTES_MAX": _FORMAT},
     "imago_log.parts": {"ALL_VISIBLE": "no limit"},
-    "imago_log.producers": {"AGE_MS_MAX": _TIME, "QUEUES_MAX": _COUNT, "RUNS_MAX": _COUNT},
-    "imago_log.retention": {"DOUBT_MS_MAX": _TIME, "STEP_MS_MIN": _TIME},
+    "imago_log.producers": {"QUEUES_MAX": _COUNT, "RUNS_MAX": _COUNT},
     "imago_log.space": {"PROBE_BYTES": "what a disk is asked for"},
     "imago_log.unit_files": {"BLANK_SIZE_FIELD": _FORMAT},
     "imago_log.vfs": {"OTHERS": "bits of a mode"},
@@ -112,11 +111,8 @@ KEPT: dict[str, dict[str, str]] = {
     },
     "imago_broker.replication.duties": {"NOTES_MAX": _COUNT},
     "imago_broker.replication.follower": {
-        "SILENCE_MS": _TIME,
         "SNAPSHOT_BYTES_MAX": "what nothing may pass",
     },
-    "imago_broker.replication.leader": {"HANDSHAKE_MS": _TIME},
-    "imago_broker.replication.leading": {"BEAT_MS": _TIME},
     "imago_broker.replication.link": {
         "BUFFERS_MAX": _COUNT,
         "UNREAD_BYTES_MAX": "what nothing may pass",
@@ -128,12 +124,9 @@ KEPT: dict[str, dict[str, str]] = {
     },
     "imago_broker.replication.receiving": {"UNFINISHED_BYTES_MAX": "what nothing may pass"},
     "imago_broker.replication.repair": {
-        "ANSWER_MS": _TIME,
-        "PAUSE_MS": _TIME,
         "WHOLE_BYTES_MAX": "what no record may pass",
     },
-    "imago_broker.replication.shell": {"REQUESTS_MAX": _COUNT, "TICK_MS": _TIME},
-    "imago_broker.replication.status": {"STALLED_MS": _TIME},
+    "imago_broker.replication.shell": {"REQUESTS_MAX": _COUNT},
 }
 """By module: constants that stay, and why."""
 
@@ -172,7 +165,7 @@ def install() -> None:
 
 
 def constants() -> Iterator[tuple[str, str, int]]:
-    """Yield each number that a module names: module, name, value."""
+    """Yield each number that a module names, times aside: module, name, value."""
     for package in PACKAGES:
         spec = find_spec(package)
         assert spec is not None
@@ -185,7 +178,7 @@ def constants() -> Iterator[tuple[str, str, int]]:
                 continue
             for name, node in assigned(ast.parse(Path(found.origin).read_text())):
                 value = _number(node.value)
-                if value is not None:
+                if value is not None and not _TIMES.intersection(name.split("_")):
                     yield module.name, name, value
 
 
