@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from imago_log.metadata import META_TOPIC, encode_changes
-from imago_testing.stores import DATA, HOST, START_MS, Model, open_store
+from imago_testing.stores import DATA, HOST, START_MS, FakeClock, Model, open_store
 from imago_testing.vfs import MemoryVfs
 from imago_wire.hot import QueueTail, RecordBuilder
 from imago_wire.layout import blank_record
@@ -140,3 +141,54 @@ def test_damage_behind_a_head_ends_with_its_record(
     assert store.meta("offset") == {"g@T@0": {"0": 5}}
     assert store.queue_range("T", 0)[1] == len(model.sent) + 4
     store.close()
+
+
+@pytest.mark.parametrize("rebuild", [False, True], ids=["killed", "views built anew"])
+@pytest.mark.parametrize("number", [0, 2, 3, 9], ids="number {}".format)
+def test_no_hidden_change_is_carried_out_behind_a_head_that_is_lost(
+    rebuild: bool, number: int
+) -> None:
+    """Where nothing is left that says where the record ends, its body is looked through."""
+    vfs, model, place = filled("killed", lambda at: b"." * 40 + hidden(at + 40, number), follow=3)
+    content = bytearray(vfs.content(path_of(place)))
+    content[place % FILE : place % FILE + 60] = bytes(60)
+    vfs.put(path_of(place), bytes(content))
+    if rebuild:
+        vfs.unlink(DATA / "config" / "views")
+        vfs.unlink(DATA / "config" / "metadata.json")
+    store = open_store(vfs)
+    assert store.damaged_ranges()[0].start == place
+    assert store.meta("offset") == {"g@T@0": {"0": 5}}
+    assert list(store.topics()) == ["T"]
+    assert store.queue_range("T", 0)[1] == len(model.sent) + 4
+    send(store, b"later")
+    store.put_meta([("offset", "g@T@0", {"0": 6})])
+    store.close(clean=False)
+    again = open_store(vfs.crashed(power_loss=False))
+    assert again.meta("offset") == {"g@T@0": {"0": 6}}
+
+
+@pytest.mark.parametrize("rebuild", [False, True], ids=["killed", "views built anew"])
+def test_changes_that_were_made_are_carried_out_behind_damage(rebuild: bool) -> None:
+    vfs, clock = MemoryVfs(), FakeClock()
+    store = open_store(vfs, clock)
+    store.create_topic("T", {})
+    place = store.log_end
+    send(store, b"lost")
+    store.create_topic("U", {})
+    store.put_meta([("offset", "g@T@0", {"0": 5})])
+    send(store, b"kept")
+    clock.now_ms += 1000
+    store.tick()
+    found = vfs.crashed(power_loss=False)
+    store.close(clean=False)
+    content = bytearray(found.content(path_of(place)))
+    content[place % FILE : place % FILE + 60] = bytes(60)
+    found.put(path_of(place), bytes(content))
+    if rebuild:
+        found.unlink(DATA / "config" / "views")
+        found.unlink(DATA / "config" / "metadata.json")
+    store = open_store(found)
+    assert [lost.start for lost in store.damaged_ranges()] == [place]
+    assert sorted(store.topics()) == ["T", "U"]
+    assert store.meta("offset") == {"g@T@0": {"0": 5}}

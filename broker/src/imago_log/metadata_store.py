@@ -115,6 +115,7 @@ class MetadataStore(QueueReader, ABC):
         placed = self._append(entries)
         self._metadata.apply(changes, placed[0][1])
         self._metadata.end = self._log.end
+        self._queues.write_now(META_TOPIC)
         return self._log.end
 
     def _is_open_materialised(self, topic: Topic) -> bool:

@@ -18,6 +18,7 @@ from imago_log.healing import restore
 from imago_log.inspecting import find_damage
 from imago_log.metadata import Metadata
 from imago_log.parts import Parts
+from imago_log.proof import MetadataProof
 from imago_log.queues import ViewsInvalidError
 from imago_log.recovery import claimed_records, recover, survey
 from imago_log.reindexing import begin_empty_queues, refill
@@ -65,6 +66,7 @@ class _Opening:
         self.checkpoint = parts.checkpoint.value or Checkpoint()
         self.marker: Path = parts.folder.views_mark
         self.healed: list[tuple[int, int]] = []
+        self.proof = MetadataProof()
 
     def run(self) -> None:
         parts = self.parts
@@ -199,6 +201,7 @@ class _Opening:
         views_end = parts.views_synced = parts.queues.limit = checkpoint.views_synced
         start = max(min(views_end, checkpoint.keys_end, parts.metadata.end), parts.log.start)
         parts.materialiser.verify = True
+        self.proof.load(parts.vfs, parts.folder)
         if self.last_stop is LastStop.POWER_LOST:
             self._load_all_queues()
         return self._read_again(start, queues_from=views_end)
@@ -261,6 +264,7 @@ class _Opening:
             logger.warning("views.rebuild log_start=%d", parts.log.start)
         with fatal("remove", self.marker):
             parts.vfs.unlink(self.marker)
+        self.proof.load(parts.vfs, parts.folder)
         parts.metadata = Metadata()
         if self.last_stop is not LastStop.POWER_LOST:
             parts.queues.note_ends()
@@ -293,6 +297,7 @@ class _Opening:
             parts.keys,
             parts.damage,
             log_start=parts.log.start,
+            proof=self.proof,
             queues_from=queues_from,
             only_metadata=only_metadata,
         )
@@ -301,6 +306,7 @@ class _Opening:
             start,
             dispatcher.block,
             self._damaged,
+            self.proof.doubt,
             last_stop=self.last_stop,
             durable_end=checkpoint.durable_end,
         )

@@ -10,7 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from imago_log.consume_queue import POSITION_SIZE, UNIT_SIZE, ConsumeQueue
-from imago_log.errors import StoreError
+from imago_log.errors import NoSpaceError, StoreError
 from imago_log.files import FilePool, fatal
 from imago_log.unit_files import BLANK_SIZE_FIELD, UnitFiles
 from imago_wire.hot import QueueTail
@@ -278,6 +278,13 @@ class Queues:
         """Write all units to their files."""
         for queue in self._order:
             if queue.tail.units:
+                queue.write_behind()
+
+    def write_now(self, topic: str) -> None:
+        """Write the units of a topic's first queue, unless there is no room: it can wait then."""
+        queue = self.find(topic, 0)
+        if queue is not None and queue.tail.units:
+            with contextlib.suppress(NoSpaceError):
                 queue.write_behind()
 
     def relieve(self) -> None:

@@ -113,6 +113,7 @@ def recover(
     start: int,
     take: Callable[[bytes, int, list[RecordView]], None],
     damaged: Callable[[Extent], None],
+    doubt: Callable[[int], None],
     *,
     last_stop: LastStop,
     durable_end: int,
@@ -120,7 +121,8 @@ def recover(
     """Hand all whole records from `start` on to `take`; return the end of the log.
 
     Second: whether anything but zeros stands behind the end. What is damaged is told to `damaged`
-    before the records behind it are taken.
+    before the records behind it are taken. Where nothing vouches for the place at which reading
+    goes on, `doubt` is told up to where not.
     """
     reader = LogReader(log, take)
     while True:
@@ -134,6 +136,9 @@ def recover(
         else:
             following = _nearest(log, end, following)
         damaged((end, following, reason or "zeros"))
+        known = (durable_end, segment_end(log, end), claimed_end(log, end), *claims(log, end))
+        if following not in known:
+            doubt(segment_end(log, following))
         start = following
 
 

@@ -67,10 +67,13 @@ class Replica:
         while self._log.spares < files:  # before anything is written: the disk may be full
             self._log.add_spare(files)
         self._begin_epoch(epoch, epoch_start)
+        changes = len(self._changed)
         for piece in pieces:
             self._take(_owned(data, piece))
             if piece.closes:
                 self._log.roll(b"")
+        if len(self._changed) > changes:
+            self._parts.queues.write_now(META_TOPIC)
         if self.catching_up and self._log.end >= self._parts.metadata.end:
             self.caught_up()
 
