@@ -24,15 +24,22 @@ from imago_client import (
 )
 from imago_client.core import topic_changes
 from imago_client.core.effects import Pause
+from imago_testing.client_scripts import World, response
 from imago_wire.hot import make_entry
-from imago_wire.remoting.bodies_config import SubscriptionGroupConfig
+from imago_wire.remoting.bodies_config import (
+    SubscriptionGroupConfig,
+    TopicConfigSerializeWrapper,
+)
+from imago_wire.remoting.bodies_config import TopicConfig as WireTopicConfig
+from imago_wire.remoting.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imago_broker.app import Broker
     from imago_client import ReceivedMessage
-    from imago_client.core.effects import Operation
+    from imago_client.core.effects import Operation, Request
+    from imago_wire.remoting.command import RemotingCommand
 
 QUEUE = MessageQueue("orders", "shard-0", 0)
 
@@ -193,3 +200,22 @@ async def test_broker_looks_for_itself_when_it_makes_the_change(
     broker.messages.put_one(entry, None, lambda *_: None, None)
     with pytest.raises(BrokerHidesMessagesError, match="2 messages would be hidden"):
         broker.topics.create_or_update(TopicConfig(name="orders", read_queues=1, write_queues=1))
+
+
+def test_settings_are_found_where_a_broker_knows_only_how_to_tell_all() -> None:
+    """RocketMQ 4.9 has no request for the settings of one topic."""
+    table = TopicConfigSerializeWrapper(
+        topic_config_table={"orders": WireTopicConfig(topic_name="orders", write_queue_nums=7)}
+    )
+
+    def brokers(request: Request) -> RemotingCommand:
+        if request.code == RequestCode.GET_TOPIC_CONFIG:
+            return response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="request type 351")
+        assert request.code == RequestCode.GET_ALL_TOPIC_CONFIG
+        return response(body=table.encode())
+
+    world = World(brokers=brokers)
+    living = {"a": "a:1"}
+    found = world.run(topic_changes._configs(world.state, "orders", living))
+    assert found["a"].write_queue_nums == 7
+    assert world.run(topic_changes._configs(world.state, "refunds", living)) == {}

@@ -26,7 +26,7 @@ from imago_client.errors import (
     UsageError,
 )
 from imago_client.messages import check_name
-from imago_wire.remoting.bodies_config import TopicConfig
+from imago_wire.remoting.bodies_config import TopicConfig, TopicConfigSerializeWrapper
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers_admin import GetTopicConfigRequestHeader
 from imago_wire.remoting.headers_imago import (
@@ -128,18 +128,27 @@ def _configs(
     state: ClientState, topic: str, living: Mapping[str, str]
 ) -> Operation[dict[str, TopicConfig]]:
     """Return the topic's settings on the shards that have it."""
-    found = {}
+    found: dict[str, TopicConfig] = {}
     asked = GetTopicConfigRequestHeader(topic=topic)
     for shard, address in living.items():
         try:
             body = yield from body_of(state, address, RequestCode.GET_TOPIC_CONFIG, asked)
         except BrokerError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # RocketMQ before 5
+                table = (yield from _all_configs(state, address)).topic_config_table
+                found |= {shard: table[topic]} if topic in table else {}
+                continue
             # RocketMQ's own brokers say it with one code or another, always in these words.
             if error.code != ResponseCode.TOPIC_NOT_EXIST and _ABSENT not in error.remark:
                 raise
             continue
         found[shard] = decode(TopicConfig, address, body)
     return found
+
+
+def _all_configs(state: ClientState, address: str) -> Operation[TopicConfigSerializeWrapper]:
+    body = yield from body_of(state, address, RequestCode.GET_ALL_TOPIC_CONFIG, None)
+    return decode(TopicConfigSerializeWrapper, address, body)
 
 
 def _header(
