@@ -282,6 +282,10 @@ class ConsumeQueue:
                 files.overwrite(offset, data[:filed])
                 at = max(0, offset - files.end) * unit
                 memory[at : at + len(data[filed:])] = data[filed:]
+        if self.tail.dual and offset + len(units) // UNIT_SIZE == self.end:
+            position, size = self.position(self.end - 1)
+            if size not in (BLANK_SIZE_FIELD, LOST_SIZE_FIELD):
+                self.tail.next_position = position + size
         self._rewrote(offset)
         self._log_start = self._min = self._below = self._low = -1
         self._read_ends.clear()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.borders import border_behind, first_record, segment_end
 from imago_log.recovery import LogReader
-from imago_log.unit_files import LOST_SIZE_FIELD
+from imago_log.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD
 from imago_wire.hot import queue_records, view_record, whole_records
 from imago_wire.layout import POSITION_UNIT, UNIT
 from imago_wire.record import ScanStop
@@ -124,6 +124,8 @@ class _Job:
     wrong: list[_Row] = field(default_factory=list)
     records: dict[int, RecordView] = field(default_factory=dict)
     """What the log has for wrong units, by queue offset."""
+    expired: bool = False
+    """Whether those that it does not have were of records before its start."""
     polls: int = 0
     done: bool = False
 
@@ -151,7 +153,8 @@ class _Job:
                 if own and view.queue_offset in wanted:
                     self.records[view.queue_offset] = view
 
-        low, high = self._between(right, wrong[0], wrong[-1])
+        low, high = begin, end = self._between(right, wrong[0], wrong[-1])
+        high = min(high, low + MEND_BYTES_MAX)
         while low < high and len(self.records) < len(wanted):
             # In steps, for what was wanted may be found long before the end.
             low, _ = LogReader(self.log, take).run(low, high)
@@ -159,6 +162,8 @@ class _Job:
             if lost is None:
                 break
             low = lost.end
+        damaged = self.damage.first_in(begin, end) is not None
+        self.expired = begin == self.start and low == end and not damaged
 
     def _is_right(self, row: _Row, topic: bytes, queue_id: int) -> bool:
         place, size, tag = row.unit
@@ -188,7 +193,7 @@ class _Job:
             if right[at] and size > 0 and self.damage.at(place) is None:
                 high = place
                 break
-        return low, min(high, low + MEND_BYTES_MAX)
+        return low, high
 
 
 class Inspector:
@@ -245,27 +250,35 @@ class Inspector:
                 self._damage.add(start, end, reason)
                 self._damage.save_later()
             return True
+        if queue is None or not job.wrong:
+            return False
         mended, missing = self.mended, list[int]()
-        for row in job.wrong if queue is not None else ():
-            view = job.records.get(row.offset)
-            if view is None:
+        for row in job.wrong:
+            if not self._still(queue, row) or not self._mend(queue, row.offset, job):
                 missing.append(row.offset)
-            elif queue is not None and self._still(queue, row) and view_ends(view) <= self._log.end:
-                rewrite(queue, view)
-                self.mended += 1
-        if queue is not None and self.mended > mended:
-            name, queue_id = queue.tail.topic, queue.tail.queue_id
+        name, queue_id, first = queue.tail.topic, queue.tail.queue_id, job.wrong[0].offset
+        count = self.mended - mended
+        if count:
             logger.warning(
-                "queue.unit-mended queue=%s/%d offset=%d units=%d",
-                name, queue_id, job.wrong[0].offset, self.mended - mended,
-            )  # fmt: skip
-        if queue is not None and missing:
-            name, queue_id = queue.tail.topic, queue.tail.queue_id
+                "queue.unit-mended queue=%s/%d offset=%d units=%d", name, queue_id, first, count
+            )
+        if missing:
             logger.error(
                 "queue.unit-wrong queue=%s/%d offset=%d units=%d",
                 name, queue_id, missing[0], len(missing),
             )  # fmt: skip
-        return self.mended > mended
+        return count > 0
+
+    def _mend(self, queue: ConsumeQueue, offset: int, job: _Job) -> bool:
+        view = job.records.get(offset)
+        if view is not None and view.physical_offset + view.size <= self._log.end:
+            rewrite(queue, view)
+        elif view is None and job.expired:
+            blank(queue, offset)
+        else:
+            return False
+        self.mended += 1
+        return True
 
     def _still(self, queue: ConsumeQueue, row: _Row) -> bool:
         """Whether a unit is as it was: its queue may have been cut or deleted meanwhile."""
@@ -300,9 +313,12 @@ def _rows(queue: ConsumeQueue, start: int, count: int) -> list[_Row]:
     return [_Row(start + at, unit, position) for at, (unit, position) in enumerate(rows)]
 
 
-def view_ends(view: RecordView) -> int:
-    """Return the log offset behind a record."""
-    return view.physical_offset + view.size
+def blank(queue: ConsumeQueue, offset: int) -> None:
+    """Let the units of a message that has expired say so."""
+    position = (
+        POSITION_UNIT.pack(queue.position(offset)[0], BLANK_SIZE_FIELD) if queue.tail.dual else b""
+    )
+    queue.overwrite(offset, UNIT.pack(0, BLANK_SIZE_FIELD, 0), position)
 
 
 def rewrite(queue: ConsumeQueue, view: RecordView) -> None:

@@ -184,8 +184,12 @@ class QueueReader:
         try:
             return reading.read_queue(queue, records, bounds, offset, limits, tags)
         except UnreadableError as error:
-            read = partial(reading.read_queue, queue, records, bounds, offset, limits, tags)
             low, high = bounds
+
+            def read() -> ReadResult:
+                again = (0, 0) if queue is None else self._bounds(queue)
+                return reading.read_queue(queue, records, again, offset, limits, tags)
+
             later = ReadResult(ReadStatus.MESSAGE_WAS_REMOVING, offset, low, high)
             return self._read_again(error, queue, max(offset, low), read, later)
 
