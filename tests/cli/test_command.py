@@ -326,6 +326,21 @@ def test_a_server_that_is_not_there_is_named(imago: Imago, line: str, said: str)
     assert len(done.stderr.splitlines()) <= 2
 
 
+@pytest.mark.parametrize("line", ["--help", "config defaults", "topic --help", "doctor"])
+def test_what_cannot_be_written_is_said_and_a_reader_that_goes_is_no_error(line: str) -> None:
+    imago = f"{sys.executable} -m imago_cli {line}"
+    full = subprocess.run(
+        f"{imago} > /dev/full", shell=True, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert full.returncode == 1
+    assert full.stderr == "error: standard output cannot be written: No space left on device\n"
+    gone = subprocess.run(
+        ["bash", "-c", f"{imago} | true; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert (gone.returncode, gone.stderr) in [(0, ""), (1, "")] if line == "doctor" else [(0, "")]
+
+
 def test_a_group_of_commands_alone_shows_its_help(imago: Imago) -> None:
     for words in ([], ["topic"], ["config"]):
         done = imago(*words)

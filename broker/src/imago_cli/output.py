@@ -29,20 +29,20 @@ def print_json(value: object) -> None:
 
 def print_line(text: str) -> None:
     """Print a line on standard output, unwrapped, and send it off at once."""
-    with _writing():
+    with writing():
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
 
 def write_bytes(data: bytes) -> None:
     """Write bytes on standard output as they are; they may leave with `flush` only."""
-    with _writing():
+    with writing():
         sys.stdout.buffer.write(data)
 
 
 def flush() -> None:
     """Send off what was written."""
-    with _writing():
+    with writing():
         sys.stdout.buffer.flush()
 
 
@@ -54,7 +54,8 @@ def close_output() -> None:
 
 
 @contextmanager
-def _writing() -> Iterator[None]:
+def writing() -> Iterator[None]:
+    """Tell a reader that has gone, and a file that cannot be written, from mistakes of ours."""
     try:
         yield
     except BrokenPipeError:
@@ -81,7 +82,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     # Into a file or a pipe there is no width to keep to, unless somebody names one.
     free = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     console = Console(width=WIDTH_MAX if free else None)
-    with console.capture() as drawn:
+    with writing(), console.capture() as drawn:
         console.print(table, end="")
     print_line(drawn.get().rstrip("\n"))
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import TYPE_CHECKING, Any
 
 from typer.main import get_command
 
-from imago_cli.exits import Exit, UsageError
+from imago_cli.exits import CommandError, Exit, UsageError
+from imago_cli.output import OutputClosedError, close_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import typer
 
+_UNWRITTEN = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT})
 _HELP_ONLY = "NoArgsIsHelpError"
 """A group without a command on the line: its help is the answer."""
 
@@ -26,6 +29,15 @@ def invoke(app: typer.Typer, program: str, arguments: Sequence[str] | None = Non
     command = get_command(app)
     try:
         code = command.main(arguments, prog_name=program, standalone_mode=False)
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # of a help that nobody reads
+            raise OutputClosedError from end
+        raise
+    except OSError as error:
+        if error.filename is not None or error.errno not in _UNWRITTEN:
+            raise
+        close_output()
+        raise CommandError(f"standard output cannot be written: {error.strerror}") from error
     except Exception as error:
         # What is wrong with a command line is told by classes that are no public names.
         if not hasattr(error, "format_message"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imago_cli.kubectl.tool import refusal
 from imago_operator.plan import Row
 from imago_testing.operated_stories import by_row
 
@@ -138,3 +139,35 @@ def test_every_command_explains_itself(kube: Kube, command: str) -> None:
     assert done.code == 0
     assert "Usage: kubectl imago " + command in done.out
     assert "--namespace" in done.out
+
+
+REFUSED = 'E1122 19:57:33.687410 13945 memcache.go:265] "Unhandled Error" err="dial: refused"\n'
+
+
+@pytest.mark.parametrize(
+    ("said", "told", "cure"),
+    [
+        (
+            f"{REFUSED * 3}The connection to the server localhost:8080 was refused - did you"
+            " specify the right host or port?\n",
+            "The connection to the server localhost:8080 was refused - did you specify the right"
+            " host or port?",
+            "look at --context and --kubeconfig",
+        ),
+        (
+            "Error in configuration: context was not found for specified context: nope",
+            "context was not found for specified context: nope",
+            "`kubectl config get-contexts` lists them",
+        ),
+        (
+            "error: stat /no/such: no such file or directory",
+            "stat /no/such: no such file or directory",
+            "look at --kubeconfig and KUBECONFIG",
+        ),
+        (REFUSED, REFUSED.strip(), ""),
+        ("", "kubectl get failed without a word", ""),
+    ],
+)
+def test_kubectl_s_own_words_are_one_line_with_a_cure(said: str, told: str, cure: str) -> None:
+    error = refusal(said, "get")
+    assert (error.message, error.cure) == (told, cure)

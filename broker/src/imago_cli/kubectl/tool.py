@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -28,9 +29,16 @@ CURES: Final = (
     ("(Forbidden)", "ask for the right that is named, or take another --context"),
     ("(NotFound)", "`kubectl imago status -A` lists the clusters; look at --namespace"),
     ("Unable to connect to the server", "look at --context and --kubeconfig"),
+    ("context was not found", "`kubectl config get-contexts` lists them"),
+    ('context "', "`kubectl config get-contexts` lists them"),
+    ("no such file", "look at --kubeconfig and KUBECONFIG"),
     ("was refused", "look at --context and --kubeconfig"),
     ("Please enter Username", "no cluster is configured: look at --context and --kubeconfig"),
 )
+
+
+_LOGGED = re.compile(r"[EWIF]\d{4} [\d:.]+ ")
+"""A line of kubectl's own log, which it prints beside what it says."""
 
 
 class KubectlError(CommandError):
@@ -120,6 +128,8 @@ class Kubectl:
 
 def refusal(said: str, what: str) -> KubectlError:
     """Return what kubectl said as an error, with the cure where one is known."""
-    text = said.strip()
+    lines = [line for line in said.strip().splitlines() if not _LOGGED.match(line)]
+    text = "\n".join(lines or said.strip().splitlines()[-1:])
     cure = next((cure for mark, cure in CURES if mark in text), "")
+    text = text.removeprefix("error: ").removeprefix("Error in configuration: ")
     return KubectlError(text or f"kubectl {what} failed without a word", cure=cure)
