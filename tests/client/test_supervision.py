@@ -218,6 +218,29 @@ async def test_end_of_the_program_ends_every_task_at_once() -> None:
     assert supervisor.stalled == 0
 
 
+async def test_handler_that_is_cut_off_by_a_stop_is_said(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    await client.admin.create_topic("orders", queues=1)
+    await client.producer().send(Message("orders", b"x"))
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def handle(messages: Sequence[ReceivedMessage]) -> None:
+        assert messages
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with client.push_consumer(earliest(drain_s=0.1), ["orders"], handle) as consumer:
+        await began.wait()
+    assert ended.is_set()
+    assert consumer.stalled == 0, "it was the consumer's own cancellation"
+    (warning,) = (one.getMessage() for one in caplog.records if one.msg.startswith("drain_overdue"))
+    assert "tasks=1" in warning
+
+
 async def test_leak_is_logged_counted_and_begun_again(caplog: pytest.LogCaptureFixture) -> None:
     supervisor = Supervisor("g", pause_s=0)
     supervisor.start()

@@ -79,7 +79,15 @@ class Supervisor:
         gone, also where the wait is cancelled."""
         try:
             if self._kept and drain_s > 0:
-                await asyncio.wait(list(self._kept), timeout=drain_s)
+                _, left = await asyncio.wait(list(self._kept), timeout=drain_s)
+                if left:
+                    log.warning(
+                        "drain_overdue group=%s tasks=%d: they still ran after drain_s, %g s, and"
+                        " are cancelled; their messages come again",
+                        self._name,
+                        len(left),
+                        drain_s,
+                    )
         finally:
             tasks = list(self._kept)
             if self._witness is not None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from unittest.mock import ANY
 
 import pytest
 
+from imago_broker.admin.messages import INFLATED_BYTES_MAX
 from imago_broker.errors import HidesMessagesError
 from imago_broker.service.messages import PutStatus
 from imago_wire.hot import make_entry
+from imago_wire.layout import SYS_COMPRESSED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +71,27 @@ async def test_a_topic_shows_its_queues_and_messages(admin: Admin, broker: Broke
     assert [m["text"] for m in by_id["items"]] == ["two"]
     _, by_key = await admin.call("GET", "/admin/v1/messages?topic=orders&key=k1")
     assert [m["text"] for m in by_key["items"]] == ["one", "two"]
+
+
+async def test_a_body_that_cannot_be_inflated_hides_no_other_message(
+    admin: Admin, broker: Broker
+) -> None:
+    await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 1})
+    tail = broker.store.tail("orders", 0)
+    for body in (b"no zlib at all", zlib.compress(bytes(INFLATED_BYTES_MAX + 1))):
+        entry = make_entry(
+            tail, body, born_ms=1, born_host=BORN_HOST, sys_flag=SYS_COMPRESSED, metaq_shape=(1, 1)
+        )
+        broker.messages.put_one(entry, None, lambda *_: None, None)
+    put(broker, "orders", b"plain")
+    status, found = await admin.call("GET", "/admin/v1/messages?topic=orders&queue=0&offset=0")
+    assert status == 200
+    assert [message["text"] for message in found["items"]] == [None, None, "plain"]
+    damaged, bomb, plain = found["items"]
+    assert "damaged" in damaged["error"]
+    assert "limit" in bomb["error"]
+    assert "error" not in plain
+    assert damaged["id"]
 
 
 async def test_a_group_shows_lag_and_is_reset(admin: Admin, broker: Broker) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from imago_broker.admin import views
 from imago_broker.admin.errors import bad_request
 from imago_broker.admin.guard import json_response
 from imago_broker.admin.paging import number
 from imago_broker.admin.topics import known as known_topic
+from imago_wire.errors import ProtocolError
 from imago_wire.record import decode_record
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 LIMIT, LIMIT_MAX = 20, 200
 READ_BYTES_MAX = 4 << 20
 TIME_MAX = 1 << 53
+INFLATED_BYTES_MAX = 4 << 20
+"""Of one body that is shown: its first characters are, and how large it is."""
 
 
 async def find(services: AdminServices, request: web.Request) -> web.Response:
@@ -35,8 +38,19 @@ async def find(services: AdminServices, request: web.Request) -> web.Response:
             raise bad_request("No topic is named.", "Send ?topic=NAME, or ?id=MESSAGE_ID.")
         known_topic(services, topic)
         records = (by_key if "key" in query else by_place)(services, topic, query, limit)
-    shown = [views.message(decode_record(record, inflate=True)) for record in records]
-    return json_response({"items": shown[:limit], "next": None})
+    shown = [_shown(record) for record in records[:limit]]
+    return json_response({"items": shown, "next": None})
+
+
+def _shown(record: bytes) -> dict[str, Any]:
+    """A message with its body inflated; with the reason where that is too large or cannot be."""
+    try:
+        return views.message(
+            decode_record(record, inflate=True, inflate_bytes_max=INFLATED_BYTES_MAX)
+        )
+    except ProtocolError as error:
+        stored = views.message(decode_record(record, verify=False))
+        return stored | {"text": None, "error": f"the body is not shown: {error}"}
 
 
 def by_id(services: AdminServices, text: str) -> list[bytes]:
