@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.replication import leader as leader_module
+from imago_broker.replication import leading as leading_module
 from imago_broker.replication import port as port_module
 from imago_broker.replication.leader import HANDSHAKE_MS
 from imago_broker.service.messages import PutStatus
@@ -53,9 +54,9 @@ class Caller:
         self._decoder = FrameDecoder()
 
     @classmethod
-    async def to(cls, shard: ShardBrokers, number: int = 0) -> Caller:
+    async def to(cls, shard: ShardBrokers, number: int = 0, *, source: str = "127.0.0.1") -> Caller:
         port = shard.brokers[number].ports.replication.port
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
+        return cls(*await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0)))
 
     def say(self, *frames: Frame | bytes) -> None:
         for frame in frames:
@@ -164,19 +165,82 @@ async def greeted(shard: ShardBrokers, **changes: object) -> Caller:
     following = shard.shell(1).duties.following
     assert following is not None
     following.close()
+    leading = shard.shell(0).duties.leading
+    assert leading is not None
+    await until(lambda: not leading.sessions)
+    return await posing(shard, "127.0.0.1", **changes)
+
+
+async def posing(shard: ShardBrokers, source: str = "127.0.0.1", **changes: object) -> Caller:
+    """A caller that knows what the registry says of member 1."""
     registered = shard.brokers[1].coordinator.registered
     assert registered is not None
-    caller = await Caller.to(shard)
+    caller = await Caller.to(shard, source=source)
     life = {"uuid": registered.uuid, "incarnation": registered.incarnation}
     caller.say(hello(shard, **{**life, **changes}))
     return caller
 
 
-async def test_member_that_has_promised_a_higher_epoch_is_refused(leader: ShardBrokers) -> None:
+async def test_an_epoch_that_the_registry_does_not_know_deposes_nobody(
+    leader: ShardBrokers,
+) -> None:
     caller = await greeted(leader, epoch=99)
-    assert (await caller.refusal()).code in (Refusal.STALE_EPOCH, Refusal.NOT_LEADER)
-    # Somebody has promised it: the leader looks into the registry, and leads anew above it.
+    assert (await caller.refusal()).code == Refusal.STALE_EPOCH
+    await leader.start(2)
+    await until(lambda: 2 in leader.in_sync())
+    assert leader.brokers[0].role.current.epoch == 1, "it leads on, in its epoch"
+
+
+async def test_member_that_is_registered_with_a_higher_epoch_makes_the_leader_go_above_it(
+    leader: ShardBrokers,
+) -> None:
+    caller = await greeted(leader, epoch=99)
+    await caller.refusal()
+    leader.store(1).follow(99)  # as after the loss of a registry that had given it
+    leader.shell(1).duties.announce()
     await until(lambda: leader.brokers[0].role.current.epoch == 100)
+
+
+async def test_stranger_that_knows_the_ids_and_calls_from_elsewhere_is_refused(
+    leader: ShardBrokers,
+) -> None:
+    await leader.start(1)
+    await leader.all_in_sync(0, 1)
+    caller = await posing(leader, "127.0.0.2")
+    refusal = await caller.refusal()
+    assert refusal.code == Refusal.MEMBER
+    assert "calls from 127.0.0.2, and is registered at 127.0.0.1" in refusal.text
+    assert await leader.put(0, b"one") == [PutStatus.OK]
+
+
+async def test_stranger_does_not_displace_a_member_that_is_connected(
+    leader: ShardBrokers,
+) -> None:
+    await leader.start(1)
+    await leader.all_in_sync(0, 1)
+    session = leader.shell(1).duties.following
+    assert session is not None
+    before = session.session
+    caller = await posing(leader)
+    refusal = await caller.refusal()
+    assert (refusal.code, refusal.text) == (
+        Refusal.MEMBER,
+        "this life of the member is connected already",
+    )
+    assert session.session is before
+    assert await leader.put(0, b"one") == [PutStatus.OK]
+
+
+async def test_connection_that_is_silent_gives_way(
+    leader: ShardBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leading_module, "HELD_MS", 0)
+    caller = await greeted(leader)
+    assert isinstance(await caller.hear(), Welcome)
+    again = await posing(leader)
+    assert isinstance(await again.hear(), Welcome)
+    await caller.closed()
+    await again.close()
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ def broker_record(broker: Broker) -> BrokerRecord:
         role=broker.role.current.role,
         replica=config.broker.replica,
         slot=config.broker.replica,
+        epoch_seen=0 if member is None else broker.store.epoch_seen,
         problem="" if member is None else member.problem,
         unclean=member is not None and broker.store.unclean,
         log_epoch=epoch,

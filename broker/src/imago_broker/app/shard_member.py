@@ -16,6 +16,7 @@ from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model.cluster import Role
 from imago_broker.model.shard_status import ShardStatus
 from imago_broker.ports import ShardRefusedError
+from imago_broker.replication.addresses import Addresses
 from imago_broker.replication.counters import ReplicationCounters
 from imago_broker.replication.failures import Failures
 from imago_broker.replication.member import Identity
@@ -84,6 +85,7 @@ class ShardMember:
                 port=broker.ports.replication,
                 refused=broker.ports.replication.refused,
                 repairs=self.repairs,
+                addresses=Addresses(replication.peer_networks, now_ms=broker.clock.monotonic_ms),
                 failures=self.failures,
                 counters=self.counters,
                 record=broker.record,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_network
 
 from imago_broker.config.section import LEVELS, check, setting
 
@@ -45,8 +46,19 @@ class ReplicationSection:
         0, "Most bytes a second sent to one member that is far behind; 0: no limit.", low=0
     )
 
+    peer_networks: str = setting(
+        "",
+        "Networks (`10.1.0.0/16,…`) from which members may call besides their registered"
+        " addresses: where these are translated.",
+    )
+
     def __post_init__(self) -> None:
         check(self)
+        for part in filter(None, map(str.strip, self.peer_networks.split(","))):
+            try:
+                ip_network(part, strict=False)
+            except ValueError as error:
+                raise ValueError(f"replication.peer_networks: {part!r}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,6 +94,8 @@ class BrokerRecord:
     """Log offset behind that record."""
     damaged: bool = False
     """Whether a part of the log is out of service."""
+    epoch_seen: int = 0
+    """Highest epoch that the member had promised itself to when the record was made."""
     problem: str = ""
     """What keeps this member from its part for good; "" while nothing is known."""
     zone: str = ""
@@ -121,7 +123,7 @@ class BrokerRecord:
             _check_range(f"{name} port", getattr(self, name), 0, PORT_MAX)
         for name in ("uuid", "host", "broker_name"):
             _check_text(name, getattr(self, name))
-        for name in ("log_epoch", "log_end"):
+        for name in ("log_epoch", "log_end", "epoch_seen"):
             _check_range(name, getattr(self, name), 0, NUMBER_MAX)
         for name in ("zone", "client_host", "problem"):
             if text := getattr(self, name):

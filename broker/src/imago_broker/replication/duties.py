@@ -102,7 +102,7 @@ class Duties:
         except StaleEpochError as error:
             # A promise that the machine did not know of: it hears of it and looks again.
             self.note(f"{type(effect).__name__}: {error}")
-            self._dispatch(events.EpochHeard(error.promised))
+            self._dispatch(events.EpochHeard(error.promised, own=True))
         except (StoreError, OSError, ValueError) as error:
             self.fail(error, disk=True, duty=type(effect).__name__)
 
@@ -168,6 +168,7 @@ class Duties:
             parts.identity,
             self.followers,
             parts.refused,
+            parts.addresses,
             parts.counters,
             loop=asyncio.get_running_loop(),
             clock=parts.clock,

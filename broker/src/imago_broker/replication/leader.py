@@ -115,6 +115,9 @@ class LeaderSession:
         self.stage = Stage.GREETING
         self.cursor: Cursor | None = None
         """Its copy, from FETCH on."""
+        self.heard_ms = now_ms
+        """When the follower said anything last, as of the last look at the clock."""
+        self._now_ms = now_ms
         self._leadership = leadership
         self._deadline_ms = now_ms + HANDSHAKE_MS
         self._decoder = FrameDecoder(FROM_STRANGER)
@@ -124,6 +127,7 @@ class LeaderSession:
 
     def check_time(self, now_ms: int) -> None:
         """Refuse a caller that does not come to the point."""
+        self._now_ms = now_ms
         if self.stage in (Stage.GREETING, Stage.COMPARING) and now_ms >= self._deadline_ms:
             self.refuse(RefusedError(Refusal.PROTOCOL, f"no answer while {self.stage.value}"))
 
@@ -151,6 +155,7 @@ class LeaderSession:
         self._leadership.ended(self, None)
 
     def _received(self, data: bytes) -> None:
+        self.heard_ms = self._now_ms
         try:
             acked = False
             for frame in self._decoder.feed(data):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from imago_broker.model.shard import Member
     from imago_broker.ports import Clock
+    from imago_broker.replication.addresses import Addresses
     from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.link import Link
     from imago_broker.replication.member import Identity
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 BEAT_MS = 250
 """Silence after which a follower is told that we live; it may expect 500 ms at most."""
+HELD_MS = 1000
+"""A follower that has said anything for so long keeps its connection: it answers every beat."""
 WATERMARK_SECONDS = 0.002
 """How long a risen high watermark may wait for log bytes to travel with."""
 
@@ -74,6 +77,7 @@ class Leading:
         identity: Identity,
         followers: Followers,
         refused: RefusedPeers,
+        addresses: Addresses,
         counters: ReplicationCounters,
         *,
         loop: asyncio.AbstractEventLoop,
@@ -87,6 +91,7 @@ class Leading:
         self._identity = identity
         self._followers = followers
         self._refused = refused
+        self._addresses = addresses
         self._counters = counters
         self._loop = loop
         self._clock = clock
@@ -181,9 +186,10 @@ class Leading:
     def welcome(self, session: LeaderSession, hello: Hello) -> Welcome:
         """Look the caller up; `Leadership.welcome`."""
         identity, store = self._identity, self._store
-        self._check_caller(hello)
+        self._check_caller(session, hello)
         for other in tuple(self.sessions):
             if other is not session and other.member.uuid == hello.uuid:
+                self._check_displaced(other, hello)
                 other.close()
                 self.ended(other, None)
         return Welcome(
@@ -196,7 +202,13 @@ class Leading:
             high_watermark=store.high_watermark,
         )
 
-    def _check_caller(self, hello: Hello) -> None:
+    def _check_displaced(self, other: LeaderSession, hello: Hello) -> None:
+        """One connection a life: a second one takes the place of the first when that is silent."""
+        silent_ms = self._clock.monotonic_ms() - other.heard_ms
+        if other.member.incarnation == hello.incarnation and silent_ms < HELD_MS:
+            raise RefusedError(Refusal.MEMBER, "this life of the member is connected already")
+
+    def _check_caller(self, session: LeaderSession, hello: Hello) -> None:
         identity = self._identity
         if hello.cluster_id != identity.cluster_id:
             raise RefusedError(Refusal.CLUSTER, f"cluster {hello.cluster_id!r} is not ours")
@@ -205,6 +217,8 @@ class Leading:
         live = identity.live(hello.uuid)
         if live is None or live.incarnation != hello.incarnation or live.uuid == identity.uuid:
             raise RefusedError(Refusal.MEMBER, f"member {hello.uuid!r} is not registered so")
+        if (problem := self._addresses.problem(session.link.peer, live.host)) is not None:
+            raise RefusedError(Refusal.MEMBER, f"member {hello.uuid!r} {problem}")
         problem = self._followers.greeting_problem(hello.epoch)
         if problem is not None:
             raise RefusedError(Refusal.STALE_EPOCH, problem)

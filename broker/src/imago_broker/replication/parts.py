@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.ports import Clock, Coordinator
+    from imago_broker.replication.addresses import Addresses
     from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.failures import Failures
     from imago_broker.replication.member import Identity
@@ -34,6 +35,7 @@ class ShardParts:
     role: RoleState
     port: ReplicationPort
     refused: RefusedPeers
+    addresses: Addresses
     failures: Failures
     repairs: Repairs
     counters: ReplicationCounters

@@ -142,6 +142,7 @@ class ShardShell:
         if self._timer is not None:
             self._timer.cancel()
         self.duties.close()
+        self._parts.addresses.close()
         self._store.on_append = _nothing
         for request in self._answers:
             self._answered(do.Answer(request, done=False, text=STOPS))

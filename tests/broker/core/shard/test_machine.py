@@ -9,7 +9,7 @@ import pytest
 from imago_broker.core.shard import effects as fx
 from imago_broker.core.shard import events as ev
 from imago_broker.core.shard.machine import _ACTIONS, _FACTS, Outlook
-from imago_broker.core.shard.values import Log, Role
+from imago_broker.core.shard.values import Log, MemberInfo, Role
 from imago_broker.model.shard import Member, ShardState
 from imago_testing.told import (
     ALONE,
@@ -259,9 +259,12 @@ def test_a_peer_of_a_higher_epoch_makes_the_leader_look() -> None:
     told.leading()
     assert told.machine.greeting_problem(6) is not None
     told.tell(ev.EpochHeard(6))
-    assert isinstance(told.effects[0], fx.StepDown)
+    assert told.machine.state.role is Role.LEADING, "nobody has registered with it"
     ticket = told.only(fx.ReadView).ticket
-    told.sees(told.machine.state.shard, ALONE, ticket)
+    seen = {**ALONE, "b": MemberInfo(12, 1, epoch_seen=6)}
+    told.sees(told.machine.state.shard, seen)
+    assert isinstance(told.effects[0], fx.StepDown)
+    told.sees(told.machine.state.shard, seen, ticket)
     assert told.only(fx.Propose).shard.epoch == 7
 
 

@@ -70,7 +70,13 @@ class Process:
         log = self.disk.log()
         self.damage_told = log.damaged
         return MemberInfo(
-            0, self.index, self.disk.unclean, last_epoch(log), log.end, damaged=log.damaged
+            0,
+            self.index,
+            self.disk.unclean,
+            last_epoch(log),
+            log.end,
+            damaged=log.damaged,
+            epoch_seen=self.disk.epoch_seen,
         )
 
     # ---- core ----------------------------------------------------------------------------

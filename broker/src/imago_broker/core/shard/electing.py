@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from imago_broker.core.shard.effects import Answer, Describe, Leave, Note
 from imago_broker.core.shard.election import Outcome, elected, highest_live
 from imago_broker.core.shard.reconcile import last_epoch
-from imago_broker.core.shard.state import Forced
+from imago_broker.core.shard.state import Forced, confirmed_epoch
 from imago_broker.core.shard.values import Role
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _forced(turn: Turn) -> Outcome | None:
 def next_epoch(turn: Turn) -> int:
     """An epoch that nobody can have promised itself to."""
     state = turn.state
-    return 1 + max(state.shard.epoch, state.epoch_seen, state.epoch_heard)
+    return 1 + max(state.shard.epoch, state.epoch_seen, confirmed_epoch(state))
 
 
 def _live_with_own_log(turn: Turn) -> Live:

@@ -109,9 +109,11 @@ class Welcomed:
 
 @dataclass(frozen=True, slots=True)
 class EpochHeard:
-    """A peer has promised itself to this epoch: if it is above ours, our view is old."""
+    """A peer says to have promised itself to this epoch: if it is above ours, our view is old."""
 
     epoch: int
+    own: bool = False
+    """Whether it is our own disk that says so."""
 
 
 @dataclass(frozen=True, slots=True)

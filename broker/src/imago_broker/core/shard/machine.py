@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from imago_broker.core.shard import electing, events, following, handing_over, leading
 from imago_broker.core.shard.effects import Leave, Mark, Note
 from imago_broker.core.shard.election import leader_lives
-from imago_broker.core.shard.state import RULES, Rules, State, Turn
+from imago_broker.core.shard.state import RULES, Rules, State, Turn, confirmed_epoch
 from imago_broker.core.shard.values import Limits, Role
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def outlook(state: State) -> Outlook:
     if shard.leads(state.member):
         begun = state.role is Role.LEADING and state.epoch == shard.epoch
         unused = shard.epoch > state.epoch_seen
-        current = state.epoch_heard <= shard.epoch and (begun or unused)
+        current = confirmed_epoch(state) <= shard.epoch and (begun or unused)
         return Outlook.MINE if current else Outlook.VACANT
     return Outlook.THEIRS if leader_lives(shard, state.live) else Outlook.VACANT
 
@@ -181,6 +181,10 @@ def _lease_renewed(turn: Turn, event: events.LeaseRenewed) -> None:
 def _epoch_heard(turn: Turn, event: events.EpochHeard) -> None:
     if turn.state.epoch_heard < event.epoch < EPOCH_MAX:
         turn.set(epoch_heard=event.epoch)
+        if event.own:
+            turn.set(epoch_own=event.epoch)
+        elif turn.state.member is not None and confirmed_epoch(turn.state) < event.epoch:
+            turn.ask()
 
 
 def _handover_asked(turn: Turn, event: events.HandoverAsked) -> None:

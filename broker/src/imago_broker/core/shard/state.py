@@ -81,7 +81,9 @@ class State:
     question_version: int = 0
     """Version of the state that we knew when we asked."""
     epoch_heard: int = 0
-    """Highest epoch that a peer has spoken of."""
+    """Highest epoch that a peer has spoken of. Anybody may: see `confirmed_epoch`."""
+    epoch_own: int = 0
+    """Highest epoch that our own disk has refused to go below."""
 
     # What we have proposed.
     proposal: ShardState | None = None
@@ -127,6 +129,17 @@ class State:
     stopping_ms: int | None = None
     """Since when an orderly stop is under way."""
     stopped: bool = False
+
+
+def confirmed_epoch(state: State) -> int:
+    """Return the highest epoch that peers have spoken of and the coordinator knows of.
+
+    Members promise themselves to epochs that it gave, and register with what they have promised.
+    So a higher one is known to nobody; where the coordinator has lost its memory, registrations
+    still tell what was promised before.
+    """
+    registered = max((info.epoch_seen for info in state.live.values()), default=0)
+    return min(state.epoch_heard, max(registered, state.shard.epoch, state.epoch_own))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
