@@ -9,6 +9,8 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from imago_client.messages import MessageQueue
 
 
@@ -83,6 +85,19 @@ class NoMasterError(NoRouteError):
             topic,
             f"{shards} no live master",
             "where its members elect one it comes within seconds; `imago cluster explain` says",
+        )
+        self.shard = shard
+
+
+class NoQueuesError(NoMasterError):
+    """The topic has no queues on this shard, as far as the name service knows at the moment."""
+
+    def __init__(self, topic: str, shard: str, placed: Sequence[str]) -> None:
+        NoRouteError.__init__(
+            self,
+            topic,
+            f"it has no queues on shard {shard}, only on {', '.join(placed)}",
+            f"choose one of those, or have it opened there: `imago topic spread {topic}`",
         )
         self.shard = shard
 

@@ -27,6 +27,7 @@ from imago_broker.admin.guard import audited, errors_as_json, no_foreign_pages
 from imago_broker.admin.remaining import PROGRESS
 from imago_broker.admin.repeating import repeatable
 from imago_broker.admin.shards import to_master
+from imago_broker.admin.spreading import Spreader
 
 if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
@@ -99,17 +100,19 @@ def build_admin(services: AdminServices) -> web.Application:
     )
     for method, path, handler in ROUTES:
         app.router.add_route(method, path, partial(handler, services))
-    _keep_drained(app, Drainer(services))
+    _keep_at_work(app, Drainer(services), Spreader(services))
     return app
 
 
-def _keep_drained(app: web.Application, drainer: Drainer) -> None:
-    """Have the drainer work for as long as the application does."""
+def _keep_at_work(app: web.Application, drainer: Drainer, spreader: Spreader) -> None:
+    """Have topics leave, and spread, for as long as the application runs."""
 
     async def start(_: web.Application) -> None:
         drainer.start()
+        spreader.start()
 
     async def stop(_: web.Application) -> None:
+        await spreader.stop()
         await drainer.stop()
 
     app[marks.DRAINER] = drainer

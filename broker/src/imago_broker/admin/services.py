@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from imago_broker.config import BrokerConfig
+    from imago_broker.model.topics import TopicConfig
     from imago_broker.ports import Clock, Coordinator, ShardControl
     from imago_broker.service.groups import GroupService
     from imago_broker.service.offsets import ConsumerOffsets
@@ -71,6 +72,8 @@ class AdminServices:
     """Consumers of a group that are connected now."""
     member_groups: Callable[[], list[str]]
     """Groups that have a connected consumer."""
+    on_topic_made: list[Callable[[TopicConfig, str], None]]
+    """Told each topic that a send has made here, and the template that it is made of."""
     version: str
     compiled: bool
 

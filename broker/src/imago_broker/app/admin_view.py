@@ -51,6 +51,7 @@ def admin_services(broker: Broker) -> AdminServices:
         replicated=lambda: _replicated(broker),
         members=lambda group: _members(broker, group),
         member_groups=lambda: sorted(broker.rocketmq.clients.consumer_groups()),
+        on_topic_made=broker.rocketmq.on_topic_made,
         version=importlib.metadata.version("imago"),
         compiled=COMPILED,
     )

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from imago_client.errors import NoMasterError, NoRouteError
+from imago_client.errors import NoMasterError, NoQueuesError, NoRouteError
 from imago_client.messages import MessageQueue
 
 if TYPE_CHECKING:
@@ -46,8 +46,14 @@ class TopicRoute:
         """Return the address of a shard's master."""
         address = self.addresses.get(shard, {}).get(MASTER_ID)
         if address is None:
-            raise NoMasterError(self.topic, shard)
+            raise self._no_master(shard)
         return address
+
+    def _no_master(self, shard: str) -> NoMasterError:
+        placed = sorted({queue.shard for queue in (*self.read_queues, *self.write_queues)})
+        if shard in placed or not placed:
+            return NoMasterError(self.topic, shard)
+        return NoQueuesError(self.topic, shard, placed)
 
     def reader(self, shard: str, preferred: int = MASTER_ID) -> str:
         """Return the address of the preferred broker of a shard, else of any that lives."""

@@ -106,6 +106,9 @@ def _created(services: RocketmqServices, sending: Sending) -> TopicConfig:
     )
     if config is None:
         raise rules.unknown_topic(sending.topic)
+    if not sending.topic.startswith(names.RETRY_PREFIX):
+        for listener in services.on_topic_made:
+            listener(config, sending.default_topic)
     return config
 
 

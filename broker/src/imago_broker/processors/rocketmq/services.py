@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from imago_broker.config.settings import RocketmqSection
     from imago_broker.core.budget import OutputBudget
+    from imago_broker.model.topics import TopicConfig
     from imago_broker.ports import Clock, Coordinator
     from imago_broker.processors.rocketmq.rows import Lane
     from imago_broker.service.groups import GroupService
@@ -88,6 +89,8 @@ class RocketmqServices:
     group_version: TableVersion
     lanes: Mapping[str, Lane] = field(default_factory=dict)
     """Filled by the table: what the tools show as thread pools."""
+    on_topic_made: list[Callable[[TopicConfig, str], None]] = field(default_factory=list)
+    """Told each topic that a send has made, and its template; not groups' own."""
     on_settings: Callable[[RocketmqSection], None] | None = None
     """Told when a client changed settings, so that everybody shows the same."""
 
