@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import deque
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from imago_client.core.effects import Operation, Pause, Request, Wait
 from imago_client.core.idempotent import send
 from imago_client.core.lanes import IDLE_S_MAX, Lanes
 from imago_client.core.outgoing import prepare, prepare_batch
+from imago_client.core.selection import queue_for_key
 from imago_client.core.sending import Rotations
 from imago_client.core.state import ClientState
 from imago_client.errors import (
@@ -368,3 +370,34 @@ def test_whatever_the_network_does_messages_are_stored_once_and_in_order(
                 assert isinstance(result, SendFailedError), f"seed {seed}: {result}"
                 given_up += 1
     assert (given_up > 0) == (failures > 0 and delivery_timeout_s < 1000)
+
+
+def test_messages_of_one_key_are_in_line_before_their_shard_has_a_master() -> None:
+    """Whichever of them finds the new master first: the first that was sent is the first stored."""
+    producer = Producer(CONFIG)
+    world, key = producer.world, "k"
+    world.placed = {"a", "b"}
+    placed = [MessageQueue("orders", shard, number) for shard in "ab" for number in range(2)]
+    home = queue_for_key(key, placed)
+    del world.shards[home.shard]
+    world.brokers = lambda _: stored()
+    operations = []
+    for body in (b"first", b"second"):
+        message = Message("orders", body, ordering_key=key)
+        outgoing = prepare(world.state, CONFIG, message)
+        operation = send(world.state, CONFIG, producer.rotations, producer.lanes, outgoing, None)
+        effect = next(operation)
+        while not isinstance(effect, Pause):  # until it finds no master
+            effect = operation.send(world._perform(effect))  # type: ignore[arg-type]  # an answer
+        operations.append((operation, effect))
+    world.shards[home.shard] = f"{home.shard}:9"
+    bodies: list[bytes] = []
+    for operation, waiting in reversed(operations):  # the second looks first
+        effect = waiting
+        with contextlib.suppress(StopIteration):
+            while True:
+                effect = operation.send(world._perform(effect))  # type: ignore[arg-type]  # as above
+        (request,) = world.asked(RequestCode.SEND_MESSAGE_V2)[len(bodies) :]
+        bodies.append(request.body)
+    assert bodies == [b"second", b"first"], "as they were let"
+    assert [number for _, _, number in producer.sent] == [1, 0], "numbered as they were sent"

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 
 from imago_client.core.effects import Operation, Pause, Wait
 from imago_client.core.lookup import find_publish_route
-from imago_client.core.sending import ELSEWHERE_CODES, PAUSES, choose, give_up_or_note, send_to
+from imago_client.core.sending import (
+    ELSEWHERE_CODES,
+    PAUSES,
+    choose_queue,
+    give_up_or_note,
+    send_to,
+)
 from imago_client.errors import (
     BrokerError,
     OutOfOrderSequenceError,
@@ -75,8 +81,8 @@ class _Delivery:
         while True:
             self._left_s()
             try:
-                queue, _ = yield from choose(
-                    self._state, self._config, rotations, self._outgoing, None, None
+                queue, _ = yield from choose_queue(
+                    self._state, self._config, rotations, self._outgoing, None
                 )
             except (TryAgainError, BrokerError) as error:
                 yield from self._note(error)

@@ -172,19 +172,30 @@ def choose(
     failed_shard: str | None,
 ) -> Operation[tuple[MessageQueue, str]]:
     """Return where to send: the queue, and its master's address."""
+    if queue is None:
+        queue, route = yield from choose_queue(state, config, rotations, outgoing, failed_shard)
+    elif queue.topic != outgoing.topic:
+        raise UsageError(f"queue: {queue} is not one of topic {outgoing.topic!r}")
+    else:
+        route = yield from find_publish_route(state, queue.topic, config.queues_by_default)
+    return queue, route.master(queue.shard)
+
+
+def choose_queue(
+    state: ClientState,
+    config: ProducerConfig,
+    rotations: Rotations,
+    outgoing: Outgoing,
+    failed_shard: str | None,
+) -> Operation[tuple[MessageQueue, TopicRoute]]:
+    """Return the queue of a message that names none, and the route: a key's may lack a master."""
     topic = outgoing.topic
-    if queue is not None and queue.topic != topic:
-        raise UsageError(f"queue: {queue} is not one of topic {topic!r}")
     route = yield from find_publish_route(state, topic, config.queues_by_default)
-    if queue is not None:
-        return queue, route.master(queue.shard)
     if outgoing.ordering_key is not None:
         placed = _writable(route, route.write_queues)
-        target = queue_for_key(outgoing.ordering_key, placed)
-    else:
-        led = _writable(route, route.led_queues)
-        target = rotations.of(topic).pick(led, avoid=failed_shard)
-    return target, route.master(target.shard)
+        return queue_for_key(outgoing.ordering_key, placed), route
+    led = _writable(route, route.led_queues)
+    return rotations.of(topic).pick(led, avoid=failed_shard), route
 
 
 def _writable(route: TopicRoute, queues: tuple[MessageQueue, ...]) -> tuple[MessageQueue, ...]:
