@@ -8,8 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from imago_testing.small_limits import KEPT, SMALL, constants
+
 ROOT = Path(__file__).parents[1]
 CONTAINERS = ["broker", "operator", "spark-apps"]
+SMALL_ENOUGH = 16
+"""A limit below it is met by tests as it is."""
 
 
 def tracked() -> list[str]:
@@ -80,3 +84,15 @@ def test_requirements_are_exact_and_hashed() -> None:
         assert pins
         assert all("==" in line and line.endswith("\\") for line in pins), path
         assert "--hash=sha256:" in path.read_text()
+
+
+def test_every_number_is_made_small_or_said_to_stay() -> None:
+    """A new constant of the store or the replication, by which something is read, sent or kept at
+    once: give it a small value in `imago_testing/small_limits.py`, or say there why it stays."""
+    found = {(module, name) for module, name, value in constants() if abs(value) >= SMALL_ENOUGH}
+    named = {(module, name) for module, names in SMALL.items() for name in names}
+    kept = {(module, name) for module, names in KEPT.items() for name in names}
+    known = {(module, name) for module, name, _ in constants()}
+    assert found - named - kept == set()
+    assert kept - known == set(), "gone: take them out of KEPT"
+    assert named & kept == set()
