@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.files import fatal, read_whole, replace_whole
+from imago_log.inspecting import find_damage
 from imago_log.lost import is_lost, lost_from
 from imago_log.metadata import META_TOPIC, Metadata, decode_changes
 from imago_wire.hot import view_record
@@ -133,12 +134,23 @@ def metadata_at(parts: Parts, end: int) -> Metadata | None:
         offset += _UNITS_AT_ONCE
         for place, size, _ in UNIT.iter_unpack(units):
             if place < end and not is_lost(parts.damage, place, size):
-                record = parts.log.read(place, size)
+                record = parts.records.whole(place)
+                if record is None:
+                    _note_damage(parts, place)
+                    continue
                 view = view_record(record)
                 body = record[view.body_at : view.body_at + view.body_size]
                 state.apply(decode_changes(body), place)
     state.end = end
     return state
+
+
+def _note_damage(parts: Parts, place: int) -> None:
+    """Note what keeps a change of metadata from being read: the leader is asked for all of them."""
+    found = find_damage(parts.log, place, parts.log.end)
+    if found is not None:
+        parts.damage.add(*found)
+    parts.metadata_unsure = True
 
 
 def _cut_producers(parts: Parts, end: int) -> None:

@@ -205,7 +205,7 @@ class MemberStore(MetadataStore):
         if back:
             parts.folder.forget_views()
         made = cutting.cut(parts, end, state)
-        self._replica.metadata_missing |= self._replica.catching_up or lost
+        self._replica.metadata_missing |= self._replica.catching_up or lost or parts.metadata_unsure
         self._take_over(made, back)
         if back:
             cutting.trust_views(parts)

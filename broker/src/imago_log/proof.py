@@ -30,7 +30,7 @@ class MetadataProof:
     def __init__(self) -> None:
         self._files: dict[int, bytes] = {}
         """Content by the position of the first byte."""
-        self._doubtful_until = 0
+        self._doubtful = set[tuple[int, int]]()
 
     def load(self, vfs: Vfs, folder: DataFolder) -> None:
         """Read them, before a start cuts or removes them."""
@@ -39,20 +39,19 @@ class MetadataProof:
             for position in offsets_of(vfs.names(queue)):
                 self._files[position] = read_whole(vfs, queue / offset_name(position)) or b""
 
-    def doubt(self, until: int) -> None:
+    def doubt(self, start: int, end: int) -> None:
         """The chain was taken up in the middle of a file: nothing vouches for it up to its end."""
-        self._doubtful_until = max(self._doubtful_until, until)
+        self._doubtful.add((start, end))
 
     def holds(self, view: RecordView) -> bool:
         """Whether a record is to be taken: all but changes of metadata that nothing proves.
 
         Without any file of their queue, as where only the log is left, nothing could.
         """
-        if view.physical_offset >= self._doubtful_until or not self._files:
+        if view.topic != _META or not self._files:
             return True
-        if view.topic != _META:
-            return True
-        if self._names(view):
+        place = view.physical_offset
+        if not any(start <= place < end for start, end in self._doubtful) or self._names(view):
             return True
         logger.error(
             "metadata.unproven log_offset=%d reason=%s", view.physical_offset,

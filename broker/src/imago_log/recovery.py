@@ -113,7 +113,7 @@ def recover(
     start: int,
     take: Callable[[bytes, int, list[RecordView]], None],
     damaged: Callable[[Extent], None],
-    doubt: Callable[[int], None],
+    doubt: Callable[[int, int], None],
     *,
     last_stop: LastStop,
     durable_end: int,
@@ -122,7 +122,7 @@ def recover(
 
     Second: whether anything but zeros stands behind the end. What is damaged is told to `damaged`
     before the records behind it are taken. Where nothing vouches for the place at which reading
-    goes on, `doubt` is told up to where not.
+    goes on, `doubt` is told from where on and how far.
     """
     reader = LogReader(log, take)
     while True:
@@ -138,7 +138,7 @@ def recover(
         damaged((end, following, reason or "zeros"))
         known = (durable_end, segment_end(log, end), claimed_end(log, end), *claims(log, end))
         if following not in known:
-            doubt(segment_end(log, following))
+            doubt(following, segment_end(log, following))
         start = following
 
 

@@ -68,6 +68,7 @@ class TailFinder:
             if offset < queue.end:
                 parts.queues.clear(queue)  # noise in its files looks like units
             refill(parts, queue, topic)
+            lose_before(queue, parts.damage, topic.birth, parts.log.start, record)
 
 
 def reindex(parts: Parts, topics: frozenset[str]) -> None:

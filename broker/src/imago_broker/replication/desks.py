@@ -162,13 +162,15 @@ class LeaderDesk:
 
 
 def whole_bytes(store: MessageStore, offset: int, size: int) -> bytes | memoryview:
-    """Return log bytes that another member lacks: below the high watermark, and whole here."""
-    if offset + size > store.high_watermark:
-        return b""
-    if any(each.start < offset + size and offset < each.end for each in store.damaged_ranges()):
+    """Return log bytes that another member lacks, as far as they are whole here and committed."""
+    end = min(offset + size, store.high_watermark)
+    for each in store.damaged_ranges():
+        if each.start < end and offset < each.end:
+            end = each.start
+    if end <= offset:
         return b""
     try:
-        return store.read_log(offset, size)
+        return store.read_log(offset, end - offset)
     except StoreError as error:
         logger.info("repair_impossible offset=%d size=%d reason=%s", offset, size, error)
         return b""
