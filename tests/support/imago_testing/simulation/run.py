@@ -99,11 +99,23 @@ class Run:
         leader = self.leader()
         if leader is None or leader.machine.state.role is not Role.LEADING:
             return False
+        if not all(
+            process is leader or follows(process, leader) for process in self.world.processes
+        ):
+            return False  # a member of the elected set may still have to cut what only it has
         return len(state.in_sync) == len(self.world.disks) and all(
             (entry := self.world.coordinator.registered.get(member.uuid)) is not None
             and entry[0].incarnation == member.incarnation
             for member in state.in_sync
         )
+
+
+def follows(process: Process | None, leader: Process) -> bool:
+    """Whether a member's log has been compared with the leader's of now."""
+    if process is None:
+        return False
+    state = process.machine.state
+    return state.reconciled and state.epoch == leader.machine.state.epoch
 
 
 def simulate(
