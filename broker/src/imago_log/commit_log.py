@@ -99,7 +99,8 @@ class CommitLog:
         """Tell files that were cut from those of a log with another file size."""
         wrong = [base for base, size in sizes.items() if size != self.segment_size]
         larger = [base for base in wrong if sizes[base] > self.segment_size]
-        if larger or (len(wrong) == len(sizes) and len(wrong) > 1):
+        alike = len(wrong) == len(sizes) > 1 and len(set(sizes.values())) == 1
+        if larger or alike:
             base = larger[0] if larger else wrong[0]
             reason = f"{sizes[base]} bytes, the configured file size is {self.segment_size}"
             raise CorruptLogError(self.path(base), min(sizes[base], self.segment_size), reason)

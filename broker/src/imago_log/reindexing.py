@@ -150,6 +150,9 @@ def begin_empty_queues(metadata: Metadata, queue: Callable[[str, int], ConsumeQu
     """Let queues whose records are all gone go on where they were, not at 0."""
     for key, (offset, position) in metadata.kind(QUEUE_KIND).items():
         name, _, queue_id = key.rpartition("/")
-        found = queue(name, int(queue_id))
+        try:
+            found = queue(name, int(queue_id))
+        except KeyError:
+            continue  # its creation is lost in damage
         if offset > found.end and found.is_bare:
             found.begin_at(offset, position)
