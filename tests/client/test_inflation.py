@@ -255,3 +255,23 @@ async def test_look_up_by_key_shows_a_bomb_as_an_error(client: Client) -> None:
             found = await client.admin.messages_by_key("orders", "n0")
     assert found[0].error is not None
     assert found[0].error.is_too_large
+
+
+@pytest.mark.usefixtures("orders")
+async def test_queue_held_at_a_failure_leaves_room_for_the_others(client: Client) -> None:
+    bodies = [zlib.compress(bytes([n]) * MIB) for n in range(20)]
+    await send_raw(client, bodies)
+    stuck: list[MessageQueue] = []
+    done: list[int] = []
+
+    async def handle(messages: Sequence[ReceivedMessage]) -> None:
+        (message,) = messages
+        if not stuck:
+            stuck.append(message.queue)
+        if message.queue == stuck[0]:
+            raise ValueError("never")
+        done.append(message.body[0])
+
+    config = settings(orderly=True, inflated_bytes_max=3 * MIB, suspend_s=0.01, drain_s=0.1)
+    async with client.push_consumer(config, ["orders"], handle):
+        await until(lambda: len(done) == 10)

@@ -125,7 +125,10 @@ class QueueReader:
                 await self._hand_out()
             if not records or self.stopped:
                 return
-            tried = await self._take_in_later(records, next_offset, tried)
+            if tried is None:
+                tried = self._take_in(records, next_offset, self._room())
+            else:
+                tried = await self._take_in_later(records, next_offset, tried)
 
     async def _cached_room(self) -> None:
         config, process = self._shared.config, self.process
@@ -175,9 +178,16 @@ class QueueReader:
         cached_room = self._shared.config.cached_bytes_max - self.process.cached_bytes
         return max(0, min(free, cached_room))
 
-    def _take_in(self, records: deque[StoredMessage], next_offset: int, room: int) -> int:
-        """Take messages up to a compressed one that finds no room; return what there was."""
+    def _take_in(self, records: deque[StoredMessage], next_offset: int, room: int) -> int | None:
+        """Take messages up to a compressed one that finds no room: return what there was for it.
+
+        In order no more than one batch: what a queue that is held at a failure cannot handle yet
+        is held as it is stored.
+        """
+        config = self._shared.config
         while records:
+            if config.orderly and self.process.cached_count >= config.batch_messages_max:
+                return None
             stored = records[0]
             if self._subscription.accepts(stored.tags):
                 message = received(self.queue, stored, room)
@@ -191,11 +201,11 @@ class QueueReader:
                 room = min(room, self._room())
             records.popleft()
         self.process.advance(next_offset)
-        return room
+        return None
 
     async def _take_in_later(
         self, records: deque[StoredMessage], next_offset: int, tried: int
-    ) -> int:
+    ) -> int | None:
         """Wait for more room than was tried, then take; one reader of the consumer at a time."""
         inflation = self._shared.inflation
         wanted = inflation.worth_waiting_for(tried)
