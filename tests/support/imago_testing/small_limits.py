@@ -68,7 +68,6 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_log.scrubbing": {"BLOCK_BYTES": 300, "STEP_BYTES_MIN": 300},
     "imago_log.syncing": {"FILES_AT_ONCE": 2},
     "imago_log.unit_files": {"STEP": 60},
-    "imago_testing.simulation.store_disk": {"SEGMENT_BYTES": 4096},
     "imago_broker.replication.leader": {"METADATA_FRAME_BYTES": 300},
     "imago_broker.replication.link": {"RECEIVE_BYTES": 300},
     "imago_broker.replication.repair": {"CHUNK_BYTES": 300},
