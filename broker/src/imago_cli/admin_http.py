@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -38,17 +39,28 @@ class RefusedError(CommandError):
 
 
 def ask(
-    admin: str, path: str, body: object = None, *, seconds_max: float = SECONDS_MAX
+    admin: str,
+    path: str,
+    body: object = None,
+    *,
+    seconds_max: float = SECONDS_MAX,
+    found: bool = False,
 ) -> dict[str, Any]:
-    """Call one path, with POST when there is a body; CommandError in the broker's own words."""
+    """Call one path, with POST when there is a body; CommandError in the broker's own words.
+
+    `found`: the address is not the user's but stood in a broker's answer, out of the registry. It
+    is sent a signature of the call, and not the token.
+    """
     address = admin.rstrip("/")
     if not _is_http(address):
         raise UsageError(f"--admin {admin}: must look like http://HOST:PORT")
+    data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(  # noqa: S310  http, see above
-        address + path,
-        data=None if body is None else json.dumps(body).encode(),
-        headers={"Content-Type": "application/json", **_credentials()},
+        address + path, data=data, headers={"Content-Type": "application/json"}
     )
+    if token := _token():
+        said = f"Bearer {token}" if not found else _signed(token, address, path, data)
+        request.add_header("Authorization", said)
     try:
         with urllib.request.urlopen(request, timeout=seconds_max) as answer:  # noqa: S310  http
             return _object(answer.read(_ANSWER_BYTES_MAX), address)
@@ -81,10 +93,19 @@ def _is_http(address: str) -> bool:
     return is_whole and address.isascii() and address.isprintable() and " " not in address
 
 
-def _credentials() -> dict[str, str]:
+def _signed(token: str, address: str, path: str, data: bytes | None) -> str:
+    from imago_broker.admin.calls import SCHEME, signature
+
+    method = "GET" if data is None else "POST"
+    now_ms, target = time.time_ns() // 1_000_000, urlsplit(address).netloc
+    return f"{SCHEME} {now_ms} {signature(token, now_ms, method, target, path, data or b'')}"
+
+
+def _token() -> str:
+    """Return the admin token; empty where none is named."""
     path = os.environ.get(TOKEN_VARIABLE)
     if not path:
-        return {}
+        return ""
     try:
         token = Path(path).read_text(encoding="ascii").strip()
     except OSError as error:
@@ -93,7 +114,7 @@ def _credentials() -> dict[str, str]:
         token = ""
     if not token.isprintable() or not token:
         raise UsageError(f"{TOKEN_VARIABLE}={path}: holds no token, which is a line of ASCII")
-    return {"Authorization": f"Bearer {token}"}
+    return token
 
 
 def _refusal(error: urllib.error.HTTPError, address: str) -> CommandError:

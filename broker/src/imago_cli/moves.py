@@ -51,7 +51,7 @@ def drain(
     else:
         # The others hear of it a little later.
         master = _master(found)["admin"]
-        _report(find_shard(ask(master, "/admin/v1/cluster"), shard), as_json=as_json)
+        _report(find_shard(ask(master, "/admin/v1/cluster", found=True), shard), as_json=as_json)
 
 
 def undrain(shard: ShardName, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
@@ -207,7 +207,7 @@ def _ask_master(shard: Mapping[str, Any], path: str, **body: object) -> dict[str
     whole = {"brokerId": master["uuid"], "requestId": uuid4().hex, **body}
     if shard["epoch"] is not None:
         whole["epoch"] = shard["epoch"]
-    return ask(master["admin"], path, whole)
+    return ask(master["admin"], path, whole, found=True)
 
 
 def _master(shard: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def _master(shard: Mapping[str, Any]) -> dict[str, Any]:
 
 def _has(master: Mapping[str, Any], path: str) -> bool:
     try:
-        ask(master["admin"], path)
+        ask(master["admin"], path, found=True)
     except RefusedError as error:
         if error.reason != "topic_not_found":
             raise

@@ -86,7 +86,7 @@ def handover(
     body = _request(master, found)
     if to is not None:
         body["target"] = member_named(found, to)["uuid"]
-    answer = ask(master["admin"], "/admin/v1/handover", body)
+    answer = ask(master["admin"], "/admin/v1/handover", body, found=True)
     leader = answer.get("leader")
     to_whom = f" to {_name(found, leader)}" if leader else ""
     _print(answer, f"handed over{to_whom}", as_json=as_json)
@@ -118,7 +118,7 @@ def elect(
         name = f"replica {chosen['replica']} ({chosen['uuid']})"
         confirm(f"{name} may lack acknowledged messages. Let it lead {found['name']}?", yes=yes)
     body = _request(chosen, found) | {"allowDataLoss": allow_data_loss}
-    _print(ask(chosen["admin"], "/admin/v1/elect", body), "elected", as_json=as_json)
+    _print(ask(chosen["admin"], "/admin/v1/elect", body, found=True), "elected", as_json=as_json)
 
 
 def _request(member: Mapping[str, Any], shard: Mapping[str, Any]) -> dict[str, Any]:
