@@ -94,7 +94,9 @@ class Dispatcher:
             return  # of an earlier topic of this name
         queue = self.queues.get(topic, view.queue_id)
         self._fill(queue, topic, view)
-        if not _add(queue, view):
+        # Where nothing can have expired, a queue that is to begin here has lost its files.
+        short = view.queue_offset > queue.end and topic.birth >= self._log_start
+        if (short and self._queues_from > self._log_start) or not _add(queue, view):
             raise ViewsInvalidError(
                 f"{name}/{view.queue_id} ends at {queue.end}, the log goes on at "
                 f"{view.queue_offset}"
