@@ -185,6 +185,11 @@ class RemotingConnection(Connection[RemotingCommand]):
         )
         return self.call(RequestCode.PULL_MESSAGE, ext)
 
+    def end(self, queue: Queue) -> asyncio.Future[RemotingCommand]:
+        """Ask for the offset behind the last message."""
+        ext = {"topic": queue.topic, "queueId": queue.number}
+        return self.call(RequestCode.GET_MAX_OFFSET, ext)
+
     def commit(self, queue: Queue, offset: int) -> asyncio.Future[RemotingCommand]:
         ext = _group_ext(queue) | {"commitOffset": offset}
         return self.call(RequestCode.UPDATE_CONSUMER_OFFSET, ext)

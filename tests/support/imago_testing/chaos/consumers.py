@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _RETRY_SECONDS = 0.02
 _EMPTY_SECONDS = 0.02
 _HOLD_MS = 500
+_READ_TRIES = 10
+_AGAIN_SECONDS = 0.2
 _ELSEWHERE = "NOT_THE_MASTER"
 """Remark of an empty answer that sends the consumer to the master."""
 
@@ -181,25 +183,52 @@ async def get(connection: MetaqConnection, queue: Queue, position: int) -> tuple
 
 
 async def read_whole(metaq_at: Where, rocketmq_at: Where, queues: Sequence[Queue]) -> Messages:
-    """Read queues from their starts to their ends, through both protocols."""
+    """Read queues from their starts to their ends, through both protocols.
+
+    Where a reader meets damage that is being put right it is told to ask again: that is no end.
+    """
     metaq = await MetaqConnection.open(metaq_at)
     remoting = await RemotingConnection.open(rocketmq_at)
     whole: Messages = {}
     try:
         for queue in queues:
-            messages = whole.setdefault((Protocol.METAQ, queue), [])
-            last, at = -1, 0
-            while at != last:
-                last = at
-                found, at = await get(metaq, queue, at)
-                messages += found
-            messages = whole.setdefault((Protocol.ROCKETMQ, queue), [])
-            last, at = -1, 0
-            while at != last:
-                last = at
-                found, at = await pull(remoting, queue, at)
-                messages += found
+            pulled = await _pull_all(remoting, queue)
+            whole[Protocol.METAQ, queue] = await _get_all(metaq, queue, len(pulled))
+            whole[Protocol.ROCKETMQ, queue] = pulled
     finally:
         await metaq.close()
         await remoting.close()
     return whole
+
+
+async def _pull_all(connection: RemotingConnection, queue: Queue) -> list[Stored]:
+    messages: list[Stored] = []
+    at = tries = 0
+    while tries < _READ_TRIES:
+        found, behind = await pull(connection, queue, at)
+        messages += found
+        if behind == at:
+            answer = await connection.end(queue)
+            expect_success(answer)
+            if at >= int(answer.ext["offset"]):
+                break
+            tries += 1
+            await asyncio.sleep(_AGAIN_SECONDS)
+        at = behind
+    return messages
+
+
+async def _get_all(connection: MetaqConnection, queue: Queue, count: int) -> list[Stored]:
+    """Read to the end, which is not there before so many messages have come."""
+    messages: list[Stored] = []
+    at = tries = 0
+    while tries < _READ_TRIES:
+        found, behind = await get(connection, queue, at)
+        messages += found
+        if behind == at:
+            if len(messages) >= count:
+                break
+            tries += 1
+            await asyncio.sleep(_AGAIN_SECONDS)
+        at = behind
+    return messages

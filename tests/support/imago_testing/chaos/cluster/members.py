@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import urllib.error
@@ -185,6 +186,14 @@ class Member:
     def empty_disk(self) -> None:
         """Give the room back."""
         (self.disk / "ballast").unlink(missing_ok=True)
+
+    def disk_use(self) -> str:
+        """Return how full its disk is, and with what."""
+        usage = shutil.disk_usage(self.disk)
+        folders = [each for each in self.data.iterdir() if each.is_dir()]
+        sizes = {each.name: sum(f.stat().st_size for f in each.rglob("*")) for each in folders}
+        parts = ", ".join(f"{name} {size >> 20}" for name, size in sizes.items() if size >> 20)
+        return f"disk {usage.used >> 20} of {usage.total >> 20} MiB ({parts})"
 
     def log_tail(self) -> str:
         return self.log.read_bytes()[-4000:].decode(errors="replace") if self.log.exists() else ""

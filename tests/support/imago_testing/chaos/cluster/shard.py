@@ -134,7 +134,7 @@ class Shard:
         """Return in a line what each member says of itself."""
         told = self.statuses()
         return "; ".join(
-            f"{each.name}: {_outline(told[each.name]) if each.name in told else 'silent'}"
+            f"{each.name}: {_outline(told[each.name]) if each.name in told else each.disk_use()}"
             for each in self.members
         )
 
