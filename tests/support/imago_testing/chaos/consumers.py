@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _RETRY_SECONDS = 0.02
 _EMPTY_SECONDS = 0.02
+_EMPTY_MAX = 3
+"""Empty answers that are the end of a queue: one may mean damage that is being put right."""
 _HOLD_MS = 500
 _READ_TRIES = 10
 _AGAIN_SECONDS = 0.2
@@ -80,15 +82,16 @@ class RocketmqConsumer(Consumer):
         self._note(Step.LOST, 0)
         try:
             offset = await self._committed(connection)
-            while True:
+            empty = 0
+            while empty < _EMPTY_MAX:
                 at_end = self._stopping
                 asked = offset
                 found, offset = await pull(connection, self._queue, asked, _HOLD_MS)
                 self._saw(Protocol.ROCKETMQ, found, asked, offset)
                 if found:
                     await self._commit(connection, offset)
-                elif at_end:
-                    return True
+                empty = empty + 1 if at_end and not found else 0
+            return True
         finally:
             await connection.close()
 
@@ -118,15 +121,16 @@ class MetaqConsumer(Consumer):
     async def _session(self) -> bool:
         connection = await MetaqConnection.open(self._where)
         try:
-            while True:
+            empty = 0
+            while empty < _EMPTY_MAX:
                 at_end = self._stopping
                 asked = self._position
                 found, self._position = await get(connection, self._queue, asked)
                 self._saw(Protocol.METAQ, found, asked, self._position)
+                empty = empty + 1 if at_end and not found else 0
                 if not found:
-                    if at_end:
-                        return True
-                    await asyncio.sleep(_EMPTY_SECONDS)
+                    await asyncio.sleep(_AGAIN_SECONDS if at_end else _EMPTY_SECONDS)
+            return True
         finally:
             await connection.close()
 
