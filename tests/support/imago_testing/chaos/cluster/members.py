@@ -76,7 +76,8 @@ class Sizes:
 
     @property
     def disk(self) -> int:
-        return 512 << 20 if self.retention else 2 << 30
+        """Room for the log, for as much in MetaQ's own files, and for a member that is behind."""
+        return max(512 << 20, 5 * self.retention) if self.retention else 2 << 30
 
 
 class Member:
