@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """A field of an object that is not as we applied it."""
+
+    path: str
+    found: str
+    wanted: str
+    by: str = ""
+    """Who changed it, by the name that Kubernetes knows; empty: somebody took it away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Apply:
     """Apply a manifest from the server's side, as its only owner."""
 
-    manifest: Mapping[str, object]
+    manifest: Mapping[str, Any]
     why: str = "differs"
+    drift: tuple[Drift, ...] = ()
+    """What somebody has changed, and is put back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,9 @@ from imago_operator.promises import broken
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+    from imago_operator.actions import Drift
     from imago_operator.desired import Desired
+    from imago_operator.drifts import Drifts
     from imago_operator.observed import Seen
     from imago_operator.reconcile import Context
 
@@ -58,16 +60,31 @@ def _hinders(action: Action, error: OperatorError) -> bool:
     return not (refused or isinstance(action, (GrowClaim, ClassClaim)))
 
 
+def corrected(manifest: Mapping[str, Any], drift: Drift) -> str:
+    """Return what was put back, with what it was and who had changed it."""
+    name = f"{manifest['kind']} {manifest['metadata']['name']}"
+    who = f" by {drift.by}" if drift.by else ""
+    return f"{name}: {drift.path} was {drift.found}{who}, and is {drift.wanted} again."
+
+
 class Executor:
     """Carries out what one look at one cluster has led to."""
 
     def __init__(
-        self, context: Context, desired: Desired, seen: Seen, new_token: Callable[[], str]
+        self,
+        context: Context,
+        desired: Desired,
+        seen: Seen,
+        new_token: Callable[[], str],
+        drifts: Drifts,
     ) -> None:
         """`new_token`: a fresh secret for the brokers' administration."""
         self._context, self._kube = context, context.kube
         self._desired, self._seen = desired, seen
         self._new_token = new_token
+        self._drifts = drifts
+        self.corrected: list[str] = []
+        """What was put back, for people."""
 
     async def carry_out(self, actions: Iterable[Action]) -> list[OperatorError]:
         """Do all that can be done; return what failed, in order."""
@@ -95,7 +112,11 @@ class Executor:
 
     @_do.register
     async def _(self, action: Apply) -> None:
-        await self._kube.apply(action.manifest)
+        answer = await self._kube.apply(action.manifest)
+        manifest = action.manifest
+        found = self._seen.observed.child(manifest["kind"], manifest["metadata"]["name"])
+        for drift in self._drifts.applied(action, found, answer):
+            self.corrected.append(corrected(manifest, drift))
 
     @_do.register
     async def _(self, action: Stop) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_operator import names
 from imago_operator.brokers.reach import addresses, is_ready
 from imago_operator.contents.belonging import cluster_of
+from imago_operator.drifts import Drifts
+from imago_operator.plan.drift import managed_of
 from imago_operator.plan.objects import REBALANCE
 from imago_operator.spec.build import build
 from imago_operator.spec.cluster import UpdateMode
@@ -59,6 +61,7 @@ class Observer:
 
     def __init__(self, context: Context, volumes: Volumes) -> None:
         self._context, self._volumes = context, volumes
+        self.drifts = Drifts(context.now)
 
     async def look(self, desired: Desired, manifest: Manifest) -> Seen:
         """Return what belongs to a cluster. RetryError: something could not be read."""
@@ -68,7 +71,7 @@ class Observer:
             self._context.kube.get("Secret", desired.namespace, names.token(desired.name)),
         )
         found = dict(zip(kinds, lists, strict=True))
-        children = tuple(_children(desired, found, secret))
+        children = tuple(_children(desired, found, secret, self.drifts))
         objects = pods_of(desired, children, found["Pod"])
         reached = await self._context.brokers.of_pods(
             desired.namespace,
@@ -171,12 +174,15 @@ def status_of_manifest(manifest: Manifest) -> ClusterStatus:
 
 
 def _children(
-    desired: Desired, found: Mapping[str, Sequence[Manifest]], secret: Manifest | None
+    desired: Desired,
+    found: Mapping[str, Sequence[Manifest]],
+    secret: Manifest | None,
+    drifts: Drifts,
 ) -> Iterable[Child]:
     for kind in CHILD_KINDS:
         for item in found[kind]:
             if owner_uid(item) == desired.resource.uid:
-                yield _child(kind, item)
+                yield _child(kind, item, drifts.spared(item["metadata"]["uid"]))
     # A token that somebody else has put there is as good as ours.
     if secret is not None and owner_uid(secret) in (None, desired.resource.uid):
         yield _child("Secret", secret)
@@ -188,7 +194,7 @@ def owner_uid(item: Manifest) -> str | None:
     return next((str(r["uid"]) for r in references if r.get("controller")), None)
 
 
-def _child(kind: str, item: Manifest) -> Child:
+def _child(kind: str, item: Manifest, spared: frozenset[str] = frozenset()) -> Child:
     metadata = item["metadata"]
     shard = (metadata.get("labels") or {}).get(names.SHARD_LABEL)
     return Child(
@@ -199,6 +205,9 @@ def _child(kind: str, item: Manifest) -> Child:
         shard=int(shard) if shard is not None else None,
         replicas=item.get("spec", {}).get("replicas") if kind == STATEFUL_SET else None,
         deleting="deletionTimestamp" in metadata,
+        managed=managed_of(item),
+        live=item,
+        spared=spared,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator.spec.cluster_status import ClusterStatus
 
@@ -43,6 +43,12 @@ class Child:
     shard: int | None = None
     replicas: int | None = None
     """Of a StatefulSet: what its spec says."""
+    managed: tuple[tuple[str, Mapping[str, Any]], ...] | None = None
+    """Who says which fields, as Kubernetes keeps account of it; None: not known."""
+    live: Mapping[str, Any] = field(default_factory=dict)
+    """The object as it is."""
+    spared: frozenset[str] = frozenset()
+    """Fields that are not put back now, whoever changed them."""
     deleting: bool = False
 
 

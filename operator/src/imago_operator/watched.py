@@ -32,6 +32,16 @@ CHILDREN: Final = (
     Watched("Pod", "", "v1", "pods", names.CLUSTER_LABEL),
     Watched("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims", names.CLUSTER_LABEL),
     Watched("StatefulSet", "apps", "v1", "statefulsets", names.CLUSTER_LABEL),
+    *(
+        Watched(kind, group, "v1", plural, names.CLUSTER_LABEL, optional=True)
+        for kind, group, plural in (
+            ("ConfigMap", "", "configmaps"),
+            ("Service", "", "services"),
+            ("ServiceAccount", "", "serviceaccounts"),
+            ("PodDisruptionBudget", "policy", "poddisruptionbudgets"),
+            ("NetworkPolicy", "networking.k8s.io", "networkpolicies"),
+        )
+    ),
     Watched("Job", "batch", "v1", "jobs", MANAGED, optional=True),
     Watched(
         "SparkApplication",
@@ -42,7 +52,7 @@ CHILDREN: Final = (
         optional=True,
     ),
 )
-"""What changes by itself. All else is only changed by us, or found at the next resync."""
+"""What changes by itself, or by people who put their hands on it."""
 
 
 def key_of(kind: str, manifest: Mapping[str, Any]) -> Key:

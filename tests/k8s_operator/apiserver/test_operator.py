@@ -146,6 +146,93 @@ def test_an_edit_is_seen_by_the_watch_and_what_somebody_deletes_is_made_again(
     )
 
 
+EDITS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("StatefulSet", "demo-s0", {"spec": {"replicas": 0}}),
+    ("Service", "demo-bootstrap", {"spec": {"selector": {"imago.dev/cluster": "other"}}}),
+    ("ConfigMap", "demo-config", {"data": {"broker.toml": "nonsense"}}),
+    ("PodDisruptionBudget", "demo-s1", {"spec": {"maxUnavailable": 3}}),
+    ("NetworkPolicy", "demo-brokers", {"spec": {"ingress": []}}),
+    ("ServiceAccount", "demo-brokers", {"automountServiceAccountToken": True}),
+)
+
+
+def test_what_somebody_edits_or_deletes_is_put_back_at_once(
+    api: ApiServerProcess, namespace: str, start: Start, cluster: Callable[[], Any]
+) -> None:
+    start()
+    _settled(cluster)
+    before = {}
+    for kind, name, patch in EDITS:
+        path = RESOURCES[kind].path(namespace, name)
+        before[path] = _said(api.must("GET", path), patch)
+        query = "?fieldManager=kubectl-edit"
+        api.must("PATCH", path + query, patch, content="application/merge-patch+json")
+        wait_until(
+            lambda: _said(api.must("GET", path), patch) == before[path],  # noqa: B023  this one
+            seconds_max=SETTLES_S,
+            what=f"{kind} {name} as it was",
+            poll=0.2,
+        )
+
+    def told() -> list[str]:
+        events = api.must("GET", f"/api/v1/namespaces/{namespace}/events")["items"]
+        return [event["message"] for event in events if event["reason"] == "DriftCorrected"]
+
+    wait_until(lambda: bool(told()), seconds_max=SETTLES_S, what="an event", poll=0.2)
+    for kind, name, _ in EDITS:
+        if kind in ("StatefulSet", "ServiceAccount"):
+            continue
+        path = RESOURCES[kind].path(namespace, name)
+        old = api.must("GET", path)["metadata"]["uid"]
+        api.must("DELETE", path)
+
+        def again(path: str = path, old: str = old) -> bool:
+            status, found = api.call("GET", path)
+            return status == 200 and found["metadata"]["uid"] != old
+
+        wait_until(again, seconds_max=SETTLES_S, what=f"{kind} {name} again", poll=0.2)
+
+
+def _said(found: Any, patch: Any) -> Any:
+    """Return what an object has where a patch would change it."""
+    if not isinstance(patch, dict):
+        return found
+    return {key: _said((found or {}).get(key), part) for key, part in patch.items()}
+
+
+def test_what_others_add_is_theirs_and_a_new_operator_applies_nothing(
+    api: ApiServerProcess, namespace: str, start: Start, cluster: Callable[[], Any]
+) -> None:
+    """Kubernetes fills in defaults, a rollout is ordered, a label is added: nothing has drifted."""
+    first = start("first")
+    _settled(cluster)
+    assert first.process.stop() == 0
+    noted = {"kubectl.kubernetes.io/restartedAt": "now"}
+    template = {"template": {"metadata": {"annotations": noted}}}
+    patch = {"metadata": {"labels": {"team": "orders"}}, "spec": template}
+    path = RESOURCES["StatefulSet"].path(namespace, "demo-s0")
+    api.must("PATCH", path, patch, content="application/strategic-merge-patch+json")
+    second = start("second")
+    wait_until(
+        lambda: second.figure("reconcile_total", 'kind="ImagoCluster"') >= 2,
+        seconds_max=SETTLES_S,
+        what="two looks",
+        poll=0.2,
+    )
+    applied = [
+        labels
+        for labels, count in second.writes().items()
+        if count and not any(word in labels for word in ("leases", "events", "status", "imago"))
+    ]
+    assert applied == []
+    found = api.must("GET", path)
+    assert found["metadata"]["labels"]["team"] == "orders"
+    assert (
+        found["spec"]["template"]["metadata"]["annotations"] | noted
+        == (found["spec"]["template"]["metadata"]["annotations"])
+    )
+
+
 def test_a_paused_cluster_is_left_alone_until_it_goes_on(
     api: ApiServerProcess, namespace: str, start: Start, cluster: Callable[[], Any]
 ) -> None:

@@ -15,14 +15,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from imago_operator import names
 from imago_operator.kube.failures import failure
 from imago_operator.kube.http import APPLY, JSON
+from imago_operator.kube.objects import STATUS_MANAGER
 from imago_operator.kube.resources import RESOURCES
 
 Manifest = dict[str, Any]
 Place = tuple[str, str, str]
 """Plural, namespace and name."""
 STALE_BY: Final = 3
+APPLIERS: Final = frozenset({names.MANAGER, STATUS_MANAGER})
 READS: Final = frozenset({"get", "list"})
 PATH: Final = re.compile(
     r"/apis?/(?P<version>(?:[a-z0-9.]+/)?v[0-9a-z]+)(?:/namespaces/(?P<namespace>[^/]+))?"
@@ -129,12 +132,23 @@ class FakeKubernetes:
 
     # ---- for tests and those who play the controllers --------------------------------------
 
-    def put(self, manifest: Manifest) -> Manifest:
+    def put(self, manifest: Manifest, by: str = "somebody") -> Manifest:
         """Put an object there, without telling anybody."""
         resource = RESOURCES[manifest["kind"]]
         metadata = manifest["metadata"]
         place = resource.plural, metadata.get("namespace", ""), metadata["name"]
-        return self._store(place, copy.deepcopy(manifest))
+        new = copy.deepcopy(manifest)
+        self._take_over(place, by, new)
+        return self._store(place, new)
+
+    def _take_over(self, place: Place, by: str, new: Manifest) -> None:
+        """Have whoever changes a field be the one who says it."""
+        old = self.objects.get(place, {})
+        changed = {path for path in _paths(new) if _at(old, path) != _at(new, path)}
+        gone = {path for path in _paths(old) if _at(new, path) is None}
+        for held in self._owned.setdefault(place, {}).values():
+            held.difference_update(changed | gone)
+        self._owned[place].setdefault(by, set()).update(changed)
 
     def find(self, kind: str, namespace: str, name: str) -> Manifest | None:
         return self.objects.get((RESOURCES[kind].plural, namespace, name))
@@ -199,6 +213,8 @@ class FakeKubernetes:
         if content == APPLY:
             return self._applied(call, place, query["fieldManager"], body, old)
         new = merged(self._get(call, place), body)
+        if not call.sub:
+            self._take_over(place, f"{query['fieldManager']} by patch", new)
         return self._told("MODIFIED", self._store(place, new))
 
     def _delete(
@@ -235,7 +251,13 @@ class FakeKubernetes:
             _remove(new, gone)
         owned[manager] = paths
         new = merged(new, said)
+        taken = {path for path in paths if _at(old or {}, path) != _at(new, path)}
+        for name, held in owned.items():
+            if name != manager:
+                held.difference_update(taken)
         if old is not None and _content(new) == _content(old):
+            if old["metadata"].get("managedFields") != self._managed(place):
+                return self._store(place, new)
             return old
         return self._told("ADDED" if old is None else "MODIFIED", self._store(place, new))
 
@@ -252,12 +274,29 @@ class FakeKubernetes:
         made = old["metadata"] if old else {"uid": f"{place[0]}-{next(self._ids)}"}
         metadata["uid"] = made["uid"]
         metadata.setdefault("creationTimestamp", "2026-01-02T03:04:05Z")
+        metadata["managedFields"] = self._managed(place)
         if place[0] in OURS:
             same = old is not None and old.get("spec") == new.get("spec")
             metadata["generation"] = int(made.get("generation", 0)) + (0 if same else 1)
         new["apiVersion"], new["kind"] = KINDS[place[0]].api_version, KINDS[place[0]].kind
         self.objects[place] = new
         return new
+
+    def _managed(self, place: Place) -> list[Manifest]:
+        """Return the account of who says what, as a server shows it."""
+        found = []
+        for manager, paths in sorted(self._owned.get(place, {}).items()):
+            fields: Manifest = {}
+            for path in sorted(paths):
+                node = fields
+                for key in path:
+                    node = node.setdefault(f"f:{key}", {})
+            operation = "Apply" if manager in APPLIERS else "Update"
+            entry: Manifest = {"manager": manager, "operation": operation, "fieldsV1": fields}
+            if manager != names.MANAGER and operation == "Apply":
+                entry["subresource"] = "status"
+            found += [entry] if paths else []
+        return found
 
     def _remember(self) -> None:
         self._past.append((self.version, dict(self.objects)))
@@ -295,6 +334,12 @@ def _paths(value: Any, at: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     if not isinstance(value, Mapping) or not value:
         return [at]
     return [path for key, part in value.items() for path in _paths(part, (*at, key))]
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def _remove(value: Manifest, path: tuple[str, ...]) -> None:

@@ -80,7 +80,9 @@ class Look:
     def stopped(self) -> frozenset[int]:
         """Victims whose pods were taken away."""
         sets = self.observed.sets()
-        return frozenset(n for n in self.victims if n in sets and sets[n].replicas == 0)
+        still = (n for n in self.victims if n in sets and sets[n].replicas == 0)
+        # One that somebody else has scaled down is still to be read out.
+        return frozenset(n for n in still if self.empty(n) or not self.informed)
 
     @property
     def informed(self) -> bool:

@@ -14,8 +14,11 @@ from imago_operator.actions import (
     SetConfig,
     Uncordon,
 )
+from imago_operator.manifests.brokers import stateful_set
 from imago_operator.manifests.common import applied_hash, child
 from imago_operator.manifests.render import render
+from imago_operator.plan import standing
+from imago_operator.plan.drift import drifted
 from imago_operator.plan.rows import Row, Step
 from imago_operator.spec.common import Retention
 from imago_operator.spec.kinds import API_VERSION
@@ -24,7 +27,7 @@ from imago_operator.state import STATEFUL_SET, Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imago_operator.actions import Action
+    from imago_operator.actions import Action, Drift
     from imago_operator.manifests.common import Manifest
     from imago_operator.plan.look import Look
     from imago_operator.state import Child, Pod
@@ -41,7 +44,7 @@ def children(look: Look) -> Step:
     actions: list[Action] = []
     if look.observed.child("Secret", names.token(look.desired.name)) is None:
         actions.append(CreateToken(names.token(look.desired.name)))
-    actions += [Apply(m, why) for m in manifests if (why := difference(look, m))]
+    actions += [made for m in manifests if (made := _applied(look, m))]
     actions += _unwanted(look, manifests)
     actions += _ownership(look)
     said = Finding(
@@ -70,6 +73,38 @@ def wanted(look: Look) -> tuple[Manifest, ...]:
 def _is_needed(look: Look, number: int) -> bool:
     """Whether a shard that goes has something left: its brokers must run to be read out."""
     return look.informed and not look.empty(number)
+
+
+def _applied(look: Look, manifest: Manifest) -> Apply | None:
+    """Return how an object becomes what it is to be; None: it is, or must wait."""
+    found = look.observed.child(manifest["kind"], manifest["metadata"]["name"])
+    drift = () if found is None else drifted(manifest, found)
+    why = difference(look, manifest) or ("drifted" if drift else "")
+    if not why or (found is not None and (found.deleting or is_made_anew(found, manifest))):
+        return None
+    if found is not None and found.shard is not None and _has_too_many(found, manifest):
+        return _one_less(look, found, drift)
+    return Apply(manifest, why, drift)
+
+
+def _has_too_many(found: Child, manifest: Manifest) -> bool:
+    """Whether a shard has more members than it is to have, and not because it stops."""
+    wanted = manifest.get("spec", {}).get("replicas") or 0
+    return found.kind == STATEFUL_SET and 0 < wanted < (found.replicas or 0)
+
+
+def _one_less(look: Look, found: Child, drift: tuple[Drift, ...]) -> Apply | None:
+    """Take the last member away that somebody added, while all others could lead."""
+    assert found.shard is not None
+    assert found.replicas is not None
+    pods = look.observed.pods_of(found.shard)
+    last = next((pod for pod in pods if pod.ordinal == found.replicas - 1), None)
+    if last is not None and not (look.informed and standing.others_able(look, last)):
+        return None
+    if any(pod.deleting for pod in pods):
+        return None
+    fewer = stateful_set(look.desired, found.shard, replicas=found.replicas - 1)
+    return Apply(fewer, "drifted", drift)
 
 
 def difference(look: Look, manifest: Manifest) -> str:

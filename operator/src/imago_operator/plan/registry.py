@@ -77,8 +77,16 @@ def _leaderless(look: Look, shard: Shard) -> Step:
         actions=(Elect(elected.name, _uuid(elected), shard.id),) if elected else (),
         wait=Wait(key=key, message=f"{name}: {shard.waits_for or what}", deadline_s=FAILOVER_S),
         findings=(said,),
-        next="the member leads" if elected else f"or imago.dev/allow-data-loss: '{shard.id}'",
+        next="the member leads" if elected else _cure(look, shard),
     )
+
+
+def _cure(look: Look, shard: Shard) -> str:
+    """Return what comes next: members that were only taken away come back with all they hold."""
+    found = look.observed.sets().get(shard.id)
+    if found is not None and (found.replicas or 0) < look.desired.replicas:
+        return f"StatefulSet {found.name} has {look.desired.replicas} replicas again"
+    return f"or imago.dev/allow-data-loss: '{shard.id}'"
 
 
 def _allowed(look: Look, shard: Shard, key: str) -> Pod | None:

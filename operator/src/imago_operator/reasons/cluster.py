@@ -305,6 +305,11 @@ REASONS: Final = (*READY, *WORK, *CHANGE, *TROUBLE)
 
 _did = partial(Happening, "ImagoCluster")
 EVENTS: Final = (
+    _did(
+        "DriftCorrected",
+        "Somebody changed a field that the operator says, and it was put back; the message has the"
+        " field, what it was and who changed it. What is to stay different belongs into the spec.",
+    ),
     _did("Stop", "A drained shard's StatefulSet was scaled to no pods."),
     _did("DeleteChild", "An object that is no longer wanted was deleted."),
     _did("DeletePod", "A pod was deleted for a restart or a repair; the message says which."),

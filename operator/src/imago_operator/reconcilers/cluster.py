@@ -50,6 +50,8 @@ AWAY_S: Final = 20.0
 STATUS_EVERY: Final = timedelta(seconds=5)
 LOOK_EVERY: Final = timedelta(seconds=30)
 """What a status says is at most so old, and its reader can tell when nobody looks any more."""
+CORRECTED_MAX: Final = 10
+"""Events of what was put back in one look."""
 REMEMBERED_MAX: Final = 2000
 RESTLESS: Final = frozenset({Row.FAILOVER, Row.REGISTRY, Row.BOOTSTRAP})
 """Rows in which what is waited for shows in no object of Kubernetes."""
@@ -212,8 +214,11 @@ class ClusterReconciler:
             # What later looks rely on is written down before anything is done.
             await self._write(manifest, memory, replace(before, **found.record))
             manifest = await self._again(manifest)
-        executor = Executor(self._context, wish, seen, self._new_token)
+        drifts = self._observer.drifts
+        executor = Executor(self._context, wish, seen, self._new_token, drifts)
         failed = await executor.carry_out(found.actions)
+        for text in executor.corrected[:CORRECTED_MAX]:
+            await self._kube.event(manifest, "Warning", "DriftCorrected", text)
         said = replace(found, findings=(*found.findings, *_problems(failed)))
         wait = await self._say(manifest, memory, wish, seen.observed, said)
         if failed:
