@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from imago_log import MessageStore
 
-SEEDS = [*range(36), 418, 669, 809, 970, 1276, 1288, 2316]
+SEEDS = [*range(36), 418, 669, 809, 970, 1276, 1288, 2316, 2759]
 """The later ones each found something of their own."""
 DUAL, PLAIN, LATE, KEPT = "dual", "plain", "late", "kept"
 VALUES: dict[str, dict[str, Any]] = {

@@ -133,7 +133,9 @@ def metadata_at(parts: Parts, end: int) -> Metadata | None:
         units = queue.units(offset, min(_UNITS_AT_ONCE, queue.end - offset))
         offset += _UNITS_AT_ONCE
         for place, size, _ in UNIT.iter_unpack(units):
-            if place < end and not is_lost(parts.damage, place, size):
+            if place < end and is_lost(parts.damage, place, size):
+                parts.metadata_unsure = True
+            elif place < end:
                 record = parts.records.whole(place)
                 if record is None:
                     _note_damage(parts, place)
