@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FORMAT = 1
+HEALING_MS = 5000
+"""So long readers wait for what another member may have whole, instead of being led past it."""
 
 
 def encode_ranges(ranges: Iterable[DamagedRange]) -> bytes:
@@ -73,6 +75,8 @@ class Damage:
         self._told: set[int] = set()
         self.clock: Callable[[], int] = _no_clock
         """Epoch milliseconds."""
+        self.others = False
+        """Whether other members may have what is lost here."""
         self.save_later: Callable[[], None] = self.save
         """Saves when there is time."""
         self.on_found: Callable[[DamagedRange], None] = _ignore
@@ -211,6 +215,11 @@ class Damage:
         """Return the last such range."""
         found = (each for each in reversed(self.ranges) if each.start < end and start < each.end)
         return next(found, None)
+
+    def may_heal(self, log_offset: int) -> bool:
+        """Whether a damaged place was found so lately that another member may send it yet."""
+        found = self.at(log_offset) if self.others else None
+        return found is not None and 0 <= self.clock() - found.since_ms < HEALING_MS
 
     def skip(self, log_offset: int, count: int) -> None:
         """Count messages that a reader was led past; tell it once of each range."""

@@ -386,6 +386,7 @@ class _Opening:
         """Open an epoch, or wait for one: a member keeps its tail, which may be acknowledged."""
         parts, epochs = self.parts, self.parts.epochs
         parts.leading = self.lead
+        parts.damage.others = not self.lead
         if epochs.problem and (self.known or end > parts.log.start):
             self._without_epochs()
         if self.lead:

@@ -276,6 +276,8 @@ class QueueReader:
         lost = first_lost(queue, damage, offset, min(high, offset + MESSAGES_MAX))
         if lost > offset or lost == high:
             return low, max(lost, min(high, offset)), low_position, high_position
+        if damage.may_heal(queue.unit(offset)[0]):  # the reader comes again
+            return MetaqRead(MetaqStatus.AT_END, position, low_position, high_position)
         kept = first_kept(queue, damage, offset, high)
         damage.skip(queue.unit(offset)[0], kept - offset)
         position = queue.position(kept)[0] if kept < high else high_position

@@ -97,6 +97,9 @@ def _select(
         units = queue.units(offset, min(last - offset, UNITS_AT_ONCE))
         for place, size, tag in UNIT.iter_unpack(units):
             if size == LOST_SIZE_FIELD or (damage.ranges and damage.at(place) is not None):
+                if damage.may_heal(place):
+                    last = offset  # the reader comes again
+                    break
                 damage.skip(place, 1)
                 last = min(high, last + 1)
             elif tags is None or tag in tags:
