@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_operator.actions import (
+    Apply,
     DeleteChild,
     DeleteClaim,
     DeletePod,
@@ -33,6 +34,7 @@ def broken(
     """Return every promise that the actions would break."""
     return [
         *_disturbed(desired, observed, actions, now),
+        *_members(observed, actions),
         *_pods(observed, actions),
         *_claims(observed, actions),
         *_shards(observed, actions),
@@ -74,6 +76,21 @@ def _disturbed(
     touched = (set(observed.sets()) - whole - stopped) | set(shards)
     if shards and len(touched) > desired.spec.update_policy.max_unavailable_shards:
         yield f"{len(touched)} shards at a time"
+
+
+def _members(observed: Observed, actions: Sequence[Action]) -> Iterator[str]:
+    """A shard that somebody gave more members loses one at a time, while all others hold it all."""
+    for action in actions:
+        if not isinstance(action, Apply) or action.manifest["kind"] != STATEFUL_SET:
+            continue
+        name, replicas = action.manifest["metadata"]["name"], action.manifest["spec"]["replicas"]
+        child = observed.child(STATEFUL_SET, name)
+        if child is None or child.shard is None or not 0 < replicas < (child.replicas or 0):
+            continue
+        pods = observed.pods_of(child.shard)
+        stay = [pod for pod in pods if pod.ordinal < replicas and _holds(observed, pod)]
+        if len(pods) > replicas + 1 or (len(pods) > replicas and len(stay) < replicas):
+            yield f"{name} loses members that its shard may need"
 
 
 def _taken(observed: Observed, actions: Sequence[Action]) -> Iterator[Pod]:

@@ -149,3 +149,26 @@ def test_volumes_that_never_grow_and_a_new_image_restart_every_pod_once(
     )
     said = {c.type: c.reason for c in world.status.conditions}
     assert said["StorageReady"] == "Expanding"
+
+
+def test_a_set_without_pods_is_made_anew_though_its_shard_has_no_leader() -> None:
+    """Somebody scaled it down, and its claim template is to change: nothing else brings it back."""
+    world = World(wanted())
+    world.settle()
+    world.scale(0, 0)
+    world.turn()
+    assert world.observe().registry is not None
+    world.wish = wanted({"spec.brokers.storage.size": "20Gi"})
+    world.settle()
+    assert len([pod for pod in world.pods.values() if pod.shard == 0]) == 3
+
+
+def test_a_shard_that_goes_is_read_out_though_somebody_scaled_it_down() -> None:
+    world = World(wanted())
+    world.settle()
+    world.wish = wanted({"spec.brokers.shards": 1})
+    world.look()
+    world.scale(1, 0)
+    world.settle()
+    assert sorted(world.observe().sets()) == [0]
+    assert world.shards[1].drained

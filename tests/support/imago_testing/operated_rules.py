@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_operator import names
 from imago_operator.actions import (
+    Apply,
     DeleteChild,
     DeleteClaim,
     DeletePod,
@@ -17,7 +18,7 @@ from imago_operator.actions import (
 )
 from imago_operator.desired import Desired, Unreadable
 from imago_operator.spec.cluster import OnOperatorUpgrade
-from imago_operator.state import Observed, Pod, parsed
+from imago_operator.state import STATEFUL_SET, Observed, Pod, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ def violations(
     if isinstance(wish, Unreadable) or wish.resource.deleting or wish.resource.paused:
         return ["acts on what is to stand still"] if plan.actions else []
     checks = (
-        *(_one_disruption, _servers, _pods, _claims, _uninformed),
+        *(_one_disruption, _members, _servers, _pods, _claims, _uninformed),
         *(_held, _drained, _elections, _repair),
     )
     return [text for check in checks for text in check(wish, observed, plan, now)]
@@ -125,6 +126,24 @@ def _is_let_go(wish: Desired, observed: Observed, pod: Pod) -> bool:
     return check is not None and set(check.risks) <= usual
 
 
+def _members(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterator[str]:
+    """A set gets fewer members only one by one, while all that stay could lead."""
+    for action in plan.actions:
+        if not isinstance(action, Apply) or action.manifest["kind"] != STATEFUL_SET:
+            continue
+        child = observed.child(STATEFUL_SET, action.manifest["metadata"]["name"])
+        fewer = action.manifest["spec"]["replicas"]
+        if child is None or child.shard is None or fewer >= (child.replicas or 0) or not fewer:
+            continue
+        pods = observed.pods_of(child.shard)
+        stay = [can_lead(observed, pod) for pod in pods if pod.ordinal < fewer]
+        goes = [pod for pod in pods if pod.ordinal >= fewer]
+        if len(goes) > 1 or any(pod.deleting for pod in pods):
+            yield f"shard-{child.shard} loses several members at once"
+        if goes and (len(stay) < fewer or not all(stay)):
+            yield f"shard-{child.shard} loses a member while others cannot lead"
+
+
 def _servers(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterator[str]:
     """Of ZooKeeper's servers one goes at a time."""
     for action in plan.actions:
@@ -198,7 +217,9 @@ def _uninformed(wish: Desired, observed: Observed, plan: Plan, now: datetime) ->
         return
     for action in destructive(plan.actions):
         pod = _of(observed, action) if isinstance(action, DeletePod) else None
-        unwanted = isinstance(action, DeleteChild) and action.kind != "StatefulSet"
+        unwanted = isinstance(action, DeleteChild) and (
+            action.kind != STATEFUL_SET or action.orphan
+        )
         runs = pod is None or not (pod.stuck or (pod.waiting and _is_late(wish, pod, now)))
         harmless = unwanted or not (runs or (pod and pod.serving))
         if not (harmless or type(action).__name__ == "OwnClaim"):

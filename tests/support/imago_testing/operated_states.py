@@ -371,13 +371,15 @@ def _event(rng: random.Random, world: World, replicas: int) -> None:
 
 def _fault(rng: random.Random, world: World, some: str) -> None:
     """Have something in the way that says nothing of who is in sync."""
-    match rng.randrange(4):
+    match rng.randrange(5):
         case 0:
             world.full ^= {p.name for p in world.pods.values() if p.shard is not None}
         case 1:
             world.full ^= {some}
         case 2:
             world.silent ^= {some}
+        case 3:
+            world.scale(rng.randrange(SHARDS_MAX), rng.choice((0, 1, 2, 4, 5)))
         case _:
             world.crash(some)
 

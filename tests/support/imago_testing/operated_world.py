@@ -325,6 +325,18 @@ class World(Things):
             ill = replace(pod, broker=None, ready=False, turned=self.now)
             self.pods[name] = replace(ill, waiting="CrashLoopBackOff")
 
+    def scale(self, number: int, replicas: int) -> None:
+        """Somebody scales a shard's StatefulSet, who knows nothing of the operator."""
+        key = STATEFUL_SET, names.stateful_set("demo", number)
+        if key not in self.children:
+            return
+        manifest = self.manifests[key]
+        spec = {**manifest["spec"], "replicas": replicas}
+        self.manifests[key] = {**manifest, "spec": spec}
+        ours: dict[str, Any] = {f"f:{name}": {} for name in spec if name != "replicas"}
+        managed = ((names.MANAGER, {"f:metadata": {}, "f:spec": ours}),)
+        self.children[key] = replace(self.children[key], replicas=replicas, managed=managed)
+
     def lose_node(self, name: str) -> None:
         """A node goes for good, with the volumes that are on it."""
         self.nodes.pop(name, None)

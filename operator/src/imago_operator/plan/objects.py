@@ -101,8 +101,8 @@ def _one_less(look: Look, found: Child, drift: tuple[Drift, ...]) -> Apply | Non
     last = next((pod for pod in pods if pod.ordinal == found.replicas - 1), None)
     if last is not None and not (look.informed and standing.others_able(look, last)):
         return None
-    if any(pod.deleting for pod in pods):
-        return None
+    if any(pod.deleting or pod.ordinal >= found.replicas for pod in pods):
+        return None  # the one before it goes
     fewer = stateful_set(look.desired, found.shard, replicas=found.replicas - 1)
     return Apply(fewer, "drifted", drift)
 

@@ -64,8 +64,9 @@ def _steps(look: Look) -> Iterator[Step]:
     applied = objects.children(look)
     yield from (applied, objects.roles(look), objects.settings(look), objects.scale_up(look))
     yield storage.classes(look)
-    yield from (storage.growth(look), permission.windows(look))
-    cases = URGENT if applied.actions else (*URGENT, *ORDERLY)
+    remade = storage.remade(look)
+    yield from (storage.growth(look), remade, permission.windows(look))
+    cases = URGENT if applied.actions or remade.actions else (*URGENT, *ORDERLY)
     for case in cases:
         step = case(look)
         if step is None:

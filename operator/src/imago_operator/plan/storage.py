@@ -34,25 +34,40 @@ def growth(look: Look) -> Step:
     )
 
 
-def storage(look: Look) -> Step | None:
-    """Have StatefulSets made anew, so that new claims get the size, too; say how volumes are.
+def remade(look: Look) -> Step:
+    """Have StatefulSets made anew whose claim templates differ; their pods stay.
 
-    They are made anew though claims have not grown: a set that is not gets no new pod template.
+    Until then a set gets neither a pod template nor replicas: it waits for nothing, not even for
+    claims that do not grow.
     """
-    short = _short(look)
-    fixed = [c for c in short if not _grows(look, c)]
     anew = _made_anew(look)
-    if fixed:
-        text = f"Storage class {fixed[0].storage_class or 'of the cluster'} cannot grow volumes."
-        said = _said(False, "ExpansionUnsupported", text)
-        return Step(row=Row.STORAGE, actions=anew, findings=(said,), next="apply them again")
-    if anew:
-        text = f"{len(short)} claims grow. " if short else ""
-        said = _said(False, "Expanding", f"{text}StatefulSets are made anew; their pods stay.")
-        return Step(row=Row.STORAGE, actions=anew, findings=(said,), next="apply them again")
-    if short:
+    short = len(_short(look))
+    text = f"{short} claims grow. " if short else ""
+    made = _said(False, "Expanding", f"{text}StatefulSets are made anew; their pods stay.")
+    said = _unsupported(look) or made
+    return Step(
+        row=Row.STORAGE,
+        actions=anew,
+        findings=(said,) if anew else (),
+        next="apply them again",
+    )
+
+
+def storage(look: Look) -> Step | None:
+    """Say how volumes are."""
+    if said := _unsupported(look):
+        return Step(row=Row.STORAGE, findings=(said,))
+    if _short(look):
         return None  # they have just been told to grow
     return _growing(look, [c for c in look.observed.claims if c.shard in look.running])
+
+
+def _unsupported(look: Look) -> Finding | None:
+    fixed = [claim for claim in _short(look) if not _grows(look, claim)]
+    if not fixed:
+        return None
+    text = f"Storage class {fixed[0].storage_class or 'of the cluster'} cannot grow volumes."
+    return _said(False, "ExpansionUnsupported", text)
 
 
 def _short(look: Look) -> list[Claim]:
