@@ -56,6 +56,7 @@ brokers = st.builds(
     log_epoch=st.integers(0, 1 << 62),
     log_end=st.integers(0, 1 << 62),
     zone=st.just("") | words,
+    addresses=st.lists(words, max_size=3).map(tuple),
     client_host=st.just("") | words,
     client_metaq=ports,
     client_rocketmq=ports,

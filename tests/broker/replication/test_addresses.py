@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
 
 from imago_broker.config.cluster_sections import ReplicationSection
-from imago_broker.replication.addresses import KNOWN_MS, Addresses
+from imago_broker.replication.addresses import KNOWN_MS, Addresses, own_addresses
 
 
 class Clock:
@@ -39,6 +40,31 @@ class Clock:
 async def test_addresses_are_compared(peer: str, host: str, fits: bool) -> None:
     addresses = Addresses("192.168.7.0/24", now_ms=Clock())
     assert (addresses.problem(peer, host) is None) is fits
+
+
+@pytest.mark.parametrize(
+    ("peer", "own", "fits"),
+    [
+        # a pod that was started again, whose name still stands for its former address
+        ("10.0.0.6", ("10.0.0.6", "fd00::6"), True),
+        ("fd00::6", ("10.0.0.6", "fd00::6"), True),
+        ("10.0.0.7", ("10.0.0.6",), False),
+        ("127.0.0.1", ("127.0.0.1",), False),
+        ("10.0.0.6", ("nonsense",), False),
+    ],
+)
+async def test_a_machine_may_call_from_every_address_that_it_has(
+    peer: str, own: tuple[str, ...], fits: bool
+) -> None:
+    addresses = Addresses("", now_ms=Clock())
+    assert (addresses.problem(peer, "10.0.0.5", own) is None) is fits
+
+
+def test_own_addresses_are_seen_by_others() -> None:
+    for text in own_addresses():
+        address = ip_address(text)
+        assert not address.is_loopback
+        assert not address.is_link_local
 
 
 async def test_names_are_looked_up_and_again_when_they_move(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from imago_broker.model.cluster import BrokerRecord
 from imago_broker.model.placed import placement
 from imago_broker.ports import CoordinatorError
+from imago_broker.replication.addresses import own_addresses
 from imago_broker.replication.outlook import log_position
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def broker_record(broker: Broker) -> BrokerRecord:
         log_end=end,
         damaged=member is not None and broker.store.damaged,
         zone=config.broker.zone,
+        addresses=own_addresses(),
         client_host=config.broker.advertised_host,
         client_metaq=config.metaq.advertised_port,
         client_rocketmq=config.rocketmq.advertised_port,

@@ -100,6 +100,9 @@ class BrokerRecord:
     """What keeps this member from its part for good; "" while nothing is known."""
     zone: str = ""
     """Rack or zone of the machine; "" where nobody said."""
+    addresses: tuple[str, ...] = ()
+    """Addresses of its machine, from which it may call others: what `host` stands for may be known
+    late, and may be another one of several."""
     client_host: str = ""
     """Address that clients are told where it is not `host`."""
     client_metaq: int = 0

@@ -13,6 +13,8 @@ import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, NamedTuple
 
+import psutil
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from ipaddress import IPv4Network, IPv6Network
@@ -24,6 +26,7 @@ Address = IPv4Address | IPv6Address
 KNOWN_MS = 5000
 """How long the addresses of a name are believed; callers come again until they are known."""
 NAMES_MAX = 256
+OWN_MAX = 16
 LOOPBACK = frozenset({IPv4Address("127.0.0.1"), IPv6Address("::1")})
 
 
@@ -43,12 +46,17 @@ class Addresses:
         self._known: dict[str, _Known] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
 
-    def problem(self, peer: str, host: str) -> str | None:
-        """Return why a caller is not the member that is registered at this host, or None."""
+    def problem(self, peer: str, host: str, own: Iterable[str] = ()) -> str | None:
+        """Return why a caller is not the member that is registered at this host, or None.
+
+        `own`: further addresses of its machine, as registered.
+        """
         caller = _parsed(peer)
         if caller is None:
             return f"{peer} is no address"
         if any(caller in network for network in self._networks):
+            return None
+        if caller not in LOOPBACK and any(caller == _parsed(each) for each in own):
             return None
         literal = _parsed(host)
         if literal is not None:
@@ -86,6 +94,15 @@ class Addresses:
         if len(self._known) >= NAMES_MAX:
             self._known.clear()
         self._known[host] = _Known(found, self._now_ms())
+
+
+def own_addresses() -> tuple[str, ...]:
+    """Return the addresses of this machine by which others see it; `OWN_MAX` at most."""
+    rows = (row for rows in psutil.net_if_addrs().values() for row in rows)
+    texts = {row.address for row in rows if row.family in (socket.AF_INET, socket.AF_INET6)}
+    found = {address for text in texts if (address := _parsed(text)) is not None}
+    told = sorted(str(a) for a in found if not (a.is_loopback or a.is_link_local))
+    return tuple(told[:OWN_MAX])
 
 
 def parsed_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:

@@ -217,7 +217,8 @@ class Leading:
         live = identity.live(hello.uuid)
         if live is None or live.incarnation != hello.incarnation or live.uuid == identity.uuid:
             raise RefusedError(Refusal.MEMBER, f"member {hello.uuid!r} is not registered so")
-        if (problem := self._addresses.problem(session.link.peer, live.host)) is not None:
+        problem = self._addresses.problem(session.link.peer, live.host, live.addresses)
+        if problem is not None:
             raise RefusedError(Refusal.MEMBER, f"member {hello.uuid!r} {problem}")
         problem = self._followers.greeting_problem(hello.epoch)
         if problem is not None:
