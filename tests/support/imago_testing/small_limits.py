@@ -108,7 +108,7 @@ KEPT: dict[str, dict[str, str]] = {
         "SMALL_BYTES_MAX": _FORMAT,
         "TEXT_BYTES_MAX": _FORMAT,
     },
-    "imago_broker.replication.addresses": {"NAMES_MAX", "OWN_MAX": _COUNT},
+    "imago_broker.replication.addresses": {"NAMES_MAX": _COUNT, "OWN_MAX": _COUNT},
     "imago_broker.replication.duties": {"NOTES_MAX": _COUNT},
     "imago_broker.replication.failures": {"REASON_CHARS_MAX": _COUNT},
     "imago_broker.replication.follower": {
