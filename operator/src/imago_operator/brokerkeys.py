@@ -73,6 +73,7 @@ KEYS: Final[dict[str, Key]] = {
     "replication.slave_reads": Key(False, False),
     "replication.handover_linger_ms": Key(35000, False),
     "replication.catch_up_bytes_per_second_max": Key(0, False),
+    "replication.peer_networks": Key("", False),
     "zookeeper.connect": Key("none", False),
     "zookeeper.session_timeout_ms": Key(6000, False),
     "zookeeper.connect_timeout_ms": Key(15000, False),
