@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_log import DiskFullError, DiskLevel, MessageStore
+from imago_log import DiskFullError, DiskLevel, MessageStore, space
+from imago_testing.members import open_member
 from imago_testing.stores import DATA, FakeClock, Model, open_store
 from imago_testing.vfs import MemoryVfs
 
@@ -226,4 +228,89 @@ def test_no_file_is_made_ahead_on_a_full_disk() -> None:
         store.tick()
     bases = [int(p.name) for p in vfs.files() if p.parent == DATA / "commitlog"]
     assert max(bases) < store.log_end
+    store.close()
+
+
+HOUR = 3_600_000
+LARGER: dict[str, int] = {"retention_ms": HOUR, "segment_bytes_max": 16 << 10}
+"""Files whose kept part has room for all metadata of a test."""
+
+
+def pass_time(store: MessageStore, clock: FakeClock, *, several: bool) -> None:
+    for _ in range(5):
+        if several:
+            store.set_high_watermark(store.log_end)
+        clock.now_ms += 4000
+        store.tick()
+
+
+def filled(
+    vfs: MemoryVfs, clock: FakeClock, *, several: bool, sizes: tuple[int, ...], notes: int = 0
+) -> MessageStore:
+    """Return a store that has sent until its disk was full to the last byte."""
+    store = (open_member if several else open_store)(vfs, clock, **LARGER)
+    if several:
+        store.lead(1)
+    model = Model()
+    store.create_topic("T", {})
+    for number in range(notes):
+        store.put_meta([("note", f"{number}", "y" * 100)])
+    for _ in range(100):
+        model.send(store, [("T", 0, 300)])
+        if several and len(model.sent) == 50:
+            store.lead(2)  # the epoch before is forgotten with its files
+    pass_time(store, clock, several=several)
+    vfs.free_bytes = 0
+    for size in sizes:  # the smaller one takes what the larger one has left
+        with contextlib.suppress(DiskFullError):
+            while True:
+                model.send(store, [("T", 0, size)])
+        model.in_flight.clear()
+    return store
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("sizes", [(300, 1), (1, 1), (900, 300)])
+def test_expired_files_go_from_a_disk_that_is_full_to_the_last_byte(
+    several: bool, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(space, "PROBE_BYTES", 1024)  # these files are small
+    vfs, clock = MemoryVfs(), FakeClock()
+    store = filled(vfs, clock, several=several, sizes=sizes)
+    told: list[object] = []
+    store.on_failure = told.append
+    with contextlib.suppress(DiskFullError):
+        for offset in range(1000):  # consumers go on for as long as there is room for them
+            store.put_meta([("offset", "group", offset)])
+    assert store.log_start == 0
+    clock.now_ms += 2 * HOUR
+    pass_time(store, clock, several=several)
+    assert store.log_start > 0
+    Model().send(store, [("T", 0, 300)] * 3)
+    assert told == []
+    vfs.free_bytes = None
+    pass_time(store, clock, several=several)
+    start, end, offsets = store.log_start, store.log_end, store.queue_range("T", 0)
+    store.close(clean=False)
+    store = (open_member if several else open_store)(vfs, clock, **LARGER)
+    if several:
+        store.set_high_watermark(end)
+    assert (store.log_start, store.log_end, store.queue_range("T", 0)) == (start, end, offsets)
+    store.close()
+
+
+def test_a_disk_that_stays_full_keeps_nobody_from_looking_after_the_rest() -> None:
+    """What files that go have said is more than the kept part takes: the next round tries again."""
+    vfs, clock = MemoryVfs(), FakeClock()
+    store = filled(vfs, clock, several=True, sizes=(300, 1), notes=30)
+    told: list[object] = []
+    store.on_failure = told.append
+    clock.now_ms += 2 * HOUR
+    for _ in range(3):
+        clock.now_ms += 4000
+        assert not store.tick().writable
+    assert store.log_start == 0
+    vfs.free_bytes = None
+    pass_time(store, clock, several=True)
+    assert (store.log_start > 0, store.tick().writable, told) == (True, True, [])
     store.close()

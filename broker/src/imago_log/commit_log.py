@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 
 PAGE_BYTES = 4096
+KEPT_PART = 8
+"""Messages leave this part of the last file free while the next one cannot be made: retention says
+in the log what goes before it frees a disk that is full to the last byte."""
 FILES_MAX = 1 << 20
 """Files of one log: a name far behind the others is no file of it."""
 
@@ -37,6 +40,8 @@ class CommitLog:
 
     def __init__(self, vfs: Vfs, folder: Path, segment_size: int) -> None:
         self._vfs, self.folder, self.segment_size = vfs, folder, segment_size
+        self.kept = segment_size // KEPT_PART
+        """Bytes of the last file that messages leave free while there is no next one."""
         self._files: dict[int, OpenFile] = {}
         """By number: first offset // segment_size."""
         self._spares: deque[tuple[int, OpenFile]] = deque()
@@ -182,10 +187,11 @@ class CommitLog:
         """Bytes up to the end of the file that is written."""
         return self._limit - self.end
 
-    def reserve(self, sizes: Iterable[int]) -> None:
+    def reserve(self, sizes: Iterable[int], leave: int = 0) -> None:
         """Make sure that records of at most these sizes can be written, in this order.
 
-        DiskFullError: they cannot, nothing has changed. LimitExceededError: one never can.
+        Behind them so many bytes are left, or there is another file. DiskFullError: they cannot,
+        nothing has changed. LimitExceededError: one never can.
         """
         room, files = self.room, 0
         for size in sizes:
@@ -194,6 +200,8 @@ class CommitLog:
                 if size + BLANK_SIZE > room:
                     raise LimitExceededError("record", size=size, size_max=room - BLANK_SIZE)
             room -= size
+        if room < leave:
+            files += 1
         while len(self._spares) < files:
             self.add_spare(files)
 

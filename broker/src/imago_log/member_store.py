@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 from imago_log import cutting, log_bytes
@@ -54,7 +55,7 @@ class MemberStore(MetadataStore):
         self._refusal: DiskFullError | None = None
         self._closed = False
         self._keeper = Housekeeper(parts, worker, clock, monotonic)
-        self._keeper.put_meta = self._put_changes
+        self._keeper.put_meta = partial(self._put_changes, frees=True)
         self._next_sweep_ms = 0
         self._sweep_interval_ms = max(1, parts.config.view_delay_ms // SWEEPS_PER_DELAY)
         self._replica = Replica(

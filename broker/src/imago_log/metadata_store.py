@@ -35,8 +35,11 @@ class MetadataStore(QueueReader, ABC):
         self._clock, self._worker = clock, worker
 
     @abstractmethod
-    def _append(self, entries: Sequence[Entry]) -> list[Placed]:
-        """Write entries of the store's own; not stopped by a full disk."""
+    def _append(self, entries: Sequence[Entry], leave: int) -> list[Placed]:
+        """Write entries of the store's own; not stopped by a full disk while there is room.
+
+        DiskFullError: there is not, with so many bytes left in the last file.
+        """
 
     def create_topic(self, name: str, value: Mapping[str, JSON]) -> None:
         """Create a topic, or replace the value of an existing one (same incarnation).
@@ -103,7 +106,8 @@ class MetadataStore(QueueReader, ABC):
             attributes = {**found.attributes, "materialised": "true"}
             self.create_topic(topic, {**found.value, "attributes": attributes})
 
-    def _put_changes(self, changes: Sequence[Change]) -> int:
+    def _put_changes(self, changes: Sequence[Change], *, frees: bool = False) -> int:
+        """Append changes; what is said in order to free the disk may use the last room there is."""
         tail = self.tail(META_TOPIC, 0)
         born_host = self._parts.config.store_host
         entries = [
@@ -112,7 +116,7 @@ class MetadataStore(QueueReader, ABC):
         ]
         if not entries:
             return self._log.end
-        placed = self._append(entries)
+        placed = self._append(entries, 0 if frees else self._log.kept // 2)
         self._metadata.apply(changes, placed[0][1])
         self._metadata.end = self._log.end
         self._queues.write_now(META_TOPIC)

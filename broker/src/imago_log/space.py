@@ -10,7 +10,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from imago_log.errors import NoSpaceError
+from imago_log.errors import DiskFullError, NoSpaceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +39,16 @@ class Space:
         except NoSpaceError as error:
             if not self.short:
                 logger.warning("disk.no-space error=%s: messages are refused meanwhile", error)
+            self.short = True
+
+    @contextlib.contextmanager
+    def log_awaited(self) -> Iterator[None]:
+        """The same for what the log is to say, which has no room even in the part that is kept."""
+        try:
+            yield
+        except DiskFullError as error:
+            if not self.short:
+                logger.warning("disk.no-space-in-log error=%s: nothing is freed meanwhile", error)
             self.short = True
 
     def awaiting(self, job: Callable[[], None]) -> Callable[[], None]:

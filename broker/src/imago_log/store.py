@@ -122,9 +122,9 @@ class MessageStore(MemberStore):
         """
         if self._refusal is not None:
             raise self._refusal
-        return self._append(entries)
+        return self._append(entries, self._log.kept)
 
-    def _append(self, entries: Sequence[Entry]) -> list[Placed]:
+    def _append(self, entries: Sequence[Entry], leave: int) -> list[Placed]:
         if self._barred:
             raise self._reason()
         log, parts = self._log, self._parts
@@ -134,8 +134,9 @@ class MessageStore(MemberStore):
         size_max = entries_size_max(entries) + BLANK_SIZE
         if size_max < BLANK_SIZE:
             raise DeadQueueError
-        if size_max > log.room and not (log.spares and size_max < log.segment_size):
-            log.reserve(self._sizes(entries))
+        size_left = size_max + leave
+        if size_left > log.room and not (log.spares and size_left < log.segment_size):
+            log.reserve(self._sizes(entries), leave)
         start = log.end
         data, placed = self._builder.build(entries, 0, start, store_ms, log.room)
         parts.store_ms = store_ms

@@ -103,7 +103,8 @@ class MemoryVfs:
         self.total_bytes = 1 << 40
         self.used_bytes = 0
         self.free_bytes: int | None = None
-        """Bytes that `allocate` and growing writes may still take; None means enough."""
+        """Bytes that `allocate` and growing writes may still take, and removed and cut files give
+        back; None means enough. Names and holes cost nothing."""
         self.before_call: Callable[[str, Path], None] | None = None
         """Called before every change and sync; may raise OSError, or look at `crashed`."""
         self.calls = 0
@@ -223,6 +224,7 @@ class MemoryVfs:
     def truncate(self, fd: int, size: int) -> None:
         path, inode = self._open[fd]
         self._call("truncate", path)
+        self._give_space(len(inode.content) - size)
         inode.resize(size)
 
     def allocate(self, fd: int, size: int) -> None:
@@ -238,6 +240,10 @@ class MemoryVfs:
         if growth > self.free_bytes:
             raise OSError(errno.ENOSPC, "No space left on device")
         self.free_bytes -= growth
+
+    def _give_space(self, size: int) -> None:
+        if self.free_bytes is not None:
+            self.free_bytes += max(0, size)
 
     def size(self, fd: int) -> int:
         return len(self._open[fd][1].content)
@@ -291,6 +297,8 @@ class MemoryVfs:
                 self.folders.discard(folder)
                 self.make_folder(target / folder.relative_to(source))
             return
+        if target in self.names_now:
+            self._give_space(len(self.names_now[target].content))
         self._rename_to(target, self.names_now[source])
         self._forget(source)
 
@@ -305,11 +313,13 @@ class MemoryVfs:
     def unlink(self, path: Path) -> None:
         if path in self.names_now:
             self._call("unlink", path)
+            self._give_space(len(self.names_now[path].content))
             self._forget(path)
 
     def remove_folder(self, path: Path) -> None:
         self._call("remove-folder", path)
         for below in [p for p in self.names_now if path in p.parents]:
+            self._give_space(len(self.names_now[below].content))
             self._forget(below)
         self.folders -= {f for f in self.folders if f == path or path in f.parents}
 
