@@ -139,8 +139,9 @@ class ApiServerProcess:
         )
 
     def _is_served(self, path: str) -> bool:
-        conditions = self.must("GET", path).get("status", {}).get("conditions", [])
-        return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+        conditions = self.must("GET", path).get("status", {}).get("conditions")
+        # A definition that brings a status along, as made ones do, has null there at first.
+        return any(c["type"] == "Established" and c["status"] == "True" for c in conditions or ())
 
 
 @contextlib.contextmanager
