@@ -34,6 +34,7 @@ ORDER = (
     "master_killed",
     "zookeeper",
     "drained",
+    "faults",
     "outside",
     "scaled",
     "operator_killed",
@@ -106,6 +107,15 @@ def demo(kube: Kube, operator: Operator) -> Brokers:
     """The cluster that stories share: one shard of three members, all in sync."""
     assert operator.installed()
     return clusters.shared(kube)
+
+
+@pytest.fixture(scope="session")
+def pair(kube: Kube, operator: Operator) -> Iterator[Brokers]:
+    """A cluster of two shards of three members, for stories of many things at once."""
+    assert operator.installed()
+    yield clusters.pair(kube)
+    if not os.environ.get("E2E_KEEP"):
+        kube.delete_namespace(clusters.PAIR)
 
 
 @pytest.fixture

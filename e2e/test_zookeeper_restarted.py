@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imago_e2e.clients import load
 from imago_e2e.kube import is_ready, until
@@ -17,7 +17,7 @@ READY_SECONDS_MAX = 90.0
 def test_restarting_zookeeper_loses_nothing(
     whole: Brokers, drivers: dict[str, JavaDriver], topic: str, account: list[str]
 ) -> None:
-    names = [pod["metadata"]["name"] for pod in _servers(whole)]
+    names = [pod["metadata"]["name"] for pod in whole.servers()]
     with load(whole, drivers, topic) as running:
         for name in names:
             _restart(whole, [name])
@@ -32,17 +32,12 @@ def test_restarting_zookeeper_loses_nothing(
 
 
 def _restart(brokers: Brokers, names: list[str]) -> None:
-    before = {pod["metadata"]["uid"] for pod in _servers(brokers)}
+    before = {pod["metadata"]["uid"] for pod in brokers.servers()}
     brokers.kube.run("delete", "pod", *names, "-n", brokers.namespace, "--wait=false")
 
     def back() -> bool:
-        pods = _servers(brokers)
+        pods = brokers.servers()
         fresh = [pod for pod in pods if pod["metadata"]["uid"] not in before]
         return len(fresh) == len(names) and len(pods) == 3 and all(map(is_ready, pods))
 
     until(back, f"{names} are back", seconds_max=READY_SECONDS_MAX)
-
-
-def _servers(brokers: Brokers) -> list[dict[str, Any]]:
-    chosen = f"imago.dev/cluster={brokers.name},imago.dev/component=zookeeper"
-    return brokers.kube.pods(brokers.namespace, chosen)

@@ -23,6 +23,12 @@ try:
 except urllib.error.HTTPError as error:
     sys.exit(f"{error.code} {error.read().decode()}")
 """
+_MODE = """\
+import socket, sys
+with socket.create_connection((sys.argv[1], 2181), timeout=5) as server:
+    server.sendall(b"srvr")
+    print(server.makefile().read())
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,20 @@ class Brokers:
         """Return name to identity of every pod of the cluster."""
         found = self.kube.pods(self.namespace, f"imago.dev/cluster={self.name}")
         return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in found}
+
+    def servers(self) -> list[dict[str, Any]]:
+        """Return the pods of its ZooKeeper."""
+        chosen = f"imago.dev/cluster={self.name},imago.dev/component=zookeeper"
+        return self.kube.pods(self.namespace, chosen)
+
+    def zookeeper_leader(self) -> str:
+        """Return the pod of the server that leads ZooKeeper; KubeError while none does."""
+        asker = self.names()[0]
+        for server in self.servers():
+            asked = ("python3", "-c", _MODE, server["status"]["podIP"])
+            if "Mode: leader" in self.kube.execute(self.namespace, asker, *asked):
+                return str(server["metadata"]["name"])
+        raise KubeError(f"no server leads the ZooKeeper of {self.name}")
 
     def claims(self) -> set[str]:
         """Return the names of the namespace's claims."""
@@ -131,6 +151,21 @@ class Brokers:
         """Up to how many of them a group has committed."""
         found = self.ask(self.master(shard), f"/admin/v1/groups/{group}")
         return sum(each["offset"] for each in found["topics"].get(topic, []))
+
+    def lead_on(self, node: str, shard: int) -> None:
+        """Have the member of a shard that is on a node lead."""
+        there = [p["metadata"]["name"] for p in self.pods(shard) if p["spec"]["nodeName"] == node]
+
+        def leads() -> bool:
+            master, of = self.master(shard), self._shard(shard)
+            if master in there:
+                return True
+            by_pod = {m["address"].partition(".")[0]: m["uuid"] for m in of["members"]}
+            wanted = next(by_pod[name] for name in there)
+            self.ask(master, "/admin/v1/handover", "POST", {"target": wanted})
+            return False
+
+        until(leads, f"a member on {node} leads shard {shard}", seconds_max=60)
 
     def _shard(self, number: int) -> dict[str, Any]:
         for shard in self.snapshot()["shards"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from imago_e2e.kube import is_ready, is_rig, until
@@ -11,7 +12,7 @@ from imago_testing.interop.pairs import metaq_pair, rocketmq_pair
 from imago_testing.interop.streams import OWN_TIMEOUT, errors_by_kind, until_acknowledged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from imago_e2e.brokers import Brokers
@@ -91,6 +92,10 @@ class Load:
         """Longest time without an acknowledgement, of each producer."""
         return {stream.name: round(stream.gap_seconds, 2) for stream in self.producers}
 
+    def errors(self) -> dict[str, int]:
+        """How many messages of each producer were refused or not answered in time."""
+        return {stream.name: len(stream.errors) for stream in self.producers}
+
     def finish(self) -> str:
         """Stop sending, and see that every acknowledged message is consumed; return the account."""
         account = []
@@ -122,15 +127,28 @@ class Load:
 
 
 def load(
-    brokers: Brokers, drivers: dict[str, JavaDriver], topic: str
+    brokers: Brokers,
+    drivers: dict[str, JavaDriver],
+    topic: str,
+    retries: Mapping[str, int] = MappingProxyType({}),
 ) -> AbstractContextManager[Load]:
-    """Let clients of both protocols work with topics of their own while the block runs."""
-    return load_of(brokers, drivers, topic, namesrv=brokers.bootstrap, zookeeper=brokers.zookeeper)
+    """Let clients of both protocols work with topics of their own while the block runs.
+
+    `retries`: how often producers try again, by client; those of MetaQ never do.
+    """
+    ways = {"namesrv": brokers.bootstrap, "zookeeper": brokers.zookeeper}
+    return load_of(brokers, drivers, topic, **ways, retries=retries)
 
 
 @contextmanager
 def load_of(
-    brokers: Brokers, drivers: dict[str, JavaDriver], topic: str, *, namesrv: str, zookeeper: str
+    brokers: Brokers,
+    drivers: dict[str, JavaDriver],
+    topic: str,
+    *,
+    namesrv: str,
+    zookeeper: str,
+    retries: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[Load]:
     """The same, by other ways in than those inside of the Kubernetes cluster."""
     with ExitStack() as stack:
@@ -141,7 +159,9 @@ def load_of(
         for name, version in ((ROCKETMQ4, 4), (ROCKETMQ5, 5)):
             if name in drivers:
                 named = f"{topic}-{name}"
-                pairs.append(rocketmq_pair(stack, drivers[name], version, namesrv, named))
+                again = retries.get(name)
+                pair = rocketmq_pair(stack, drivers[name], version, namesrv, named, retries=again)
+                pairs.append(pair)
         for stream, reader in pairs:
             stack.enter_context(reader)
             stack.enter_context(stream)

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from imago_e2e.kube import Kube
 
 ROOT = Path(__file__).resolve().parents[3]
-SHARED = "e2e-demo"
+SHARED, PAIR = "e2e-demo", "e2e-pair"
 READY_SECONDS_MAX = 60.0
+SMALL = {"store.segment_bytes_max": 32 << 20}
+"""Files are taken from the disk whole, and many brokers share that of one machine."""
+LEVELS = ("clean", "force", "full")
 
 
 def version() -> str:
@@ -34,12 +37,9 @@ def manifest(namespace: str, name: str = "demo", shards: int = 1, **more: Any) -
         "storage": {"size": "2Gi"},
         "antiAffinity": "Required",
         # Volumes are folders of this machine's disk, which may be full of other things.
-        "config": {f"store.disk_{what}_ratio": 1.0 for what in ("clean", "force", "full")},
+        "config": {**SMALL, **{f"store.disk_{what}_ratio": 1.0 for what in LEVELS}},
     }
-    labels = {"imago.dev/cluster": name, "imago.dev/component": "zookeeper"}
-    apart = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
-    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
-    managed = {"replicas": 3, "storage": {"size": "1Gi"}, "template": {"affinity": affinity}}
+    managed = {"replicas": 3, "storage": {"size": "1Gi"}}
     zookeeper = {"managed": managed}
     spec: dict[str, Any] = {"zookeeper": zookeeper, "brokers": brokers}
     for key, value in more.items():
@@ -66,3 +66,8 @@ def make(kube: Kube, given: dict[str, Any]) -> Brokers:
 def shared(kube: Kube) -> Brokers:
     """Return the cluster that stories share; it is made when it is not there."""
     return make(kube, manifest(kube.namespace(SHARED)))
+
+
+def pair(kube: Kube) -> Brokers:
+    """Return a cluster of two shards; it is made when it is not there."""
+    return make(kube, manifest(kube.namespace(PAIR), "pair", shards=2))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from imago_testing.interop import streams
 from imago_testing.interop.metaq import MetaqClient
@@ -34,15 +34,25 @@ def metaq_pair(
 
 
 def rocketmq_pair(
-    stack: ExitStack, driver: JavaDriver, version: int, namesrv: str, topic: str
+    stack: ExitStack,
+    driver: JavaDriver,
+    version: int,
+    namesrv: str,
+    topic: str,
+    *,
+    retries: int | None = None,
 ) -> Pair:
-    """Clients of a topic that is made on every shard; the group has its name."""
+    """Clients of a topic that is made on every shard; the group has its name.
+
+    `retries`: how often the producer tries again; None: as it does by default.
+    """
     client = RocketmqClient(version, driver, namesrv)
     stack.callback(client.settle)
     admin = stack.enter_context(client.admin())
     wait_until(lambda: _has_masters(admin), seconds_max=40, what="a master has a route")
     admin.create_topic(topic)
-    producer = stack.enter_context(client.producer())
+    options: dict[str, Any] = {} if retries is None else {"retries": retries}
+    producer = stack.enter_context(client.producer(**options))
     streams.until_routed(producer.queues, topic)
     consumer = stack.enter_context(client.push(topic, topic))
     return (

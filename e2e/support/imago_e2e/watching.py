@@ -1,0 +1,116 @@
+"""What becomes of a cluster's pods while something else goes on, told by Kubernetes itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from imago_e2e.kube import is_ready
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from imago_e2e.brokers import Brokers
+
+_STOP_SECONDS_MAX = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One state of one broker's pod."""
+
+    at: float
+    """By the monotonic clock."""
+    pod: str
+    shard: int
+    uid: str
+    deleting: bool
+    ready: bool
+    gone: bool
+
+
+class Watch:
+    """Sees every change of the brokers' pods as long as its block lasts."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self.seen: list[Seen] = []
+        self._brokers = brokers
+        self._stopping = False
+        self._watching: subprocess.Popen[str]
+        self._thread = threading.Thread(target=self._run, name="watch")
+
+    def __enter__(self) -> Self:
+        chosen = f"imago.dev/cluster={self._brokers.name},imago.dev/component=broker"
+        words = ["get", "pods", "-n", self._brokers.namespace, "-l", chosen]
+        watching = ["--watch", "--output-watch-events", "-o", "json"]
+        self._watching = subprocess.Popen(
+            ["kubectl", *words, *watching], stdout=subprocess.PIPE, text=True
+        )
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping = True
+        self._watching.terminate()
+        self._watching.wait(_STOP_SECONDS_MAX)
+        self._thread.join()
+        assert self._watching.stdout is not None
+        self._watching.stdout.close()
+
+    def _run(self) -> None:
+        assert self._watching.stdout is not None
+        for line in self._watching.stdout:  # kubectl writes one event a line
+            self.seen.append(_seen(json.loads(line), time.monotonic()))
+        if not self._stopping:
+            self.seen.clear()  # a story that did not see all of it must not pass
+
+    def restarted(self) -> list[str]:
+        """Return the pods that somebody deleted, in order."""
+        found: dict[str, str] = {}
+        for each in self.seen:
+            if each.deleting:
+                found.setdefault(each.uid, each.pod)
+        return list(found.values())
+
+    def disturbed_together(self) -> list[str]:
+        """Return whenever more than one broker was taken away and not back."""
+        assert self.seen, "the watch saw nothing, or ended before its time"
+        return disturbed_together(self.seen)
+
+
+def disturbed_together(seen: Iterable[Seen]) -> list[str]:
+    """Return who was away at one time, as texts.
+
+    A pod is away from its deletion until one of its name is ready. In these stories nobody but the
+    operator deletes any, and it may disturb one member of one shard at a time.
+    """
+    away: dict[str, Seen] = {}
+    found = []
+    for each in seen:
+        before = away.get(each.pod)
+        if before is None:
+            if each.deleting or each.gone:
+                away[each.pod] = each
+                if len(away) > 1:
+                    found.append(" and ".join(sorted(away)))
+        elif each.ready and each.uid != before.uid and not each.deleting:
+            del away[each.pod]
+    return found
+
+
+def _seen(event: dict[str, Any], at: float) -> Seen:
+    pod = event["object"]
+    metadata = pod["metadata"]
+    return Seen(
+        at=at,
+        pod=metadata["name"],
+        shard=int(metadata["labels"]["imago.dev/shard"]),
+        uid=metadata["uid"],
+        deleting="deletionTimestamp" in metadata,
+        ready=is_ready(pod),
+        gone=event["type"] == "DELETED",
+    )
