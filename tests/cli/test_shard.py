@@ -116,10 +116,24 @@ def test_a_shard_without_master_is_said_and_explained(imago: Imago, broker: Fake
     assert json.loads(as_json.stdout)["shard-0"]["next"] == "start it"
 
 
+def test_members_that_are_not_there_are_missed_by_every_command(
+    imago: Imago, broker: FakeBroker
+) -> None:
+    here = [member(n, broker.address, role="master" if n == 0 else "slave", slot=n) for n in (0, 1)]
+    broker.cluster = cluster(broker.address, members=here) | {"replicas": 3}
+    said = "2 of 3 members are there; slot 2 is empty"
+    for command in ("status", "explain"):
+        assert said in imago("cluster", command, "--admin", broker.address).stdout
+    assert "2 of 3" in imago("shard", "list", "--admin", broker.address).stdout
+    assert said in [finding.message for finding in shard_findings(broker.cluster)]
+    whole = cluster(broker.address) | {"replicas": 2}
+    assert [finding.level for finding in shard_findings(whole)] == [Level.OK]
+
+
 def test_list_and_show_tell_epochs_and_elections(imago: Imago, broker: FakeBroker) -> None:
     listed = imago("shard", "list", "--admin", broker.address).stdout
     assert "replica 0 (h:10911)" in listed
-    assert "2 of 3" in listed
+    assert "2 of ?" in listed
     assert "leader died, may have lost data" in listed
     shown = imago("shard", "show", "shard-0", "--admin", broker.address).stdout
     assert "shard-0, epoch 4" in shown

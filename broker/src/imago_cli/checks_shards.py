@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_cli.admin_http import cluster_at
 from imago_cli.checks import Finding, Level
+from imago_cli.cluster import missing_members
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -30,6 +31,13 @@ def shard_findings(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
         )
     for shard in snapshot["shards"]:
         yield from _shard(shard)
+        if shard["master"] is not None and (missing := missing_members(snapshot, shard)):
+            yield Finding(
+                shard["name"],
+                Level.WARNING,
+                missing,
+                "start what is stopped, and look at its log: fewer members survive fewer losses",
+            )
 
 
 def _shard(shard: Mapping[str, Any]) -> Iterator[Finding]:

@@ -81,6 +81,17 @@ def member_rows(shard: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
             yield (shard["name"], replica, "gone", "yes", "", "", "", "", uuid)
 
 
+def missing_members(cluster: Mapping[str, Any], shard: Mapping[str, Any]) -> str:
+    """Say how many members of a shard are not there; empty: none is missing."""
+    wanted, there = cluster.get("replicas", 0), len(shard["members"])
+    if shard.get("drained") or there >= wanted:
+        return ""
+    slots = {member.get("slot", -1) for member in shard["members"]}
+    absent = [str(slot) for slot in range(wanted) if slot not in slots]
+    named = f"; slot {', '.join(absent)} is empty" if len(absent) == wanted - there else ""
+    return f"{there} of {wanted} members are there{named}"
+
+
 def shown(value: object) -> object:
     """A number, or nothing where nobody knows it."""
     return "" if value is None else value
@@ -92,6 +103,8 @@ def remarks(cluster: Mapping[str, Any]) -> Iterator[str]:
         marks = [mark for mark in ("cordoned", "draining", "drained") if shard.get(mark)]
         if marks:
             yield f"{shard['name']} is {' and '.join(marks)}"
+        if missing := missing_members(cluster, shard):
+            yield f"{shard['name']}: {missing}"
     if not cluster["zooKeeperConnected"]:
         yield "this broker does not reach ZooKeeper: what it shows may be old"
     for path, reason in cluster["refused"].items():

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from imago_broker.config import BrokerConfig, ConfigError, load
+from imago_broker.model.declared import declared_topic
 from imago_cli.exits import UsageError
 
 if TYPE_CHECKING:
@@ -27,9 +28,15 @@ def read_config(path: Path | None) -> BrokerConfig:
         except UnicodeDecodeError as error:
             raise UsageError(f"--config {path}: {error}") from error
     try:
-        return load(text, os.environ)
+        config = load(text, os.environ)
     except ConfigError as error:
         raise UsageError(f"{path or 'environment'}: {error}") from error
+    for name, settings in config.topics.items():
+        try:
+            declared_topic(name, settings)
+        except ValueError as error:
+            raise UsageError(f"{path or 'environment'}: topics.{name}: {error}") from error
+    return config
 
 
 def listener_ports(config: BrokerConfig) -> Iterator[tuple[str, int]]:

@@ -40,7 +40,8 @@ def attach(root: typer.Typer) -> None:
 
 def list_shards(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
     """List the shards: master, epoch, members in sync, last election."""
-    shards = ask(admin, "/admin/v1/cluster")["shards"]
+    cluster = ask(admin, "/admin/v1/cluster")
+    shards = cluster["shards"]
     if as_json:
         print_json(shards)
         return
@@ -49,7 +50,7 @@ def list_shards(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
             shard["name"],
             _master(shard),
             _or_none(shard["epoch"]),
-            f"{len(shard['inSync'] or shard['members'])} of {len(shard['known'])}",
+            f"{len(shard['inSync'] or shard['members'])} of {cluster.get('replicas', '?')}",
             _last_election(shard),
         )
         for shard in shards

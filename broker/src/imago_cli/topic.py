@@ -89,7 +89,9 @@ def create(
             made = True
         except TopicExistsError as error:
             if not if_absent:
-                cure = f"imago topic alter {topic} changes it; --if-absent takes it as it is"
+                cure = (
+                    f"imago topic alter {topic} changes it; --if-absent takes it if it is the same"
+                )
                 raise CommandError(f"there is a topic {topic} already", cure=cure) from error
             masters = _create(client, topic, queues, perm, settings, exist_ok=True)
             made = False

@@ -294,6 +294,12 @@ class ClusterRun:
         rows = [[broker[name.lower()] for name in names] for broker in ready["brokers"]]
         print_table(f"cluster {self._plan.cluster}", names, rows)
         print_line(f"name service {ready['namesrv']}, ZooKeeper {ready['zookeeper']}")
+        if self._plan.port_base is not None:
+            first = ready["brokers"][0]
+            print_line(
+                f"for other commands: export IMAGO_BOOTSTRAP={ready['namesrv']}"
+                f" IMAGO_METAQ={first['metaq']} IMAGO_ADMIN={first['admin']}"
+            )
         print_line(f"data and logs in {self._plan.data}; Ctrl-C stops everything")
 
     def _zookeeper(self) -> Iterator[ProcessSpec]:
@@ -306,7 +312,10 @@ class ClusterRun:
         yield self._spec("zookeeper", command, probe=server.serves)
 
     def _broker(self, place: Place) -> ProcessSpec:
-        stop_seconds = self._configs[place].broker.drain_seconds + _STOP_MARGIN_SECONDS
+        config = self._configs[place]
+        # A former master relays the clients that it still has, for a while after a handover.
+        linger_seconds = config.replication.handover_linger_ms / 1000
+        stop_seconds = config.broker.drain_seconds + linger_seconds + _STOP_MARGIN_SECONDS
         command = self._imago("broker", place.name)
         cure = ""
         if self._plan.replicas > 1:

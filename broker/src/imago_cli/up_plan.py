@@ -9,6 +9,7 @@ counted shard by shard: replica r of shard k of M replicas is broker k M + r.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,6 +56,20 @@ class Place(NamedTuple):
     def name(self) -> str:
         """Name of its process, its folder and its files; the first has the shard's name alone."""
         return f"shard-{self.shard}-{self.replica}" if self.replica else f"shard-{self.shard}"
+
+
+_ENSEMBLE = re.compile(r"[^\s,/]+:[0-9]{1,5}(,[^\s,/]+:[0-9]{1,5})*(/\S*)?")
+
+
+def _check_zookeeper(said: str, brokers: int) -> None:
+    if said == NO_ZOOKEEPER and brokers > 1:
+        raise UsageError(
+            f"--zookeeper none runs exactly one broker, not {brokers}",
+            cure="--zookeeper auto starts a ZooKeeper here; or give the address of yours, or"
+            " another --data: a folder keeps the shards and members that it was made with",
+        )
+    if said not in (NO_ZOOKEEPER, OWN_ZOOKEEPER) and not _ENSEMBLE.fullmatch(said):
+        raise UsageError(f"--zookeeper {said}: must be auto, none or HOST:PORT[,HOST:PORT…]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +119,7 @@ class ClusterPlan:
         brokers = self.shards * self.replicas
         if brokers > BROKERS_MAX:
             raise UsageError(f"{brokers} brokers are more than this machine is asked to run")
-        if self.zookeeper == NO_ZOOKEEPER and brokers > 1:
-            raise UsageError(
-                f"--zookeeper none runs exactly one broker, not {brokers}",
-                cure="--zookeeper auto starts a ZooKeeper here; or give the address of yours",
-            )
+        _check_zookeeper(self.zookeeper, brokers)
         try:
             CoordinatorConfig(cluster=self.cluster)
         except ValueError as error:

@@ -118,6 +118,7 @@ async def cluster(services: AdminServices, request: web.Request) -> web.Response
         connected=services.coordinator.state is Connection.CONNECTED,
         lags=lags,
         least=services.config.min_in_sync,
+        replicas=services.config.broker.replicas,
         drains=drains,
     )
     return json_response(body)

@@ -146,18 +146,20 @@ def cluster(
     connected: bool,
     lags: Lags,
     least: int,
+    replicas: int,
     drains: Mapping[int, Any],
 ) -> dict[str, Any]:
     """All shards at one glance.
 
-    `lags`: how far members are behind, `drains`: what is left on shards that are drained, where
-    that is known.
+    `replicas`: members that each is to have; `lags`: how far members are behind; `drains`: what is
+    left on shards that are drained, where that is known.
     """
     return {
         "cluster": view.cluster,
         "clusterId": view.cluster_id,
         "zooKeeperConnected": connected,
         "operatorEpoch": view.operator_epoch,
+        "replicas": replicas,
         "refused": dict(view.refused),
         "shards": [
             shard(view, number, lags, least=least, drain=drains.get(number))

@@ -11,12 +11,11 @@ import asyncio
 import logging
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import psutil
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from ipaddress import IPv4Network, IPv6Network
 
 logger = logging.getLogger(__name__)
@@ -97,12 +96,30 @@ class Addresses:
 
 
 def own_addresses() -> tuple[str, ...]:
-    """Return the addresses of this machine by which others see it; `OWN_MAX` at most."""
-    rows = (row for rows in psutil.net_if_addrs().values() for row in rows)
-    texts = {row.address for row in rows if row.family in (socket.AF_INET, socket.AF_INET6)}
-    found = {address for text in texts if (address := _parsed(text)) is not None}
+    """Return the addresses of this machine by which others see it; `OWN_MAX` at most.
+
+    As Linux lists them; none elsewhere, where the registered host has to do.
+    """
+    found = {address for text in _local_addresses() if (address := _parsed(text)) is not None}
     told = sorted(str(a) for a in found if not (a.is_loopback or a.is_link_local))
     return tuple(told[:OWN_MAX])
+
+
+def _local_addresses() -> Iterator[str]:
+    try:
+        with Path("/proc/net/fib_trie").open(encoding="ascii") as routes:
+            address = ""
+            for line in routes:
+                if "|-- " in line:
+                    address = line.partition("|-- ")[2].strip()
+                elif "/32 host LOCAL" in line:
+                    yield address
+        with Path("/proc/net/if_inet6").open(encoding="ascii") as interfaces:
+            for line in interfaces:
+                digits = line.partition(" ")[0]
+                yield ":".join(digits[at : at + 4] for at in range(0, 32, 4))
+    except OSError:
+        return
 
 
 def parsed_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:

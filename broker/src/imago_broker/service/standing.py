@@ -71,7 +71,10 @@ class Standing:
     def _not_the_master(self) -> str:
         current = self.role.current
         if current.leader is not None:
-            where = f"the master of the shard is {current.leader.rocketmq_address}"
+            leader = current.leader
+            where = (
+                f"the master of the shard is {leader.rocketmq_address} (MetaQ {leader.metaq_url})"
+            )
         else:
             where = "the shard has no master at the moment"
         return f"this broker is not the master, {where}"

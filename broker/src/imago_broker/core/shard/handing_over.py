@@ -47,6 +47,8 @@ def hand_over(turn: Turn, handover: Handover, progress: Progress) -> None:
     if target is None or not _fit(state, progress, target):
         damaged = handover.wanted is not None and _damaged(state, handover.wanted)
         why = "its log has damage, and a whole one can lead" if damaged else NOBODY
+        if handover.wanted == state.uuid:
+            why = "it leads already"
         _give_up(turn, handover, why)
         return
     turn.set(handover=replace(handover, target=target))
