@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -125,8 +126,10 @@ def test_a_file_system_that_ends_early_refuses_too() -> None:
 class NoRoom:
     """A disk that has no room for the files of views: calls in a folder, or outside the log's."""
 
-    def __init__(self, vfs: MemoryVfs, calls: tuple[str, ...], folder: str) -> None:
-        self._calls, self._folder = calls, folder
+    def __init__(
+        self, vfs: MemoryVfs, calls: tuple[str, ...], folder: str, number: int = errno.ENOSPC
+    ) -> None:
+        self._calls, self._folder, self._number = calls, folder, number
         vfs.before_call = self._look
 
     def _look(self, what: str, path: Path) -> None:
@@ -134,7 +137,7 @@ class NoRoom:
         here = self._folder in parts if self._folder else "commitlog" not in parts
         probed = what == "allocate" and path.parent.name == "config"
         if probed or (what in self._calls and here):
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise OSError(self._number, os.strerror(self._number))
 
 
 def send_until_refused(
@@ -164,8 +167,9 @@ def send_until_refused(
         (("write", "create", "truncate"), ""),
     ],
 )
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.ENFILE])
 def test_views_without_room_wait_and_messages_are_refused_meanwhile(
-    calls: tuple[str, ...], folder: str
+    calls: tuple[str, ...], folder: str, number: int
 ) -> None:
     vfs, clock = MemoryVfs(), FakeClock()
     store, model = begun(vfs, clock)
@@ -175,7 +179,7 @@ def test_views_without_room_wait_and_messages_are_refused_meanwhile(
     told: list[object] = []
     store.on_failure = told.append
     where: Where = [("T", 0, 60), ("T", 1, 60), ("M", 0, 90)]
-    NoRoom(vfs, calls, folder)
+    NoRoom(vfs, calls, folder, number)
     assert send_until_refused(store, model, clock, where)
     for _ in range(3):
         clock.now_ms += 1000

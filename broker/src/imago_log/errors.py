@@ -102,11 +102,17 @@ class LogIOError(StoreError):
         self.action, self.path, self.cause = action, path, cause
 
 
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+"""What passes: a full disk, and no file descriptor left in the process or the system."""
+
+
 class NoSpaceError(LogIOError):
-    """The device has no room for a view: not fatal, for a view can be made again."""
+    """The device, or the table of open files, has no room for a view.
+
+    Not fatal, for a view can be made again.
+    """
 
     @classmethod
     def of(cls, action: str, path: Path, cause: OSError) -> LogIOError:
         """Return the error for a refused call, which is this one only where room is missing."""
-        full = cause.errno in (errno.ENOSPC, errno.EDQUOT)
-        return (cls if full else LogIOError)(action, path, cause)
+        return (cls if cause.errno in NO_ROOM else LogIOError)(action, path, cause)

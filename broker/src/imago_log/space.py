@@ -1,7 +1,8 @@
-"""Views that find no room on the disk: they wait, and the store refuses messages meanwhile.
+"""Views that find no room, or no file descriptor: they wait.
 
-Everything that a view holds can be made again, so a full disk is no reason to stop. Only the log
-itself must not fail, and its files are reserved before they are written.
+The store refuses messages meanwhile. Everything that a view holds can be made again, so neither is
+a reason to stop. Only the log itself must not fail, and its files are reserved before they are
+written.
 """
 
 from __future__ import annotations
