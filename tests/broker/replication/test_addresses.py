@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from imago_broker.config.cluster_sections import ReplicationSection
+from imago_broker.model.cluster import BrokerRecord
 from imago_broker.replication.addresses import KNOWN_MS, Addresses, own_addresses
 
 
@@ -100,3 +101,31 @@ async def test_names_are_looked_up_and_again_when_they_move(
 def test_what_is_no_network_is_refused() -> None:
     with pytest.raises(ValueError, match=r"peer_networks: '10\.0\.0/8'"):
         ReplicationSection(peer_networks="10.0.0.0/8, 10.0.0/8")
+
+
+def member_at(host: str, *addresses: str) -> BrokerRecord:
+    return BrokerRecord(
+        shard=0,
+        uuid=host,
+        host=host,
+        metaq=0,
+        rocketmq=0,
+        fast=0,
+        replication=1,
+        admin=0,
+        broker_name="b",
+        addresses=addresses,
+    )
+
+
+async def test_addresses_of_members_are_known_before_they_say_anything() -> None:
+    near = member_at("127.0.0.1")
+    far = member_at("10.0.0.5", "10.9.0.5")
+    addresses = Addresses("192.168.7.0/24", now_ms=Clock())
+    assert addresses.includes("127.0.0.1", [near, far])
+    assert addresses.includes("10.0.0.5", [far])
+    assert addresses.includes("10.9.0.5", [far])
+    assert addresses.includes("192.168.7.9", [])
+    assert not addresses.includes("127.0.0.1", [far])
+    assert not addresses.includes("10.0.0.6", [near, far])
+    assert not addresses.includes("unknown", [near, far])

@@ -11,7 +11,8 @@ import pytest
 from imago_broker.replication import leader as leader_module
 from imago_broker.replication import leading as leading_module
 from imago_broker.replication import port as port_module
-from imago_broker.replication.leader import HANDSHAKE_MS
+from imago_broker.replication.leader import GREETING_MS
+from imago_broker.replication.silent import Silent
 from imago_broker.service.messages import PutStatus
 from imago_testing.replication_frames import VECTORS
 from imago_testing.shard_brokers import ShardBrokers, until
@@ -318,7 +319,7 @@ async def test_caller_that_says_nothing_is_closed(leader: ShardBrokers) -> None:
     now_ms = leader.brokers[0].clock.monotonic_ms()
     session.check_time(now_ms)
     assert not session.link.closed
-    session.check_time(now_ms + HANDSHAKE_MS)
+    session.check_time(now_ms + GREETING_MS)
     assert (await caller.refusal()).code == Refusal.PROTOCOL
 
 
@@ -328,15 +329,74 @@ async def test_member_that_does_not_lead_says_so(leader: ShardBrokers) -> None:
     assert (await caller.refusal()).code == Refusal.NOT_LEADER
 
 
-async def test_connections_are_limited(
+async def test_the_longest_silent_caller_loses_its_place(
     leader: ShardBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(port_module, "CONNECTIONS_MAX", 3)
-    callers = [await Caller.to(leader) for _ in range(3)]
-    refused = leader.brokers[0].ports.replication.refused
-    extra = await Caller.to(leader)
-    assert (await extra.refusal()).code == Refusal.BUSY
-    assert refused.count["busy"] == 1
-    for caller in callers:
-        await caller.close()
+    """All call from the address of members, as they do on one machine."""
+    port = leader.brokers[0].ports.replication
+    monkeypatch.setattr(port, "_members", Silent(3, 3))
+    callers = [await Caller.to(leader) for _ in range(4)]
+    assert (await callers[0].refusal()).code == Refusal.BUSY
+    assert port.refused.count["busy"] == 1
+    assert port.silent == 3
     await serves_on(leader)
+    for caller in callers[1:]:
+        await caller.close()
+
+
+async def test_silent_callers_who_come_back_keep_no_member_out(leader: ShardBrokers) -> None:
+    port = leader.brokers[0].ports.replication
+    address = ("127.0.0.1", port.port)
+
+    async def stay() -> None:
+        while True:
+            reader, writer = await asyncio.open_connection(*address)
+            try:
+                with contextlib.suppress(ConnectionError):
+                    await reader.read()
+            finally:
+                writer.close()
+
+    hogs = [asyncio.create_task(stay()) for _ in range(port_module.SILENT_MEMBERS_MAX + 60)]
+    await until(lambda: port.silent == port_module.SILENT_MEMBERS_MAX)
+    await serves_on(leader)
+    for hog in hogs:
+        hog.cancel()
+    await asyncio.gather(*hogs, return_exceptions=True)
+
+
+async def test_strangers_have_places_apart_from_those_of_members(leader: ShardBrokers) -> None:
+    port = leader.brokers[0].ports.replication
+    port.is_member = lambda peer: peer == "127.0.0.1"
+    strangers = [
+        await Caller.to(leader, source=f"127.0.1.{each % 200}")
+        for each in range(port_module.SILENT_MAX + 1)
+    ]
+    assert (await strangers[0].refusal()).code == Refusal.BUSY
+    member = await Caller.to(leader)
+    await until(lambda: port.silent == port_module.SILENT_MAX + 1)
+    member.say(hello(leader, epoch=leader.brokers[0].store.epoch))
+    assert (await member.refusal()).code == Refusal.MEMBER  # nobody is the leader itself
+    for stranger in strangers[1:]:
+        await stranger.close()
+    await serves_on(leader)
+
+
+async def test_one_stranger_has_its_part_of_the_places(leader: ShardBrokers) -> None:
+    port = leader.brokers[0].ports.replication
+    port.is_member = lambda _: False
+    other = await Caller.to(leader, source="127.0.1.2")
+    count = port_module.SILENT_PER_ADDRESS_MAX
+    callers = [await Caller.to(leader, source="127.0.1.1") for _ in range(count + 1)]
+    assert (await callers[0].refusal()).code == Refusal.BUSY
+    assert port.silent == count + 1
+    for caller in (other, *callers[1:]):
+        await caller.close()
+
+
+async def test_who_has_said_who_it_is_is_silent_no_more(leader: ShardBrokers) -> None:
+    await serves_on(leader)
+    leading = leader.shell(0).duties.leading
+    assert leading is not None
+    assert len(leading.sessions) == 1
+    assert leader.brokers[0].ports.replication.silent == 0

@@ -122,6 +122,9 @@ KEPT: dict[str, dict[str, str]] = {
         "BACKLOG": _COUNT,
         "CONNECTIONS_MAX": _COUNT,
         "NAMED_MAX": _COUNT,
+        "SILENT_MAX": _COUNT,
+        "SILENT_MEMBERS_MAX": _COUNT,
+        "SILENT_PER_ADDRESS_MAX": _COUNT,
     },
     "imago_broker.replication.receiving": {"UNFINISHED_BYTES_MAX": "what nothing may pass"},
     "imago_broker.replication.repair": {

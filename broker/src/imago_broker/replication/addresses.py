@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from ipaddress import IPv4Network, IPv6Network
 
+    from imago_broker.model.cluster import BrokerRecord
+
 logger = logging.getLogger(__name__)
 
 Address = IPv4Address | IPv6Address
@@ -69,6 +71,29 @@ class Addresses:
             return None
         self._ask(host)
         return _said(caller, host, known.addresses)
+
+    def includes(self, peer: str, members: Iterable[BrokerRecord]) -> bool:
+        """Whether a caller that has said nothing comes from where one of these is registered.
+
+        Hosts are looked up anew when what is known of them is old, however many call.
+        """
+        caller = _parsed(peer)
+        if caller is None:
+            return False
+        if any(caller in network for network in self._networks):
+            return True
+        return any(self._registered(caller, each) for each in members)
+
+    def _registered(self, caller: Address, member: BrokerRecord) -> bool:
+        if caller not in LOOPBACK and any(caller == _parsed(each) for each in member.addresses):
+            return True
+        literal = _parsed(member.host)
+        if literal is not None:
+            return _same(caller, {literal})
+        known = self._known.get(member.host)
+        if known is None or self._now_ms() - known.at_ms >= KNOWN_MS:
+            self._ask(member.host)
+        return known is not None and known.addresses is not None and _same(caller, known.addresses)
 
     def close(self) -> None:
         """Look nothing up any more."""

@@ -1,7 +1,8 @@
 """The leader's side of one connection: who calls, whether its log continues ours, and the push.
 
-greeting → (HELLO) → comparing → (FETCH) → copying. Whoever stays in one of the first two for
-HANDSHAKE_MS, or says what may not be said there, is refused and closed.
+greeting → (HELLO) → comparing → (FETCH) → copying. Whoever stays in the first for
+GREETING_MS, is not done with both after HANDSHAKE_MS, or says what may not be said there, is
+refused and closed.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from imago_wire.replication.frames import Frame
 
 HANDSHAKE_MS = 5000
+GREETING_MS = 2000
+"""How long a caller may be silent: a member greets as soon as it is connected."""
 METADATA_FRAME_BYTES = 1 << 20
 FROM_FOLLOWER = frozenset(
     {
@@ -119,7 +122,7 @@ class LeaderSession:
         """When the follower said anything last, as of the last look at the clock."""
         self._now_ms = now_ms
         self._leadership = leadership
-        self._deadline_ms = now_ms + HANDSHAKE_MS
+        self._began_ms = now_ms
         self._decoder = FrameDecoder(FROM_STRANGER)
         link.on_bytes = self._received
         link.on_closed = self._closed
@@ -128,7 +131,9 @@ class LeaderSession:
     def check_time(self, now_ms: int) -> None:
         """Refuse a caller that does not come to the point."""
         self._now_ms = now_ms
-        if self.stage in (Stage.GREETING, Stage.COMPARING) and now_ms >= self._deadline_ms:
+        limits_ms = {Stage.GREETING: GREETING_MS, Stage.COMPARING: HANDSHAKE_MS}
+        limit_ms = limits_ms.get(self.stage)
+        if limit_ms is not None and now_ms >= self._began_ms + limit_ms:
             self.refuse(RefusedError(Refusal.PROTOCOL, f"no answer while {self.stage.value}"))
 
     def refuse(self, refusal: RefusedError) -> None:

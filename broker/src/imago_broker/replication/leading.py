@@ -192,6 +192,7 @@ class Leading:
                 self._check_displaced(other, hello)
                 other.close()
                 self.ended(other, None)
+        session.link.on_known()
         return Welcome(
             epoch=self.epoch,
             uuid=identity.uuid,

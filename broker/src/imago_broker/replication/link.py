@@ -40,6 +40,8 @@ class Link:
         self.on_bytes: Callable[[bytes], None] = _ignore
         self.on_drained: Callable[[], None] = _nothing
         self.on_closed: Callable[[str], None] = _ignore
+        self.on_known: Callable[[], None] = _nothing
+        """Told, by whoever serves the link, that the caller is a member."""
         self.peer = _peer(sock)
         """Address of the other side, without its port."""
         self.pending = 0
@@ -84,6 +86,11 @@ class Link:
             return
         self.flush()
         self._close()
+
+    def end(self, reason: str) -> None:
+        """Close from outside: whoever serves the link is told by `on_closed`."""
+        self.flush()
+        self._lost(reason)
 
     def _close(self) -> None:
         if self.closed:

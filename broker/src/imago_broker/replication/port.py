@@ -1,4 +1,8 @@
-"""The replication port: takes connections within limits, and remembers who was refused."""
+"""The replication port: takes connections within limits, and remembers who was refused.
+
+Whoever has not said who it is has one of few places, which the longest silent one loses. Callers
+from the addresses of members have places of their own: what strangers do keeps no member out.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,11 @@ import errno
 import logging
 import socket
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from imago_broker.replication.link import Link, prepared
+from imago_broker.replication.silent import Silent
 from imago_wire.replication.encoder import encode
 from imago_wire.replication.frames import Refusal, Refuse
 
@@ -19,8 +25,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 64
-"""Connections of one port: a shard has some members, and each may come back before it is missed."""
-BACKLOG = 64
+"""Of members: a shard has some, and each may come back before it is missed."""
+SILENT_MAX = 64
+SILENT_PER_ADDRESS_MAX = 8
+"""Connections of strangers, and of one stranger's address, that have not said who they are."""
+SILENT_MEMBERS_MAX = 128
+"""Such connections from addresses of members."""
+SILENT_SECONDS_MIN = 0.1
+"""For so long one of these keeps its place, and further callers wait in the kernel's queue: where
+strangers have the address of members a member, which greets at once, still has its turn."""
+BACKLOG = 1024
+"""Callers who wait for that turn."""
 NAMED_MAX = 256
 """Peers whose refusal is written down; above it they are only counted."""
 PAUSE_SECONDS = 1.0
@@ -53,7 +68,11 @@ class ReplicationPort:
         """The bound port, once bound; 0 before then means any free one."""
         self.on_link: Callable[[Link], None] = Link.close
         """Takes over a connection; it calls `gone` at its end."""
+        self.is_member: Callable[[str], bool] = _nobody
+        """Whether a member may call from this address."""
         self.refused = RefusedPeers()
+        self._strangers = Silent(SILENT_MAX, SILENT_PER_ADDRESS_MAX)
+        self._members = Silent(SILENT_MEMBERS_MAX, SILENT_MEMBERS_MAX)
         self._sock: socket.socket | None = None
         self._links: set[Link] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -90,6 +109,7 @@ class ReplicationPort:
     def gone(self, link: Link) -> None:
         """Forget a connection that has ended."""
         self._links.discard(link)
+        self._known(link)
 
     def stop(self) -> None:
         """Accept no more and close all connections. May be called again."""
@@ -104,9 +124,22 @@ class ReplicationPort:
             link.close()
         self._links.clear()
 
+    @property
+    def silent(self) -> int:
+        """Connections that have not said who they are."""
+        return len(self._strangers) + len(self._members)
+
+    def _known(self, link: Link) -> None:
+        self._strangers.discard(link)
+        self._members.discard(link)
+
     def _acceptable(self) -> None:
         assert self._sock is not None
         assert self._loop is not None
+        wait = self._members.full_for(SILENT_SECONDS_MIN, self._loop.time())
+        if wait > 0:
+            self._pause(wait)
+            return
         try:
             sock, _ = self._sock.accept()
         except (BlockingIOError, ConnectionAbortedError):
@@ -116,14 +149,35 @@ class ReplicationPort:
                 raise
             # Readable until somebody closes something: wait instead of spinning.
             self.refused.note("", "descriptors", str(error))
-            self._loop.remove_reader(self._sock.fileno())
-            self._resume = self._loop.call_later(PAUSE_SECONDS, self.start)
+            self._pause(PAUSE_SECONDS)
             return
         link = Link(prepared(sock), self._loop)
-        if len(self._links) >= CONNECTIONS_MAX:
-            self.refused.note(link.peer, "busy", f"{len(self._links)} connections")
-            link.send(encode(Refuse(0, Refusal.BUSY, f"{len(self._links)} connections")))
+        members = len(self._links) - self.silent
+        if members >= CONNECTIONS_MAX:
+            self._busy(link, f"{members} connections")
             link.close()
             return
+        places = self._members if self.is_member(link.peer) else self._strangers
+        for other in places.in_the_way(link.peer):
+            self._busy(other, f"silent, and {len(places)} others are")
+            other.end("another caller has its place")
+            self.gone(other)
         self._links.add(link)
+        places.add(link, self._loop.time())
+        link.on_known = partial(self._known, link)
         self.on_link(link)
+
+    def _pause(self, seconds: float) -> None:
+        assert self._sock is not None
+        assert self._loop is not None
+        self._loop.remove_reader(self._sock.fileno())
+        self._resume = self._loop.call_later(seconds, self.start)
+
+    def _busy(self, link: Link, detail: str) -> None:
+        self.refused.note(link.peer, "busy", detail)
+        link.send(encode(Refuse(0, Refusal.BUSY, detail)))
+
+
+def _nobody(_: str) -> bool:
+    """Stand where the owner of the port will put its own."""
+    return False

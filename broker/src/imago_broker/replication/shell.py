@@ -117,6 +117,7 @@ class ShardShell:
         parts.coordinator.on_state(self._session_changed)
         parts.messages.on_durable(self._durable_moved)
         parts.port.on_link = self._take_link
+        parts.port.is_member = self._is_member
         self._store.on_append = self._appended
         self._look()
         self._set_timer()
@@ -255,6 +256,11 @@ class ShardShell:
             self._parts.port.refuse(link, self.machine.state.epoch_seen)
         else:
             leading.take(link)
+
+    def _is_member(self, peer: str) -> bool:
+        """Whether a member of our shard may call from this address."""
+        identity = self._parts.identity
+        return self._parts.addresses.includes(peer, identity.view().members(identity.shard))
 
     # Time
 

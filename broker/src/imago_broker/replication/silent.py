@@ -1,0 +1,41 @@
+"""Connections whose callers have not said who they are: in the order in which they came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from imago_broker.replication.link import Link
+
+
+class Silent:
+    """Some places, of which one address has no more than its part."""
+
+    def __init__(self, count_max: int, per_address_max: int) -> None:
+        self._count_max = count_max
+        self._per_address_max = per_address_max
+        self._since: dict[Link, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def add(self, link: Link, now: float) -> None:
+        """Take a place from now on."""
+        self._since[link] = now
+
+    def discard(self, link: Link) -> None:
+        """Free the place of a connection that has ended, or whose caller is known."""
+        self._since.pop(link, None)
+
+    def full_for(self, seconds: float, now: float) -> float:
+        """Return how long until somebody has had a place for so long; 0 where one is free."""
+        if len(self._since) < self._count_max:
+            return 0.0
+        return next(iter(self._since.values())) + seconds - now
+
+    def in_the_way(self, address: str) -> list[Link]:
+        """Return who has to go for one more of this address: the first of it, or of all."""
+        same = [link for link in self._since if link.peer == address]
+        if len(same) >= self._per_address_max:
+            return same[:1]
+        return list(self._since)[:1] if len(self._since) >= self._count_max else []
