@@ -68,6 +68,8 @@ def problems(broker: Broker) -> list[str]:
         found.append("the broker is starting or stopping")
     if broker.failed.done():
         found.append(f"the broker has failed: {broker.failed.result()}")
+    if broker.member is not None:
+        found += broker.member.unready()
     return found
 
 

@@ -61,6 +61,8 @@ class ShardMember:
         self._broker = broker
         self._handing_over = False
         self._settled = asyncio.Event()
+        self._joined = False
+        """Whether it has led or was in sync since its start, as far as anybody has asked."""
 
     async def start(self) -> None:
         """Take part in the shard; our registration stands."""
@@ -191,6 +193,18 @@ class ShardMember:
         if role.role is Role.SLAVE and self.shell is not None and not self.shell.in_sync:
             why = f": {self.shell.obstacle}" if self.shell.obstacle else ""
             return [f"this broker's copy of the log is not in sync yet{why}"]
+        return []
+
+    def unready(self) -> list[str]:
+        """Return why clients are not sent here: a copy that was never whole since the start.
+
+        One that was may lag, or be without a master for a while; it is reached all the same.
+        """
+        role = self._broker.role.current
+        whole = role.leads or (self.shell is not None and self.shell.in_sync)
+        self._joined = self._joined or whole
+        if self.problem or (role.role is Role.SLAVE and not self._joined):
+            return self.problems()
         return []
 
     def _heal(self, offset: int, data: bytes) -> int:

@@ -18,8 +18,8 @@ ZOOKEEPER_PEERS: Final = (2888, 3888)
 def disruption_budget(desired: Desired, shard: int) -> Manifest:
     """Return the budget of one shard: one member at a time, and only while all are in sync.
 
-    A pod is ready when it is in sync, so that Kubernetes itself refuses to evict a master whose
-    members lag.
+    A pod that was started again is ready once it is in sync, so that Kubernetes itself refuses to
+    evict a second member before.
     """
     return _budget(
         desired, names.stateful_set(desired.name, shard), names.BROKER, shard, "IfHealthyBudget"

@@ -1,0 +1,40 @@
+"""When clients are sent to a member of a shard: once its copy was whole since its start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.app.admin_view import problems
+from imago_testing.shard_brokers import ShardBrokers, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+LATE = "this broker's copy of the log is not in sync yet"
+
+
+async def test_a_started_member_is_ready_once_it_is_in_sync_and_stays_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = ShardBrokers(
+        tmp_path, "replication.min_in_sync=1", "acknowledgement.level=leader", replicas=2
+    )
+    await two.start(0, 1)
+    await two.all_in_sync(0, 1)
+    assert problems(two.brokers[0]) == problems(two.brokers[1]) == []
+    await two.kill(1)
+    await two.all_in_sync(0)
+    leading = two.shell(0).duties.leading
+    assert leading is not None
+    await two.put(0, b"one")
+    with monkeypatch.context() as silent:
+        silent.setattr(leading, "_push_one", lambda *_, **__: False)  # it sends nobody anything
+        await two.start(1)
+        await until(lambda: any(LATE in reason for reason in problems(two.brokers[1])))
+    await two.all_in_sync(0, 1)
+    assert problems(two.brokers[1]) == []
+    await two.kill(0)
+    assert problems(two.brokers[1]) == [], "without a master it is reached all the same"
+    await two.close()
