@@ -99,9 +99,11 @@ async def _run(settings: BrokerConfig, ready_fd: int) -> int:
 
 async def _serve(settings: BrokerConfig, table: Table, host: str, port: int) -> Serving:
     from imago_broker.app.input_memory import input_budget, memory_limit
+    from imago_broker.app.open_files import connections_that_fit, files_allowed, raise_limit
     from imago_broker.app.rocketmq_ports import remoting_limits
     from imago_broker.server.binding import cure_of
     from imago_broker.server.listener import Listener, ListenerLimits, Session
+    from imago_broker.server.places import Places
     from imago_broker.server.remoting_server import RemotingServer
     from imago_broker.server.unfinished import InputGuard
 
@@ -109,7 +111,9 @@ async def _serve(settings: BrokerConfig, table: Table, host: str, port: int) -> 
         connections_max=settings.limits.connections_max,
         connections_per_address_max=settings.limits.connections_per_address_max,
     )
-    listener = Listener(host, port, Session, limits)
+    raise_limit()
+    places = Places(connections_that_fit(files_allowed(), 0))
+    listener = Listener(host, port, Session, limits, places=places)
     budget = input_budget(settings, memory_limit())
     InputGuard(budget)
     server = RemotingServer(

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 SEGMENT_BYTES_MIN = 4096
 HOST_SIZES = (8, 20)
 
+FILES_OPEN_MAX = 512
+"""Files of views; those of the log are open beside them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
@@ -37,7 +40,7 @@ class StoreConfig:
     """Above it the oldest log files are deleted whatever their age."""
     disk_full_ratio: float = 0.90
     """Above it puts are refused until the disk is below it again."""
-    files_open_max: int = 512
+    files_open_max: int = FILES_OPEN_MAX
     """Open view files; the least recently used one is closed."""
     view_pending_bytes_max: int = 32 << 20
     """View entries in memory that are not in their files yet, over all queues."""

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from imago_broker.app.open_files import DESCRIPTORS_RESERVED, connections_that_fit
 from imago_broker.server.listener import Listener, ListenerLimits, Session, bound_socket
+from imago_broker.server.places import Places
 
 
 class Echo(Session):
@@ -81,6 +83,38 @@ async def test_connections_of_one_address_are_limited() -> None:
         assert listener.refused == 1
     finally:
         await listener.stop()
+
+
+async def test_all_ports_have_one_number_of_places_and_some_have_more_kept() -> None:
+    places = Places(1)
+    first = Listener("127.0.0.1", 0, Echo, places=places)
+    second = Listener("127.0.0.1", 0, Echo, places=places)
+    kept = Listener("127.0.0.1", 0, Echo, places=places, places_kept=1)
+    ports = (first, second, kept)
+    for listener in ports:
+        await listener.start()
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", first.port)
+        writer.write(b"x")
+        await reader.readexactly(1)
+        assert not await echoes(first.port)
+        assert not await echoes(second.port)
+        assert await echoes(kept.port)
+        assert (first.refused, second.refused, kept.refused) == (1, 1, 0)
+        writer.close()
+        for listener in ports:
+            await listener.until_connections(0)
+        assert places.taken == 0
+        assert await echoes(second.port)
+    finally:
+        for listener in ports:
+            await listener.stop()
+
+
+def test_connections_leave_the_store_its_files() -> None:
+    assert connections_that_fit(20_000, 100) == 20_000 - DESCRIPTORS_RESERVED - 512 - 100
+    assert connections_that_fit(1024, 100) == 256, "few files: a quarter"
+    assert connections_that_fit(20_000, 100_000) == 5000
 
 
 async def test_listener_survives_a_lack_of_file_descriptors() -> None:

@@ -88,7 +88,10 @@ KEPT: dict[str, dict[str, str]] = {
     "imago_log.checks.findings": {"PER_FILE_MAX": _COUNT},
     "imago_log.checks.units": {"UNITS_PER_FILE": _FORMAT},
     "imago_log.commit_log": {"FILES_MAX": "what a log can span at most"},
-    "imago_log.config": {"SEGMENT_BYTES_MIN": "what the tests' files have"},
+    "imago_log.config": {
+        "FILES_OPEN_MAX": _COUNT,
+        "SEGMENT_BYTES_MIN": "what the tests' files have",
+    },
     "imago_log.consume_queue": {"READ_ENDS_MAX": _COUNT},
     "imago_log.files": {"OFFSET_DIGITS": _FORMAT},
     "imago_log.housekeeping": {"SYNC_REST": "a ratio"},

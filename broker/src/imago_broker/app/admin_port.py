@@ -7,6 +7,7 @@ import importlib
 import logging
 from typing import TYPE_CHECKING
 
+from imago_broker.app.open_files import ADMIN_PLACES
 from imago_broker.server.http_session import HttpSession, PeersMistakes, note_answer
 from imago_broker.server.listener import Listener, Session
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from imago_broker.config.settings import LimitsSection
     from imago_broker.core.budget import InputBudget, OutputBudget
     from imago_broker.server.listener import ListenerLimits
+    from imago_broker.server.places import Places
 
 KEEPALIVE_SECONDS = 75.0
 """How long a connection may wait for its next request. The library's own limit is an hour."""
@@ -40,10 +42,13 @@ class AdminPort:
         bounds: LimitsSection,
         budget: OutputBudget,
         input_budget: InputBudget,
+        places: Places,
     ) -> None:
         """`bounds` says how long a request may stay without an answer, and an answer unread."""
         # It gets the sessions when the HTTP library is loaded.
-        self._listener = Listener(host, port, Session, limits)
+        self._listener = Listener(
+            host, port, Session, limits, places=places, places_kept=ADMIN_PLACES
+        )
         self._bounds = bounds
         self._budget = budget
         self._input_budget = input_budget

@@ -371,6 +371,7 @@ class Broker:
         except LogIOError as error:
             self.fail(FatalError(str(error), exit_code=ExitCode.IO))
             return
+        self.ports.leave_files(self.store.log_end - self.store.log_start)
         self.rocketmq.sweep()
         if self.names is not None:
             self.names.sweep()

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from imago_broker.app.admin_port import AdminPort
 from imago_broker.app.input_memory import input_budget, memory_limit
+from imago_broker.app.open_files import connections_that_fit, files_allowed, warn_if_few
 from imago_broker.core.budget import OutputBudget
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.replication.port import ReplicationPort
 from imago_broker.server.binding import cure_of
 from imago_broker.server.client_ports import ClientPorts, Door
 from imago_broker.server.listener import Listener, ListenerLimits, Session
+from imago_broker.server.places import Places
 from imago_broker.server.unfinished import InputGuard
 
 if TYPE_CHECKING:
@@ -37,10 +39,13 @@ class Ports:
         """Of what has come of commands that are not whole, on all ports."""
         self._input_guard = InputGuard(self.input_budget)
         # Each gets the sessions of its protocol when the services that these need are there.
-        self.metaq = Listener(bind, config.metaq.port, Session, limits)
-        self.rocketmq = Listener(bind, rocketmq.port, Session, limits)
-        self.fast = Listener(bind, config.fast_port, Session, limits)
-        self.names = Listener(bind, config.namesrv.port, Session, limits)
+        self._files_allowed = files_allowed()
+        places = self.places = Places(connections_that_fit(self._files_allowed, 0))
+        """Of the clients of all ports together."""
+        self.metaq = Listener(bind, config.metaq.port, Session, limits, places=places)
+        self.rocketmq = Listener(bind, rocketmq.port, Session, limits, places=places)
+        self.fast = Listener(bind, config.fast_port, Session, limits, places=places)
+        self.names = Listener(bind, config.namesrv.port, Session, limits, places=places)
         self.replication = ReplicationPort(bind, config.replication_port)
         """Of the other members; unbound where none are meant to be."""
         self.admin = AdminPort(
@@ -50,6 +55,7 @@ class Ports:
             bounds=config.limits,
             budget=self.budget,
             input_budget=self.input_budget,
+            places=places,
         )
 
     @property
@@ -78,6 +84,7 @@ class Ports:
 
     def bind(self) -> None:
         """Take all ports without accepting yet; FatalError names the one that cannot be had."""
+        warn_if_few(self._config.limits.connections_max, self.places.count_max)
         try:
             for listener in self.wanted:
                 listener.bind()
@@ -90,6 +97,11 @@ class Ports:
                 f"{error.strerror}; {cure_of(error)}",
                 exit_code=ExitCode.USAGE,
             ) from error
+
+    def leave_files(self, log_bytes: int) -> None:
+        """Leave a log of this size the files that it has open: all of its own."""
+        log_files = log_bytes // self._config.store.segment_bytes_max + 2
+        self.places.count_max = connections_that_fit(self._files_allowed, log_files)
 
     async def stop(self, *, drain_seconds: float) -> None:
         """Accept no more, answer what is in flight, close. May be called again."""

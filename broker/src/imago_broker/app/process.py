@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from imago_broker.app.broker import Broker
+from imago_broker.app.open_files import raise_limit
 from imago_broker.errors import ExitCode, FatalError, RequestError
 from imago_log.vfs import OTHERS
 
@@ -36,6 +37,7 @@ def main(
 ) -> int:
     """Run a broker on an event loop of its own; return the process's exit code."""
     os.umask(OTHERS)  # whatever this process writes
+    raise_limit()
     configure_logging(config.log.level)
     return uvloop.run(run(config, on_ready=on_ready, reread=reread))
 

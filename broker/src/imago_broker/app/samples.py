@@ -26,6 +26,11 @@ def broker_samples(broker: Broker) -> list[Sample]:
         *_port("rocketmq", ports.rocketmq),
         *_port("fast", ports.fast),
         *_port("namesrv", ports.names),
+        _gauge(
+            "connections_max",
+            "Connections of all client ports that the process has files for.",
+            lambda: ports.places.count_max,
+        ),
         *_input(broker),
         *_rocketmq(broker),
         *metaq_samples(broker.metaq_counters),

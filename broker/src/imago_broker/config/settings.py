@@ -261,7 +261,12 @@ class StoreSection:
 class LimitsSection:
     """What clients may take."""
 
-    connections_max: int = setting(20_000, "Connections of one listener.", low=1)
+    connections_max: int = setting(
+        20_000,
+        "Connections of one listener. All together have as many as the process may open files "
+        "(RLIMIT_NOFILE), less what the store and the other members need.",
+        low=1,
+    )
     connections_per_address_max: int = setting(
         10_000, "Connections of one listener from one address.", low=1
     )

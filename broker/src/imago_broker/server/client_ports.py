@@ -184,14 +184,19 @@ class ClientPorts:
     def _relay(self, door: Door, session: Session) -> None:
         assert self._to is not None
         port = door.port_of(self._to)
-        if not port:
+        places = door.listener.places
+        if not port or not places.take():  # its own connection needs one
             return
-        relay = Relay(
-            Address(self._to.host, port), connects=self._connects, on_end=self._relays.discard
-        )
+
+        def ended(relay: Relay) -> None:
+            if relay in self._relays:
+                self._relays.remove(relay)
+                places.leave()
+
+        relay = Relay(Address(self._to.host, port), connects=self._connects, on_end=ended)
         self._relays.add(relay)
         if not session.hand_over(relay):
-            self._relays.discard(relay)
+            ended(relay)
 
     def _hold(self) -> None:
         self._holding = True

@@ -16,6 +16,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from imago_broker.server.places import Places
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -129,8 +131,14 @@ class Listener:
         port: int,
         protocol_factory: Callable[[], Session],
         limits: ListenerLimits = ListenerLimits(),
+        *,
+        places: Places | None = None,
+        places_kept: int = 0,
     ) -> None:
-        """`protocol_factory` may be replaced until `start`, for parts that need the port first."""
+        """`protocol_factory` may be replaced until `start`, for parts that need the port first.
+
+        `places`: those of the whole process. `places_kept`: how many of its own this port has.
+        """
         self.host = host
         self.port = port
         """The bound port, once started; 0 before then means any free one."""
@@ -139,7 +147,9 @@ class Listener:
         self.on_open: Callable[[Session], None] | None = None
         """Told each new connection, before anything is read from it."""
         self.protocol_factory = protocol_factory
+        self.places = places or Places()
         self._limits = limits
+        self._places_kept = places_kept
         self._sessions: set[Session] = set()
         self._per_address: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
@@ -208,13 +218,14 @@ class Listener:
             return False  # accepted just before, and not yet a session when the others were ended
         full = len(self._sessions) >= self._limits.connections_max
         crowded = self._per_address[session.address] >= self._limits.connections_per_address_max
-        if full or crowded:
+        if full or crowded or not self.places.take(self._places_kept):
             self.refused += 1
             logger.warning(
-                "connection_refused port=%d peer=%s connections=%d",
+                "connection_refused port=%d peer=%s connections=%d in_all=%d",
                 self.port,
                 session.address,
                 len(self._sessions),
+                self.places.taken,
             )
             return False
         self.accepted += 1
@@ -232,6 +243,7 @@ class Listener:
         if session not in self._sessions:
             return
         self._sessions.remove(session)
+        self.places.leave()
         self._per_address[session.address] -= 1
         if self._per_address[session.address] <= 0:
             del self._per_address[session.address]
