@@ -169,6 +169,27 @@ def test_no_hidden_change_is_carried_out_behind_a_head_that_is_lost(
 
 
 @pytest.mark.parametrize("rebuild", [False, True], ids=["killed", "views built anew"])
+@pytest.mark.parametrize("offset", [40, 2000, 1 << 40], ids="offset {}".format)
+def test_a_hidden_message_moves_no_queue_further_than_what_is_lost(
+    rebuild: bool, offset: int
+) -> None:
+    """Behind a lost head a body is looked through: what it holds may claim any queue offset."""
+    vfs, model, place = filled(
+        "killed", lambda at: b"." * 40 + hidden(at + 40, offset, meta=False), follow=3
+    )
+    content = bytearray(vfs.content(path_of(place)))
+    content[place % FILE : place % FILE + 60] = bytes(60)
+    vfs.put(path_of(place), bytes(content))
+    if rebuild:
+        vfs.unlink(DATA / "config" / "views")
+    for more in range(2):
+        store = open_store(vfs)
+        assert store.queue_range("T", 0) == (0, len(model.sent) + 4 + more)
+        send(store, b"later")
+        store.close()
+
+
+@pytest.mark.parametrize("rebuild", [False, True], ids=["killed", "views built anew"])
 def test_changes_that_were_made_are_carried_out_behind_damage(rebuild: bool) -> None:
     vfs, clock = MemoryVfs(), FakeClock()
     store = open_store(vfs, clock)

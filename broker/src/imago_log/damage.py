@@ -65,6 +65,8 @@ class Damage:
         self._vfs, self._path, self._log = vfs, path, log
         self.ranges: tuple[DamagedRange, ...] = ()
         """In order; they do not overlap."""
+        self.gaps = False
+        """Whether a queue is known to have lost units for offsets that no record ever had."""
         self._healed: tuple[DamagedRange, ...] = ()
         """As they were before something of them was put back: the file names them until the
         views of that are on the device, so that the next start makes them again."""
@@ -210,6 +212,16 @@ class Damage:
     def first_in(self, start: int, end: int) -> DamagedRange | None:
         """Return the first range that begins or goes on within some log offsets."""
         return next((each for each in self.ranges if each.start < end and start < each.end), None)
+
+    def bytes_in(self, start: int, end: int) -> int:
+        """Return how much of some log offsets is damaged."""
+        each = (min(found.end, end) - max(found.start, start) for found in self.ranges)
+        return sum(size for size in each if size > 0)
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether readers may meet lost messages."""
+        return self.gaps or bool(self.ranges)
 
     def last_in(self, start: int, end: int) -> DamagedRange | None:
         """Return the last such range."""

@@ -6,9 +6,10 @@ written bytes to the key index: the same entries by a shorter way.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
-from imago_log.lost import lose_before
+from imago_log.lost import is_possible, lose_before, lose_gap
 from imago_log.metadata import META_TOPIC, TOPIC_KIND, Metadata, Topic, decode_changes
 from imago_log.queues import Queues, ViewsInvalidError
 from imago_wire.sequences import MARK
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from imago_log.key_index import KeyIndex
     from imago_log.proof import MetadataProof
     from imago_wire.record import RecordView
+
+logger = logging.getLogger(__name__)
 
 
 class Dispatcher:
@@ -90,17 +93,36 @@ class Dispatcher:
             topic = self.metadata.topic(name)
         except KeyError:
             return  # deleted meanwhile
-        if view.physical_offset < topic.birth:
-            return  # of an earlier topic of this name
+        if view.physical_offset >= topic.birth:  # else of an earlier topic of this name
+            self._index(topic, view)
+
+    def _index(self, topic: Topic, view: RecordView) -> None:
         queue = self.queues.get(topic, view.queue_id)
-        self._fill(queue, topic, view)
-        # Where nothing can have expired, a queue that is to begin here has lost its files.
-        short = view.queue_offset > queue.end and topic.birth >= self._log_start
-        if (short and self._queues_from > self._log_start) or not _add(queue, view):
+        if view.queue_offset > queue.end and not self._reach(queue, topic, view):
+            logger.error("queue.record-left-out queue=%s/%d end=%d offset=%d log_offset=%d",
+                         topic.name, view.queue_id, queue.end, view.queue_offset,
+                         view.physical_offset)  # fmt: skip
+            return
+        if not _add(queue, view):
+            raise ViewsInvalidError(f"{topic.name}/{view.queue_id} has positions, but no units")
+
+    def _reach(self, queue: ConsumeQueue, topic: Topic, view: RecordView) -> bool:
+        """Let a queue end where a record behind its end is; false: the record is not of it."""
+        offset, place = view.queue_offset, view.physical_offset
+        if not is_possible(offset, place):
+            return False
+        record = (offset, place, view.metaq_position)
+        lose_before(queue, self._damage, topic.birth, self._log_start, record)
+        from_files = self._queues_from > self._log_start
+        begins = not queue.end and not (from_files and topic.birth >= self._log_start)
+        if offset == queue.end or (begins and not queue.exists):
+            return True
+        if from_files:
+            # Where nothing can have expired, a queue that is to begin here has lost its files.
             raise ViewsInvalidError(
-                f"{name}/{view.queue_id} ends at {queue.end}, the log goes on at "
-                f"{view.queue_offset}"
+                f"{topic.name}/{view.queue_id} ends at {queue.end}, the log goes on at {offset}"
             )
+        return lose_gap(queue, self._damage, topic.birth, record)
 
     def _revive(self, name: str, view: RecordView) -> None:
         """Make a topic again that has records though nothing says that it was created."""
@@ -123,10 +145,6 @@ class Dispatcher:
         value = {"read_queues": count, "write_queues": count, "dual": content["dual"]}
         self.metadata.apply([(TOPIC_KIND, name, content | {"value": value})], place)
         self.revived.add(name)
-
-    def _fill(self, queue: ConsumeQueue, topic: Topic, view: RecordView) -> None:
-        record = (view.queue_offset, view.physical_offset, view.metaq_position)
-        lose_before(queue, self._damage, topic.birth, self._log_start, record)
 
     def claims(self, views: Iterable[RecordView]) -> None:
         """Take what damaged records at the log's end say, where it fits their queues.

@@ -212,6 +212,8 @@ class Inspector:
 
         The wrong unit is at `offset` or among the next ones.
         """
+        if queue is not None and self._meets_gap(queue, offset):
+            return Look.KNOWN
         key = (place, id(queue))
         job = self._jobs.get(key)
         if job is None:
@@ -224,6 +226,14 @@ class Inspector:
             return Look.PENDING
         del self._jobs[key]
         return Look.KNOWN if self._take(job) else Look.NOTHING
+
+    def _meets_gap(self, queue: ConsumeQueue, offset: int) -> bool:
+        """Whether lost units are in the way that nobody expected, for no damage is known."""
+        if self._damage.may_lose or not queue.first <= offset < queue.end:
+            return False
+        units = queue.units(offset, min(UNITS_MAX, queue.end - offset))
+        self._damage.gaps = any(size == LOST_SIZE_FIELD for _, size, _ in UNIT.iter_unpack(units))
+        return self._damage.gaps
 
     def poll(self) -> None:
         """Take over what jobs have found; that one found nothing is kept for who asks again."""

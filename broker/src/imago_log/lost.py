@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
-from imago_log.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD
-from imago_wire.layout import UNIT
+from imago_log.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD, UNITS_PER_FILE
+from imago_wire.layout import FIXED_SIZE_V4, UNIT
 
 if TYPE_CHECKING:
     from imago_log.consume_queue import ConsumeQueue
     from imago_log.damage import Damage
 
+logger = logging.getLogger(__name__)
+
 UNITS_AT_ONCE = 2048
+GAP_UNITS_MAX = UNITS_PER_FILE
+"""Queue offsets in a row that the log may lack without damage: as many as one file of a queue
+holds, for versions before this one believed noise in such a file to be its end."""
 
 
 def lose_before(
@@ -34,8 +40,31 @@ def lose_before(
     elif queue.end or birth < log_start:
         return  # the queue begins here: what it had before has expired
     lost = damage.first_in(after, place)
-    if lost is not None:
+    room = damage.bytes_in(after, place) // FIXED_SIZE_V4
+    if lost is not None and offset - queue.end <= room:  # else it is no record of that queue
         queue.lose(offset, position, max(lost.start, after))
+
+
+def is_possible(offset: int, place: int) -> bool:
+    """Whether a record there may have a queue offset: each one before it took some of the log."""
+    return (offset - GAP_UNITS_MAX) * FIXED_SIZE_V4 <= place
+
+
+def lose_gap(queue: ConsumeQueue, damage: Damage, birth: int, record: tuple[int, int, int]) -> bool:
+    """Let lost units stand for queue offsets that the whole log lacks; false: it is no such gap.
+
+    `record` as for `lose_before`. A gap with damage in it is that of lost records, or none.
+    """
+    offset, place, position = record
+    after = queue.last_place if queue.end > queue.first else birth
+    if not 0 < offset - queue.end <= GAP_UNITS_MAX or damage.first_in(after, place) is not None:
+        return False
+    tail = queue.tail
+    logger.error("queue.gap queue=%s/%d from=%d to=%d log_offset=%d: no record has these offsets",
+                 tail.topic, tail.queue_id, queue.end, offset, place)  # fmt: skip
+    queue.lose(offset, position, after)
+    damage.gaps = True
+    return True
 
 
 def not_real_until(queue: ConsumeQueue, start: int, end: int) -> int:
@@ -69,7 +98,7 @@ def is_lost(damage: Damage, place: int, size: int) -> bool:
 
 def first_lost(queue: ConsumeQueue, damage: Damage, start: int, end: int) -> int:
     """Return the first lost message of some queue offsets, `end` when there is none."""
-    return _first(queue, damage, start, end, lost=True) if damage.ranges else end
+    return _first(queue, damage, start, end, lost=True) if damage.may_lose else end
 
 
 def first_kept(queue: ConsumeQueue, damage: Damage, start: int, end: int) -> int:

@@ -240,7 +240,7 @@ class Materialiser:
                 continue
             if partition.next_offset >= (visible := self.visible_end(partition.queue)):
                 continue
-            if self._damage.ranges and not self._pass_damage(partition):
+            if self._damage.may_lose and not self._pass_damage(partition):
                 continue
             if not partition.segments.exists:
                 if not created_max:

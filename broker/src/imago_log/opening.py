@@ -22,8 +22,9 @@ from imago_log.proof import MetadataProof
 from imago_log.queues import ViewsInvalidError
 from imago_log.recovery import claimed_records, recover, survey
 from imago_log.reindexing import begin_empty_queues, refill
+from imago_log.unit_proof import ends_right
 from imago_wire.hot import queue_records
-from imago_wire.layout import UNIT
+from imago_wire.layout import FIXED_SIZE_V4, UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +72,9 @@ class _Opening:
     def run(self) -> None:
         parts = self.parts
         self._load_log()
+        parts.queues.ends_right = lambda queue: ends_right(
+            parts, queue, max(parts.queues.limit, parts.log.end)
+        )
         if self.last_stop is LastStop.KILLED:
             parts.log.sync_found(self.checkpoint.durable_end)
         snapshot = self._snapshot()
@@ -345,8 +349,9 @@ class _Opening:
             if lost is None or queue is None:
                 continue
             if parts.metadata.topic(name).birth <= place and queue.end < end:
-                grown = position - queue.tail.next_position
-                if not queue.tail.dual or 0 <= grown <= parts.log.end:
+                grown = position - queue.tail.next_position if queue.tail.dual else 0
+                room = (lost.end - max(queue.last_place, parts.log.start)) // FIXED_SIZE_V4
+                if end - queue.end <= room and 0 <= grown <= parts.log.end:
                     queue.lose(end, position, max(lost.start, queue.last_place))
 
     # Afterwards

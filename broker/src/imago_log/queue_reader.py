@@ -247,7 +247,7 @@ class QueueReader:
         materialiser = self._parts.materialiser
         segments = materialiser.get(queue.tail.topic.decode(), queue.tail.queue_id)
         visible = self._visible(queue)
-        if self._parts.damage.ranges:
+        if self._parts.damage.may_lose:
             kept = self._up_to_damage(queue, visible, position)
             if isinstance(kept, MetaqRead):
                 return kept

@@ -7,12 +7,13 @@ of files, so that ten thousand busy queues cost no more a turn than ten.
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import TYPE_CHECKING
 
 from imago_log.consume_queue import POSITION_SIZE, UNIT_SIZE, ConsumeQueue
 from imago_log.errors import NoSpaceError, StoreError
 from imago_log.files import FilePool, fatal
-from imago_log.unit_files import BLANK_SIZE_FIELD, UnitFiles
+from imago_log.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD, UnitFiles
 from imago_wire.hot import QueueTail
 from imago_wire.layout import DEAD_OFFSET
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from imago_log.folder import DataFolder
     from imago_log.metadata import Topic
 
+logger = logging.getLogger(__name__)
+
 LOOKED_AT_MAX = 1024
 """Queues that one round looks at."""
 WRITES_MAX = 32
@@ -32,6 +35,8 @@ WRITES_A_MS = (0.05, 0.25)
 QUEUES_A_MS = 1 / 2000
 """Of some hundred queues each is written every 2 s: rarer and larger writes cost less, and what
 is not written yet is read from memory."""
+PLACE_MAX = 1 << 48
+"""No log reaches so far: a unit that says so is noise."""
 MADE_MAX = 8
 """Queues that get their first files in one round: making folders and files is slow."""
 
@@ -77,6 +82,8 @@ class Queues:
         self._unopened: list[tuple[str, int]] | None = None
         self.proven: Callable[[ConsumeQueue, bytes, int], bool] | None = None
         """After power loss: whether the log has the record that a unit says it has."""
+        self.ends_right: Callable[[ConsumeQueue], bool] = _is_believed
+        """Whether the newest unit of a queue's files is that of its record."""
         self.refill: Callable[[ConsumeQueue, Topic], None] | None = None
         """Makes units that files have lost, from the log; None while its end is not known."""
         self.submit: Callable[[Callable[[], None]], None] = _at_once
@@ -124,11 +131,14 @@ class Queues:
         if self._is_stale(queue, topic):
             self.clear(queue)
         end = queue.offset_of_log(self.limit)
+        noise = self.proven is None and self._has_noise_behind(queue, end)
         if end < queue.end:
             self._note_end(topic.name, queue.tail.queue_id, queue)
         if self.proven is not None:
             end = self._proven_end(queue, end)
         queue.truncate(end, torn=self.proven is not None)
+        if queue.agrees and (noise or not self._ends_right(queue)):
+            self._fill_anew(queue, topic)
         if not queue.agrees and queue.is_bare:
             self.clear(queue)  # a crash while it was to begin elsewhere: it begins again
         if (short or not queue.agrees) and self.refill is not None:
@@ -137,6 +147,28 @@ class Queues:
         if not queue.agrees:
             ends = [(files.first, files.end) for files in queue.files()]
             raise ViewsInvalidError(f"{topic.name}/{queue.tail.queue_id}: units of {ends}")
+
+    def _has_noise_behind(self, queue: ConsumeQueue, end: int) -> bool:
+        """Whether what stands behind the units that count was not written there as units."""
+        if not all(files.is_blank_behind() for files in queue.files()):
+            return True
+        if end == queue.end:
+            return False
+        place, size, _ = queue.unit(end)
+        return not self.limit <= place < PLACE_MAX or (size < 0 and size != LOST_SIZE_FIELD)
+
+    def _ends_right(self, queue: ConsumeQueue) -> bool:
+        return queue.end == queue.first or self.ends_right(queue)
+
+    def _fill_anew(self, queue: ConsumeQueue, topic: Topic) -> None:
+        """Make a queue again whose files hold noise: no offset is given out after it."""
+        name, queue_id, end = topic.name, queue.tail.queue_id, queue.end
+        if self.refill is None:
+            raise ViewsInvalidError(f"{name}/{queue_id}: noise where its files end, at {end}")
+        logger.error("queue.noise queue=%s/%d end=%d: it is filled anew from the log",
+                     name, queue_id, end)  # fmt: skip
+        self.clear(queue)
+        self.refill(queue, topic)
 
     def _has_lost_files(self, queue: ConsumeQueue) -> bool:
         """Whether a queue had units whose files are gone: its folder, or its positions tell."""
@@ -166,7 +198,7 @@ class Queues:
         if queue.end == queue.first:
             return False
         place, size, _ = queue.unit(queue.end - 1)
-        return size != BLANK_SIZE_FIELD and place < topic.birth
+        return size != BLANK_SIZE_FIELD and 0 <= place < topic.birth
 
     def _proven_end(self, queue: ConsumeQueue, end: int) -> int:
         """Return the end of the units that a power loss has certainly left whole.
@@ -373,6 +405,11 @@ class Queues:
 def _at_once(job: Callable[[], None]) -> None:
     """Stands where the worker will put its own."""
     job()
+
+
+def _is_believed(_: ConsumeQueue) -> bool:
+    """Stands where the start will put what compares with the log."""
+    return True
 
 
 def _nothing() -> None:

@@ -47,7 +47,7 @@ def read_queue(
         return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
     if offset > high:
         return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-    if tags is None and not records.damage.ranges:
+    if tags is None and not records.damage.may_lose:
         units = queue.units(offset, min(high - offset, max(limits[0], 1)))
         count, size = fitting_units(units, limits[1])
         body = records.gather(queue.tail, units[: count * UNIT.size], offset, size)
@@ -113,17 +113,17 @@ def _select(
 
 
 def _joined(found: list[Run]) -> list[Run]:
-    """Return the same with neighbours in the log as one."""
+    """Return the same with neighbours in the log and the queue as one."""
     runs: list[Run] = []
-    end = -1
+    end = following = -1
     for run in found:
-        place, size, _ = run
-        if place == end:
+        place, size, offset = run
+        if (place, offset) == (end, following):
             first_place, first_size, first_offset = runs[-1]
             runs[-1] = (first_place, first_size + size, first_offset)
         else:
             runs.append(run)
-        end = place + size
+        end, following = place + size, offset + 1
     return runs
 
 

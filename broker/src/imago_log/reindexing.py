@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from imago_log.dispatcher import Dispatcher
 from imago_log.inspecting import find_damage
-from imago_log.lost import lose_before, lost_from
-from imago_log.metadata import QUEUE_KIND
+from imago_log.lost import lose_before, lose_gap, lost_from
+from imago_log.metadata import QUEUE_KIND, queue_key
 from imago_log.queues import ViewsInvalidError
 from imago_log.recovery import LogReader
 from imago_log.unit_files import LOST_SIZE_FIELD
-from imago_wire.hot import queue_records
+from imago_log.unit_proof import ends_right
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +69,7 @@ class TailFinder:
                 parts.queues.clear(queue)  # noise in its files looks like units
             refill(parts, queue, topic)
             lose_before(queue, parts.damage, topic.birth, parts.log.start, record)
+            lose_gap(queue, parts.damage, topic.birth, record)
 
 
 def reindex(parts: Parts, topics: frozenset[str]) -> None:
@@ -120,17 +121,20 @@ def refill(parts: Parts, queue: ConsumeQueue, topic: Topic) -> None:
     def take(_: bytes, __: int, views: list[RecordView]) -> None:
         for view in views:
             if (view.topic, view.queue_id) == (name, queue_id) and view.queue_offset >= queue.end:
-                add_record(parts, queue, topic, view)
+                _add_behind_gap(parts, queue, topic, view)
 
     at = max(log.start, topic.birth)
     if queue.end > queue.first:
         place, size, _ = queue.unit(queue.end - 1)
-        whole = parts.records.whole(place)
-        if whole is not None and queue_records(whole, place, name, queue_id, before - 1) == size:
-            at = place + size
+        if not ends_right(parts, queue, log.end):
+            parts.queues.clear(queue)
         elif size != LOST_SIZE_FIELD and parts.damage.at(place) is None:
-            parts.queues.clear(queue)  # what it has is wrong, or has expired
+            if place < log.start:
+                parts.queues.clear(queue)  # what it has has expired
+            else:
+                at = place + size
     _read_to_end(parts, at, take)
+    _begin_empty(queue, parts.metadata.kind(QUEUE_KIND).get(queue_key(topic.name, queue_id)))
     parts.materialiser.rebuild(topic.name, queue_id, log.start)
     logger.warning("queue.refilled queue=%s/%d from=%d to=%d", name, queue_id, before, queue.end)
 
@@ -146,13 +150,27 @@ def add_record(parts: Parts, queue: ConsumeQueue, topic: Topic, view: RecordView
     return queue.add(place, view.size, view.tag_code, offset, position)
 
 
+def _add_behind_gap(parts: Parts, queue: ConsumeQueue, topic: Topic, view: RecordView) -> None:
+    """Append the units of a record that all records before it have been looked for."""
+    if add_record(parts, queue, topic, view):
+        return
+    record = (view.queue_offset, view.physical_offset, view.metaq_position)
+    if lose_gap(queue, parts.damage, topic.birth, record):
+        add_record(parts, queue, topic, view)
+
+
+def _begin_empty(queue: ConsumeQueue, end: tuple[int, int] | None) -> None:
+    """Let a queue whose records are all gone go on where it was: queue offset and position."""
+    if end is not None and end[0] > queue.end and queue.is_bare:
+        queue.begin_at(*end)
+
+
 def begin_empty_queues(metadata: Metadata, queue: Callable[[str, int], ConsumeQueue]) -> None:
     """Let queues whose records are all gone go on where they were, not at 0."""
-    for key, (offset, position) in metadata.kind(QUEUE_KIND).items():
+    for key, end in metadata.kind(QUEUE_KIND).items():
         name, _, queue_id = key.rpartition("/")
         try:
             found = queue(name, int(queue_id))
         except KeyError:
             continue  # its creation is lost in damage
-        if offset > found.end and found.is_bare:
-            found.begin_at(offset, position)
+        _begin_empty(found, end)

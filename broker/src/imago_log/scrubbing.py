@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.borders import border_behind, is_blank, segment_end
 from imago_log.consume_queue import POSITION_SIZE, UNIT_SIZE
+from imago_log.lost import is_possible
 from imago_log.reindexing import refill
 from imago_wire.errors import RecordError
 from imago_wire.hot import QueueTail, index_records, key_entries, metaq_block, whole_records
@@ -293,6 +294,9 @@ class Scrubber:
         return parts.queues.get(topic, key[1]) if place >= topic.birth else None
 
     def _compare_queue(self, queue: ConsumeQueue, first: int, tail: QueueTail) -> int:
+        place = int.from_bytes(tail.units[-UNIT_SIZE:][:8], "big")
+        if not is_possible(tail.next_offset - 1, place):
+            return 0  # hidden in a message behind damage: no start takes it either
         if queue.end < tail.next_offset:
             refill(self._parts, queue, self._parts.metadata.topic(tail.topic.decode()))
         if queue.end < tail.next_offset:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from imago_log.vfs import OpenFile
 
 STEP = 1 << 16
+UNITS_PER_FILE = 300_000
 BLANK_SIZE_FIELD = 0x7FFF_FFFF
 """Size field of the units before the first real one, where the queue does not start at 0."""
 LOST_SIZE_FIELD = -1
@@ -40,7 +41,7 @@ class UnitFiles:
     )
 
     def __init__(
-        self, pool: FilePool, folder: Path, unit_size: int, units_per_file: int = 300_000
+        self, pool: FilePool, folder: Path, unit_size: int, units_per_file: int = UNITS_PER_FILE
     ) -> None:
         self._pool, self._folder = pool, folder
         self._prefix = f"{folder}/"
@@ -91,6 +92,16 @@ class UnitFiles:
             else:
                 high = middle
         return low
+
+    def is_blank_behind(self) -> bool:
+        """Whether zeros follow the end that was found, as far as one step."""
+        if not self._starts:
+            return True
+        start = self._starts[-1]
+        at = (self.end - start) * self._unit
+        with fatal("read", self._folder):
+            behind = self._pool.vfs.pread(self._file(start).fd, min(STEP, self._allocated - at), at)
+        return not behind.strip(b"\0")
 
     def append(self, data: bytes) -> None:
         """Write whole units at the end."""

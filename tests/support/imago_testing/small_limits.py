@@ -101,8 +101,9 @@ KEPT: dict[str, dict[str, str]] = {
     "imago_log.metadata": {"NAME_BYTES_MAX": _FORMAT},
     "imago_log.parts": {"ALL_VISIBLE": "no limit"},
     "imago_log.producers": {"QUEUES_MAX": _COUNT, "RUNS_MAX": _COUNT},
+    "imago_log.queues": {"PLACE_MAX": "behind the end of any log"},
     "imago_log.space": {"PROBE_BYTES": "what a disk is asked for"},
-    "imago_log.unit_files": {"BLANK_SIZE_FIELD": _FORMAT},
+    "imago_log.unit_files": {"BLANK_SIZE_FIELD": _FORMAT, "UNITS_PER_FILE": _FORMAT},
     "imago_log.vfs": {"OTHERS": "bits of a mode"},
     "imago_wire.replication.frames": {
         "EPOCHS_MAX": _FORMAT,
