@@ -53,6 +53,14 @@ class DiskFullError(StoreError):
         self.used_ratio, self.limit_ratio = used_ratio, limit_ratio
 
 
+class ChangeTooLargeError(StoreError, ValueError):
+    """A change of metadata is larger than the log takes; nothing was appended."""
+
+    def __init__(self, kind: str, key: str, *, size: int, size_max: int) -> None:
+        super().__init__(f"{kind} {key[:64]!r}: {size} bytes, at most {size_max}: make it smaller")
+        self.size, self.size_max = size, size_max
+
+
 class DeadQueueError(StoreError):
     """An entry is of a queue whose topic was deleted since; nothing was appended."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from imago_log.errors import ChangeTooLargeError
 from imago_log.metadata_image import SNAPSHOT_FORMAT, MetadataImage
 from imago_log.producers import PRODUCER_KIND, Producers
 from imago_wire.crc import crc31
@@ -30,6 +31,8 @@ LOG_START = "start"
 """Where the log of every member begins, once they all hold this change."""
 RECORD_BYTES_MAX = 256 << 10
 """A record holds changes up to about this size; one larger value still is one record."""
+CHANGE_BYTES_MAX = 1 << 20
+"""Largest change that anybody outside may ask for: every follower takes a record of it."""
 NAME_BYTES_MAX = 255
 
 JSON = Any
@@ -106,13 +109,18 @@ def queue_key(topic: str, queue_id: int) -> str:
     return f"{topic}/{queue_id}"
 
 
-def encode_changes(changes: Iterable[Change]) -> list[bytes]:
-    """Return the bodies of the records that carry the changes, in order."""
+def encode_changes(changes: Iterable[Change], *, size_max: int | None = None) -> list[bytes]:
+    """Return the bodies of the records that carry the changes, in order.
+
+    ChangeTooLargeError: one of them has more bytes than `size_max`.
+    """
     bodies: list[bytes] = []
     group: list[bytes] = []
     size = 0
     for change in changes:
         data = orjson.dumps(change)
+        if size_max is not None and len(data) > size_max:
+            raise ChangeTooLargeError(change[0], change[1], size=len(data), size_max=size_max)
         if group and size + len(data) > RECORD_BYTES_MAX:
             bodies.append(_body(group))
             group, size = [], 0

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from imago_log.metadata import (
+    CHANGE_BYTES_MAX,
     JSON,
     META_TOPIC,
     TOPIC_KIND,
@@ -46,7 +47,7 @@ class MetadataStore(QueueReader, ABC):
 
         Whether a topic has MetaQ positions is fixed when it is created: `value["dual"]` if it is
         there, else true unless its attribute `dialects` is `rocketmq` or it is a system topic.
-        ValueError: the name cannot be stored.
+        ValueError: the name cannot be stored. ChangeTooLargeError: the value is too large.
         """
         check_topic_name(name)
         if name == META_TOPIC:
@@ -58,7 +59,7 @@ class MetadataStore(QueueReader, ABC):
             "dual": old.dual if old else is_dual(name, value),
             "value": dict(value),
         }
-        self._put_changes([(TOPIC_KIND, name, content)])
+        self._put_changes([(TOPIC_KIND, name, content)], size_max=CHANGE_BYTES_MAX)
         topic = self._metadata.topics[name]
         if topic.materialised and not (old and self._is_open_materialised(topic)):
             self._open_materialised(topic)
@@ -84,11 +85,14 @@ class MetadataStore(QueueReader, ABC):
         return MappingProxyType(self._metadata.public)
 
     def put_meta(self, changes: Sequence[Change]) -> int:
-        """Record (kind, key, value) changes in the log, None removes; return the end offset."""
+        """Record (kind, key, value) changes in the log, None removes; return the end offset.
+
+        ChangeTooLargeError: one has more than `CHANGE_BYTES_MAX` bytes; none was recorded.
+        """
         for kind, _, _ in changes:
             if kind == TOPIC_KIND:
                 raise ValueError("topics change through create_topic and delete_topic")
-        return self._put_changes(changes)
+        return self._put_changes(changes, size_max=CHANGE_BYTES_MAX)
 
     def meta(self, kind: str) -> Mapping[str, JSON]:
         """Current values of one kind by key; a live read-only view."""
@@ -106,13 +110,18 @@ class MetadataStore(QueueReader, ABC):
             attributes = {**found.attributes, "materialised": "true"}
             self.create_topic(topic, {**found.value, "attributes": attributes})
 
-    def _put_changes(self, changes: Sequence[Change], *, frees: bool = False) -> int:
-        """Append changes; what is said in order to free the disk may use the last room there is."""
+    def _put_changes(
+        self, changes: Sequence[Change], *, frees: bool = False, size_max: int | None = None
+    ) -> int:
+        """Append changes; what is said in order to free the disk may use the last room there is.
+
+        What is only said again has no `size_max`: it was taken once.
+        """
         tail = self.tail(META_TOPIC, 0)
         born_host = self._parts.config.store_host
         entries = [
             make_entry(tail, body, born_ms=self._clock(), born_host=born_host)
-            for body in encode_changes(changes)
+            for body in encode_changes(changes, size_max=size_max)
         ]
         if not entries:
             return self._log.end

@@ -98,7 +98,10 @@ KEPT: dict[str, dict[str, str]] = {
     "imago_log.inspecting": {"JOBS_MAX": _COUNT, "POLLS_MAX": _COUNT},
     "imago_log.key_index": {"ENTRIES_PER_FILE": _FORMAT},
     "imago_log.materialiser": {"BACKLOG_BYTES_MAX": "what is older is left out, not cut"},
-    "imago_log.metadata": {"NAME_BYTES_MAX": _FORMAT},
+    "imago_log.metadata": {
+        "CHANGE_BYTES_MAX": "what nothing may pass",
+        "NAME_BYTES_MAX": _FORMAT,
+    },
     "imago_log.parts": {"ALL_VISIBLE": "no limit"},
     "imago_log.producers": {"QUEUES_MAX": _COUNT, "RUNS_MAX": _COUNT},
     "imago_log.queues": {"PLACE_MAX": "behind the end of any log"},

@@ -13,6 +13,10 @@ TOPIC_SIZE_MAX = 127
 PREFIXED_TOPIC_SIZE_MAX = 255
 """Of retry and dead-letter topics, whose names hold the name of a group."""
 GROUP_SIZE_MAX = 255
+WORD_SIZE_MAX = 255
+"""Of names that clients make up without a rule of ours: client ids, groups of producers."""
+SUBSCRIPTION_SIZE_MAX = 32 << 10
+"""Of what a consumer wants of one topic: an expression, its tags, their hashes."""
 PARTITIONS_MAX = 65536
 """Queue numbers have 32 bits on the wire; a topic with more queues than this is a mistake."""
 
@@ -79,6 +83,15 @@ def group_problem(name: str) -> str | None:
         return f"the group's name has {len(name)} characters, at most {GROUP_SIZE_MAX}"
     if not _NAME.fullmatch(name):
         return "a group's name consists of letters, digits and %|_-. and starts with no dot"
+    return None
+
+
+def word_problem(what: str, word: str) -> str | None:
+    """Return why nothing of this name is kept, or None: it is short, and can be printed."""
+    if len(word) > WORD_SIZE_MAX:
+        return f"the {what} has {len(word)} characters, at most {WORD_SIZE_MAX}"
+    if not word.isprintable():
+        return f"the {what} has characters that cannot be printed"
     return None
 
 

@@ -11,6 +11,8 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
+from imago_broker.model import names
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -99,11 +101,12 @@ class QueueLocks:
             try:
                 group, *queue = json.loads(key)
                 broker_name, topic, queue_id = queue
+                _check(str(group), str(owner))
                 name = (str(broker_name), str(topic), int(queue_id))
                 self._held.setdefault(str(group), {})[name] = (str(owner), now_ms)
             except (TypeError, ValueError):
                 # One entry that nobody understands must not keep a broker from leading.
-                logger.warning("lock_unreadable key=%r owner=%r", key, owner)
+                logger.warning("lock_unreadable key=%.300r owner=%.300r", key, owner)
             else:
                 self._count += 1
 
@@ -121,6 +124,12 @@ class QueueLocks:
     def _drop_if_empty(self, group: str) -> None:
         if not self._held.get(group, True):
             del self._held[group]
+
+
+def _check(group: str, owner: str) -> None:
+    """ValueError: older versions kept names that no client has; their end could not be written."""
+    if problem := names.group_problem(group) or names.word_problem("client id", owner):
+        raise ValueError(problem)
 
 
 def _key(group: str, queue: QueueKey) -> str:

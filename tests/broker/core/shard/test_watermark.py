@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from imago_broker.core.shard.in_sync import gone
+from imago_broker.core.shard.values import Limits
 from imago_broker.core.shard.watermark import Watermark
 from imago_broker.model.shard import Member
 
@@ -93,3 +95,21 @@ def test_a_follower_that_gets_ever_further_behind_is_told_from_it() -> None:
         watermark.appended(100 + 10 * turn)
         watermark.acked(B, 100 + 5 * turn, 0, 100 * turn)
     assert watermark.progress().followers[B].caught_up_ms < 3000
+
+
+def test_connecting_again_and_again_is_no_progress() -> None:
+    watermark = leading(B)
+    watermark.joined(B, 100, 0, 1000)
+    watermark.appended(200)
+    limits = Limits()
+    for turn in range(1, 20):
+        now_ms = 1000 + 100 * turn
+        watermark.left(B, now_ms - 50)
+        watermark.joined(B, 100, 0, now_ms)
+        assert gone(B, watermark.progress(), 0, now_ms, limits) is None
+    now_ms = 1000 + limits.lag_ms_max
+    watermark.left(B, now_ms - 50)
+    watermark.joined(B, 100, 0, now_ms)
+    assert gone(B, watermark.progress(), 0, now_ms, limits) == "b is 2000 ms behind"
+    watermark.acked(B, 200, 0, now_ms + 10)
+    assert gone(B, watermark.progress(), 0, now_ms + 20, limits) is None

@@ -60,6 +60,7 @@ class FollowerProgress(NamedTuple):
     durable: int
     """Log offset up to which the follower has synced."""
     joined_ms: int
+    """When the follower came, or, if it came again, was last known to have everything before."""
     caught_up_ms: int
     """When the follower last had everything that the leader had; -1: not since it joined."""
     left_ms: int | None = None

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 class _Follower:
     __slots__ = ("caught_up_ms", "durable", "end", "joined_ms", "left_ms", "mark_end", "mark_ms")
 
-    def __init__(self, end: int, durable: int, leader_end: int, now_ms: int) -> None:
+    def __init__(
+        self, end: int, durable: int, leader_end: int, now_ms: int, *, behind_since_ms: int
+    ) -> None:
         self.end, self.durable = end, durable
         self.left_ms: int | None = None
-        self.joined_ms = now_ms
+        self.joined_ms = behind_since_ms
         self.caught_up_ms = now_ms if end >= leader_end else -1
         # Under load a follower is always behind by what is on its way. It keeps up when it has
         # what the leader had at its last acknowledgement.
@@ -82,7 +84,12 @@ class Watermark:
 
     def joined(self, member: Member, end: int, durable: int, now_ms: int) -> None:
         """A follower fetches from `end` on: its log is a prefix of ours."""
-        self._followers[member] = _Follower(end, durable, self.end, now_ms)
+        # One that connects again and again gets no time for it: behind it is since it was not.
+        known = self._followers.get(member)
+        since_ms = now_ms if known is None else max(known.joined_ms, known.caught_up_ms)
+        self._followers[member] = _Follower(
+            end, durable, self.end, now_ms, behind_since_ms=since_ms
+        )
         self._raise()
 
     def acked(self, member: Member, end: int, durable: int, now_ms: int) -> int:

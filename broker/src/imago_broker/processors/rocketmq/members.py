@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from imago_broker.service.clients import ConsumerGroup
     from imago_broker.service.locks import QueueKey
     from imago_broker.service.role import ShardRole
+    from imago_wire.remoting.bodies_client import SubscriptionData
 
 
 class MemberProcessor:
@@ -46,9 +47,9 @@ class MemberProcessor:
         Every member of the shard keeps its clients, as each may be the next master.
         """
         data = HeartbeatData.decode(exchange.command.body)
+        if problem := _problem(data):
+            raise rules.invalid(problem)
         for consumer in data.consumer_data_set:
-            if problem := rules.group_problem(consumer.group_name):
-                raise rules.invalid(problem)
             group = rules.group_of(self._services, consumer.group_name)
             if group.retry_queues > 0 and self._services.standing.leads:
                 rules.own_topic(self._services, names.retry_topic(group.name))
@@ -94,7 +95,7 @@ class MemberProcessor:
 
     def lock(self, exchange: Exchange) -> Reply:
         """LOCK_BATCH_MQ: take or renew queues for consumption in order."""
-        body = LockBatchRequestBody.decode(exchange.command.body)
+        body = _lock_body(exchange)
         taken = self._services.locks.lock(
             body.consumer_group,
             body.client_id,
@@ -109,7 +110,7 @@ class MemberProcessor:
 
     def unlock(self, exchange: Exchange) -> Reply:
         """UNLOCK_BATCH_MQ: give queues up."""
-        body = LockBatchRequestBody.decode(exchange.command.body)
+        body = _lock_body(exchange)
         self._services.locks.unlock(
             body.consumer_group,
             body.client_id,
@@ -143,3 +144,36 @@ class MemberProcessor:
 
 def _queue_key(queue: MessageQueue) -> QueueKey:
     return (queue.broker_name, queue.topic, queue.queue_id)
+
+
+def _lock_body(exchange: Exchange) -> LockBatchRequestBody:
+    """Return who wants which queues: its names go into the log."""
+    body = LockBatchRequestBody.decode(exchange.command.body)
+    problem = names.group_problem(body.consumer_group)
+    if problem := problem or names.word_problem("client id", body.client_id):
+        raise rules.invalid(problem)
+    return body
+
+
+def _problem(data: HeartbeatData) -> str | None:
+    """Return why nothing of a heartbeat is kept, or None."""
+    if problem := names.word_problem("client id", data.client_id):
+        return problem
+    for producer in data.producer_data_set:
+        if problem := names.word_problem("producer group", producer.group_name):
+            return problem
+    for consumer in data.consumer_data_set:
+        if problem := rules.group_problem(consumer.group_name):
+            return problem
+        for subscription in consumer.subscription_data_set:
+            if problem := _subscription_problem(subscription):
+                return problem
+    return None
+
+
+def _subscription_problem(wanted: SubscriptionData) -> str | None:
+    size = len(wanted.sub_string) + sum(map(len, wanted.tags_set)) + len(wanted.code_set)
+    if size > names.SUBSCRIPTION_SIZE_MAX:
+        return f"the subscription has {size} characters, at most {names.SUBSCRIPTION_SIZE_MAX}"
+    problem = names.word_problem("subscription's topic", wanted.topic)
+    return problem or names.word_problem("expression type", wanted.expression_type)

@@ -1,0 +1,58 @@
+"""A follower that refuses what it is sent connects again and again; the others go on without it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.replication.receiving import UNFINISHED_BYTES_MAX, Copy
+from imago_broker.replication.repair import WHOLE_BYTES_MAX
+from imago_broker.service.messages import PutStatus
+from imago_log.metadata import CHANGE_BYTES_MAX, RECORD_BYTES_MAX
+from imago_testing.shard_brokers import ShardBrokers
+from imago_wire.errors import LimitExceededError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from imago_wire.replication.frames import Data
+
+AROUND = 1 << 20
+"""More than a record has around its body."""
+
+
+def test_nothing_is_appended_that_a_follower_does_not_take() -> None:
+    assert CHANGE_BYTES_MAX + RECORD_BYTES_MAX + AROUND <= UNFINISHED_BYTES_MAX
+    assert UNFINISHED_BYTES_MAX == WHOLE_BYTES_MAX
+
+
+async def test_writes_go_on_without_a_follower_that_refuses_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shard = ShardBrokers(tmp_path)
+    try:
+        await shard.start(0, 1, 2)
+        await shard.all_in_sync(0, 1, 2)
+        leader = await shard.led()
+        assert await shard.put(leader, b"kept") == [PutStatus.OK]
+        refusing = next(number for number in (0, 1, 2) if number != leader)
+        store, take, refused = shard.store(refusing), Copy.take, []
+
+        def taken(copy: Copy, frame: Data) -> None:
+            if frame.data and copy._store is store:
+                refused.append(frame.offset)
+                raise LimitExceededError("record", size=len(frame.data), size_max=0)
+            take(copy, frame)
+
+        monkeypatch.setattr(Copy, "take", taken)
+        await shard.put(leader, b"refused")
+        await shard.all_in_sync(*({0, 1, 2} - {refusing}))
+        assert len(refused) > 1, "it came again"
+        assert await shard.put(leader, b"goes on") == [PutStatus.OK]
+        assert "LimitExceededError" in shard.shell(refusing).obstacle
+        monkeypatch.undo()
+        await shard.all_in_sync(0, 1, 2)
+        await shard.same_logs()
+    finally:
+        await shard.close()
