@@ -79,7 +79,7 @@ def test_damage_that_nobody_reads_is_found_and_noted() -> None:
     told: list[int] = []
     scrubbed.store.on_damage = lambda found: told.append(found.start)
     scrubbed.pass_once()
-    assert told == [victims[0].place, victims[1].place, victims[3].place]
+    assert sorted(told) == [victims[0].place, victims[1].place, victims[3].place]
     ranges = [(each.start, each.end) for each in scrubbed.store.damaged_ranges()]
     assert ranges[1] == (victims[1].place, victims[2].end)
     scrubbed.again()

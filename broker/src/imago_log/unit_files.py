@@ -101,7 +101,7 @@ class UnitFiles:
         at = (self.end - start) * self._unit
         with fatal("read", self._folder):
             behind = self._pool.vfs.pread(self._file(start).fd, min(STEP, self._allocated - at), at)
-        return not behind.strip(b"\0")
+        return behind == bytes(len(behind))
 
     def append(self, data: bytes) -> None:
         """Write whole units at the end."""
