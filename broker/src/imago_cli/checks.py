@@ -165,20 +165,14 @@ def check_disk(
 
 
 def check_open_files(connections_max: int) -> Iterator[Finding]:
-    """Whether the process may have as many files open as connections are allowed."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    """Whether a broker, which raises its limit, may open as many files as connections need."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections_max + FILES_BESIDE_CONNECTIONS
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        yield Finding("open files", Level.OK, f"{soft} are allowed")
+    if hard == resource.RLIM_INFINITY or hard >= wanted:
+        yield Finding("open files", Level.OK, "as many as connections need are allowed")
         return
-    cure = (
-        f"ulimit -n {wanted}"
-        if hard == resource.RLIM_INFINITY or hard >= wanted
-        else (
-            f"raise the hard limit ({hard}) in /etc/security/limits.conf or the unit's LimitNOFILE"
-        )
-    )
-    said = f"{soft} are allowed, {connections_max} connections (limits.connections_max) need more"
+    said = f"{hard} are allowed, {connections_max} connections (limits.connections_max) need more"
+    cure = f"raise the hard limit to {wanted}: /etc/security/limits.conf, or the unit's LimitNOFILE"
     yield Finding("open files", Level.WARNING, said, cure)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
 
 from imago_broker.service.offsets import CHANGES_MAX, ConsumerOffsets
+from imago_log.errors import DiskFullError
 from imago_testing.manual_store import ManualStore
 
 if TYPE_CHECKING:
@@ -37,6 +40,27 @@ async def test_what_was_gathered_is_written_without_a_query() -> None:
     table.commit("g", "t", 0, 5)
     await written.wait()
     assert store.metadata["offset"] == {"g@t@0": 5}
+
+
+async def test_what_finds_no_room_is_written_once_there_is_some() -> None:
+    store = ManualStore()
+    put, refused, written = store.put_meta, list[int](), asyncio.Event()
+    store.on_meta = written.set
+
+    def full(changes: Any) -> Any:
+        if len(refused) < 2:
+            refused.append(len(changes))
+            raise DiskFullError(used_ratio=1.0, limit_ratio=0.9)
+        return put(changes)
+
+    store.put_meta = full  # type: ignore[method-assign]  # a disk that is full for a while
+    table = offsets(store)
+    table.commit("g", "t", 0, 5)
+    with pytest.raises(DiskFullError):
+        table.query("g", "t", 0)
+    table.commit("g", "t", 0, 6)
+    await written.wait()
+    assert (refused, store.metadata["offset"]) == ([1, 1], {"g@t@0": 6})
 
 
 async def test_unknown_is_none_and_a_repeated_commit_writes_nothing() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from imago_log.errors import DiskFullError
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable, Mapping
@@ -65,7 +67,7 @@ class ConsumerOffsets:
         queues[queue_id] = offset
         self._dirty.add((group, topic, queue_id))
         if self._timer is None:
-            self._timer = self._loop.call_later(GATHER_SECONDS, self.flush)
+            self._timer = self._loop.call_later(GATHER_SECONDS, self._flush_in_time)
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the committed offset, or None when there is none."""
@@ -111,7 +113,7 @@ class ConsumerOffsets:
         self._forget(gone)
 
     def flush(self) -> None:
-        """Write what is gathered."""
+        """Write what is gathered; DiskFullError: it stays gathered."""
         self._cancel_timer()
         if not self._dirty:
             return
@@ -122,6 +124,14 @@ class ConsumerOffsets:
         for at in range(0, len(changes), CHANGES_MAX):
             self._store.put_meta(changes[at : at + CHANGES_MAX])
         self._dirty.clear()
+
+    def _flush_in_time(self) -> None:
+        """Write what is gathered; on a disk without room again and again until there is some."""
+        try:
+            self.flush()
+        except DiskFullError as error:
+            logger.warning("offsets_wait queues=%d reason=%s", len(self._dirty), error)
+            self._timer = self._loop.call_later(GATHER_SECONDS, self._flush_in_time)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
