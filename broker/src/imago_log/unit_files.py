@@ -94,13 +94,18 @@ class UnitFiles:
         return low
 
     def is_blank_behind(self) -> bool:
-        """Whether zeros follow the end that was found, as far as one step."""
+        """Whether zeros follow the end that was found, as far as a quarter of a step.
+
+        What is further behind is found when the end gets there.
+        """
         if not self._starts:
             return True
         start = self._starts[-1]
         at = (self.end - start) * self._unit
         with fatal("read", self._folder):
-            behind = self._pool.vfs.pread(self._file(start).fd, min(STEP, self._allocated - at), at)
+            behind = self._pool.vfs.pread(
+                self._file(start).fd, min(STEP // 4, self._allocated - at), at
+            )
         return behind == bytes(len(behind))
 
     def append(self, data: bytes) -> None:
