@@ -26,7 +26,7 @@ FRAME_BYTES = 16 << 20
 LINE = b"put wild 0 %d 0 7\r\n"
 MESSAGE_BYTES = 4 << 20
 PEERS = 40
-SLACK_BYTES = 48 << 20
+SLACK_BYTES = 80 << 20
 """Memory that the allocator keeps, and one command while it is cut out of its buffer."""
 HEADER = b'{"code":10,"opaque":1}'
 FRAME = b"%b%b%b" % (

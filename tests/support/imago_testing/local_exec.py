@@ -2,7 +2,8 @@
 """A kubectl that is the real one, but for `exec`: there are no nodes, so commands run here.
 
 `LOCAL_EXEC` names a file of JSON: `kubectl`, the real program, and `brokers`, pod → port of what
-answers in its place. A command gets that port where it names the broker's own.
+answers in its place. A command gets that port where it names the broker's own, and a token beside
+that file where it reads the one that brokers have mounted.
 """
 
 from __future__ import annotations
@@ -14,18 +15,23 @@ from pathlib import Path
 
 OPTIONS = ("--namespace=", "--context=", "--kubeconfig=")
 OWN = "127.0.0.1:8080"
+TOKEN = "/etc/imago/token/token"
 
 
 def main(arguments: list[str]) -> None:
     """Become what was asked for."""
-    known = json.loads(Path(os.environ["LOCAL_EXEC"]).read_text())
+    told = Path(os.environ["LOCAL_EXEC"])
+    known = json.loads(told.read_text())
     words = [word for word in arguments if not word.startswith(OPTIONS)]
     if words[0] != "exec":
         os.execv(known["kubectl"], ["kubectl", *arguments])
     program, *rest = words[words.index("--") + 1 :]
     assert program == "python3"
     here = f"127.0.0.1:{known['brokers'][words[1]]}"
-    os.execv(sys.executable, [program, *(one.replace(OWN, here) for one in rest)])
+    token = told.with_name("token")
+    token.write_text("secret\n")
+    found = (one.replace(OWN, here).replace(TOKEN, str(token)) for one in rest)
+    os.execv(sys.executable, [program, *found])
 
 
 if __name__ == "__main__":
