@@ -95,7 +95,7 @@ def everything(client: Client, topic: str) -> list[bytes]:
 def orders(client: Client) -> str:
     """The topics that the pages write of, as their readers have made them before."""
     for topic in ("orders", "refunds"):
-        client.admin.create_topic(topic)
+        client.admin.create_topic(topic, queues=8)
     client.producer().send(Message("orders", b"before", tags="new"))
     return "orders"
 
