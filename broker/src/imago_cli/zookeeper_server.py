@@ -44,7 +44,9 @@ rootLogger.appenderRef.console.ref = console
 logger.connection.name = org.apache.zookeeper.server.ServerCnxn
 logger.connection.level = off
 logger.accepted.name = org.apache.zookeeper.server.NIOServerCnxn
-logger.accepted.level = error
+logger.accepted.level = off
+logger.worker.name = org.apache.zookeeper.server.WorkerService
+logger.worker.level = error
 # One server is what was asked for.
 logger.quorum.name = org.apache.zookeeper.server.quorum.QuorumPeerMain
 logger.quorum.level = error

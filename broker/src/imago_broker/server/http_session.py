@@ -119,7 +119,9 @@ class PeersMistakes(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
         wrong = type(error).__module__ == "aiohttp.http_exceptions"
-        if error is not None and (wrong or isinstance(error, ConnectionError)):
+        # What the library raises where it waits for the rest of a body that nobody wants.
+        gone = isinstance(error, RuntimeError) and str(error) == "Connection closed."
+        if error is not None and (wrong or gone or isinstance(error, ConnectionError)):
             peer = record.args[0] if isinstance(record.args, tuple) and record.args else ""
             record.msg = "http_bad_request peer=%s reason=%s"
             record.args = (peer, type(error).__name__)
