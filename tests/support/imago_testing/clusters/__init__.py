@@ -1,0 +1,1 @@
+"""Brokers of one or several shards inside the process of the test."""

@@ -1,0 +1,1 @@
+"""A model of operated clusters, on which the plans of the operator are carried out."""

@@ -1,0 +1,1 @@
+"""Clients and connections that say exactly what a test tells them to."""

@@ -1,0 +1,1 @@
+"""Processes that tests start: brokers, `imago up`, ZooKeeper; ports that are theirs."""

@@ -1,0 +1,1 @@
+"""Stores on file systems in memory and on disk, and what damages them."""

@@ -1,0 +1,1 @@
+"""Clocks, networks and event loops that a test moves by hand."""

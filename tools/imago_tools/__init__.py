@@ -1,0 +1,1 @@
+"""What `make docs` writes from the code: settings of brokers, files of the chart, install.yaml."""
