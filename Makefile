@@ -82,7 +82,7 @@ chaos: setup-dev system ## break a cluster under load (root): make chaos MINUTES
 	@PYTHONPATH=tests/support:. $(PY) -m imago_testing.chaos.cluster --minutes $(or $(MINUTES),5) $(ARGS)
 
 simulate: setup-dev ## seeded simulation of a shard: make simulate SEEDS=100000 FROM=0, or STORES=1, MODEL=full, OPERATOR=1
-	@if [ -n "$(OPERATOR)" ]; then PYTHONPATH=operator/src:tests/support $(PY) -m imago_testing.operated_states --seeds $(or $(SEEDS),2000) --from $(or $(FROM),0); exit; fi
+	@if [ -n "$(OPERATOR)" ]; then PYTHONPATH=operator/src:tests/support $(PY) -m imago_testing.operated.states --seeds $(or $(SEEDS),2000) --from $(or $(FROM),0); exit; fi
 	PYTHONPATH=tests/support:. $(PY) -m imago_testing.simulation --seeds $(or $(SEEDS),2000) --from $(or $(FROM),0) --model $(or $(MODEL),no) $(if $(STORES),--stores)
 
 fuzz: setup-dev ## fuzz every decoder: make fuzz SECONDS=60
@@ -131,14 +131,14 @@ e2e-smoke: setup-dev ## the few stories that show whether anything works at all
 	@E2E_IMAGES='zookeeper broker operator clients' bash e2e/run.sh -m smoke $(ARGS)
 
 docs: setup-dev ## everything that is made: definitions, references, chart, install.yaml, plots
-	@PYTHONPATH=tests/support $(PY) -m imago_testing.broker_keys > operator/src/imago_operator/brokerkeys.py
+	@PYTHONPATH=tools $(PY) -m imago_tools.broker_keys > operator/src/imago_operator/brokerkeys.py
 	$(BIN)/ruff format -q operator/src/imago_operator/brokerkeys.py
 	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.crd manifests/crds
 	PYTHONPATH=operator/src $(PY) -m imago_operator.pipelines.plain manifests/spark
 	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.reference docs/reference/crds.md
 	PYTHONPATH=operator/src $(PY) -m imago_operator.reasons.page docs
-	PYTHONPATH=operator/src:tests/support $(PY) -m imago_testing.chart_files
-	PYTHONPATH=operator/src:tests/support:e2e/cluster $(PY) -m imago_testing.chart_helm
+	PYTHONPATH=operator/src:tools $(PY) -m imago_tools.chart_files
+	PYTHONPATH=operator/src:tools:e2e/cluster $(PY) -m imago_tools.chart_helm
 	@PYTHONPATH=tests/support:. $(PY) -m bench.plots
 
 lock: $(BIN)/uv ## renew requirements/*.txt from pyproject.toml

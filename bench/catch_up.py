@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from bench import clusters, harness
-from imago_testing.processes import wait_until
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_e2e.kube import KubeError
-from imago_testing.custom_resources import BAD_EDITS, BadEdit
+from imago_testing.kubernetes.custom_resources import BAD_EDITS, BadEdit
 
 if TYPE_CHECKING:
     from imago_e2e.brokers import Brokers

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.broker_process import BrokerProcess, broker_process
-from imago_testing.processes import wait_until
-from imago_testing.witness import TOPIC, Witness
+from imago_testing.peers.witness import TOPIC, Witness
+from imago_testing.processes.broker import BrokerProcess, broker_process
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.broker_process import BrokerProcess, broker_process
-from imago_testing.processes import wait_until
-from imago_testing.remoting_peer import send_ext
-from imago_testing.wild_peer import WildPeer
+from imago_testing.peers.remoting import send_ext
+from imago_testing.peers.wild import WildPeer
+from imago_testing.processes.broker import BrokerProcess, broker_process
+from imago_testing.processes.servers import wait_until
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import encode_frame

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.wild_peer import WildPeer, says_nothing_of_itself
-from imago_testing.witness import TOPIC
+from imago_testing.peers.wild import WildPeer, says_nothing_of_itself
+from imago_testing.peers.witness import TOPIC
 from imago_wire.text.commands import Put
 from imago_wire.text.encoder import encode
 
 if TYPE_CHECKING:
-    from imago_testing.broker_process import BrokerProcess
+    from imago_testing.processes.broker import BrokerProcess
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120), pytest.mark.usefixtures("harmless")]
 PROBE = b"version 424242\r\n"

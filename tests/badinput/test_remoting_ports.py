@@ -12,16 +12,16 @@ import lz4.frame
 import pytest
 import zstandard
 
-from imago_testing.remoting_peer import pull_ext, send_ext
-from imago_testing.wild_peer import WildPeer, says_nothing_of_itself
-from imago_testing.witness import TOPIC
+from imago_testing.peers.remoting import pull_ext, send_ext
+from imago_testing.peers.wild import WildPeer, says_nothing_of_itself
+from imago_testing.peers.witness import TOPIC
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import RemotingCommand, SerializeType
 from imago_wire.remoting.frame import FrameDecoder, encode_frame
 from imago_wire.remoting.messages import BatchEntry, encode_batch
 
 if TYPE_CHECKING:
-    from imago_testing.broker_process import BrokerProcess
+    from imago_testing.processes.broker import BrokerProcess
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120), pytest.mark.usefixtures("harmless")]
 PORTS = ["rocketmq", "fast", "namesrv"]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from imago_testing.processes import wait_until
-from imago_testing.remoting_peer import pull_ext, send_ext
-from imago_testing.wild_peer import WildPeer
-from imago_testing.witness import TOPIC
+from imago_testing.peers.remoting import pull_ext, send_ext
+from imago_testing.peers.wild import WildPeer
+from imago_testing.peers.witness import TOPIC
+from imago_testing.processes.servers import wait_until
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import encode_frame
@@ -22,8 +22,8 @@ from imago_wire.remoting.frame import encode_frame
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imago_testing.broker_process import BrokerProcess
-    from imago_testing.witness import Witness
+    from imago_testing.peers.witness import Witness
+    from imago_testing.processes.broker import BrokerProcess
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120), pytest.mark.usefixtures("harmless")]
 GROWTH_BYTES_MAX = 1 << 20

@@ -16,11 +16,11 @@ import yaml
 
 from imago_operator.rights import RIGHTS, Where
 from imago_operator.spec.kinds import KINDS
-from imago_testing.api_server import ApiServerProcess, running_api_server
-from imago_testing.chart_files import CHART, ROOT
-from imago_testing.chart_helm import INSTALL, NAMESPACE, helm, objects, template
-from imago_testing.custom_resources import manifest
-from imago_testing.processes import wait_until
+from imago_testing.kubernetes.api_server import ApiServerProcess, running_api_server
+from imago_testing.kubernetes.custom_resources import manifest
+from imago_testing.processes.servers import wait_until
+from imago_tools.chart_files import CHART, ROOT
+from imago_tools.chart_helm import INSTALL, NAMESPACE, helm, objects, template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from imago_testing import chart_files
-from imago_testing.chart_files import CHART, ROOT, leaves, schema
-from imago_testing.chart_helm import INSTALL, chart_hash, head
+from imago_tools import chart_files
+from imago_tools.chart_files import CHART, ROOT, leaves, schema
+from imago_tools.chart_helm import INSTALL, chart_hash, head
 
 
 @pytest.mark.parametrize("name", chart_files.files())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_operator.spec.kinds import CLUSTER, KINDS
-from imago_testing.chart_files import CHART
+from imago_tools.chart_files import CHART
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

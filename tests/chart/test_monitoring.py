@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from imago_broker.metrics import registry
 from imago_broker.model.topics import TopicConfig
 from imago_operator.metrics import Metrics
-from imago_testing.chart_files import CHART, ROOT
-from imago_testing.promql import asked, exposed, grouped_by, is_balanced
-from imago_testing.shard_brokers import ShardBrokers
+from imago_testing.clusters.shard_brokers import ShardBrokers
+from imago_testing.kubernetes.promql import asked, exposed, grouped_by, is_balanced
+from imago_tools.chart_files import CHART, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

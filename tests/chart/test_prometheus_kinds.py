@@ -11,9 +11,9 @@ import pytest
 import yaml
 from rig.build import monitoring_definitions, promcheck
 
-from imago_testing.api_server import ApiServerProcess, running_api_server
-from imago_testing.chart_files import CHART
-from imago_testing.chart_helm import NAMESPACE, objects, template
+from imago_testing.kubernetes.api_server import ApiServerProcess, running_api_server
+from imago_tools.chart_files import CHART
+from imago_tools.chart_helm import NAMESPACE, objects, template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from imago_operator.rights import Where, rules
-from imago_testing.chart_files import CHART, leaves, schema
-from imago_testing.chart_helm import INSTALL, RefusedError, helm, install, objects, template
+from imago_tools.chart_files import CHART, leaves, schema
+from imago_tools.chart_helm import INSTALL, RefusedError, helm, install, objects, template
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]
 

@@ -8,7 +8,7 @@ from imago_operator.kube.resources import RESOURCES
 from imago_operator.rights import KINDS as PLURALS
 from imago_operator.rights import RIGHTS, Where
 from imago_operator.spec.kinds import KINDS
-from imago_testing.used_rights import MEANT, Used, calls, kinds_of, used
+from imago_testing.kubernetes.used_rights import MEANT, Used, calls, kinds_of, used
 
 WIDE = {Where.FACTS, Where.CLUSTER}
 
@@ -24,7 +24,9 @@ def granted() -> list[tuple[Used, Where]]:
 
 def test_every_call_says_which_kinds_it_is_about() -> None:
     silent = [str(call) for call in calls() if kinds_of(call) is None]
-    assert silent == [], "say in imago_testing/used_rights.py (MEANT) which kinds these are"
+    assert silent == [], (
+        "say in imago_testing/kubernetes/used_rights.py (MEANT) which kinds these are"
+    )
 
 
 def test_nothing_is_explained_that_nobody_calls() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_cli.main import main
-from imago_testing.zookeeper import RunningZooKeeper, running_zookeeper
+from imago_testing.processes.zookeeper import RunningZooKeeper, running_zookeeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

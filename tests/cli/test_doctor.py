@@ -21,12 +21,12 @@ from imago_cli.checks import Level
 from imago_cli.exits import CommandError
 from imago_cli.java import find_java, java_version, spark_home
 from imago_log.vfs import DiskUsage, OsVfs
-from imago_testing.ports import free_port_block
+from imago_testing.processes.ports import free_port_block
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imago_testing.zookeeper import RunningZooKeeper
+    from imago_testing.processes.zookeeper import RunningZooKeeper
 
 
 def test_a_taken_port_is_named_with_its_holder() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_log import MessageStore
-from imago_testing.stores import FakeClock, folder_config
+from imago_testing.stores.in_memory import FakeClock, folder_config
 from imago_wire.record import make_entry
 
 if TYPE_CHECKING:

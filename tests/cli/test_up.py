@@ -17,14 +17,14 @@ from kazoo.client import KazooClient
 from imago_cli import up_state
 from imago_cli.exits import UsageError
 from imago_cli.up import refuse_busy_ports
-from imago_testing.ports import free_port_block
-from imago_testing.processes import accepts, wait_until
-from imago_testing.up import SECONDS_MAX, command, up
+from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import accepts, wait_until
+from imago_testing.processes.up import SECONDS_MAX, command, up
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imago_testing.zookeeper import RunningZooKeeper
+    from imago_testing.processes.zookeeper import RunningZooKeeper
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 

@@ -16,9 +16,9 @@ from imago_client import ConsumerConfig, Message, StartFrom
 from imago_client.blocking import Client
 from imago_client.blocking.metaq import MetaqClient
 from imago_client.metaq import MetaqError
-from imago_testing.ports import free_port_block
-from imago_testing.processes import wait_until
-from imago_testing.up import Up, up
+from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import wait_until
+from imago_testing.processes.up import Up, up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

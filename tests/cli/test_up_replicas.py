@@ -16,9 +16,9 @@ from imago_cli.admin_http import ask
 from imago_client import Message, MessageQueue
 from imago_client.blocking import Client
 from imago_testing.interop.members import Members
-from imago_testing.ports import free_port_block
-from imago_testing.processes import wait_until
-from imago_testing.up import up
+from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import wait_until
+from imago_testing.processes.up import up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from imago_testing.ports import free_port_block
-from imago_testing.processes import wait_until
-from imago_testing.up import SECONDS_MAX, command, up
+from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import wait_until
+from imago_testing.processes.up import SECONDS_MAX, command, up
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_client import Client
-from imago_testing.brokers import running_broker
+from imago_testing.clusters.brokers import running_broker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

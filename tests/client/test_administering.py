@@ -24,7 +24,7 @@ from imago_client import (
 )
 from imago_client.core import topic_changes
 from imago_client.core.effects import Pause
-from imago_testing.client_scripts import World, response
+from imago_testing.peers.client_scripts import World, response
 from imago_wire.hot import make_entry
 from imago_wire.remoting.bodies_config import (
     SubscriptionGroupConfig,

@@ -18,7 +18,7 @@ from imago_client.core.subscriptions import subscribe
 from imago_client.core.unique_ids import UniqueKeys
 from imago_client.errors import ConnectionLostError, NoRouteError, UsageError
 from imago_client.messages import MessageQueue
-from imago_testing.client_scripts import World
+from imago_testing.peers.client_scripts import World
 from imago_wire.remoting.bodies_route import BrokerData, QueueData, TopicRouteData
 
 

@@ -16,7 +16,7 @@ from imago_client.errors import (
     RequestTimeoutError,
 )
 from imago_client.messages import MessageQueue, PullStatus
-from imago_testing.client_scripts import World, in_turn, response
+from imago_testing.peers.client_scripts import World, in_turn, response
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers_pull import GetMaxOffsetResponseHeader, PullMessageResponseHeader
 

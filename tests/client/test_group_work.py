@@ -13,7 +13,7 @@ from imago_client.core.administration import body_of
 from imago_client.core.membership import start_offset
 from imago_client.core.process_queue import ProcessQueue
 from imago_client.received import ReceivedMessage
-from imago_testing.client_scripts import World, response
+from imago_testing.peers.client_scripts import World, response
 from imago_wire.record import StoredMessage
 from imago_wire.remoting.bodies_client import ConsumerRunningInfo
 from imago_wire.remoting.codes import RequestCode, ResponseCode

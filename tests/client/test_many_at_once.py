@@ -23,7 +23,7 @@ from imago_client.admission import Admission
 from imago_client.core.effects import Operation, Request, Wait
 from imago_client.core.lookup import find_route
 from imago_client.driver import Driver
-from imago_testing.client_scripts import World, response, route_body
+from imago_testing.peers.client_scripts import World, response, route_body
 from imago_wire.layout import SYS_COMPRESSED
 from imago_wire.remoting.codes import ResponseCode
 

@@ -22,7 +22,7 @@ from imago_client.metaq import MetaqClient, MetaqConsumerConfig, MetaqError
 from imago_spark.decode import decode_batches
 from imago_spark.options import Columns
 from imago_testing.java.originals import metaq_original, rocketmq_original
-from imago_testing.processes import wait_until
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ from imago_client.config import ProducerConfig
 from imago_client.core.outgoing import batches, prepare, prepare_batch
 from imago_client.errors import UsageError
 from imago_client.messages import BODY_BYTES_MAX, Message
-from imago_testing.client_scripts import World
+from imago_testing.peers.client_scripts import World
 from imago_wire import properties as names
 from imago_wire.remoting.messages import decode_batch
 

@@ -17,7 +17,7 @@ from imago_spark.options import parse_options
 from imago_spark.reader import BatchReader
 from imago_spark.sink_options import SinkOptions
 from imago_spark.writer import planned_queues
-from imago_testing.shard_pair import make, running_pair
+from imago_testing.clusters.shard_pair import make, running_pair
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.registry import Backend, MemoryBackend, Registry, ZooKeeperBackend
-from imago_testing.zookeeper import RunningZooKeeper, running_zookeeper
+from imago_testing.clusters.registry import Backend, MemoryBackend, Registry, ZooKeeperBackend
+from imago_testing.processes.zookeeper import RunningZooKeeper, running_zookeeper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -13,7 +13,7 @@ from imago_broker.model.cluster import (
 )
 from imago_broker.model.shard import Member, ShardState
 from imago_broker.ports import CoordinatorConflictError
-from imago_testing.registry import Registry, broker, topic, until
+from imago_testing.clusters.registry import Registry, broker, topic, until
 
 if TYPE_CHECKING:
     from imago_broker.cluster.coordinator import TreeCoordinator

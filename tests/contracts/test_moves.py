@@ -9,7 +9,7 @@ import pytest
 from imago_broker.cluster.metaq_progress import position
 from imago_broker.cluster.tree import Create
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError
-from imago_testing.registry import Registry, broker, topic, until
+from imago_testing.clusters.registry import Registry, broker, topic, until
 
 if TYPE_CHECKING:
     from imago_broker.cluster.coordinator import TreeCoordinator

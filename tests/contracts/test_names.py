@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from imago_testing.registry import Registry, foreign, until
+from imago_testing.clusters.registry import Registry, foreign, until
 
 if TYPE_CHECKING:
     import pytest

@@ -11,7 +11,7 @@ from imago_broker.model.pipelines import Pipeline, Progress
 from imago_broker.ports import CoordinatorConflictError, RegistryDamagedError
 
 if TYPE_CHECKING:
-    from imago_testing.registry import Registry
+    from imago_testing.clusters.registry import Registry
 
 NAME = "lake.orders"
 

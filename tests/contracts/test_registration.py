@@ -12,7 +12,7 @@ from imago_broker.model.cluster import (
     Role,
 )
 from imago_broker.ports import CoordinatorConflictError
-from imago_testing.registry import Registry, broker, foreign, in_state, topic, until
+from imago_testing.clusters.registry import Registry, broker, foreign, in_state, topic, until
 
 
 async def test_a_new_cluster_gets_an_id_that_all_its_processes_see(registry: Registry) -> None:

@@ -17,7 +17,7 @@ from imago_broker.ports import (
     CoordinatorUnavailableError,
     RegistryDamagedError,
 )
-from imago_testing.registry import CONFIG, Registry, broker, in_state, until
+from imago_testing.clusters.registry import CONFIG, Registry, broker, in_state, until
 
 if TYPE_CHECKING:
     from imago_broker.cluster.coordinator import TreeCoordinator

@@ -13,7 +13,7 @@ from imago_broker.model.cluster import (
     ShardQueues,
 )
 from imago_broker.ports import RegistryDamagedError
-from imago_testing.registry import Registry, broker, foreign, in_state, topic, until
+from imago_testing.clusters.registry import Registry, broker, foreign, in_state, topic, until
 
 BUCKET_OF_ORDERS = Paths("imago").bucket("orders")
 

@@ -12,10 +12,10 @@ from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.cluster.zookeeper import zookeeper_coordinator
 from imago_broker.model.cluster import BrokerRecord, Connection, ShardQueues, TopicPlacement
 from imago_broker.ports import CoordinatorConflictError, CoordinatorUnavailableError
-from imago_testing.ports import free_port_block
-from imago_testing.processes import wait_until
-from imago_testing.registry import in_state
-from imago_testing.zookeeper import RunningZooKeeper, running_zookeeper
+from imago_testing.clusters.registry import in_state
+from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import wait_until
+from imago_testing.processes.zookeeper import RunningZooKeeper, running_zookeeper
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_testing.records import HOST, NOW_MS, sample_log
-from imago_testing.twins import Twin
+from imago_testing.frames.records import HOST, NOW_MS, sample_log
+from imago_testing.frames.twins import Twin
 from imago_wire import hot, record
 from imago_wire.compression import compress, inflate
 from imago_wire.errors import ProtocolError

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_testing.remoting_frames import load_captures, load_known
+from imago_testing.frames.remoting import load_captures, load_known
 from imago_wire import _remoting_py as plain
 from imago_wire import hot
 from imago_wire.errors import ProtocolError

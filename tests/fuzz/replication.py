@@ -6,7 +6,7 @@ import zlib
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from imago_testing.replication_frames import VECTORS
+from imago_testing.frames.replication import VECTORS
 from imago_wire.errors import ProtocolError
 from imago_wire.replication.decoder import FrameDecoder
 from imago_wire.replication.encoder import encode

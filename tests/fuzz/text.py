@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from imago_testing.wire import golden_metaq_frames
+from imago_testing.frames.text import golden_metaq_frames
 from imago_wire import _text_py as plain
 from imago_wire import hot
 from imago_wire.errors import LimitExceededError, ProtocolError

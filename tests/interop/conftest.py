@@ -19,7 +19,7 @@ from imago_testing.interop.targets import (
     chosen_target,
     running_target,
 )
-from imago_testing.processes import wait_until
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

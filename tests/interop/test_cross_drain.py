@@ -11,7 +11,7 @@ from imago_cli.admin_http import ask
 from imago_testing.interop.pairs import metaq_pair, rocketmq_pair
 from imago_testing.interop.streams import Reader, Stream, until_acknowledged
 from imago_testing.interop.targets import METAQ_TOPICS, ROCKETMQ_VERSIONS, imago_up
-from imago_testing.processes import wait_until
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import pytest
 
 from imago_testing.interop.metaq import Got, MetaqClient, Put
 from imago_testing.interop.rocketmq import Admin, Outgoing, Received, RocketmqClient
-from imago_testing.processes import wait_until
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

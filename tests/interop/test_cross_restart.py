@@ -12,7 +12,7 @@ from imago_testing.interop.metaq import MetaqClient, MetaqConsumer, MetaqProduce
 from imago_testing.interop.rocketmq import Outgoing, Producer, PushConsumer, RocketmqClient
 from imago_testing.interop.targets import METAQ_TOPICS, imago_up
 from imago_testing.java.driver import DriverError, JavaDriver
-from imago_testing.processes import wait_until
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

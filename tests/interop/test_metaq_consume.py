@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from imago_testing.interop.metaq import Got, MetaqClient, MetaqConsumer, MetaqFactory, Put
-from imago_testing.processes import wait_until
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

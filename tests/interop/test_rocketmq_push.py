@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_testing.interop.rocketmq import Outgoing, PushConsumer, Queue, Received, RocketmqClient
-from imago_testing.processes import wait_until
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ import pytest
 
 from imago_testing.interop.rocketmq import Admin, Outgoing, Received, RocketmqClient
 from imago_testing.java.driver import DriverError
-from imago_testing.processes import wait_until
+from imago_testing.processes.servers import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 

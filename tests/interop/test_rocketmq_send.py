@@ -9,7 +9,7 @@ import pytest
 
 from imago_testing.interop.rocketmq import Admin, Outgoing, RocketmqClient
 from imago_testing.java.driver import DriverError
-from imago_testing.processes import wait_until
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from imago_broker.config.loading import describe, load
 from imago_operator.brokerkeys import KEYS
 from imago_operator.desired import Desired, Unreadable, desired_of
 from imago_operator.manifests.config import toml
-from imago_testing.operated import OPERATOR, resource, wanted
+from imago_testing.operated.resources import OPERATOR, resource, wanted
 
 NEWER = replace(OPERATOR, version="1.3.0")
 

@@ -15,9 +15,9 @@ from imago_operator.reasons import EVENTS, REASONS, find
 from imago_operator.reasons.cases import CASES
 from imago_operator.reasons.page import PAGES, renewed
 from imago_operator.status import events_of, status_of
-from imago_testing.operated_states import random_look
-from imago_testing.operated_stories import by_row
-from imago_testing.operated_things import START
+from imago_testing.operated.states import random_look
+from imago_testing.operated.stories import by_row
+from imago_testing.operated.things import START
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "operator/src/imago_operator"

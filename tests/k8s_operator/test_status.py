@@ -16,8 +16,8 @@ from imago_operator.spec.fields import to_json
 from imago_operator.spec.kinds import CLUSTER
 from imago_operator.spec.schema import problems
 from imago_operator.status import bucket, events_of, status_of, told
-from imago_testing.operated import wanted
-from imago_testing.operated_world import World
+from imago_testing.operated.resources import wanted
+from imago_testing.operated.world import World
 
 
 @pytest.fixture(name="world")

@@ -8,8 +8,8 @@ import pytest
 
 from imago_log.errors import ChangeTooLargeError
 from imago_log.metadata import CHANGE_BYTES_MAX
-from imago_testing.stores import open_store
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import open_store
+from imago_testing.stores.vfs import MemoryVfs
 
 LARGE: Any = {"segment_bytes_max": 8 << 20, "message_bytes_max": 1 << 20}
 

@@ -12,7 +12,8 @@ from imago_log import DataFolderLockedError, MessageStore
 from imago_log.check import Finding, NotADataFolderError, Progress, Severity, check
 from imago_log.checkpoint import SLOT_SIZE
 from imago_log.metadata import Metadata
-from imago_testing.stored_files import (
+from imago_testing.stores.in_memory import FakeClock, Model, folder_config
+from imago_testing.stores.on_disk import (
     FILES,
     PLAIN,
     content_of,
@@ -23,12 +24,11 @@ from imago_testing.stored_files import (
     make_files,
     open_files,
 )
-from imago_testing.stores import FakeClock, Model, folder_config
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imago_testing.stores import Sent
+    from imago_testing.stores.in_memory import Sent
 
 SEGMENT = 4096
 FIRST = "0" * 20

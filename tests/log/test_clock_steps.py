@@ -8,8 +8,8 @@ import pytest
 
 from imago_log import MessageStore
 from imago_log.retention import DOUBT_MS_MAX, STEP_MS_MIN, AgeClock
-from imago_testing.stores import START_MS, FakeClock, Model, small_config
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import START_MS, FakeClock, Model, small_config
+from imago_testing.stores.vfs import MemoryVfs
 
 HOUR = 3600 * 1000
 DAY = 24 * HOUR

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_log.syncing import FILES_AT_ONCE
-from imago_testing.stores import HOST, START_MS, FakeClock, Model, open_store
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import HOST, START_MS, FakeClock, Model, open_store
+from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.record import make_entry
 
 if TYPE_CHECKING:

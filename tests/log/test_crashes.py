@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.stores import FakeClock, Model, open_store
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import FakeClock, Model, open_store
+from imago_testing.stores.vfs import MemoryVfs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import imago_log.store
-from imago_testing.members import Member, differences, log_bytes, rebuilt, views
-from imago_testing.stores import FakeClock, Model
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import FakeClock, Model
+from imago_testing.stores.members import Member, differences, log_bytes, rebuilt, views
+from imago_testing.stores.vfs import MemoryVfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

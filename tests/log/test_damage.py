@@ -16,7 +16,7 @@ from imago_log import (
     ReadStatus,
     StoreClosedError,
 )
-from imago_testing.stores import (
+from imago_testing.stores.in_memory import (
     DATA,
     FakeClock,
     Model,
@@ -26,7 +26,7 @@ from imago_testing.stores import (
     open_store,
     split_records,
 )
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.record import StoredMessage, decode_record, metaq_block
 
 if TYPE_CHECKING:

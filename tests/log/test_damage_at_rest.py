@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_log import DamagedRange, MetaqStatus, ReadStatus
-from imago_testing.stores import DATA, Model, metaq_bytes, open_store, split_records
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import DATA, Model, metaq_bytes, open_store, split_records
+from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.record import decode_record, metaq_block
 
 if TYPE_CHECKING:

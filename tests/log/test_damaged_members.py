@@ -12,10 +12,10 @@ import pytest
 from imago_broker.replication.desks import whole_bytes
 from imago_broker.replication.repair import PAUSE_MS, Repairs
 from imago_log import CorruptLogError, CorruptRecordError
-from imago_testing.damaging import harm_log, harm_note, harm_view, log_files, lose_log
-from imago_testing.members import Member, differences, views
-from imago_testing.stores import DATA, FakeClock, Model
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.damaging import harm_log, harm_note, harm_view, log_files, lose_log
+from imago_testing.stores.in_memory import DATA, FakeClock, Model
+from imago_testing.stores.members import Member, differences, views
+from imago_testing.stores.vfs import MemoryVfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

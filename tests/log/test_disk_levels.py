@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_log import DiskFullError, DiskLevel, MessageStore, space
-from imago_testing.members import open_member
-from imago_testing.stores import DATA, FakeClock, Model, open_store
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import DATA, FakeClock, Model, open_store
+from imago_testing.stores.members import open_member
+from imago_testing.stores.vfs import MemoryVfs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,9 +12,9 @@ from imago_log import (
     ReplicaGapError,
     StaleEpochError,
 )
-from imago_testing.members import Member, log_bytes, open_member
-from imago_testing.stores import HOST, START_MS, FakeClock, Model
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import HOST, START_MS, FakeClock, Model
+from imago_testing.stores.members import Member, log_bytes, open_member
+from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.record import make_entry
 
 

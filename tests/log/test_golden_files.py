@@ -12,8 +12,8 @@ from imago_log.consume_queue import POSITION_SIZE, UNIT_SIZE
 from imago_log.damage import Damage
 from imago_log.epochs import decode_epochs, encode_epochs
 from imago_log.metadata import Metadata
-from imago_testing.stores import DATA, FakeClock, open_store
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import DATA, FakeClock, open_store
+from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.record import make_entry
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "log" / "version-1.json").read_text())

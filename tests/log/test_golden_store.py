@@ -9,7 +9,8 @@ from imago_log.checkpoint import Checkpoint, decode_slot, encode_slot
 from imago_log.epochs import decode_epochs
 from imago_log.metadata import Metadata
 from imago_log.results import ReadStatus
-from imago_testing.stores import (
+from imago_testing.frames.text import GOLDEN
+from imago_testing.stores.in_memory import (
     DATA,
     HOST,
     START_MS,
@@ -18,8 +19,7 @@ from imago_testing.stores import (
     open_store,
     split_records,
 )
-from imago_testing.vfs import MemoryVfs
-from imago_testing.wire import GOLDEN
+from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.record import make_entry
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 
 from imago_cli.checks_damage import check_damage
 from imago_log.check import Severity, check
-from imago_testing.stores import DATA, Model, open_store
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import DATA, Model, open_store
+from imago_testing.stores.vfs import MemoryVfs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_log.reindexing import TailFinder
-from imago_testing.damaging import log_files
-from imago_testing.members import Member, differences, log_bytes, views
-from imago_testing.stores import FakeClock, Model
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.damaging import log_files
+from imago_testing.stores.in_memory import FakeClock, Model
+from imago_testing.stores.members import Member, differences, log_bytes, views
+from imago_testing.stores.vfs import MemoryVfs
 
 if TYPE_CHECKING:
     from imago_log.consume_queue import ConsumeQueue

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imago_log.metadata import META_TOPIC, encode_changes
-from imago_testing.stores import DATA, HOST, START_MS, FakeClock, Model, open_store
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import DATA, HOST, START_MS, FakeClock, Model, open_store
+from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.hot import QueueTail, RecordBuilder
 from imago_wire.layout import blank_record
 from imago_wire.record import make_entry

@@ -9,8 +9,8 @@ import pytest
 from imago_log import MetaqStatus, ReadStatus
 from imago_log.inspecting import Look
 from imago_log.recovery import LogReader
-from imago_testing.stores import DATA, Model, open_store, split_records
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import DATA, Model, open_store, split_records
+from imago_testing.stores.vfs import MemoryVfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_log import FileSlice, MessageStore, MetaqStatus
-from imago_testing.stores import (
+from imago_testing.stores.in_memory import (
     DATA,
     HOST,
     START_MS,
@@ -17,7 +17,7 @@ from imago_testing.stores import (
     metaq_bytes,
     open_store,
 )
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.crc import crc31
 from imago_wire.record import decode_record, make_entry
 

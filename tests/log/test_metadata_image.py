@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from imago_log import metadata_image
 from imago_log.metadata import TOPIC_KIND, Metadata
-from imago_testing.stores import DATA, FakeClock, open_store
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import DATA, FakeClock, open_store
+from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.crc import crc31
 from imago_wire.sequences import Sequence
 

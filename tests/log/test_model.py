@@ -16,8 +16,8 @@ from hypothesis.stateful import (
 )
 
 from imago_log import ReadStatus
-from imago_testing.stores import FakeClock, Model, open_store, split_records
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import FakeClock, Model, open_store, split_records
+from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.tags import tag_code
 
 DUAL, PLAIN = "dual", "plain"

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from imago_testing.members import Member, common_end, differences, log_bytes, rebuilt, views
-from imago_testing.stores import FakeClock, Model
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import FakeClock, Model
+from imago_testing.stores.members import Member, common_end, differences, log_bytes, rebuilt, views
+from imago_testing.stores.vfs import MemoryVfs
 
 DUAL, PLAIN, LATE = "dual", "plain", "late"
 VALUES: dict[str, dict[str, Any]] = {

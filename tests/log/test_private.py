@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_log import MessageStore
-from imago_testing.stores import FakeClock, Model, folder_config
+from imago_testing.stores.in_memory import FakeClock, Model, folder_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from imago_log.metadata import Metadata
 from imago_log.producers import AGE_MS_MAX, QUEUES_MAX, RUNS_MAX, Producers
-from imago_testing.stores import DATA, HOST, START_MS, FakeClock, open_store
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import DATA, HOST, START_MS, FakeClock, open_store
+from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.record import make_entry
 from imago_wire.sequences import Sequence, stored_property
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_log import MessageStore, MetaqStatus, ReadStatus
-from imago_testing.stores import FakeClock, Model, metaq_bytes, open_store, split_records
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import FakeClock, Model, metaq_bytes, open_store, split_records
+from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.tags import tag_code
 
 if TYPE_CHECKING:

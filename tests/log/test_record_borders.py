@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.members import Member, log_bytes, open_member
-from imago_testing.stores import HOST, FakeClock, Model
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import HOST, FakeClock, Model
+from imago_testing.stores.members import Member, log_bytes, open_member
+from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.layout import MAGIC_BLANK
 from imago_wire.record import make_entry
 

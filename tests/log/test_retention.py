@@ -8,8 +8,8 @@ import pytest
 
 from imago_log.results import DiskLevel
 from imago_log.retention import FILES_AT_ONCE_MAX, Limits, LogFile, disk_level, files_to_delete
-from imago_testing.stores import DATA, FakeClock, Model, open_store
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import DATA, FakeClock, Model, open_store
+from imago_testing.stores.vfs import MemoryVfs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.stores import DATA, FakeClock, Model, open_store, small_config
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import DATA, FakeClock, Model, open_store, small_config
+from imago_testing.stores.vfs import MemoryVfs
 
 if TYPE_CHECKING:
     from imago_log import MessageStore

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_log import MessageStore
-from imago_testing.stores import START_MS, FakeClock, Model, open_store
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import START_MS, FakeClock, Model, open_store
+from imago_testing.stores.vfs import MemoryVfs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,8 @@ import pytest
 
 from imago_client.blocking import Client
 from imago_spark.pipelines.session import session
-from imago_testing.ports import free_port_block
-from imago_testing.processes import ServerProcess
+from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import ServerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ import pytest
 
 from imago_client import Message, batches
 from imago_spark.pipelines.table import Table
-from imago_testing.pipelines import allow, record
-from imago_testing.processes import ServerProcess, running, wait_until
+from imago_testing.clusters.pipelines import allow, record
+from imago_testing.processes.servers import ServerProcess, running, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from imago_spark.errors import DataLossError, OffsetError, OptionError, SourceEr
 from imago_spark.offsets import QueueRange
 from imago_spark.options import SourceOptions, parse_options
 from imago_spark.reader import BatchReader, StreamReader
-from imago_testing.brokers import running_broker
+from imago_testing.clusters.brokers import running_broker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

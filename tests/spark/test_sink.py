@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from imago_client import Message, batches
 from imago_spark.source import ImagoDataSource
-from imago_testing.pipelines import allow
+from imago_testing.clusters.pipelines import allow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-from imago_testing.twins import KINDS, Twin
+from imago_testing.frames.twins import KINDS, Twin
 
 # Other work on the machine must not fail a test.
 settings.register_profile("untimed", deadline=None)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imago_testing.records import HOST, HOST_V6, sample_log
-from imago_testing.records import NOW_MS as NOW
-from imago_testing.twins import Twin
-from imago_testing.wire import bodies, commands, garbage_text, i32, i64
+from imago_testing.frames.records import HOST, HOST_V6, sample_log
+from imago_testing.frames.records import NOW_MS as NOW
+from imago_testing.frames.text import bodies, commands, garbage_text, i32, i64
+from imago_testing.frames.twins import Twin
 from imago_wire.crc import crc31
 from imago_wire.text.encoder import encode
 

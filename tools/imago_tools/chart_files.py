@@ -1,7 +1,7 @@
 """What `make docs` writes into the chart: values, README, rights and definitions.
 
 The schema of the values is the source of the first two, `imago_operator.rights` of the third, the
-resources' types of the last: `python -m imago_testing.chart_files [FOLDER]`.
+resources' types of the last: `python -m imago_tools.chart_files [FOLDER]`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from imago_operator.spec import crd
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT: Final = Path(__file__).parents[3]
+ROOT: Final = Path(__file__).parents[2]
 CHART: Final = ROOT / "charts" / "imago"
 MADE: Final = "Made by `make docs`"
 WIDTH: Final = 96

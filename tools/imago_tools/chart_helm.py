@@ -1,7 +1,7 @@
 """The chart through Helm: what it renders, and `manifests/install.yaml`, which is made of that.
 
 Helm is among the programs of `e2e/cluster`; the first time they are built, which takes minutes.
-`python -m imago_testing.chart_helm` writes the file if the chart is another than it was made of.
+`python -m imago_tools.chart_helm` writes the file if the chart is another than it was made of.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import yaml
 from rig.build import programs
 
 from imago_operator.spec.crd import as_yaml
-from imago_testing.chart_files import CHART, MADE, ROOT
+from imago_tools.chart_files import CHART, MADE, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 
 from imago_broker.app import Broker
-from imago_testing.admin import Admin, broker_config
-from imago_testing.shard_pair import Pair, running_pair
+from imago_testing.clusters.shard_pair import Pair, running_pair
+from imago_testing.peers.admin import Admin, broker_config
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,14 +14,14 @@ from imago_broker.admin import access
 from imago_broker.admin.calls import CLOCKS_DIFFER_MS_MAX, SCHEME, call, is_signed, signature
 from imago_broker.app import Broker
 from imago_broker.app.admin_view import admin_services
-from imago_testing.admin import TOKEN, Admin, broker_config
-from imago_testing.ports import free_port_block
+from imago_testing.peers.admin import TOKEN, Admin, broker_config
+from imago_testing.processes.ports import free_port_block
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from imago_testing.shard_pair import Pair
+    from imago_testing.clusters.shard_pair import Pair
 
 TOPIC = "/admin/v1/topics/orders"
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from imago_broker.app import Broker
     from imago_broker.model.topics import TopicConfig
-    from imago_testing.admin import Admin
+    from imago_testing.peers.admin import Admin
     from imago_wire.record import Placed
 
 BORN_HOST = bytes((127, 0, 0, 1)) + (4000).to_bytes(4, "big")

@@ -18,9 +18,9 @@ from imago_broker.model.cluster import Role
 from imago_broker.model.shard import Election, Member, ShardState
 from imago_broker.model.shard_status import FollowerStatus, ShardStatus
 from imago_broker.ports import ShardRefusedError
-from imago_testing.admin import broker_config
-from imago_testing.registry import broker as record
-from imago_testing.registry import until
+from imago_testing.clusters.registry import broker as record
+from imago_testing.clusters.registry import until
+from imago_testing.peers.admin import broker_config
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.model.sealing import seal_of
-from imago_testing.shard_pair import Pair, eventually, make, put, there
+from imago_testing.clusters.shard_pair import Pair, eventually, make, put, there
 
 if TYPE_CHECKING:
-    from imago_testing.admin import Admin
+    from imago_testing.peers.admin import Admin
 
 SHARD_1 = "/admin/v1/shards/1"
 

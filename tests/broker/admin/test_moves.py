@@ -8,10 +8,10 @@ import pytest
 
 from imago_broker.model.groups import GroupConfig
 from imago_broker.model.sealing import seal_of
-from imago_testing.shard_pair import eventually, make, put, there
+from imago_testing.clusters.shard_pair import eventually, make, put, there
 
 if TYPE_CHECKING:
-    from imago_testing.shard_pair import Pair
+    from imago_testing.clusters.shard_pair import Pair
 
 
 async def test_topics_go_on_elsewhere_as_they_were(pair: Pair) -> None:

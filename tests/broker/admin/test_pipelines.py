@@ -11,14 +11,14 @@ import pytest
 
 from imago_client.blocking import Client
 from imago_client.errors import BrokerError, ProducerFencedError
-from imago_testing.remoting_peer import RemotingPeer
+from imago_testing.peers.remoting import RemotingPeer
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.app import Broker
-    from imago_testing.admin import Admin
+    from imago_testing.peers.admin import Admin
 
 PATH = "/admin/v1/pipelines/lake.orders"
 

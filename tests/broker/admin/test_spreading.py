@@ -9,13 +9,13 @@ from imago_broker.admin import spreading
 from imago_broker.admin.errors import AdminError
 from imago_broker.admin.opening import open_on
 from imago_client import Client, Message, MessageQueue
-from imago_testing.metaq_peer import metaq_peer, put_place
-from imago_testing.shard_pair import eventually, put, there
+from imago_testing.clusters.shard_pair import eventually, put, there
+from imago_testing.peers.metaq import metaq_peer, put_place
 
 if TYPE_CHECKING:
     import pytest
 
-    from imago_testing.shard_pair import Pair
+    from imago_testing.clusters.shard_pair import Pair
 
 
 async def test_it_is_on_every_shard_with_equal_settings(pair: Pair) -> None:

@@ -11,10 +11,10 @@ import pytest
 from imago_broker.admin import access
 from imago_broker.admin.access import OPEN
 from imago_broker.admin.routes import ROUTES
-from imago_testing.admin import TOKEN
+from imago_testing.peers.admin import TOKEN
 
 if TYPE_CHECKING:
-    from imago_testing.admin import Admin
+    from imago_testing.peers.admin import Admin
 
 EPOCH = "/admin/v1/pipelines/lake.orders/epoch"
 ASKED = [(method, re.sub(r"\{[a-z]+\}", "0", path)) for method, path, _ in ROUTES]

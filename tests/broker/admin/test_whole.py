@@ -10,12 +10,12 @@ from imago_broker.admin.whole import together
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.tree import Create
 from imago_broker.model.groups import GroupConfig
-from imago_testing.remoting_peer import RemotingPeer, heartbeat
-from imago_testing.shard_pair import Pair, eventually, make, put
+from imago_testing.clusters.shard_pair import Pair, eventually, make, put
+from imago_testing.peers.remoting import RemotingPeer, heartbeat
 from imago_wire.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
-    from imago_testing.admin import Admin
+    from imago_testing.peers.admin import Admin
 
 
 async def listed(admin: Admin, what: str, query: str = "") -> dict[str, Any]:

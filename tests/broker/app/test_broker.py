@@ -22,8 +22,8 @@ from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model.topics import TopicConfig
 from imago_log.errors import LogIOError
-from imago_testing.brokers import loopback_config, running_broker
-from imago_testing.metaq_peer import MetaqPeer, metaq_peer, put_frame, put_place, value_body
+from imago_testing.clusters.brokers import loopback_config, running_broker
+from imago_testing.peers.metaq import MetaqPeer, metaq_peer, put_frame, put_place, value_body
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

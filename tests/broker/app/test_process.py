@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.ports import free_port_block
+from imago_testing.processes.ports import free_port_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ from prometheus_client import generate_latest
 
 from imago_broker.app.group_samples import group_samples
 from imago_broker.metrics import registry
-from imago_testing.brokers import running_broker
-from imago_testing.metaq_peer import metaq_peer, put_place
+from imago_testing.clusters.brokers import running_broker
+from imago_testing.peers.metaq import metaq_peer, put_place
 
 if TYPE_CHECKING:
     from pathlib import Path

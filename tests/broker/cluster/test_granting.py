@@ -12,7 +12,7 @@ import pytest
 from imago_broker.cluster import granting
 from imago_broker.cluster.granting import Grants
 from imago_broker.cluster.tree import TreeConfigurationError
-from imago_testing.ports import free_port_block
+from imago_testing.processes.ports import free_port_block
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -27,7 +27,7 @@ from imago_broker.cluster.succession import PLANNED, PRODUCERS_MS, QUIET_MS
 from imago_broker.model.cluster import Connection, Role
 from imago_broker.model.shard import Election, Member, ShardState
 from imago_broker.ports import CoordinatorError
-from imago_testing.registry import broker, topic
+from imago_testing.clusters.registry import broker, topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from imago_testing.brokers import running_broker
-from imago_testing.metaq_peer import MetaqPeer, metaq_peer
+from imago_testing.clusters.brokers import running_broker
+from imago_testing.peers.metaq import MetaqPeer, metaq_peer
 
 if TYPE_CHECKING:
     import asyncio

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_log.errors import CorruptLogError, DiskFullError
-from imago_testing.brokers import running_broker
-from imago_testing.metaq_peer import MetaqPeer, metaq_peer, put_frame, put_place, value_body
+from imago_testing.clusters.brokers import running_broker
+from imago_testing.peers.metaq import MetaqPeer, metaq_peer, put_frame, put_place, value_body
 
 if TYPE_CHECKING:
     from imago_broker.app import Broker

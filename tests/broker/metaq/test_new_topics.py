@@ -9,8 +9,8 @@ import pytest
 
 from imago_broker.app import registration
 from imago_broker.ports import CoordinatorUnavailableError
-from imago_testing.brokers import running_broker
-from imago_testing.metaq_peer import metaq_peer, put_frame, put_place
+from imago_testing.clusters.brokers import running_broker
+from imago_testing.peers.metaq import metaq_peer, put_frame, put_place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,8 +11,8 @@ from imago_broker.processors.metaq import puts
 from imago_broker.server.text_session import TextSession
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.topics import TopicService
-from imago_testing.brokers import running_broker
-from imago_testing.metaq_peer import MetaqPeer, metaq_peer, put_frame, put_place, value_body
+from imago_testing.clusters.brokers import running_broker
+from imago_testing.peers.metaq import MetaqPeer, metaq_peer, put_frame, put_place, value_body
 from imago_wire.errors import LimitExceededError
 from imago_wire.hot import metaq_entry, take_puts
 

@@ -9,13 +9,13 @@ import pytest
 from imago_broker.model.cluster import Role
 from imago_broker.processors.metaq.asks import ASKS
 from imago_broker.service.standing import Asks
-from imago_testing.metaq_peer import put_frame, put_place, value_body
-from imago_testing.roles import LEADER_PORT, OTHER_ROLES, lead_again, step_down
+from imago_testing.clusters.roles import LEADER_PORT, OTHER_ROLES, lead_again, step_down
+from imago_testing.peers.metaq import put_frame, put_place, value_body
 from imago_wire.text import commands
 
 if TYPE_CHECKING:
     from imago_broker.app import Broker
-    from imago_testing.metaq_peer import MetaqPeer
+    from imago_testing.peers.metaq import MetaqPeer
 
 END = 9223372036854775807
 FAILED = b"] failed.Detail:this broker is not the master, "

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.processors.metaq.realtime import RESET_MS, TOPICS_MAX, RealTimeStatistics
-from imago_testing.brokers import running_broker
-from imago_testing.metaq_peer import MetaqPeer, metaq_peer
+from imago_testing.clusters.brokers import running_broker
+from imago_testing.peers.metaq import MetaqPeer, metaq_peer
 
 if TYPE_CHECKING:
     from pathlib import Path

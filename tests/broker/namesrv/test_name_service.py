@@ -17,8 +17,8 @@ from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.namesrv.server import NameServiceConfig, run
 from imago_broker.server.listener import Listener
 from imago_broker.server.remoting_server import RemotingServer
-from imago_testing.remoting_frames import load_captures
-from imago_testing.remoting_peer import RemotingPeer
+from imago_testing.frames.remoting import load_captures
+from imago_testing.peers.remoting import RemotingPeer
 from imago_wire.crc import crc31
 from imago_wire.remoting.bodies import (
     DataVersion,

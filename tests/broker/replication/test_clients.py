@@ -11,9 +11,9 @@ import pytest
 from imago_broker.service.standing import NO_LEASE, Asks
 from imago_client import Client, Message
 from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig, StartFrom
-from imago_testing.metaq_peer import metaq_peer, put_frame, put_place
-from imago_testing.remoting_peer import RemotingPeer, pull_ext, send_ext
-from imago_testing.shard_brokers import TOPIC, ShardBrokers, until
+from imago_testing.clusters.shard_brokers import TOPIC, ShardBrokers, until
+from imago_testing.peers.metaq import metaq_peer, put_frame, put_place
+from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:

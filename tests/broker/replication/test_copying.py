@@ -17,7 +17,7 @@ from imago_broker.replication.sending import (
     epoch_at,
 )
 from imago_broker.service.messages import PutStatus
-from imago_testing.shard_brokers import TOPIC, ShardBrokers, log_bytes, until
+from imago_testing.clusters.shard_brokers import TOPIC, ShardBrokers, log_bytes, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,7 @@ import pytest
 from imago_broker.replication import shell
 from imago_broker.service.messages import PutStatus
 from imago_log.store import MessageStore
-from imago_testing.shard_brokers import ShardBrokers, until
+from imago_testing.clusters.shard_brokers import ShardBrokers, until
 
 if TYPE_CHECKING:
     from pathlib import Path

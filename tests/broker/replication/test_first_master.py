@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_testing.shard_brokers import ShardBrokers
+from imago_testing.clusters.shard_brokers import ShardBrokers
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from imago_broker.errors import ExitCode
 from imago_broker.model.cluster import Role
 from imago_broker.service.messages import PutStatus
 from imago_log.parts import ALL_VISIBLE
-from imago_testing.shard_brokers import ShardBrokers, until
+from imago_testing.clusters.shard_brokers import ShardBrokers, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

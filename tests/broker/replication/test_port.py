@@ -14,8 +14,8 @@ from imago_broker.replication import port as port_module
 from imago_broker.replication.leader import GREETING_MS
 from imago_broker.replication.silent import Silent
 from imago_broker.service.messages import PutStatus
-from imago_testing.replication_frames import VECTORS
-from imago_testing.shard_brokers import ShardBrokers, until
+from imago_testing.clusters.shard_brokers import ShardBrokers, until
+from imago_testing.frames.replication import VECTORS
 from imago_wire.replication.decoder import FrameDecoder
 from imago_wire.replication.encoder import encode, repair_header
 from imago_wire.replication.frames import (

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_client import Client, ClientConfig, ClientError, Message, PullStatus, SendStatus
-from imago_testing.ports import free_port_block
-from imago_testing.processes import ServerProcess, accepts
-from imago_testing.zookeeper import running_zookeeper
+from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import ServerProcess, accepts
+from imago_testing.processes.zookeeper import running_zookeeper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -18,7 +18,7 @@ from imago_broker.ports import (
 )
 from imago_broker.replication import registry_line
 from imago_broker.replication.registry_line import RegistryLine
-from imago_testing.clocks import ManualClock
+from imago_testing.virtual.clocks import ManualClock
 
 
 class Registry:

@@ -8,9 +8,9 @@ import pytest
 
 from imago_broker.model.sealing import seal_of
 from imago_broker.model.topics import TopicConfig
-from imago_testing.metaq_peer import metaq_peer, value_body
-from imago_testing.remoting_peer import RemotingPeer
-from imago_testing.shard_brokers import TOPIC, ShardBrokers, until
+from imago_testing.clusters.shard_brokers import TOPIC, ShardBrokers, until
+from imago_testing.peers.metaq import metaq_peer, value_body
+from imago_testing.peers.remoting import RemotingPeer
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from imago_broker.service.messages import PutStatus
-from imago_testing.shard_brokers import ShardBrokers, until
+from imago_testing.clusters.shard_brokers import ShardBrokers, until
 
 if TYPE_CHECKING:
     from pathlib import Path

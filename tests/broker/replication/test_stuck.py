@@ -14,7 +14,7 @@ from imago_broker.model.shard import Member, ShardState
 from imago_broker.replication.failures import FAILURES_MAX, Failures
 from imago_broker.service.messages import PutStatus
 from imago_log.store import MessageStore
-from imago_testing.shard_brokers import ShardBrokers, until
+from imago_testing.clusters.shard_brokers import ShardBrokers, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.app import Broker
-from imago_testing.admin import broker_config
-from imago_testing.remoting_peer import RemotingPeer
+from imago_testing.peers.admin import broker_config
+from imago_testing.peers.remoting import RemotingPeer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_testing.remoting_peer import RemotingPeer, heartbeat
+from imago_testing.peers.remoting import RemotingPeer, heartbeat
 from imago_wire.remoting.bodies import (
     ConsumeStats,
     MessageQueue,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.remoting_peer import RemotingPeer, heartbeat, pull_ext
+from imago_testing.peers.remoting import RemotingPeer, heartbeat, pull_ext
 from imago_wire.remoting.bodies import (
     MessageQueue,
     ResetOffsetBody,

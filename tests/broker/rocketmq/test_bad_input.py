@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from imago_testing.remoting_peer import RemotingPeer, pull_ext, send_ext
+from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import encode_frame

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.remoting_frames import Capture, load_captures
+from imago_testing.frames.remoting import Capture, load_captures
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.header import decode_header
 from imago_wire.remoting.messages import decode_messages
 
 if TYPE_CHECKING:
     from imago_broker.app import Broker
-    from imago_testing.remoting_peer import RemotingPeer
+    from imago_testing.peers.remoting import RemotingPeer
     from imago_wire.remoting.command import RemotingCommand
 
 CAPTURED = Path(__file__).parents[2] / "wire" / "remoting" / "golden" / "captured.hex"

@@ -9,7 +9,7 @@ import pytest
 
 from imago_broker.app import Broker
 from imago_log.producers import RUNS_MAX
-from imago_testing.remoting_peer import RemotingPeer, send_ext
+from imago_testing.peers.remoting import RemotingPeer, send_ext
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.messages import BatchEntry, encode_batch
 from imago_wire.sequences import Sequence, wire_properties

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.remoting_peer import send_ext
+from imago_testing.peers.remoting import send_ext
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
     from imago_broker.app import Broker
-    from imago_testing.remoting_peer import RemotingPeer
+    from imago_testing.peers.remoting import RemotingPeer
 
 Request = tuple[Code, dict[str, object], bytes]
 SIZES = (256, 64 << 10)

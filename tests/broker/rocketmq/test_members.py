@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from imago_broker.app import Broker
-    from imago_testing.remoting_peer import RemotingPeer
+    from imago_testing.peers.remoting import RemotingPeer
 
     Connect = Callable[..., Awaitable[RemotingPeer]]
 

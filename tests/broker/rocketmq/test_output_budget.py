@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_testing.brokers import running_broker
-from imago_testing.remoting_peer import RemotingPeer, pull_ext
+from imago_testing.clusters.brokers import running_broker
+from imago_testing.peers.remoting import RemotingPeer, pull_ext
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:

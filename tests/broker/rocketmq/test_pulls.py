@@ -11,7 +11,7 @@ import pytest
 
 from imago_broker.model.topics import TopicConfig
 from imago_log.errors import CorruptLogError
-from imago_testing.remoting_peer import RemotingPeer, pull_ext, send_ext
+from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.messages import BatchEntry, decode_messages, encode_batch
 

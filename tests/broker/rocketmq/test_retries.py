@@ -10,7 +10,7 @@ import pytest
 
 from imago_broker.model.topics import TopicConfig
 from imago_broker.service.messages import PutStatus
-from imago_testing.remoting_peer import RemotingPeer, pull_ext, send_ext
+from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.messages import decode_messages
 

@@ -12,8 +12,8 @@ import pytest
 from imago_broker.model.cluster import Role
 from imago_broker.processors.rocketmq.table import build_processors
 from imago_broker.service.standing import Asks
-from imago_testing.remoting_peer import RemotingPeer, heartbeat, pull_ext, send_ext
-from imago_testing.roles import LEADER_PORT, OTHER_ROLES, lead_again, step_down
+from imago_testing.clusters.roles import LEADER_PORT, OTHER_ROLES, lead_again, step_down
+from imago_testing.peers.remoting import RemotingPeer, heartbeat, pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
 

@@ -12,7 +12,7 @@ from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
     from imago_broker.app import Broker
-    from imago_testing.remoting_peer import RemotingPeer
+    from imago_testing.peers.remoting import RemotingPeer
 
 
 def seal(broker: Broker, name: str, *, linger_ms: int = 0) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.model.topics import TopicConfig
-from imago_testing.remoting_peer import RemotingPeer, send_ext
+from imago_testing.peers.remoting import RemotingPeer, send_ext
 from imago_wire.errors import LimitExceededError
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.command import SerializeType

@@ -11,7 +11,7 @@ import pytest
 
 from imago_broker.model.topics import TopicConfig
 from imago_broker.service.messages import PutStatus
-from imago_testing.remoting_peer import RemotingPeer, send_ext
+from imago_testing.peers.remoting import RemotingPeer, send_ext
 from imago_wire import properties as props
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import SerializeType

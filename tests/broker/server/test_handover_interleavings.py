@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.server.client_ports import HOLD_SECONDS_MAX
-from imago_testing.relaying import Client, World, happen
-from imago_testing.virtual_loop import VirtualLoop
+from imago_testing.virtual.loop import VirtualLoop
+from imago_testing.virtual.relaying import Client, World, happen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_broker.server.relay_ledgers import FrameLedger, Ledger, TextLedger
-from imago_testing.metaq_peer import put_frame
-from imago_testing.remoting_peer import heartbeat
+from imago_testing.peers.metaq import put_frame
+from imago_testing.peers.remoting import heartbeat
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, SerializeType

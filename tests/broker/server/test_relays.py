@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.server import client_ports, relay
-from imago_testing.brokers import running_broker
-from imago_testing.metaq_peer import metaq_peer, put_frame, put_place, value_body
-from imago_testing.remoting_peer import RemotingPeer, heartbeat, pull_ext, send_ext
-from imago_testing.roles import lead_again, step_down
+from imago_testing.clusters.brokers import running_broker
+from imago_testing.clusters.roles import lead_again, step_down
+from imago_testing.peers.metaq import metaq_peer, put_frame, put_place, value_body
+from imago_testing.peers.remoting import RemotingPeer, heartbeat, pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import encode_frame

@@ -18,9 +18,9 @@ from imago_broker.service.copies import read_copy
 from imago_broker.service.delay import DelayService
 from imago_broker.service.messages import MessageService
 from imago_broker.service.topics import TopicService
-from imago_testing.clocks import ManualClock
-from imago_testing.stores import open_store
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import open_store
+from imago_testing.stores.vfs import MemoryVfs
+from imago_testing.virtual.clocks import ManualClock
 
 if TYPE_CHECKING:
     import asyncio

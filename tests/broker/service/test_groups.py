@@ -9,7 +9,7 @@ import pytest
 from imago_broker.errors import RequestError
 from imago_broker.model.groups import GroupConfig
 from imago_broker.service.groups import GroupService
-from imago_testing.manual_store import ManualStore
+from imago_testing.stores.manual import ManualStore
 
 if TYPE_CHECKING:
     from imago_log.store import MessageStore

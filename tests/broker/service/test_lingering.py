@@ -9,8 +9,8 @@ from imago_broker.model.sealing import DRAIN
 from imago_broker.model.topics import TopicConfig
 from imago_broker.service.lingering import Lingering
 from imago_broker.service.topics import TopicService
-from imago_testing.clocks import ManualClock
-from imago_testing.manual_store import ManualStore
+from imago_testing.stores.manual import ManualStore
+from imago_testing.virtual.clocks import ManualClock
 
 if TYPE_CHECKING:
     import asyncio

@@ -9,7 +9,7 @@ import pytest
 
 from imago_broker.service.offsets import CHANGES_MAX, ConsumerOffsets
 from imago_log.errors import DiskFullError
-from imago_testing.manual_store import ManualStore
+from imago_testing.stores.manual import ManualStore
 
 if TYPE_CHECKING:
     from imago_log.store import MessageStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from imago_broker.service.pull_hold import PullHold
-from imago_testing.clocks import ManualClock
+from imago_testing.virtual.clocks import ManualClock
 from imago_wire.record import QueueTail
 
 TAIL = QueueTail(b"t", 0, dual=True)

@@ -13,9 +13,9 @@ from imago_broker.service.messages import MessageService, PutStatus
 from imago_broker.service.sequencing import NOWHERE, SequencedPuts
 from imago_log.errors import DiskFullError
 from imago_log.producers import RUNS_MAX
-from imago_testing.clocks import ManualClock
-from imago_testing.stores import HOST, open_store
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import HOST, open_store
+from imago_testing.stores.vfs import MemoryVfs
+from imago_testing.virtual.clocks import ManualClock
 from imago_wire.record import make_entry
 from imago_wire.sequences import Sequence, stored_property
 

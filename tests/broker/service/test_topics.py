@@ -10,7 +10,7 @@ from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import InvalidNameError, RequestError
 from imago_broker.model.topics import TopicConfig
 from imago_broker.service.topics import TopicService
-from imago_testing.manual_store import ManualStore
+from imago_testing.stores.manual import ManualStore
 
 if TYPE_CHECKING:
     from imago_log.store import MessageStore

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing import fake_kubectl
-from imago_testing.plugin import Kube
+from imago_testing.kubernetes import fake_kubectl
+from imago_testing.kubernetes.plugin import Kube
 
 if TYPE_CHECKING:
     from pathlib import Path

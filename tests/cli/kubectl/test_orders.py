@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_testing.custom_resources import REBALANCE, manifest
-from imago_testing.operated import resource
+from imago_testing.kubernetes.custom_resources import REBALANCE, manifest
+from imago_testing.operated.resources import resource
 
 if TYPE_CHECKING:
-    from imago_testing.plugin import Kube
+    from imago_testing.kubernetes.plugin import Kube
 
 CLUSTERS, REBALANCES = "imagoclusters.imago.dev", "imagorebalances.imago.dev"
 

@@ -12,14 +12,14 @@ from imago_operator.actions import Apply, DeleteChild, DeletePod, SetConfig
 from imago_operator.plan import plan
 from imago_operator.plan.objects import ZONE
 from imago_operator.spec.fields import to_json
-from imago_testing.custom_resources import TOPIC, manifest
-from imago_testing.operated import OPERATOR, resource, wanted
-from imago_testing.operated_objects import answers_of, objects_of
-from imago_testing.operated_states import EDITS
-from imago_testing.operated_world import World
+from imago_testing.kubernetes.custom_resources import TOPIC, manifest
+from imago_testing.operated.objects import answers_of, objects_of
+from imago_testing.operated.resources import OPERATOR, resource, wanted
+from imago_testing.operated.states import EDITS
+from imago_testing.operated.world import World
 
 if TYPE_CHECKING:
-    from imago_testing.plugin import Kube
+    from imago_testing.kubernetes.plugin import Kube
 
 CLUSTERS = "imagoclusters.imago.dev"
 

@@ -12,10 +12,10 @@ import pytest
 
 from imago_cli.kubectl.tool import refusal
 from imago_operator.plan import Row
-from imago_testing.operated_stories import by_row
+from imago_testing.operated.stories import by_row
 
 if TYPE_CHECKING:
-    from imago_testing.plugin import Kube
+    from imago_testing.kubernetes.plugin import Kube
 
 GOLDEN = Path(__file__).with_name("golden")
 CLUSTERS = "imagoclusters.imago.dev"

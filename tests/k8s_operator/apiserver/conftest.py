@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.api_server import ApiServerProcess, running_api_server
+from imago_testing.kubernetes.api_server import ApiServerProcess, running_api_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_operator.kube.resources import RESOURCES
-from imago_testing.custom_resources import BAD_EDITS, GOOD, BadEdit, manifest
+from imago_testing.kubernetes.custom_resources import BAD_EDITS, GOOD, BadEdit, manifest
 
 if TYPE_CHECKING:
-    from imago_testing.api_server import ApiServerProcess
+    from imago_testing.kubernetes.api_server import ApiServerProcess
 
 STRICT = "dryRun=All&fieldValidation=Strict"
 """As kubectl asks it."""

@@ -12,13 +12,13 @@ from imago_operator.kube.access import exists, may
 from imago_operator.kube.credentials import CredentialsError, from_file
 from imago_operator.kube.http import ApiServer
 from imago_operator.kube.objects import Kubernetes
-from imago_testing.custom_resources import CLUSTER, manifest
+from imago_testing.kubernetes.custom_resources import CLUSTER, manifest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from imago_testing.api_server import ApiServerProcess
+    from imago_testing.kubernetes.api_server import ApiServerProcess
 
 pytestmark = pytest.mark.apiserver
 

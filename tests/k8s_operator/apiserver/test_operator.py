@@ -12,14 +12,14 @@ import pytest
 from imago_operator import names
 from imago_operator.kube.resources import RESOURCES
 from imago_operator.rights import Where, rules
-from imago_testing.custom_resources import CLUSTER, TOPIC, manifest
-from imago_testing.operator_process import OperatorProcess, running_operator
-from imago_testing.processes import wait_until
+from imago_testing.kubernetes.custom_resources import CLUSTER, TOPIC, manifest
+from imago_testing.kubernetes.operator_process import OperatorProcess, running_operator
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imago_testing.api_server import ApiServerProcess
+    from imago_testing.kubernetes.api_server import ApiServerProcess
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(400)]
 
@@ -363,7 +363,7 @@ def test_a_second_installation_leaves_alone_what_the_first_has_taken_up(
 
 
 def test_what_keeps_it_from_beginning_is_said(api: ApiServerProcess, tmp_path: Path) -> None:
-    from imago_testing.processes import ProcessFailedError
+    from imago_testing.processes.servers import ProcessFailedError
 
     with (
         pytest.raises(ProcessFailedError, match=r"may not list and watch imagoclusters in default"),

@@ -20,14 +20,14 @@ from imago_operator.pipelines.state import Record
 from imago_operator.reconcile import Key
 from imago_operator.reconcilers.pipeline import PipelineReconciler
 from imago_operator.spec.kinds import PIPELINE
-from imago_testing.custom_resources import CLUSTER, manifest
-from imago_testing.fake_kube import Stage
-from imago_testing.processes import wait_until
+from imago_testing.kubernetes.custom_resources import CLUSTER, manifest
+from imago_testing.kubernetes.fake_kube_port import Stage
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from imago_testing.api_server import ApiServerProcess
+    from imago_testing.kubernetes.api_server import ApiServerProcess
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
 

@@ -16,16 +16,16 @@ import pytest
 from rig.build import programs
 
 from imago_operator.kube.resources import RESOURCES
-from imago_testing import local_exec
-from imago_testing.custom_resources import CLUSTER, REBALANCE, manifest
-from imago_testing.plugin import Kube
+from imago_testing.kubernetes import local_exec_kubectl
+from imago_testing.kubernetes.custom_resources import CLUSTER, REBALANCE, manifest
+from imago_testing.kubernetes.plugin import Kube
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from imago_testing.api_server import ApiServerProcess
-    from imago_testing.plugin import Done
+    from imago_testing.kubernetes.api_server import ApiServerProcess
+    from imago_testing.kubernetes.plugin import Done
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
 
@@ -100,7 +100,9 @@ def _kube(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Kube:
     program = tmp_path / "kubectl"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S {local_exec.__file__} "$@"\n')
+    program.write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -I -S {local_exec_kubectl.__file__} "$@"\n'
+    )
     program.chmod(0o755)
     monkeypatch.setenv("KUBECTL", str(program))
     monkeypatch.setenv("LOCAL_EXEC", str(tmp_path / "exec.json"))

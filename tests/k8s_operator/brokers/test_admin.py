@@ -14,9 +14,9 @@ from imago_operator.brokers.http import BrokerHttp, SilentError, StaleOperatorEr
 from imago_operator.brokers.reach import BrokerFinder
 from imago_operator.errors import BlockedError, InvalidError, RetryError
 from imago_operator.state import Remaining
-from imago_testing.admin import TOKEN
-from imago_testing.fake_kube import FakeKube
-from imago_testing.shard_pair import Pair, running_pair
+from imago_testing.clusters.shard_pair import Pair, running_pair
+from imago_testing.kubernetes.fake_kube_port import FakeKubePort
+from imago_testing.peers.admin import TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -175,7 +175,7 @@ async def test_an_answer_that_is_none_of_ours_is_no_answer() -> None:
 
 
 async def test_an_epoch_that_somebody_else_raises_is_raised_again(asked: Asked) -> None:
-    finder = BrokerFinder(FakeKube(), asked.http)
+    finder = BrokerFinder(FakeKubePort(), asked.http)
     mine = finder._epoch(("mq", "demo", TOKEN))
     admin = Admin(asked.http.with_token(TOKEN), mine.seen)
     first = await mine.get(admin, asked.brokers)

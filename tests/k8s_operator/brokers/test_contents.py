@@ -21,11 +21,11 @@ from imago_operator.reconcile import Key, Reached
 from imago_operator.reconcilers.group import GroupReconciler
 from imago_operator.reconcilers.rebalance import RebalanceReconciler
 from imago_operator.reconcilers.topic import TopicReconciler
-from imago_testing.custom_resources import manifest
-from imago_testing.fake_kube import FakeKube, Stage
-from imago_testing.ports import free_port_block
-from imago_testing.processes import wait_until
-from imago_testing.up import Up, up
+from imago_testing.kubernetes.custom_resources import manifest
+from imago_testing.kubernetes.fake_kube_port import FakeKubePort, Stage
+from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import wait_until
+from imago_testing.processes.up import Up, up
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -58,7 +58,7 @@ class Real:
     namesrv: str
 
     @property
-    def kube(self) -> FakeKube:
+    def kube(self) -> FakeKubePort:
         return self.stage.kube
 
     @property

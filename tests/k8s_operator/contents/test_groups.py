@@ -29,8 +29,8 @@ from imago_operator.spec.fields import to_json
 from imago_operator.spec.group import GroupStatus, LastReset
 from imago_operator.spec.kinds import CONSUMER_GROUP
 from imago_operator.spec.schema import problems
-from imago_testing.custom_resources import manifest
-from imago_testing.fake_kube import START
+from imago_testing.kubernetes.custom_resources import manifest
+from imago_testing.kubernetes.fake_kube_port import START
 
 ME = Claimant(namespace="mq", name="demo", uid="u-2", created="2026-01-01T00:00:02Z")
 OLDER = replace(ME, name="older", uid="u-1")

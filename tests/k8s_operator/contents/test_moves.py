@@ -26,9 +26,9 @@ from imago_operator.spec.fields import to_json
 from imago_operator.spec.kinds import REBALANCE
 from imago_operator.spec.rebalance import Moved, Phase, Proposal, RebalanceStatus
 from imago_operator.spec.schema import problems
-from imago_testing.custom_resources import manifest
-from imago_testing.fake_contents import FakeContents
-from imago_testing.fake_kube import START
+from imago_testing.kubernetes.custom_resources import manifest
+from imago_testing.kubernetes.fake_kube_port import START
+from imago_testing.operated.fake_contents_port import FakeContentsPort
 
 if TYPE_CHECKING:
     from imago_operator.contents.moves import Step
@@ -204,10 +204,10 @@ def test_the_status_fits_its_schema() -> None:
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> FakeContents:
+def clusters(draw: st.DrawFn) -> FakeContentsPort:
     """Return brokers with topics here and there, some of them closed."""
     shards = tuple(range(draw(st.integers(1, 4))))
-    fake = FakeContents(shard_numbers=shards)
+    fake = FakeContentsPort(shard_numbers=shards)
     for name in draw(st.sets(st.sampled_from(["a", "b", "c.d", "%RETRY%g"]))):
         on = draw(st.sets(st.sampled_from(shards), min_size=1))
         kinds = st.sampled_from([FULL, CLOSED, Queues(2, 2)])
@@ -224,7 +224,7 @@ FILTERS = st.sampled_from([{}, {"include": ["a*", "c*"]}, {"exclude": ["a"]}])
 @settings(deadline=None)
 @given(clusters(), MODES, st.sampled_from([(1,), (0, 2)]), FILTERS, st.integers(1, 3))
 def test_any_rebalance_comes_to_its_end_or_says_what_it_waits_for(
-    fake: FakeContents, mode: str, shards: tuple[int, ...], chosen: dict[str, Any], at_once: int
+    fake: FakeContentsPort, mode: str, shards: tuple[int, ...], chosen: dict[str, Any], at_once: int
 ) -> None:
     """Carried out on brokers, step by step, each time by an operator that knows nothing."""
     said = {"shards": [] if mode == "Full" else list(shards), "topics": chosen}
@@ -255,7 +255,7 @@ def test_any_rebalance_comes_to_its_end_or_says_what_it_waits_for(
             assert now == topic_before, "it was left out"
 
 
-async def carry_out(fake: FakeContents, todo: tuple[Step, ...]) -> None:
+async def carry_out(fake: FakeContentsPort, todo: tuple[Step, ...]) -> None:
     for step in todo:
         match step:
             case Drain(shard, move):

@@ -16,7 +16,7 @@ from imago_operator.manifests.common import applied_hash
 from imago_operator.manifests.render import render
 from imago_operator.manifests.zookeeper import config_text
 from imago_operator.spec.crd import as_yaml
-from imago_testing.operated import OPERATOR, wanted
+from imago_testing.operated.resources import OPERATOR, wanted
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired

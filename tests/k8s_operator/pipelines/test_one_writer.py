@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from imago_operator.pipelines.state import Stage
-from imago_testing.pipeline_world import World, wish
+from imago_testing.operated.pipelines import World, wish
 
 
 def assert_one_writer(world: World) -> None:

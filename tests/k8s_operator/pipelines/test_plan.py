@@ -19,8 +19,8 @@ from imago_operator.spec.common import ConditionStatus
 from imago_operator.spec.kinds import PIPELINE
 from imago_operator.spec.pipeline import PipelineStatus, Runs
 from imago_operator.state import Finding, written
-from imago_testing.custom_resources import manifest
-from imago_testing.pipeline_world import NOW, look, ran, wish
+from imago_testing.kubernetes.custom_resources import manifest
+from imago_testing.operated.pipelines import NOW, look, ran, wish
 
 
 def said(found: Plan) -> dict[str, tuple[bool, str]]:

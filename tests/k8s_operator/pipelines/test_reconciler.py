@@ -12,8 +12,8 @@ from imago_operator.pipelines.state import Record
 from imago_operator.reconcile import Key
 from imago_operator.reconcilers.pipeline import PipelineReconciler
 from imago_operator.spec.kinds import PIPELINE
-from imago_testing.custom_resources import manifest
-from imago_testing.fake_kube import FakeKube, Stage
+from imago_testing.kubernetes.custom_resources import manifest
+from imago_testing.kubernetes.fake_kube_port import FakeKubePort, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ class Brokers:
 
 
 @dataclass
-class Mortal(FakeKube):
+class Mortal(FakeKubePort):
     """Ends the operator before one of its changes."""
 
     changes_left: int = 1 << 30

@@ -17,7 +17,7 @@ from imago_operator.pipelines import plain, render
 from imago_operator.pipelines.config import pipeline_file, properties_file
 from imago_operator.pipelines.pods import overlaid
 from imago_operator.pipelines.wish import number
-from imago_testing.pipeline_world import wish
+from imago_testing.operated.pipelines import wish
 
 GOLDEN = Path(__file__).parent / "golden"
 MANIFESTS = Path(__file__).parents[3] / "manifests" / "spark"

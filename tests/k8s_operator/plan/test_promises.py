@@ -24,10 +24,10 @@ from imago_operator.plan import Plan, Row, plan, rollout
 from imago_operator.plan.look import Look
 from imago_operator.promises import broken
 from imago_operator.state import Pod, Registry
-from imago_testing.operated import wanted
-from imago_testing.operated_rules import violations
-from imago_testing.operated_states import check_look, check_walk, heal, main
-from imago_testing.operated_world import World
+from imago_testing.operated.resources import wanted
+from imago_testing.operated.rules import violations
+from imago_testing.operated.states import check_look, check_walk, heal, main
+from imago_testing.operated.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,10 +13,10 @@ from imago_operator.observed import shards_emptied
 from imago_operator.plan import plan
 from imago_operator.plan.objects import REBALANCE
 from imago_operator.state import Child, Observed
-from imago_testing.custom_resources import manifest
-from imago_testing.operated import UID, wanted
-from imago_testing.operated_things import START
-from imago_testing.operated_world import World
+from imago_testing.kubernetes.custom_resources import manifest
+from imago_testing.operated.resources import UID, wanted
+from imago_testing.operated.things import START
+from imago_testing.operated.world import World
 
 FILL = Child(kind=REBALANCE, name="demo-fill-1", uid="f-1")
 

@@ -18,8 +18,7 @@ from imago_operator.plan import Row, plan
 from imago_operator.plan.look import Look
 from imago_operator.plan.permission import approval_id
 from imago_operator.state import Observed, RestartCheck
-from imago_testing.operated import wanted
-from imago_testing.operated_looks import (
+from imago_testing.operated.looks import (
     answering,
     changed,
     down,
@@ -30,8 +29,9 @@ from imago_testing.operated_looks import (
     taken,
     unready,
 )
-from imago_testing.operated_things import START
-from imago_testing.operated_world import World
+from imago_testing.operated.resources import wanted
+from imago_testing.operated.things import START
+from imago_testing.operated.world import World
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired

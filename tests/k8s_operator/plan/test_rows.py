@@ -21,8 +21,7 @@ from imago_operator.actions import (
 from imago_operator.desired import desired_of
 from imago_operator.plan import Row, plan
 from imago_operator.state import Observed, Pod, written
-from imago_testing.operated import OPERATOR, resource, wanted
-from imago_testing.operated_looks import (
+from imago_testing.operated.looks import (
     answering,
     leaderless,
     of,
@@ -30,8 +29,9 @@ from imago_testing.operated_looks import (
     running,
     waited,
 )
-from imago_testing.operated_things import START
-from imago_testing.operated_world import World
+from imago_testing.operated.resources import OPERATOR, resource, wanted
+from imago_testing.operated.things import START
+from imago_testing.operated.world import World
 
 
 @pytest.fixture(name="seen", scope="module")

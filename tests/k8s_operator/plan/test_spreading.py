@@ -11,9 +11,9 @@ import pytest
 from imago_operator.actions import ClassClaim, DeletePod, SetConfig
 from imago_operator.plan import plan
 from imago_operator.state import Node, Pod, written
-from imago_testing.operated import wanted
-from imago_testing.operated_things import START
-from imago_testing.operated_world import World
+from imago_testing.operated.resources import wanted
+from imago_testing.operated.things import START
+from imago_testing.operated.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,16 +17,16 @@ from imago_operator.actions import (
 )
 from imago_operator.plan import Row, plan
 from imago_operator.plan.look import Look
-from imago_testing.operated import wanted
-from imago_testing.operated_looks import (
+from imago_testing.operated.looks import (
     changed,
     leaderless,
     of,
     reasons,
     running,
 )
-from imago_testing.operated_things import START
-from imago_testing.operated_world import World
+from imago_testing.operated.resources import wanted
+from imago_testing.operated.things import START
+from imago_testing.operated.world import World
 
 if TYPE_CHECKING:
     from imago_operator.state import Observed

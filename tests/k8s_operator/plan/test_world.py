@@ -20,9 +20,9 @@ from imago_operator.actions import (
 from imago_operator.desired import desired_of
 from imago_operator.plan import Row, plan
 from imago_operator.state import TopicNeeds
-from imago_testing.operated import OPERATOR, resource, wanted
-from imago_testing.operated_things import START
-from imago_testing.operated_world import World
+from imago_testing.operated.resources import OPERATOR, resource, wanted
+from imago_testing.operated.things import START
+from imago_testing.operated.world import World
 
 NEWER = replace(OPERATOR, version="1.3.0")
 

@@ -13,9 +13,9 @@ from imago_operator.contents.values import Lag, Queues, SeenGroup, SeenTopic
 from imago_operator.errors import RetryError
 from imago_operator.reconcile import Key
 from imago_operator.reconcilers.group import GroupReconciler
-from imago_testing.custom_resources import manifest
-from imago_testing.fake_contents import FakeContents
-from imago_testing.fake_kube import Stage
+from imago_testing.kubernetes.custom_resources import manifest
+from imago_testing.kubernetes.fake_kube_port import Stage
+from imago_testing.operated.fake_contents_port import FakeContentsPort
 
 GROUP = "ImagoConsumerGroup"
 RESET = {"requestId": "r-1", "to": "Earliest"}
@@ -25,7 +25,7 @@ class Groups(Stage):
     """A stage with a cluster, brokers, and groups on it."""
 
     def __init__(self) -> None:
-        self.brokers = FakeContents()
+        self.brokers = FakeContentsPort()
         super().__init__(self.brokers)
         self.kube.put(manifest("ImagoCluster"))
         for name in ("orders", "bills"):

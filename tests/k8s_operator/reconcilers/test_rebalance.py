@@ -13,9 +13,9 @@ from imago_operator.contents.values import Queues, SeenTopic
 from imago_operator.errors import InvalidError
 from imago_operator.reconcile import Key
 from imago_operator.reconcilers.rebalance import RebalanceReconciler
-from imago_testing.custom_resources import manifest
-from imago_testing.fake_contents import FakeContents
-from imago_testing.fake_kube import Stage
+from imago_testing.kubernetes.custom_resources import manifest
+from imago_testing.kubernetes.fake_kube_port import Stage
+from imago_testing.operated.fake_contents_port import FakeContentsPort
 
 KIND = "ImagoRebalance"
 
@@ -24,7 +24,7 @@ class Moves(Stage):
     """A stage with a cluster of three shards, ten topics, and a rebalance."""
 
     def __init__(self, mode: str = "Drain", **spec: Any) -> None:
-        self.brokers = FakeContents(shard_numbers=(0, 1, 2))
+        self.brokers = FakeContentsPort(shard_numbers=(0, 1, 2))
         super().__init__(self.brokers)
         self.kube.put(manifest("ImagoCluster"))
         for n in range(10):

@@ -16,9 +16,9 @@ from imago_operator.reconcilers.group import GroupReconciler
 from imago_operator.reconcilers.pipeline import PipelineReconciler
 from imago_operator.reconcilers.rebalance import RebalanceReconciler
 from imago_operator.reconcilers.topic import TopicReconciler
-from imago_testing.custom_resources import manifest
-from imago_testing.fake_contents import FakeContents
-from imago_testing.fake_kube import Stage
+from imago_testing.kubernetes.custom_resources import manifest
+from imago_testing.kubernetes.fake_kube_port import Stage
+from imago_testing.operated.fake_contents_port import FakeContentsPort
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ class Refusing(Stage):
     """One object of a kind, and a server that refuses to show its cluster."""
 
     def __init__(self, kind: str) -> None:
-        super().__init__(FakeContents(), Silent())
+        super().__init__(FakeContentsPort(), Silent())
         self.name = kind
         self.kube.put(manifest("ImagoCluster"))
         self.kube.put(manifest(kind))
@@ -139,7 +139,7 @@ class Mistaken(Stage):
     """One object of a kind, and an operator with a bug."""
 
     def __init__(self, kind: str) -> None:
-        super().__init__(FakeContents(), Silent())
+        super().__init__(FakeContentsPort(), Silent())
         self.name = kind
         self.wrong = True
         self.kube.put(manifest("ImagoCluster"))

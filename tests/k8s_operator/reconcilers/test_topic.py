@@ -14,9 +14,9 @@ from imago_operator.contents.values import Queues, SeenTopic
 from imago_operator.errors import BlockedError, InvalidError, OperatorError, RetryError
 from imago_operator.reconcile import Key
 from imago_operator.reconcilers.topic import TopicReconciler
-from imago_testing.custom_resources import manifest
-from imago_testing.fake_contents import FakeContents
-from imago_testing.fake_kube import Stage
+from imago_testing.kubernetes.custom_resources import manifest
+from imago_testing.kubernetes.fake_kube_port import Stage
+from imago_testing.operated.fake_contents_port import FakeContentsPort
 
 TOPIC = "ImagoTopic"
 
@@ -25,7 +25,7 @@ class Topics(Stage):
     """A stage with a cluster, brokers, and topics on it."""
 
     def __init__(self) -> None:
-        self.brokers = FakeContents()
+        self.brokers = FakeContentsPort()
         super().__init__(self.brokers)
         self.kube.put(manifest("ImagoCluster"))
         self.reconciler = TopicReconciler(self.context())

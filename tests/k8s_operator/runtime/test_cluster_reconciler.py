@@ -12,10 +12,10 @@ import pytest
 from imago_operator.errors import InvalidError, OperatorError
 from imago_operator.plan import plan
 from imago_operator.reconcilers import cluster as reconciler
-from imago_testing.custom_resources import CLUSTER, manifest
-from imago_testing.fake_kubernetes import Call, Refused
-from imago_testing.operated_cluster import Died, OperatedCluster
-from imago_testing.operated_rules import violations
+from imago_testing.kubernetes.custom_resources import CLUSTER, manifest
+from imago_testing.kubernetes.fake_api_server import Call, Refused
+from imago_testing.operated.cluster import Died, OperatedCluster
+from imago_testing.operated.rules import violations
 
 DELETE_SCALED = {
     "spec.brokers.storage.persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}

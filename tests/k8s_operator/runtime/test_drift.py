@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_operator import names
-from imago_testing.custom_resources import CLUSTER, manifest
-from imago_testing.operated_cluster import OperatedCluster
+from imago_testing.kubernetes.custom_resources import CLUSTER, manifest
+from imago_testing.operated.cluster import OperatedCluster
 
 if TYPE_CHECKING:
-    from imago_testing.fake_kubernetes import Call
+    from imago_testing.kubernetes.fake_api_server import Call
 
 
 class Meddled(OperatedCluster):

@@ -15,12 +15,12 @@ from imago_operator.reconcile import Key
 from imago_operator.reconcilers.cluster import ClusterReconciler
 from imago_operator.reconcilers.topic import TopicReconciler
 from imago_operator.volumes import Volumes
-from imago_testing.custom_resources import manifest
-from imago_testing.fake_contents import FakeContents
-from imago_testing.fake_kube import Stage
-from imago_testing.fake_kubernetes import Call, Refused
-from imago_testing.operated import resource
-from imago_testing.operated_cluster import OperatedCluster
+from imago_testing.kubernetes.custom_resources import manifest
+from imago_testing.kubernetes.fake_api_server import Call, Refused
+from imago_testing.kubernetes.fake_kube_port import Stage
+from imago_testing.operated.cluster import OperatedCluster
+from imago_testing.operated.fake_contents_port import FakeContentsPort
+from imago_testing.operated.resources import resource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -175,7 +175,7 @@ async def test_where_the_lease_may_not_be_read_a_person_decides(two: Two) -> Non
 
 @pytest.mark.parametrize("owner", [FIRST, SECOND, None])
 async def test_what_names_the_cluster_goes_with_it(owner: str | None) -> None:
-    stage = Stage(FakeContents())
+    stage = Stage(FakeContentsPort())
     stage.kube.put({**manifest("ImagoCluster"), "status": {"operatedBy": owner}})
     stage.kube.put(lease(SECOND))
     stage.kube.put(manifest("ImagoTopic"))

@@ -15,7 +15,7 @@ from imago_operator.errors import BlockedError, InvalidError, RetryError
 from imago_operator.kube.credentials import Credentials, CredentialsError, find, from_file, of_pod
 from imago_operator.kube.http import ApiServer
 from imago_operator.kube.objects import RESTORED_S, Kubernetes
-from imago_testing.fake_kubernetes import Call, FakeKubernetes, Refused
+from imago_testing.kubernetes.fake_api_server import Call, FakeApiServer, Refused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -44,7 +44,7 @@ async def served(handler: Handler, **told: Any) -> AsyncIterator[Kubernetes]:
         await runner.cleanup()
 
 
-def over_http(fake: FakeKubernetes) -> Handler:
+def over_http(fake: FakeApiServer) -> Handler:
     """Return the fake API server as one that is spoken to over HTTP."""
 
     async def handle(request: web.Request) -> web.Response:
@@ -74,7 +74,7 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
 
 
 async def test_objects_come_and_go() -> None:
-    async with served(over_http(FakeKubernetes())) as kube:
+    async with served(over_http(FakeApiServer())) as kube:
         made = await kube.apply(config_map("one", k="1"))
         await kube.create(config_map("one", k="2"))
         assert (await kube.get("ConfigMap", "mq", "one") or {})["data"] == {"k": "1"}
@@ -90,7 +90,7 @@ async def test_objects_come_and_go() -> None:
 
 
 async def test_a_list_is_whole_or_none() -> None:
-    fake = FakeKubernetes()
+    fake = FakeApiServer()
     for number in range(1201):
         fake.put(config_map(f"c{number:04}"))
     async with served(over_http(fake)) as kube:
@@ -108,7 +108,7 @@ async def test_a_list_is_whole_or_none() -> None:
 
 
 async def test_a_list_from_before_our_own_change_is_none() -> None:
-    fake = FakeKubernetes()
+    fake = FakeApiServer()
     async with served(over_http(fake)) as kube:
         for number in range(5):
             await kube.apply(config_map(f"c{number}"))
@@ -120,7 +120,7 @@ async def test_a_list_from_before_our_own_change_is_none() -> None:
 
 
 async def test_a_kubernetes_restored_from_a_backup_is_believed_after_a_while() -> None:
-    fake, time = FakeKubernetes(), [0.0]
+    fake, time = FakeApiServer(), [0.0]
     kube = Kubernetes(fake, clock=lambda: time[0])  # type: ignore[arg-type]  # it has `call`
     for number in range(5):
         await kube.apply(config_map(f"c{number}"))

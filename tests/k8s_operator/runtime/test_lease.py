@@ -8,7 +8,7 @@ import pytest
 
 from imago_operator.lease import RENEW_S, Leadership, Place
 from imago_operator.renewals import DURATION_S
-from imago_testing.fake_kubernetes import Call, FakeKubernetes, Refused
+from imago_testing.kubernetes.fake_api_server import Call, FakeApiServer, Refused
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -21,7 +21,7 @@ class Two:
     """Two operators, each with a clock of its own."""
 
     def __init__(self) -> None:
-        self.kubernetes = FakeKubernetes()
+        self.kubernetes = FakeApiServer()
         self.clock = 1000.0
         self.one, self.two = self.operator("one", 0.0), self.operator("two", 5_000.0)
 

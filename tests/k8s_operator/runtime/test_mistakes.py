@@ -13,8 +13,8 @@ from imago_operator.actions import DeletePod
 from imago_operator.apply import BrokenPromiseError
 from imago_operator.plan import Plan, Row
 from imago_operator.reconcilers import cluster as reconciler
-from imago_testing.custom_resources import CLUSTER, manifest
-from imago_testing.operated_cluster import OperatedCluster
+from imago_testing.kubernetes.custom_resources import CLUSTER, manifest
+from imago_testing.operated.cluster import OperatedCluster
 
 WINDOW = {"schedule": "0 2 * * 6", "duration": "2h"}
 

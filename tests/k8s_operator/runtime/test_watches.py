@@ -20,8 +20,8 @@ from imago_operator.metrics import Metrics
 from imago_operator.reconcile import Key
 from imago_operator.watched import CHILDREN, owners_of
 from imago_operator.web import serving
-from imago_testing.custom_resources import TOPIC, manifest
-from imago_testing.fake_kubernetes import Call, FakeKubernetes
+from imago_testing.kubernetes.custom_resources import TOPIC, manifest
+from imago_testing.kubernetes.fake_api_server import Call, FakeApiServer
 
 NOW = datetime(2026, 1, 2, 3, 5, 0, tzinfo=UTC)
 CLUSTER = Key("ImagoCluster", "mq", "demo")
@@ -92,7 +92,7 @@ def test_kopf_gets_our_credentials() -> None:
 
 
 async def test_what_no_watch_has_told_of_is_found() -> None:
-    fake, work = FakeKubernetes(), loop()
+    fake, work = FakeApiServer(), loop()
     for name in ("told", "untold"):
         topic = manifest(TOPIC, name=name)
         topic["metadata"]["namespace"] = "mq"
@@ -106,7 +106,7 @@ async def test_what_no_watch_has_told_of_is_found() -> None:
 
 
 async def test_what_goes_during_the_audit_is_not_missed() -> None:
-    fake, work = FakeKubernetes(), loop()
+    fake, work = FakeApiServer(), loop()
     topic = manifest(TOPIC, name="going")
     topic["metadata"]["namespace"] = "mq"
     fake.put(topic)
@@ -124,7 +124,7 @@ async def test_what_is_told_after_the_audit_is_no_longer_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("imago_operator.audit.EVERY_S", 0.0)
-    fake, work = FakeKubernetes(), loop()
+    fake, work = FakeApiServer(), loop()
     topic = manifest(TOPIC, name="late")
     topic["metadata"]["namespace"] = "mq"
     fake.put(topic)
@@ -139,7 +139,7 @@ async def test_what_is_told_after_the_audit_is_no_longer_missed(
 
 
 async def test_what_is_new_may_not_have_been_told_yet() -> None:
-    fake = FakeKubernetes()
+    fake = FakeApiServer()
     topic = manifest(TOPIC, name="new")
     topic["metadata"] |= {"namespace": "mq", "creationTimestamp": "2026-01-02T03:04:45Z"}
     fake.put(topic)

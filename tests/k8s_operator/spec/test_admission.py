@@ -6,7 +6,7 @@ import pytest
 
 from imago_operator.errors import InvalidError
 from imago_operator.spec.kinds import KINDS, nodes
-from imago_testing.custom_resources import BAD_EDITS, GOOD, BadEdit, manifest
+from imago_testing.kubernetes.custom_resources import BAD_EDITS, GOOD, BadEdit, manifest
 
 KIND = {kind.name: kind for kind in KINDS}
 

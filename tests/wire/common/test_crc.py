@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_testing.twins import load
+from imago_testing.frames.twins import load
 from imago_wire.crc import crc31
 
 VECTORS = {

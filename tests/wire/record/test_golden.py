@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from imago_testing.wire import GOLDEN
+from imago_testing.frames.text import GOLDEN
 from imago_wire.record import decode_record, host_bytes, metaq_shape
 
 if TYPE_CHECKING:
-    from imago_testing.twins import Twin
+    from imago_testing.frames.twins import Twin
 
 HOST = host_bytes("10.0.0.5", 10911)
 NOW = 1_800_000_000_000

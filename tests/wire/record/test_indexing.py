@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imago_testing.records import HOST, sample_log
-from imago_testing.records import NOW_MS as NOW
-from imago_testing.twins import Twin
+from imago_testing.frames.records import HOST, sample_log
+from imago_testing.frames.records import NOW_MS as NOW
+from imago_testing.frames.twins import Twin
 from imago_wire.record import ScanStop, blank_record, metaq_shape
 
 if TYPE_CHECKING:

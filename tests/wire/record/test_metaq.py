@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_testing.wire import i32
+from imago_testing.frames.text import i32
 from imago_wire.compression import compress
 from imago_wire.crc import crc31
 from imago_wire.errors import ChecksumError, ProtocolError, RecordError
@@ -17,7 +17,7 @@ from imago_wire.record_fields import read_layout
 from imago_wire.text.message import encode_body, parse_block
 
 if TYPE_CHECKING:
-    from imago_testing.twins import Twin
+    from imago_testing.frames.twins import Twin
 
 HOST = host_bytes("10.0.0.5", 10911)
 NOW = 1_800_000_000_000

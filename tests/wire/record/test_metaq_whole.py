@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imago_testing.records import HOST
-from imago_testing.records import NOW_MS as NOW
-from imago_testing.twins import Twin
+from imago_testing.frames.records import HOST
+from imago_testing.frames.records import NOW_MS as NOW
+from imago_testing.frames.twins import Twin
 
 
 def build(twin: Twin, bodies: list[bytes]) -> bytes:

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imago_testing.records import HOST
-from imago_testing.records import NOW_MS as NOW
-from imago_testing.twins import Twin
+from imago_testing.frames.records import HOST
+from imago_testing.frames.records import NOW_MS as NOW
+from imago_testing.frames.twins import Twin
 from imago_wire.layout import UNIT
 
 BASE = 1 << 40

@@ -21,7 +21,7 @@ from imago_wire.record import (
 )
 
 if TYPE_CHECKING:
-    from imago_testing.twins import Twin
+    from imago_testing.frames.twins import Twin
 
 HOST = host_bytes("10.0.0.5", 10911)
 NOW = 1_800_000_000_000

@@ -18,7 +18,7 @@ from imago_wire.record import (
 )
 
 if TYPE_CHECKING:
-    from imago_testing.twins import Twin
+    from imago_testing.frames.twins import Twin
 
 BORN_MS = 1700000000000
 T = 1700000000123

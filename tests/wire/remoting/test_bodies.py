@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imago_testing.remoting_frames import languages, longs, texts
+from imago_testing.frames.remoting import languages, longs, texts
 from imago_wire.remoting import bodies
 from imago_wire.remoting.bodies import (
     Body,

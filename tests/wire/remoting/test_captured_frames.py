@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from imago_testing.remoting_frames import Capture, load_captures
+from imago_testing.frames.remoting import Capture, load_captures
 from imago_wire.remoting.bodies import (
     ConsumeFromWhere,
     HeartbeatData,

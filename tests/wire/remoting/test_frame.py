@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imago_testing.remoting_frames import commands
+from imago_testing.frames.remoting import commands
 from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import FRAME_BYTES_MAX, FrameDecoder, encode_frame

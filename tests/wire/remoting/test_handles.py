@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_testing.remoting_frames import load_known
+from imago_testing.frames.remoting import load_known
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies import BodyError
 from imago_wire.remoting.bodies_pop import (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_testing.remoting_frames import commands
+from imago_testing.frames.remoting import commands
 from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.remoting.command import RemotingCommand, SerializeType, request
 from imago_wire.remoting.header import (

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imago_testing.remoting_frames import ints, longs, texts
+from imago_testing.frames.remoting import ints, longs, texts
 from imago_wire.remoting import headers
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.fields import Header, HeaderFieldError, Int, Long, header, wire, wire_name

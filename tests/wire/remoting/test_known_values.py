@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from imago_testing.remoting_frames import load_known
+from imago_testing.frames.remoting import load_known
 from imago_wire import properties
 from imago_wire.layout import UNIT
 from imago_wire.remoting.bodies import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_testing.remoting_frames import ints, longs, texts
+from imago_testing.frames.remoting import ints, longs, texts
 from imago_wire.compression import compress
 from imago_wire.crc import crc31
 from imago_wire.errors import LimitExceededError, ProtocolError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from imago_testing.remoting_frames import load_known
+from imago_testing.frames.remoting import load_known
 from imago_wire.remoting.frame import FrameDecoder
 from imago_wire.remoting.signing import is_signed_with, signature, signed_content
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imago_testing.records import HOST
-from imago_testing.remoting_frames import commands
+from imago_testing.frames.records import HOST
+from imago_testing.frames.remoting import commands
 from imago_wire import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
 from imago_wire import _remoting_py as plain
 from imago_wire.hot import QueueTail

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from imago_testing.remoting_frames import commands, ints, load_captures, load_known, longs, texts
+from imago_testing.frames.remoting import commands, ints, load_captures, load_known, longs, texts
 from imago_wire import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
 from imago_wire import _remoting_py as plain
 from imago_wire.errors import ProtocolError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imago_testing.replication_frames import VECTORS, frames
+from imago_testing.frames.replication import VECTORS, frames
 from imago_wire.errors import ChecksumError, LimitExceededError, ProtocolError
 from imago_wire.replication.decoder import FrameDecoder
 from imago_wire.replication.encoder import data_header, encode, repair_header

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imago_testing.replication_frames import VECTORS
+from imago_testing.frames.replication import VECTORS
 from imago_wire.replication.decoder import FrameDecoder
 from imago_wire.replication.encoder import encode
 from imago_wire.replication.frames import Frame, FrameType

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_testing.wire import chunks, commands, garbage_text
+from imago_testing.frames.text import chunks, commands, garbage_text
 from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.text.commands import Command, Quit, Value, Version
 from imago_wire.text.decoder import Decoder

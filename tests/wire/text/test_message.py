@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_testing.wire import bodies, i32, i64
+from imago_testing.frames.text import bodies, i32, i64
 from imago_wire.errors import ChecksumError, LimitExceededError, ProtocolError
 from imago_wire.text.message import (
     ORIGINAL_EPOCH_MS,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_testing.records import HOST, NOW_MS
-from imago_testing.wire import commands, garbage_text, golden_metaq_frames, i32, i64
+from imago_testing.frames.records import HOST, NOW_MS
+from imago_testing.frames.text import commands, garbage_text, golden_metaq_frames, i32, i64
 from imago_wire._text_py import BAD, GET, OTHER, PUT, scan_text
 from imago_wire.crc import crc31
 from imago_wire.errors import ProtocolError
@@ -18,7 +18,7 @@ from imago_wire.text.decoder import Decoder
 from imago_wire.text.encoder import encode, encode_items, result
 
 if TYPE_CHECKING:
-    from imago_testing.twins import Twin
+    from imago_testing.frames.twins import Twin
 
 LINE_MAX = 4096
 BODY_MAX = 1 << 20

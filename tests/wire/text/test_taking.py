@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_testing.records import HOST
-from imago_testing.records import NOW_MS as NOW
-from imago_testing.twins import Twin
-from imago_testing.wire import bodies, commands
+from imago_testing.frames.records import HOST
+from imago_testing.frames.records import NOW_MS as NOW
+from imago_testing.frames.text import bodies, commands
+from imago_testing.frames.twins import Twin
 from imago_wire.crc import crc31
 from imago_wire.text.encoder import encode
 

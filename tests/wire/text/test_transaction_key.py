@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from imago_testing.wire import local_keys, xa_keys
+from imago_testing.frames.text import local_keys, xa_keys
 from imago_wire.errors import ProtocolError
 from imago_wire.text.transaction_key import (
     LocalTransactionKey,

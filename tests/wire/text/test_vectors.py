@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imago_testing.wire import GoldenFrame, golden_metaq_frames
+from imago_testing.frames.text import GoldenFrame, golden_metaq_frames
 from imago_wire.text.commands import (
     Command,
     Get,

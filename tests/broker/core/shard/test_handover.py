@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from imago_broker.core.shard import effects as fx
 from imago_broker.core.shard import events as ev
-from imago_testing.told import (
+from imago_testing.clusters.shard_machine import (
     LIVE,
     ME,
     OTHER,

@@ -11,7 +11,7 @@ from imago_broker.core.shard import events as ev
 from imago_broker.core.shard.machine import _ACTIONS, _FACTS, Outlook
 from imago_broker.core.shard.values import Log, MemberInfo, Role
 from imago_broker.model.shard import Member, ShardState
-from imago_testing.told import (
+from imago_testing.clusters.shard_machine import (
     ALONE,
     LIVE,
     LOG,

@@ -10,8 +10,8 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 from imago_testing.chaos.nursery import RUNS, Nursery
-from imago_testing.ports import free_port_block
-from imago_testing.processes import accepts, wait_until
+from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import accepts, wait_until
 from imago_wire.record import ScanStop, scan_records
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from imago_testing.remoting_peer import pull_ext, send_ext
+from imago_testing.peers.remoting import pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import FrameDecoder, encode_frame

@@ -16,7 +16,7 @@ from imago_testing.chaos.consumers import MetaqConsumer, RocketmqConsumer, read_
 from imago_testing.chaos.history import History, Queue
 from imago_testing.chaos.producers import MetaqProducer, Producer, RocketmqProducer
 from imago_testing.chaos.report import Report
-from imago_testing.processes import accepts, wait_until
+from imago_testing.processes.servers import accepts, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.model.cluster import ClusterView, Connection
-    from imago_testing.zookeeper import RunningZooKeeper
+    from imago_testing.processes.zookeeper import RunningZooKeeper
 
 SECONDS_MAX = 30
 CONFIG = CoordinatorConfig(session_timeout_ms=2000, stranger_wait_ms=500)

@@ -13,7 +13,7 @@ from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.model.cluster import Role
 from imago_broker.model.topics import TopicConfig
-from imago_testing.brokers import loopback_config
+from imago_testing.clusters.brokers import loopback_config
 from imago_wire.record import decode_record, make_entry
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from imago_broker.app import Broker
 from imago_broker.cluster.memory import MemoryEnsemble, memory_coordinator
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.model.topics import TopicConfig
-from imago_testing.admin import Admin, broker_config
-from imago_testing.remoting_peer import RemotingPeer
+from imago_testing.peers.admin import Admin, broker_config
+from imago_testing.peers.remoting import RemotingPeer
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_testing.twins import Twin
+from imago_testing.frames.twins import Twin
 from imago_wire.compression import compress
 from imago_wire.record import host_bytes, metaq_shape
 

@@ -27,7 +27,7 @@ from imago_wire.text.commands import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GOLDEN: Final = Path(__file__).parents[2] / "golden"
+GOLDEN: Final = Path(__file__).parents[3] / "golden"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from imago_testing.processes import wait_until
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     import signal

@@ -9,7 +9,7 @@ from imago_testing.interop.metaq import MetaqClient
 from imago_testing.interop.rocketmq import RocketmqClient
 from imago_testing.interop.streams import Reader, Stream
 from imago_testing.java.driver import DriverError
-from imago_testing.processes import wait_until
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from contextlib import ExitStack

@@ -14,7 +14,7 @@ from imago_client import ClientError, Message
 from imago_testing.interop.metaq import Put
 from imago_testing.interop.rocketmq import Outgoing
 from imago_testing.java.driver import DriverError
-from imago_testing.processes import wait_until
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

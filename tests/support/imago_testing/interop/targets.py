@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imago_testing.java.originals import metaq_original, rocketmq_original
-from imago_testing.ports import free_port_block
-from imago_testing.processes import ServerProcess, running
+from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import ServerProcess, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

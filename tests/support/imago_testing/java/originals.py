@@ -16,8 +16,8 @@ from imago_testing.java.modules import (
     ROCKETMQ5_SERVER,
     JavaModule,
 )
-from imago_testing.ports import free_port_block
-from imago_testing.processes import ServerProcess, running
+from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import ServerProcess, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -1,1 +1,1 @@
-"""Kubernetes for tests: a real API server, and three fakes (an API server, the port of the operator, kubectl)."""
+"""Kubernetes for tests: a real API server; fakes of it, of the operator's port and of kubectl."""

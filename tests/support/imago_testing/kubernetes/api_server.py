@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from rig.build import programs
 
-from imago_testing.ports import free_port_block
-from imago_testing.processes import ProcessFailedError, ServerProcess, wait_until
+from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import ProcessFailedError, ServerProcess, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-CRDS = Path(__file__).parents[3] / "manifests" / "crds"
+CRDS = Path(__file__).parents[4] / "manifests" / "crds"
 ADMIN = "admin"
 TIMEOUT_S = 30
 SERVES_S = 60

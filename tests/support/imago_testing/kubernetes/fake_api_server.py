@@ -63,7 +63,7 @@ def nothing(_: Call) -> None:
 
 
 @dataclass
-class FakeKubernetes:
+class FakeApiServer:
     """The server. `call` is what `imago_operator.kube.http.ApiServer` has."""
 
     objects: dict[Place, Manifest] = field(default_factory=dict)

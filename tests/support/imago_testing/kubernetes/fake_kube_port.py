@@ -25,7 +25,7 @@ Name = tuple[str, str, str]
 
 
 @dataclass
-class FakeKube:
+class FakeKubePort:
     """What a server has; objects are its own copies."""
 
     objects: dict[Name, dict[str, Any]] = field(default_factory=dict)
@@ -168,7 +168,7 @@ class Stage:
 
     contents: ContentsPort = None  # type: ignore[assignment]  # for those who ask for it
     pipelines: PipelinesPort = None  # type: ignore[assignment]  # likewise
-    kube: FakeKube = field(default_factory=FakeKube)
+    kube: FakeKubePort = field(default_factory=FakeKubePort)
     fenced: bool = False
     silent: bool = False
 

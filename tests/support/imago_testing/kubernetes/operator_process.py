@@ -11,8 +11,8 @@ import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from imago_testing.ports import free_port_block
-from imago_testing.processes import ProcessFailedError, ServerProcess, wait_until
+from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import ProcessFailedError, ServerProcess, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

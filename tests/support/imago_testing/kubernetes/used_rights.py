@@ -19,7 +19,7 @@ from imago_operator.observed import CHILD_KINDS
 from imago_operator.plan.objects import REMOVABLE
 from imago_operator.spec.kinds import KINDS
 from imago_operator.watched import CHILDREN, OWN
-from imago_testing.custom_resources import manifest
+from imago_testing.kubernetes.custom_resources import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -32,9 +32,9 @@ from imago_operator.reconcile import Context, Key, Reached
 from imago_operator.reconcilers.cluster import LOOK_EVERY, ClusterReconciler
 from imago_operator.state import written
 from imago_operator.volumes import Volumes, size_of
-from imago_testing.fake_kubernetes import FakeKubernetes, Manifest, merged
-from imago_testing.operated import OPERATOR
-from imago_testing.operated_world import World
+from imago_testing.kubernetes.fake_api_server import FakeApiServer, Manifest, merged
+from imago_testing.operated.resources import OPERATOR
+from imago_testing.operated.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -150,7 +150,7 @@ class OperatedCluster:
 
     manifest: Manifest
     operator: OperatorInfo = OPERATOR
-    kubernetes: FakeKubernetes = field(default_factory=FakeKubernetes)
+    kubernetes: FakeApiServer = field(default_factory=FakeApiServer)
 
     def __post_init__(self) -> None:
         stored = self.kubernetes.put(self.manifest)

@@ -36,7 +36,7 @@ GROUP_DEFAULTS = {
 
 
 @dataclass
-class FakeContents:
+class FakeContentsPort:
     """A cluster of `shard_numbers`; `trouble` raises what the next call is to fail with."""
 
     shard_numbers: tuple[int, ...] = (0, 1)

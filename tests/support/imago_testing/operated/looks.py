@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from imago_operator.actions import DeletePod, Handover
 from imago_operator.spec.cluster_status import Progress
 from imago_operator.state import written
-from imago_testing.operated import wanted
-from imago_testing.operated_things import START
-from imago_testing.operated_world import World
+from imago_testing.operated.resources import wanted
+from imago_testing.operated.things import START
+from imago_testing.operated.world import World
 
 if TYPE_CHECKING:
     from imago_operator.plan import Plan

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from imago_operator import names
 from imago_operator.kube.resources import RESOURCES
-from imago_testing.operated import OPERATOR, UID
+from imago_testing.operated.resources import OPERATOR, UID
 
 if TYPE_CHECKING:
     from imago_operator.state import Claim, Pod, Probe
-    from imago_testing.operated_world import World
+    from imago_testing.operated.world import World
 
 Objects = dict[str, list[dict[str, Any]]]
 

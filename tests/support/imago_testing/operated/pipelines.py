@@ -26,7 +26,7 @@ from imago_operator.pipelines.status import status_of
 from imago_operator.pipelines.wish import Wish, wish_of
 from imago_operator.spec.kinds import PIPELINE
 from imago_operator.spec.pipeline import PipelineStatus
-from imago_testing.custom_resources import manifest
+from imago_testing.kubernetes.custom_resources import manifest
 
 if TYPE_CHECKING:
     import random

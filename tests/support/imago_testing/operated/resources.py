@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from imago_operator.desired import Desired, OperatorInfo, desired_of
-from imago_testing.custom_resources import CLUSTER, manifest
+from imago_testing.kubernetes.custom_resources import CLUSTER, manifest
 
 OPERATOR = OperatorInfo(version="1.2.0")
 UID = "11111111-2222-3333-4444-555555555555"

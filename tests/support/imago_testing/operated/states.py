@@ -1,6 +1,6 @@
 """Random clusters for the operator: single looks, and walks through edits and faults.
 
-    python -m imago_testing.operated_states --seeds 100000
+    python -m imago_testing.operated.states --seeds 100000
 
 A state that breaks a promise is printed with its seed: `--from SEED --seeds 1` shows it again.
 """
@@ -43,10 +43,10 @@ from imago_operator.state import (
     written,
 )
 from imago_operator.status import status_of
-from imago_testing.operated import OPERATOR, wanted
-from imago_testing.operated_rules import violations
-from imago_testing.operated_things import START
-from imago_testing.operated_world import World
+from imago_testing.operated.resources import OPERATOR, wanted
+from imago_testing.operated.rules import violations
+from imago_testing.operated.things import START
+from imago_testing.operated.world import World
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired

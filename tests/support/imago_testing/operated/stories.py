@@ -11,9 +11,9 @@ from imago_operator.plan import Row, plan
 from imago_operator.spec.fields import to_json
 from imago_operator.state import TopicNeeds, written
 from imago_operator.status import status_of
-from imago_testing.operated import OPERATOR, resource, wanted
-from imago_testing.operated_things import START
-from imago_testing.operated_world import World
+from imago_testing.operated.resources import OPERATOR, resource, wanted
+from imago_testing.operated.things import START
+from imago_testing.operated.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,8 +23,8 @@ from imago_operator.state import (
     Shard,
 )
 from imago_operator.status import status_of
-from imago_testing.operated_rules import violations
-from imago_testing.operated_things import RACKS, Disk, Things
+from imago_testing.operated.rules import violations
+from imago_testing.operated.things import RACKS, Disk, Things
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

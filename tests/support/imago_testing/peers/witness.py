@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from imago_testing.remoting_peer import pull_ext, send_ext
-from imago_testing.wild_peer import WildPeer
+from imago_testing.peers.remoting import pull_ext, send_ext
+from imago_testing.peers.wild import WildPeer
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import FrameDecoder, encode_frame
@@ -15,7 +15,7 @@ from imago_wire.text.decoder import Decoder
 from imago_wire.text.encoder import encode
 
 if TYPE_CHECKING:
-    from imago_testing.broker_process import BrokerProcess
+    from imago_testing.processes.broker import BrokerProcess
 
 TOPIC = "wild"
 """Two queues: the witness writes to queue 0 through MetaQ and to queue 1 through RocketMQ."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from imago_testing.ports import free_port_block
-from imago_testing.processes import ServerProcess, running
+from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import ServerProcess, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

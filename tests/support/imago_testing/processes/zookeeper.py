@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from imago_cli.java import find_java
 from imago_cli.zookeeper_server import ZooKeeperServer
-from imago_testing.ports import free_port_block
-from imago_testing.processes import ProcessFailedError, ServerProcess, wait_until
+from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import ProcessFailedError, ServerProcess, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

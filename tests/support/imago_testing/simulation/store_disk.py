@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_log import MessageStore
-from imago_testing.members import log_bytes
 from imago_testing.simulation.disk import Disk, Record
-from imago_testing.stores import HOST, START_MS, FakeClock, small_config
-from imago_testing.vfs import MemoryVfs
+from imago_testing.stores.in_memory import HOST, START_MS, FakeClock, small_config
+from imago_testing.stores.members import log_bytes
+from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.record import decode_record, make_entry
 
 if TYPE_CHECKING:

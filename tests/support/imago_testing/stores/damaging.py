@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_testing.stores import DATA
+from imago_testing.stores.in_memory import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
     from random import Random
 
-    from imago_testing.vfs import MemoryVfs
+    from imago_testing.stores.vfs import MemoryVfs
 
 RUN_BYTES_MAX = 1500
 FLIPS_MAX = 3

@@ -10,7 +10,7 @@ from imago_log import FileSlice, MessageStore, MetaqStatus, ReadStatus, StoreCon
 from imago_wire.record import decode_record, make_entry, metaq_block
 
 if TYPE_CHECKING:
-    from imago_testing.vfs import MemoryVfs
+    from imago_testing.stores.vfs import MemoryVfs
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 DATA = Path("/data")

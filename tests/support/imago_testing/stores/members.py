@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from imago_log import MessageStore, MetaqStatus, ReadStatus
-from imago_testing.stores import DATA, metaq_bytes, small_config
+from imago_testing.stores.in_memory import DATA, metaq_bytes, small_config
 
 if TYPE_CHECKING:
     from imago_log.epochs import Epochs
-    from imago_testing.stores import FakeClock
-    from imago_testing.vfs import MemoryVfs
+    from imago_testing.stores.in_memory import FakeClock
+    from imago_testing.stores.vfs import MemoryVfs
 
 QUEUES = 3
 

@@ -19,8 +19,8 @@ from imago_broker.server.client_ports import ClientPorts, Door
 from imago_broker.server.listener import Listener
 from imago_broker.server.remoting_server import RemotingServer
 from imago_broker.server.text_session import TextLimits, TextSession
-from imago_testing.metaq_peer import put_frame
-from imago_testing.remoting_peer import heartbeat, pull_ext, send_ext
+from imago_testing.peers.metaq import put_frame
+from imago_testing.peers.remoting import heartbeat, pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import FrameDecoder, encode_frame
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imago_broker.processors.rocketmq.exchange import Exchange
-    from imago_testing.virtual_loop import Network, VirtualLoop, VirtualTransport, Wire
+    from imago_testing.virtual.loop import Network, VirtualLoop, VirtualTransport, Wire
 
 FRAMED_PORT, TEXT_PORT = 10911, 8123
 _BEAT_OPAQUE = 1 << 30

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from imago_cli.java import find_java
 from imago_cli.zookeeper_server import ZooKeeperServer, four_letters
-from imago_testing.processes import ProcessFailedError, ServerProcess, wait_until
+from imago_testing.processes.servers import ProcessFailedError, ServerProcess, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_testing.chaos.cluster.knobs import Knobs
 from imago_testing.chaos.nursery import RUNS, Nursery
-from imago_testing.processes import accepts, wait_until
+from imago_testing.processes.servers import accepts, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

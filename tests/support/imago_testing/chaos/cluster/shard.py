@@ -10,7 +10,7 @@ from imago_testing.chaos.cluster.ensemble import Ensemble
 from imago_testing.chaos.cluster.knobs import build
 from imago_testing.chaos.cluster.members import Member, Sizes
 from imago_testing.chaos.cluster.network import Network
-from imago_testing.processes import wait_until
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
