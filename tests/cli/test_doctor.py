@@ -20,7 +20,7 @@ from imago_cli import checks
 from imago_cli.checks import Level
 from imago_cli.exits import CommandError
 from imago_cli.java import find_java, java_version, spark_home
-from imago_log.vfs import DiskUsage, OsVfs
+from imago_log.disk.vfs import DiskUsage, OsVfs
 from imago_testing.processes.ports import free_port_block
 
 if TYPE_CHECKING:

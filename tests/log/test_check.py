@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_log import DataFolderLockedError, MessageStore
-from imago_log.check import Finding, NotADataFolderError, Progress, Severity, check
-from imago_log.checkpoint import SLOT_SIZE
-from imago_log.metadata import Metadata
+from imago_log.commitlog.checkpoint import SLOT_SIZE
+from imago_log.metadata.state import Metadata
+from imago_log.offline.check import Finding, NotADataFolderError, Progress, Severity, check
 from imago_testing.stores.in_memory import FakeClock, Model, folder_config
 from imago_testing.stores.on_disk import (
     FILES,
@@ -375,7 +375,7 @@ def test_a_small_file_that_is_gone_or_damaged_is_found(data: Path, name: str) ->
 
 
 def test_an_epoch_behind_the_log_is_found(data: Path) -> None:
-    from imago_log.epochs import encode_epochs
+    from imago_log.commitlog.epochs import encode_epochs
 
     (data / "epochFileCheckpoint").write_bytes(encode_epochs(((1, 0), (2, 10**9))))
     assert errors(data)[0][0] == "epochFileCheckpoint"

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from imago_log import MessageStore
-from imago_log.retention import DOUBT_MS_MAX, STEP_MS_MIN, AgeClock
+from imago_log.lifecycle.retention import DOUBT_MS_MAX, STEP_MS_MIN, AgeClock
 from imago_testing.stores.in_memory import START_MS, FakeClock, Model, small_config
 from imago_testing.stores.vfs import MemoryVfs
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_log.syncing import FILES_AT_ONCE
+from imago_log.lifecycle.syncing import FILES_AT_ONCE
 from imago_testing.stores.in_memory import HOST, START_MS, FakeClock, Model, open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.record import make_entry

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_log import DiskFullError, DiskLevel, MessageStore, space
+from imago_log import DiskFullError, DiskLevel, MessageStore
+from imago_log.disk import space
 from imago_testing.stores.in_memory import DATA, FakeClock, Model, open_store
 from imago_testing.stores.members import open_member
 from imago_testing.stores.vfs import MemoryVfs

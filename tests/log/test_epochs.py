@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_log.epochs import decode_epochs
+from imago_log.commitlog.epochs import decode_epochs
 from imago_testing.stores.in_memory import DATA, FakeClock, Model, open_store
 from imago_testing.stores.members import Member, log_bytes, open_member
 from imago_testing.stores.vfs import MemoryVfs

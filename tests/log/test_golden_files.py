@@ -6,12 +6,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from imago_log.checkpoint import SLOT_SIZE, Checkpoint, decode_slot, encode_slot
-from imago_log.commit_log import CommitLog
-from imago_log.consume_queue import POSITION_SIZE, UNIT_SIZE
-from imago_log.damage import Damage
-from imago_log.epochs import decode_epochs, encode_epochs
-from imago_log.metadata import Metadata
+from imago_log.commitlog.checkpoint import SLOT_SIZE, Checkpoint, decode_slot, encode_slot
+from imago_log.commitlog.commit_log import CommitLog
+from imago_log.commitlog.damage import Damage
+from imago_log.commitlog.epochs import decode_epochs, encode_epochs
+from imago_log.metadata.state import Metadata
+from imago_log.views.consume_queue import POSITION_SIZE, UNIT_SIZE
 from imago_testing.stores.in_memory import DATA, FakeClock, open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.record import make_entry

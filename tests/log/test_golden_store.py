@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from imago_log.checkpoint import Checkpoint, decode_slot, encode_slot
-from imago_log.epochs import decode_epochs
-from imago_log.metadata import Metadata
+from imago_log.commitlog.checkpoint import Checkpoint, decode_slot, encode_slot
+from imago_log.commitlog.epochs import decode_epochs
+from imago_log.metadata.state import Metadata
 from imago_log.results import ReadStatus
 from imago_testing.frames.text import GOLDEN
 from imago_testing.stores.in_memory import (

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_log.reindexing import TailFinder
+from imago_log.views.reindexing import TailFinder
 from imago_testing.stores.damaging import log_files
 from imago_testing.stores.in_memory import FakeClock, Model
 from imago_testing.stores.members import Member, differences, log_bytes, views
 from imago_testing.stores.vfs import MemoryVfs
 
 if TYPE_CHECKING:
-    from imago_log.consume_queue import ConsumeQueue
-    from imago_log.metadata import Topic
+    from imago_log.metadata.state import Topic
+    from imago_log.views.consume_queue import ConsumeQueue
 
 KEYS = ["k0", "k3"]
 FILE = 4096

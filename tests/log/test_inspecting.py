@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_log import MetaqStatus, ReadStatus
-from imago_log.inspecting import Look
-from imago_log.recovery import LogReader
+from imago_log.lifecycle.recovery import LogReader
+from imago_log.repair.inspecting import Look
 from imago_testing.stores.in_memory import DATA, Model, open_store, split_records
 from imago_testing.stores.vfs import MemoryVfs
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_log import MessageStore
-    from imago_log.consume_queue import ConsumeQueue
+    from imago_log.views.consume_queue import ConsumeQueue
 
 FILE = 4096
 COUNT = 300

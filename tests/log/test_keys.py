@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_log.files import FilePool
-from imago_log.key_index import KeyIndex
+from imago_log.disk.files import FilePool
+from imago_log.views.key_index import KeyIndex
 from imago_testing.stores.in_memory import DATA, HOST, START_MS, FakeClock, Model, open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.record import decode_record, key_hash, make_entry

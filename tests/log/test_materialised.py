@@ -177,7 +177,7 @@ def test_lost_files_are_made_anew_from_the_log() -> None:
 
 
 def test_a_long_backlog_gets_files_for_its_newest_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("imago_log.materialiser.BACKLOG_BYTES_MAX", 2000)
+    monkeypatch.setattr("imago_log.views.materialiser.BACKLOG_BYTES_MAX", 2000)
     metaq = Metaq()
     metaq.fill(60)
     metaq.store.close()

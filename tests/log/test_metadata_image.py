@@ -8,8 +8,8 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_log import metadata_image
-from imago_log.metadata import TOPIC_KIND, Metadata
+from imago_log.metadata import image as metadata_image
+from imago_log.metadata.state import TOPIC_KIND, Metadata
 from imago_testing.stores.in_memory import DATA, FakeClock, open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.crc import crc31

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_log.metadata import Metadata
-from imago_log.producers import AGE_MS_MAX, QUEUES_MAX, RUNS_MAX, Producers
+from imago_log.metadata.producers import AGE_MS_MAX, QUEUES_MAX, RUNS_MAX, Producers
+from imago_log.metadata.state import Metadata
 from imago_testing.stores.in_memory import DATA, HOST, START_MS, FakeClock, open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.record import make_entry

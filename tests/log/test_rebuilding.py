@@ -219,7 +219,7 @@ def test_short_lives_read_again_only_what_the_last_ones_wrote(
 ) -> None:
     """Every process is killed long before `view_sync_interval_ms` has passed."""
     vfs, clock, model = MemoryVfs(), FakeClock(), Model()
-    caplog.set_level("INFO", "imago_log.opening")
+    caplog.set_level("INFO", "imago_log.lifecycle.opening")
     ends = []
     for life in range(6):
         opened = open_store if lead else open_member

@@ -63,7 +63,7 @@ def places_of_records(store: MessageStore) -> set[int]:
 def test_borders_are_found_however_long_the_walk_to_them_is(
     leader: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
 ) -> None:
-    monkeypatch.setattr("imago_log.log_bytes.CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr("imago_log.replica.log_bytes.CHUNK_BYTES", chunk_bytes)
     for size in (0, 1, 700, 50, 300, 3, 990) * 3:
         send(leader, 3, size)
     assert leader.log_end > 5 * 4096

@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_log.lifecycle.retention import (
+    FILES_AT_ONCE_MAX,
+    Limits,
+    LogFile,
+    disk_level,
+    files_to_delete,
+)
 from imago_log.results import DiskLevel
-from imago_log.retention import FILES_AT_ONCE_MAX, Limits, LogFile, disk_level, files_to_delete
 from imago_testing.stores.in_memory import DATA, FakeClock, Model, open_store
 from imago_testing.stores.vfs import MemoryVfs
 

@@ -22,8 +22,9 @@ def test_small_numbers_are_smaller() -> None:
 def test_modules_are_compiled_with_the_small_numbers() -> None:
     program = (
         "from imago_testing import small_limits; small_limits.install()\n"
-        "from imago_log import borders, key_index, log_bytes, parts\n"
-        "from imago_log.checks import log_files\n"
+        "from imago_log.commitlog import borders\n"
+        "from imago_log.replica import log_bytes\n"
+        "from imago_log.offline import log_files\n"
         "print(log_bytes.CHUNK_BYTES, log_files.CHUNK_BYTES, len(borders._ZEROS))\n"
     )
     path = os.pathsep.join([str(ROOT / "tests" / "support"), os.environ.get("PYTHONPATH", "")])

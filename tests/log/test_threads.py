@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from imago_log.commitlog.flusher import ThreadFlusher, ThreadWorker
 from imago_log.errors import LogIOError, StoreError
-from imago_log.flusher import ThreadFlusher, ThreadWorker
 
 FAULTS = [KeyError("a fault of ours"), OSError(5, "not expected here")]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from imago_log import MetaqStatus
-from imago_log.damage import HEALING_MS
+from imago_log.commitlog.damage import HEALING_MS
 from imago_testing.stores.in_memory import DATA, FakeClock, Model
 from imago_testing.stores.members import Member, log_bytes
 from imago_testing.stores.vfs import MemoryVfs

@@ -9,7 +9,7 @@ import pytest
 from imago_broker.core.shard import handing_over
 from imago_broker.core.shard.effects import HoldPuts
 from imago_broker.core.shard.state import RULES
-from imago_log import log_bytes
+from imago_log.replica import log_bytes
 from imago_testing.simulation import member
 from imago_testing.simulation.mutations import MUTATIONS, Mutation
 from imago_testing.simulation.run import simulate
@@ -18,7 +18,7 @@ from imago_wire.hot import scan_records
 from imago_wire.record import ScanStop
 
 if TYPE_CHECKING:
-    from imago_log.parts import Parts
+    from imago_log.lifecycle.parts import Parts
 
 pytestmark = pytest.mark.simulation
 
@@ -67,7 +67,7 @@ def test_a_border_beyond_a_chunk_that_a_member_takes_for_none_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With real stores, and so little of their logs in memory that borders are walked to."""
-    monkeypatch.setattr("imago_log.parts.RECENT_BYTES_MAX", 700)
+    monkeypatch.setattr("imago_log.lifecycle.parts.RECENT_BYTES_MAX", 700)
     monkeypatch.setattr(log_bytes, "is_border", walks_one_chunk)
     mutation = Mutation(name="short-walk", what="a walk ends with its chunk", rules=RULES)
     assert "is no record border" in str(first_failure(mutation, stores=True))

@@ -22,7 +22,7 @@ import psutil
 from imago_cli.exits import CommandError
 from imago_cli.java import find_java
 from imago_cli.zookeeper_server import class_path, four_letters
-from imago_log.vfs import disk_usage
+from imago_log.disk.vfs import disk_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

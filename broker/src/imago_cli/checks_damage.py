@@ -19,7 +19,7 @@ CURE = (
 
 def check_damage(folder: Path) -> Iterator[Finding]:
     """What the brokers below a folder have noted, running or not."""
-    from imago_log.damage import decode_ranges
+    from imago_log.commitlog.damage import decode_ranges
 
     found = {path for place in _PLACES for path in folder.glob(place)}
     notes = sorted(path for path in found if "set-aside" not in path.parts)

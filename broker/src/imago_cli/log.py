@@ -13,11 +13,11 @@ import typer
 
 from imago_cli.exits import CommandError, Exit, UsageError
 from imago_cli.output import print_json, print_line, print_table
-from imago_log.check import Finding, NotADataFolderError, Progress, Severity
-from imago_log.check import check as check_folder
-from imago_log.dump import Unreadable, readable_body, to_json
-from imago_log.dump import dump as dump_folder
 from imago_log.errors import DataFolderLockedError, LogIOError
+from imago_log.offline.check import Finding, NotADataFolderError, Progress, Severity
+from imago_log.offline.check import check as check_folder
+from imago_log.offline.dump import Unreadable, readable_body, to_json
+from imago_log.offline.dump import dump as dump_folder
 from imago_wire.properties import KEYS, TAGS
 
 if TYPE_CHECKING:

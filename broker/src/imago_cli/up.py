@@ -35,7 +35,7 @@ from imago_cli.up_plan import (
 )
 from imago_cli.up_roles import Roles
 from imago_cli.zookeeper_server import ZooKeeperServer
-from imago_log.vfs import OTHERS
+from imago_log.disk.vfs import OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

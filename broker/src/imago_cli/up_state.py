@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_cli.exits import CommandError, Exit, UsageError
 from imago_cli.up_plan import OWN_ZOOKEEPER, ClusterPlan
-from imago_log.vfs import make_private
+from imago_log.disk.vfs import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

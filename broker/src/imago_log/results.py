@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imago_log.vfs import OpenFile
+    from imago_log.disk.vfs import OpenFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

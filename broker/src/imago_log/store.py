@@ -12,25 +12,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.errors import (
-    DeadQueueError,
-    DiskFullError,
-    LogIOError,
-    StoreClosedError,
-)
-from imago_log.flusher import (
+from imago_log.commitlog.flusher import (
     Flusher,
     InlineFlusher,
     InlineWorker,
     ThreadFlusher,
     ThreadWorker,
 )
-from imago_log.healing import Healer
-from imago_log.member_store import MemberStore
-from imago_log.opening import open_parts
+from imago_log.disk.vfs import OsVfs, Vfs
+from imago_log.errors import (
+    DeadQueueError,
+    DiskFullError,
+    LogIOError,
+    StoreClosedError,
+)
+from imago_log.lifecycle.opening import open_parts
+from imago_log.repair.healing import Healer
+from imago_log.repair.scrubbing import Scrubber, ScrubCounts
+from imago_log.replica.member_store import MemberStore
 from imago_log.results import DamagedRange, DiskLevel, StoreHealth
-from imago_log.scrubbing import Scrubber, ScrubCounts
-from imago_log.vfs import OsVfs, Vfs
 from imago_wire.hot import RecordBuilder, entries_size_max
 from imago_wire.layout import BLANK_SIZE
 from imago_wire.record import record_size
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imago_log.config import StoreConfig
-    from imago_log.parts import Parts
+    from imago_log.lifecycle.parts import Parts
     from imago_wire.record import Entry, Placed
 
 

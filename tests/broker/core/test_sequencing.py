@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imago_broker.core.sequencing import UNKNOWN, Gathered, Numbers, Standing, Verdict, judge
-from imago_log.producers import Producers
+from imago_log.metadata.producers import Producers
 from imago_wire.sequences import Sequence
 
 QUEUES = [("T", 0), ("T", 1), ("U", 0)]

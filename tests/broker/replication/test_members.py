@@ -15,7 +15,7 @@ from imago_broker.core.shard.events import StopAsked
 from imago_broker.errors import ExitCode
 from imago_broker.model.cluster import Role
 from imago_broker.service.messages import PutStatus
-from imago_log.parts import ALL_VISIBLE
+from imago_log.lifecycle.parts import ALL_VISIBLE
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 
 if TYPE_CHECKING:

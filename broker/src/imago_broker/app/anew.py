@@ -11,7 +11,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from imago_log.vfs import OsVfs
+from imago_log.disk.vfs import OsVfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

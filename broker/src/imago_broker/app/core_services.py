@@ -14,7 +14,7 @@ from imago_broker.service.messages import MessageService, PutStatus
 from imago_broker.service.offsets import KIND as OFFSET_KIND
 from imago_broker.service.offsets import ConsumerOffsets
 from imago_broker.service.topics import TopicService
-from imago_log.metadata import TOPIC_KIND
+from imago_log.metadata.state import TOPIC_KIND
 
 if TYPE_CHECKING:
     import asyncio

@@ -16,7 +16,7 @@ import uvloop
 from imago_broker.app.broker import Broker
 from imago_broker.app.open_files import raise_limit
 from imago_broker.errors import ExitCode, FatalError, RequestError
-from imago_log.vfs import OTHERS
+from imago_log.disk.vfs import OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from imago_broker.app.broker import Broker
     from imago_broker.server.listener import Listener
-    from imago_log.scrubbing import ScrubCounts
+    from imago_log.repair.scrubbing import ScrubCounts
 
 
 def broker_samples(broker: Broker) -> list[Sample]:

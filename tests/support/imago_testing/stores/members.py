@@ -9,7 +9,7 @@ from imago_log import MessageStore, MetaqStatus, ReadStatus
 from imago_testing.stores.in_memory import DATA, metaq_bytes, small_config
 
 if TYPE_CHECKING:
-    from imago_log.epochs import Epochs
+    from imago_log.commitlog.epochs import Epochs
     from imago_testing.stores.in_memory import FakeClock
     from imago_testing.stores.vfs import MemoryVfs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_log import MessageStore
-from imago_log.check import Severity, check
+from imago_log.offline.check import Severity, check
 from imago_testing.stores.in_memory import FakeClock, Model, folder_config
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from imago_log.vfs import DiskUsage
+from imago_log.disk.vfs import DiskUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,0 +1,392 @@
+"""The log itself: preallocated files of one size, one writer, one syncing thread.
+
+Offsets are physical: byte positions in the whole log. A file is named by its first offset, which
+is a multiple of the file size; a record never spans two files, a blank record closes a file whose
+rest is too small. `write` reaches the page cache, `sync` the device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+from imago_log.disk.files import fatal, offset_name, offsets_of, write_all
+from imago_log.disk.vfs import OpenFile, Vfs
+from imago_log.errors import CorruptLogError, DiskFullError, LogIOError, NoSpaceError
+from imago_wire.errors import LimitExceededError
+from imago_wire.layout import BLANK_SIZE, blank_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+
+PAGE_BYTES = 4096
+KEPT_PART = 8
+"""Messages leave this part of the last file free while the next one cannot be made: retention says
+in the log what goes before it frees a disk that is full to the last byte."""
+FILES_MAX = 1 << 20
+"""Files of one log: a name far behind the others is no file of it."""
+
+
+class CommitLog:
+    """The files of one log. Write and roll in one thread; `sync` and `add_spare` in any.
+
+    `end` is what is written, `durable_end` what is synced; both only grow while open.
+    """
+
+    def __init__(self, vfs: Vfs, folder: Path, segment_size: int) -> None:
+        self._vfs, self.folder, self.segment_size = vfs, folder, segment_size
+        self.kept = segment_size // KEPT_PART
+        """Bytes of the last file that messages leave free while there is no next one."""
+        self._files: dict[int, OpenFile] = {}
+        """By number: first offset // segment_size."""
+        self._spares: deque[tuple[int, OpenFile]] = deque()
+        self._spare_lock = threading.Lock()
+        self._rolled: list[OpenFile] = []
+        self._sync_lock = threading.Lock()
+        self._cuts = 0
+        """Grows with every cut: a sync that has begun before promises nothing."""
+        self.start = self.end = self.durable_end = 0
+        self._active: OpenFile | None = None
+        self._base = 0
+        self._limit = 0
+
+    # Files
+
+    def load(self, start: int | None) -> list[int]:
+        """Find the files from `start` on (None: from the first one); leftovers below are removed.
+
+        Return the first offsets of files between them that are missing or too short: their records
+        are damaged. The end is not known yet. CorruptLogError: these are files of another size.
+        """
+        with fatal("list", self.folder):
+            bases = offsets_of(self._vfs.names(self.folder))
+        sizes: dict[int, int] = {}
+        for base in bases:
+            path = self.folder / offset_name(base)
+            if start is not None and base + self.segment_size <= start:
+                with fatal("remove", path):
+                    self._vfs.unlink(path)
+            elif base % self.segment_size:
+                raise CorruptLogError(path, 0, f"does not start at a multiple of the file size "
+                                               f"{self.segment_size}")  # fmt: skip
+            else:
+                self._load_file(path, base, sizes, last=base == bases[-1])
+        self._check_sizes(sizes)
+        first = min(self._files, default=(start or 0) // self.segment_size)
+        self.start = first * self.segment_size if start is None else start
+        self.end = self.durable_end = self.start
+        begin = self.start - self.start % self.segment_size
+        if self.files_end - begin > FILES_MAX * self.segment_size:
+            reason = f"stands far behind the files before it, or the log's start {self.start}"
+            raise CorruptLogError(self.path(self.files_end - 1), 0, reason)
+        return [
+            base
+            for base in range(begin, self.files_end, self.segment_size)
+            if sizes.get(base) != self.segment_size
+        ]
+
+    def _load_file(self, path: Path, base: int, sizes: dict[int, int], *, last: bool) -> None:
+        with fatal("open", path):
+            file = OpenFile(self._vfs, path, self._vfs.open(path))
+            size = self._vfs.size(file.fd)
+            if size < self.segment_size and last and not any(self._vfs.pread(file.fd, 64, 0)):
+                self._vfs.unlink(path)  # a crash while it was being made
+                return
+        sizes[base] = size
+        self._files[base // self.segment_size] = file
+
+    def _check_sizes(self, sizes: dict[int, int]) -> None:
+        """Tell files that were cut from those of a log with another file size."""
+        wrong = [base for base, size in sizes.items() if size != self.segment_size]
+        larger = [base for base in wrong if sizes[base] > self.segment_size]
+        alike = len(wrong) == len(sizes) > 1 and len(set(sizes.values())) == 1
+        if larger or alike:
+            base = larger[0] if larger else wrong[0]
+            reason = f"{sizes[base]} bytes, the configured file size is {self.segment_size}"
+            raise CorruptLogError(self.path(base), min(sizes[base], self.segment_size), reason)
+
+    def path(self, offset: int) -> Path:
+        """Return the path of the file that holds an offset."""
+        return self.folder / offset_name(offset - offset % self.segment_size)
+
+    def bases(self) -> list[int]:
+        """Return the first offsets of all files, spares not included."""
+        return [number * self.segment_size for number in sorted(self._files)]
+
+    @property
+    def files_end(self) -> int:
+        """Where the last file ends; the log's start when there is none."""
+        return max((base + self.segment_size for base in self.bases()), default=self.start)
+
+    # Opening for writes
+
+    def begin(self, end: int, *, torn: bool) -> None:
+        """Start to write at `end`. With `torn`, what stands behind it is cut off, durably.
+
+        Stale records behind the end would come back to life at the next start.
+        """
+        number = end // self.segment_size
+        removed = [later for later in self._files if later > number]
+        for later in sorted(removed, reverse=True):  # newest first: never a gap
+            path = self._files.pop(later).path
+            with fatal("remove", path):
+                self._vfs.unlink(path)
+        file = self._files.get(number)
+        if file is None:
+            file = self._files[number] = self._create(number)
+        elif torn or self._vfs.size(file.fd) < self.segment_size:
+            self._cut(file, end % self.segment_size)
+        if removed:
+            with fatal("sync", self.folder):
+                self._vfs.sync_folder(self.folder)
+        self._active, self._base = file, number * self.segment_size
+        self._limit = self._base + self.segment_size
+        self.end = end
+
+    def _cut(self, file: OpenFile, position: int) -> None:
+        with fatal("truncate", file.path):
+            self._vfs.truncate(file.fd, position)
+            self._allocate(file)
+            self._vfs.sync(file.fd)
+
+    def _create(self, number: int) -> OpenFile:
+        path = self.folder / offset_name(number * self.segment_size)
+        with self._reserving(), fatal("create", path):
+            file = OpenFile(self._vfs, path, self._vfs.open(path, create=True))
+            try:
+                self._allocate(file)
+                self._vfs.sync(file.fd)
+                self._vfs.sync_folder(self.folder)
+            except DiskFullError:
+                self._vfs.unlink(path)
+                raise
+        return file
+
+    def _allocate(self, file: OpenFile) -> None:
+        with self._reserving(), fatal("allocate", file.path):
+            self._vfs.allocate(file.fd, self.segment_size)
+
+    @contextlib.contextmanager
+    def _reserving(self) -> Iterator[None]:
+        """Say that the disk is full before anything depends on the room."""
+        try:
+            yield
+        except NoSpaceError as error:
+            used_ratio = self._vfs.disk_usage(self.folder).ratio
+            raise DiskFullError(used_ratio=used_ratio, limit_ratio=1.0) from error
+
+    # Writing
+
+    @property
+    def room(self) -> int:
+        """Bytes up to the end of the file that is written."""
+        return self._limit - self.end
+
+    def reserve(self, sizes: Iterable[int], leave: int = 0) -> None:
+        """Make sure that records of at most these sizes can be written, in this order.
+
+        Behind them so many bytes are left, or there is another file. DiskFullError: they cannot,
+        nothing has changed. LimitExceededError: one never can.
+        """
+        room, files = self.room, 0
+        for size in sizes:
+            if size + BLANK_SIZE > room:
+                files, room = files + 1, self.segment_size
+                if size + BLANK_SIZE > room:
+                    raise LimitExceededError("record", size=size, size_max=room - BLANK_SIZE)
+            room -= size
+        if room < leave:
+            files += 1
+        while len(self._spares) < files:
+            self.add_spare(files)
+
+    def add_spare(self, count_max: int = 1) -> None:
+        """Make the next file ahead of its use, unless there are `count_max` already."""
+        with self._spare_lock:
+            if len(self._spares) < count_max:
+                newest = self._spares[-1][0] if self._spares else self._base // self.segment_size
+                self._spares.append((newest + 1, self._create(newest + 1)))
+
+    @property
+    def spares(self) -> int:
+        """How many files are made ahead."""
+        return len(self._spares)
+
+    def write(self, data: bytes) -> None:
+        """Write whole records that fit, with one call to the file. LogIOError is final."""
+        assert self._active is not None, "begin comes first"
+        file, position = self._active, self.end - self._base
+        try:
+            written = self._vfs.pwrite(file.fd, data, position)
+        except OSError as error:
+            raise LogIOError("write", file.path, error) from error
+        if written < len(data):
+            rest = data[max(written, 0) :]
+            write_all(self._vfs, file.fd, rest, position + max(written, 0), file.path)
+        self.end += len(data)
+
+    def roll(self, data: bytes) -> None:
+        """Write the last records of this file and its blank record, then go to the next file."""
+        self.write(data + blank_record(self.room - len(data)))
+        assert self._active is not None, "begin comes first"
+        number = self._base // self.segment_size + 1
+        if not self._spares:
+            self.add_spare()
+        with self._spare_lock:
+            spare_number, file = self._spares.popleft()
+        assert spare_number == number, "spares follow the file that is written"
+        with self._sync_lock:
+            self._rolled.append(self._active)
+            self._files[number] = self._active = file
+        self._base = self.end = number * self.segment_size
+        self._limit = self._base + self.segment_size
+
+    def sync_found(self, durable_end: int) -> None:
+        """Make durable what the last process wrote, before anything is done because of it."""
+        for number in sorted(self._files):
+            if number >= durable_end // self.segment_size:
+                file = self._files[number]
+                with fatal("sync", file.path):
+                    self._vfs.sync(file.fd)
+
+    def sync(self) -> int:
+        """Make everything written so far durable; return the new durable end."""
+        with self._sync_lock:
+            cuts, end = self._cuts, self.end  # what is written meanwhile is not promised
+            rolled = list(self._rolled)
+            files = [*rolled, *([self._active] if self._active else [])]
+        for file in files:
+            with fatal("sync", file.path):
+                self._vfs.sync(file.fd)
+        with self._sync_lock:
+            self._rolled = [file for file in self._rolled if file not in rolled]
+            if cuts == self._cuts:
+                self.durable_end = max(self.durable_end, end)
+            return self.durable_end
+
+    # Cutting
+
+    def truncate(self, end: int) -> None:
+        """Cut off what stands behind a record border, durably; files made ahead go too.
+
+        A kill on the way leaves the log's end at `end` or at the end of a later file: the newest
+        goes first.
+        """
+        number = end // self.segment_size
+        with self._sync_lock:
+            self._cuts += 1
+            self.durable_end = min(self.durable_end, end)
+        self._remove_files(number + 1)
+        file = self._files.get(number) or self._create(number)
+        base = number * self.segment_size
+        try:
+            self._cut(file, end - base)
+        except DiskFullError as error:  # it cannot go on with a short file, the next start can
+            raise LogIOError("allocate", file.path, OSError(errno.ENOSPC, str(error))) from error
+        with self._sync_lock:
+            self._files[number] = self._active = file
+        self._base, self._limit, self.end = base, base + self.segment_size, end
+
+    def remove_all(self) -> None:
+        """Remove every file, durably: the log is empty and begins where it began."""
+        with self._sync_lock:
+            self._cuts += 1
+            self._rolled.clear()
+            self._active = None
+        self._remove_files(0)
+        self.end = self.durable_end = self.start
+
+    def _remove_files(self, first: int) -> None:
+        """Remove the files from a number on and those made ahead, the newest first."""
+        with self._spare_lock:
+            removed = [file.path for _, file in reversed(self._spares)]
+            self._spares.clear()
+        numbers = [number for number in sorted(self._files, reverse=True) if number >= first]
+        removed += [self._files.pop(number).path for number in numbers]
+        for path in removed:
+            with fatal("remove", path):
+                self._vfs.unlink(path)
+        if removed:
+            with fatal("sync", self.folder):
+                self._vfs.sync_folder(self.folder)
+
+    def begin_at(self, start: int) -> None:
+        """Begin an empty log at an offset."""
+        assert not self._files, "only an empty log can begin elsewhere"
+        self.start = self.durable_end = start
+        self.begin(start, torn=False)
+
+    # Reading and deleting
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return bytes within one file, fewer where it ends; b"" where there is none."""
+        number, position = divmod(offset, self.segment_size)
+        file = self._files.get(number)
+        if file is None:
+            return b""
+        try:
+            return self._vfs.pread(file.fd, size, position)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return self._read_around(file, size, position)
+
+    def _read_around(self, file: OpenFile, size: int, position: int) -> bytes:
+        """Return zeros for pages that the device cannot read: damage like any other."""
+        parts: list[bytes] = []
+        end = position + size
+        while position < end:
+            count = min(PAGE_BYTES - position % PAGE_BYTES, end - position)
+            try:
+                part = self._vfs.pread(file.fd, count, position)
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                part = bytes(count)
+            parts.append(part)
+            if len(part) < count:
+                break
+            position += count
+        return b"".join(parts)
+
+    def put_back(self, offset: int, data: bytes) -> None:
+        """Write what was lost within one file; a missing file is made. The next sync covers it."""
+        number, position = divmod(offset, self.segment_size)
+        file = self._files.get(number)
+        if file is None:
+            file = self._files[number] = self._create(number)
+        with fatal("put back", file.path):
+            if self._vfs.size(file.fd) < self.segment_size:
+                self._allocate(file)
+            write_all(self._vfs, file.fd, data, position, file.path)
+        with self._sync_lock:
+            if file is not self._active and file not in self._rolled:
+                self._rolled.append(file)
+
+    def file_of(self, offset: int) -> OpenFile:
+        """Return the open file that holds an offset."""
+        return self._files[offset // self.segment_size]
+
+    def delete_before(self, start: int) -> list[Path]:
+        """Take all files that end at or before `start` out of the log; return what to unlink."""
+        self.start = max(self.start, start)
+        first = self.start // self.segment_size
+        gone = [number for number in sorted(self._files) if number < first]
+        for number in gone:
+            del self._files[number]
+        return [self.folder / offset_name(number * self.segment_size) for number in gone]
+
+    def close(self) -> None:
+        """Close all files and remove those made ahead."""
+        for _, file in self._spares:
+            with fatal("remove", file.path):
+                self._vfs.unlink(file.path)
+        self._spares.clear()
+        self._files.clear()
+        self._rolled.clear()
+        self._active = None

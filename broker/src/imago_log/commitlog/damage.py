@@ -1,0 +1,251 @@
+"""Which parts of the log are out of service, and the file that says so.
+
+A damaged range holds what were records and is not whole any more. Nothing in it is delivered,
+everything around it is. The file, `config/damage`, is read again at each start, and what has been
+healed meanwhile is forgotten. See docs/formats/damage.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from bisect import bisect_right
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import orjson
+
+from imago_log.disk.files import fatal, read_whole, replace_whole
+from imago_log.results import DamagedRange
+from imago_wire.crc import crc31
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from imago_log.commitlog.commit_log import CommitLog
+    from imago_log.disk.vfs import Vfs
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 1
+HEALING_MS = 5000
+"""So long readers wait for what another member may have whole, instead of being led past it."""
+
+
+def encode_ranges(ranges: Iterable[DamagedRange]) -> bytes:
+    """Return the file's content: ten digits of checksum, a line feed, JSON, a line feed."""
+    listed = [
+        {"from": found.start, "to": found.end, "since": found.since_ms, "reason": found.reason}
+        for found in ranges
+    ]
+    data = orjson.dumps({"format": FORMAT, "ranges": listed})
+    return b"%010d\n%b\n" % (crc31(data), data)
+
+
+def decode_ranges(data: bytes) -> list[tuple[int, int, int, str]]:
+    """Return start, end, time found and reason of each. ValueError: the file is damaged."""
+    checksum, _, rest = data.partition(b"\n")
+    content = rest.removesuffix(b"\n")
+    if not checksum.isdigit() or int(checksum) != crc31(content):
+        raise ValueError("checksum does not match")
+    found = orjson.loads(content)
+    if found["format"] != FORMAT:
+        raise ValueError(f"format {found['format']}")
+    return [
+        (int(each["from"]), int(each["to"]), int(each["since"]), str(each["reason"]))
+        for each in found["ranges"]
+    ]
+
+
+class Damage:
+    """The damaged ranges of one log. Look-ups in any thread; `ranges` is replaced, not changed."""
+
+    def __init__(self, vfs: Vfs, path: Path, log: CommitLog) -> None:
+        self._vfs, self._path, self._log = vfs, path, log
+        self.ranges: tuple[DamagedRange, ...] = ()
+        """In order; they do not overlap."""
+        self.gaps = False
+        """Whether a queue is known to have lost units for offsets that no record ever had."""
+        self._healed: tuple[DamagedRange, ...] = ()
+        """As they were before something of them was put back: the file names them until the
+        views of that are on the device, so that the next start makes them again."""
+        self._lock = threading.RLock()
+        self._saved = b""
+        self.skipped = 0
+        """Messages that readers were led past."""
+        self._told: set[int] = set()
+        self.clock: Callable[[], int] = _no_clock
+        """Epoch milliseconds."""
+        self.others = False
+        """Whether other members may have what is lost here."""
+        self.save_later: Callable[[], None] = self.save
+        """Saves when there is time."""
+        self.on_found: Callable[[DamagedRange], None] = _ignore
+        """Called in the thread that found a new range."""
+
+    # The file
+
+    def load(self) -> list[tuple[int, int, int, str]] | None:
+        """Return what the file says, None when it is damaged: then the log must be read again."""
+        with fatal("read", self._path):
+            self._saved = read_whole(self._vfs, self._path) or b""
+        if not self._saved:
+            return []
+        try:
+            return decode_ranges(self._saved)
+        except (ValueError, KeyError, TypeError) as error:
+            logger.warning("damage.note-damaged path=%s reason=%s", self._path, error)
+            return None
+
+    def save(self) -> None:
+        """Make the file say what is known. LogIOError when it cannot."""
+        with self._lock:
+            listed = self._listed()
+            data = encode_ranges(listed) if listed else b""
+            if data == self._saved:
+                return
+            if data:
+                replace_whole(self._vfs, self._path, data)
+            else:
+                with fatal("remove", self._path):
+                    self._vfs.unlink(self._path)
+                    self._vfs.sync_folder(self._path.parent)
+            self._saved = data
+
+    def _listed(self) -> list[DamagedRange]:
+        healed = self._healed
+        kept = [
+            each
+            for each in self.ranges
+            if not any(old.start <= each.start and each.end <= old.end for old in healed)
+        ]
+        return sorted([*kept, *healed], key=lambda each: each.start)
+
+    @property
+    def healed(self) -> tuple[DamagedRange, ...]:
+        """The ranges that are whole again, as they were, while the file still names them."""
+        return tuple(old for old in self._healed if self.first_in(old.start, old.end) is None)
+
+    def forget_healed(self, healed: Sequence[DamagedRange]) -> None:
+        """Name these no longer: their views are on the device. `save` says it."""
+        with self._lock:
+            self._healed = tuple(each for each in self._healed if each not in healed)
+
+    # Ranges
+
+    def add(self, start: int, end: int, reason: str, since_ms: int | None = None) -> None:
+        """Take log offsets out of service; those of each file are a range of their own."""
+        since_ms = self.clock() if since_ms is None else since_ms
+        while start < end:
+            border = start - start % self._log.segment_size + self._log.segment_size
+            self._add(start, min(end, border), reason, since_ms)
+            start = border
+
+    def _add(self, start: int, end: int, reason: str, since_ms: int) -> None:
+        with self._lock:
+            overlapping = [each for each in self.ranges if each.start < end and start < each.end]
+            if any(each.start <= start and end <= each.end for each in overlapping):
+                return
+            oldest = min(overlapping, key=lambda each: each.since_ms, default=None)
+            start = min([start, *(each.start for each in overlapping)])
+            found = DamagedRange(
+                start=start,
+                end=max([end, *(each.end for each in overlapping)]),
+                since_ms=since_ms if oldest is None else oldest.since_ms,
+                reason=reason,
+                path=self._log.path(start),
+                position=start % self._log.segment_size,
+            )
+            kept = [each for each in self.ranges if each not in overlapping]
+            self._replace([*kept, found])
+        logger.error("log.damaged from=%d to=%d file=%s at=%d reason=%s",
+                     found.start, found.end, found.path, found.position, found.reason)  # fmt: skip
+        self.on_found(found)
+
+    def shrink(self, found: DamagedRange, start: int) -> None:
+        """Put the front of a range back into service, up to `start`."""
+        with self._lock:
+            if not any(old.start <= found.start < old.end for old in self._healed):
+                self._healed = (*self._healed, found)
+            kept = [each for each in self.ranges if each != found]
+            if start < found.end:
+                position = start % self._log.segment_size
+                kept.append(replace(found, start=start, position=position))
+            self._replace(kept)
+
+    def forget_before(self, log_start: int) -> None:
+        """Forget the ranges whose files were deleted."""
+        self._healed = tuple(each for each in self._healed if each.end > log_start)
+        if self.ranges and self.ranges[0].end <= log_start:
+            with self._lock:
+                self._replace([each for each in self.ranges if each.end > log_start])
+
+    def truncate(self, log_end: int) -> None:
+        """Forget what lies at or behind the log's new end."""
+        with self._lock:
+            self._healed = tuple(
+                replace(each, end=min(each.end, log_end))
+                for each in self._healed
+                if each.start < log_end
+            )
+            kept = [each for each in self.ranges if each.start < log_end]
+            if kept and kept[-1].end > log_end:
+                kept[-1] = replace(kept[-1], end=log_end)
+            if len(kept) < len(self.ranges) or list(self.ranges) != kept:
+                self._replace(kept)
+
+    def _replace(self, ranges: list[DamagedRange]) -> None:
+        ranges.sort(key=lambda each: each.start)
+        self.ranges = tuple(ranges)
+
+    # Look-ups
+
+    def at(self, log_offset: int) -> DamagedRange | None:
+        """Return the range that a log offset lies in."""
+        ranges = self.ranges
+        if not ranges:
+            return None
+        index = bisect_right(ranges, log_offset, key=lambda each: each.start) - 1
+        return ranges[index] if index >= 0 and log_offset < ranges[index].end else None
+
+    def first_in(self, start: int, end: int) -> DamagedRange | None:
+        """Return the first range that begins or goes on within some log offsets."""
+        return next((each for each in self.ranges if each.start < end and start < each.end), None)
+
+    def bytes_in(self, start: int, end: int) -> int:
+        """Return how much of some log offsets is damaged."""
+        each = (min(found.end, end) - max(found.start, start) for found in self.ranges)
+        return sum(size for size in each if size > 0)
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether readers may meet lost messages."""
+        return self.gaps or bool(self.ranges)
+
+    def last_in(self, start: int, end: int) -> DamagedRange | None:
+        """Return the last such range."""
+        found = (each for each in reversed(self.ranges) if each.start < end and start < each.end)
+        return next(found, None)
+
+    def may_heal(self, log_offset: int) -> bool:
+        """Whether a damaged place was found so lately that another member may send it yet."""
+        found = self.at(log_offset) if self.others else None
+        return found is not None and 0 <= self.clock() - found.since_ms < HEALING_MS
+
+    def skip(self, log_offset: int, count: int) -> None:
+        """Count messages that a reader was led past; tell it once of each range."""
+        self.skipped += count
+        found = self.at(log_offset)
+        start = log_offset if found is None else found.start
+        if start not in self._told:
+            self._told.add(start)
+            logger.warning("log.skipped log_offset=%d messages=%d range=%s", start, count, found)
+
+
+def _no_clock() -> int:
+    return 0
+
+
+def _ignore(_: DamagedRange) -> None:
+    """Nobody asked."""

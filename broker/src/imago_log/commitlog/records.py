@@ -1,0 +1,173 @@
+"""Records of the log by place. None is handed out that is not whole and what it is taken for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_log.commitlog.borders import is_blank, segment_end
+from imago_log.errors import UnreadableError
+from imago_wire.errors import RecordError
+from imago_wire.hot import gather_records, queue_records, view_record
+from imago_wire.layout import FIXED_SIZE_V4, HEAD, MAGIC_V1, MAGIC_V2, UNIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from imago_log.commitlog.commit_log import CommitLog
+    from imago_log.commitlog.damage import Damage
+    from imago_log.commitlog.recent import RecentLog
+    from imago_wire.hot import QueueTail
+
+Run = tuple[int, int, int]
+"""Records of one queue that are neighbours in the log: log offset, size, first queue offset."""
+WINDOW_BYTES_MAX = 1 << 20
+GAP_BYTES_MAX = 4096
+"""Reading over a gap this small is cheaper than a second read."""
+
+
+class LogRecords:
+    """Records of the log by place, from memory where they are recent.
+
+    What comes from the files is verified each time: a checksum costs less than the read. In memory
+    stands what was written, so there only the unit that led to it may be wrong.
+    """
+
+    def __init__(self, log: CommitLog, recent: RecentLog, damage: Damage) -> None:
+        self._log, self._recent, self.damage = log, recent, damage
+
+    def are_recent(self, units: bytes) -> bool:
+        """Whether the records of some units of one queue are all in memory."""
+        return self._recent.holds(int.from_bytes(units[:8], "big"))
+
+    def join(self, tail: QueueTail, runs: Iterable[Run]) -> bytes:
+        """Return the bytes of runs of one queue, joined; each lies within one file.
+
+        UnreadableError: one of the records is not whole, or not where the queue's unit says.
+        """
+        parts = [self._run(tail, run) for run in runs]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def gather(self, tail: QueueTail, units: bytes, offset: int, size: int) -> bytes:
+        """Return the records of 20-byte units of one queue, joined; `size` is that of all of them.
+
+        UnreadableError: one of them is not whole, or not where its unit says.
+        """
+        if not units:
+            return b""
+        first = int.from_bytes(units[:8], "big")
+        last, last_size, _ = UNIT.unpack_from(units, len(units) - UNIT.size)
+        if last + last_size - first == size:
+            return self._run(tail, (first, size, offset))
+        rows = list(UNIT.iter_unpack(units))
+        parts, index = [], 0
+        while index < len(rows):
+            window, start, verify = self._window(rows, index)
+            data, end = gather_records(
+                window, start, units, index, tail.topic, tail.queue_id, offset, verify=verify
+            )
+            if end == index:
+                raise self.unreadable(rows[index][0])
+            parts.append(data)
+            index = end
+        return b"".join(parts)
+
+    def _run(self, tail: QueueTail, run: Run) -> bytes:
+        place, size, offset = run
+        data = self._recent.get(place, size)
+        recent = data is not None
+        if data is None:
+            # A damaged unit may ask for anything.
+            left = segment_end(self._log, place) - place
+            data = self._log.read(place, size) if 0 < size <= left else b""
+        topic, queue_id = tail.topic, tail.queue_id
+        good = queue_records(data, place, topic, queue_id, offset, verify=not recent)
+        if not 0 < size == good:
+            raise self.unreadable(place + good)
+        return data
+
+    def unreadable(self, place: int, offset: int = 0) -> UnreadableError:
+        """Return the error for a place where no record is, or not the one that was wanted."""
+        path, position = self._log.path(place), place % self._log.segment_size
+        return UnreadableError(path, position, place, offset)
+
+    def each(self, tail: QueueTail, units: bytes, offset: int) -> list[memoryview]:
+        """Return the record of each 20-byte unit from a queue offset on, neighbours by one read.
+
+        UnreadableError: one of them is not whole, or not where its unit says.
+        """
+        found: list[memoryview] = []
+        rows = list(UNIT.iter_unpack(units))
+        topic, queue_id = tail.topic, tail.queue_id
+        window, verify = memoryview(b""), True
+        start = end = 0
+        for index, (place, size, _) in enumerate(rows):
+            if place < start or place + size > end:
+                window, start, verify = self._window(rows, index)
+                end = start + len(window)
+            record = window[place - start : place - start + size]
+            good = queue_records(record, place, topic, queue_id, offset + index, verify=verify)
+            if not 0 < size == good:
+                raise self.unreadable(place)
+            found.append(record)
+        return found
+
+    def _window(self, rows: list[tuple[int, int, int]], index: int) -> tuple[memoryview, int, bool]:
+        """Return bytes that hold the record of a row and as many of the next ones as are near.
+
+        Third: whether they come from a file.
+        """
+        start, size, _ = rows[index]
+        block = self._recent.block(start, size)
+        if block is not None:
+            return *block, False
+        end = start + size
+        for place, size, _ in rows[index + 1 :]:
+            if not 0 <= place - end <= GAP_BYTES_MAX or place + size - start > WINDOW_BYTES_MAX:
+                break
+            end = place + size
+        end = min(end, segment_end(self._log, start))
+        return memoryview(self._log.read(start, max(0, end - start))), start, True
+
+    def whole(self, place: int) -> bytes | None:
+        """Return the record that starts at a log offset, or None when none does."""
+        if not self._log.start <= place < self._log.end or self.damage.at(place) is not None:
+            return None
+        head = self._log.read(place, HEAD.size)
+        if len(head) < HEAD.size:
+            return None
+        size, magic, _, _, _, _, own_place, _, _ = HEAD.unpack(head)
+        if magic not in (MAGIC_V1, MAGIC_V2) or own_place != place:
+            return None
+        if not FIXED_SIZE_V4 <= size <= segment_end(self._log, place) - place:
+            return None
+        record = self._log.read(place, size)
+        try:
+            view_record(record, verify=True)
+        except RecordError:
+            return None
+        return record
+
+    def store_ms(self, place: int, offset: int = 0) -> int:
+        """Return the store time of the record at a log offset, the one of a queue offset.
+
+        UnreadableError: it is not whole, or no record is there.
+        """
+        record = self.whole(place)
+        if record is None:
+            raise self.unreadable(place, offset)
+        return view_record(record).store_ms
+
+    def first_ms(self, place: int) -> int | None:
+        """Return the store time of the first record from a border on, None at the log's end.
+
+        UnreadableError: it is not whole.
+        """
+        while place < self._log.end:
+            damaged = self.damage.at(place)
+            if damaged is not None:
+                place = damaged.end
+            elif is_blank(self._log, place):
+                place = segment_end(self._log, place)
+            else:
+                return self.store_ms(place)
+        return None

@@ -1,0 +1,76 @@
+"""Views that find no room, or no file descriptor: they wait.
+
+The store refuses messages meanwhile. Everything that a view holds can be made again, so neither is
+a reason to stop. Only the log itself must not fail, and its files are reserved before they are
+written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from imago_log.errors import DiskFullError, NoSpaceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from imago_log.disk.vfs import Vfs
+
+logger = logging.getLogger(__name__)
+
+PROBE_BYTES = 1 << 20
+
+
+class Space:
+    """Whether the views of one store have room."""
+
+    def __init__(self, vfs: Vfs, probe: Path) -> None:
+        self._vfs, self._probe = vfs, probe
+        self.short = False
+        """Something could not be written; set in any thread."""
+
+    @contextlib.contextmanager
+    def awaited(self) -> Iterator[None]:
+        """Let what is done within be left for later when there is no room."""
+        try:
+            yield
+        except NoSpaceError as error:
+            if not self.short:
+                logger.warning("disk.no-space error=%s: messages are refused meanwhile", error)
+            self.short = True
+
+    @contextlib.contextmanager
+    def log_awaited(self) -> Iterator[None]:
+        """The same for what the log is to say, which has no room even in the part that is kept."""
+        try:
+            yield
+        except DiskFullError as error:
+            if not self.short:
+                logger.warning("disk.no-space-in-log error=%s: nothing is freed meanwhile", error)
+            self.short = True
+
+    def awaiting(self, job: Callable[[], None]) -> Callable[[], None]:
+        """Return a job that does not fail for want of room: it is left undone."""
+
+        def run() -> None:
+            with self.awaited():
+                job()
+
+        return run
+
+    def look(self) -> None:
+        """See whether there is room again."""
+        if not self.short:
+            return
+        with contextlib.suppress(OSError):
+            fd = self._vfs.open(self._probe, create=True)
+            try:
+                self._vfs.allocate(fd, PROBE_BYTES)
+                self.short = False
+                logger.warning("disk.space-again")
+            finally:
+                self._vfs.close(fd)
+                self._vfs.unlink(self._probe)

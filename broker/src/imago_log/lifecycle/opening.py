@@ -1,0 +1,417 @@
+"""Open a data folder: from what the last process left to a store that can be written.
+
+Order matters, for a crash may come between any two steps: the log is recovered and cut, then the
+checkpoint says what holds now, then the running mark is set, then the first byte is written.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from imago_log.commitlog.checkpoint import Checkpoint
+from imago_log.disk.files import fatal, read_whole, replace_whole
+from imago_log.disk.folder import DataFolder, LastStop
+from imago_log.errors import CorruptLogError
+from imago_log.lifecycle.parts import Parts
+from imago_log.lifecycle.recovery import claimed_records, recover, survey
+from imago_log.metadata.proof import MetadataProof
+from imago_log.metadata.state import Metadata
+from imago_log.repair.healing import restore
+from imago_log.repair.inspecting import find_damage
+from imago_log.views.dispatcher import Dispatcher
+from imago_log.views.queues import ViewsInvalidError
+from imago_log.views.reindexing import begin_empty_queues, refill
+from imago_log.views.unit_proof import ends_right
+from imago_wire.hot import queue_records
+from imago_wire.layout import FIXED_SIZE_V4, UNIT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from imago_log.config import StoreConfig
+    from imago_log.disk.vfs import Vfs
+    from imago_log.lifecycle.recovery import Extent
+    from imago_log.views.consume_queue import ConsumeQueue
+
+logger = logging.getLogger(__name__)
+
+_LOOK_BEHIND_END = 4096
+
+
+def open_parts(config: StoreConfig, vfs: Vfs, clock: Callable[[], int], *, lead: bool) -> Parts:
+    """Open the folder and recover it. Errors: see `MessageStore.open`."""
+    folder = DataFolder(config.data_dir, vfs)
+    folder.take()
+    parts: Parts | None = None
+    try:
+        parts = Parts.make(config, vfs, folder)
+        parts.damage.clock = clock
+        _Opening(parts, lead=lead).run()
+    except BaseException:
+        if parts is not None:
+            parts.release()
+        folder.release()
+        raise
+    return parts
+
+
+class _Opening:
+    """One opening; what is known so far is in its attributes."""
+
+    def __init__(self, parts: Parts, *, lead: bool) -> None:
+        self.parts, self.lead = parts, lead
+        self.last_stop = parts.last_stop = parts.folder.last_stop()
+        self.known = parts.checkpoint.value is not None
+        self.checkpoint = parts.checkpoint.value or Checkpoint()
+        self.marker: Path = parts.folder.views_mark
+        self.healed: list[tuple[int, int]] = []
+        self.proof = MetadataProof()
+
+    def run(self) -> None:
+        parts = self.parts
+        self._load_log()
+        parts.queues.ends_right = lambda queue: ends_right(
+            parts, queue, max(parts.queues.limit, parts.log.end)
+        )
+        if self.last_stop is LastStop.KILLED:
+            parts.log.sync_found(self.checkpoint.durable_end)
+        snapshot = self._snapshot()
+        views = self.known and self._views_count() and self._load_keys()
+        if snapshot is not None and views:
+            parts.metadata = snapshot
+            snapshot.end = max(snapshot.end, self.checkpoint.metadata_end)
+            parts.metadata_synced = snapshot.end
+            parts.snapshot_version = snapshot.snapshot_version
+            parts.keys_synced = (self.checkpoint.keys_end, self.checkpoint.keys_count)
+            try:
+                end, torn = self._from_checkpoint()
+            except ViewsInvalidError as error:
+                logger.warning("views.invalid reason=%s", error)
+                end, torn = self._from_nothing(self._snapshot())
+        else:
+            end, torn = self._from_nothing(snapshot)
+        self._finish(end, torn)
+
+    def _load_log(self) -> None:
+        """Find the log's files, and what is known or seen at once to be damaged."""
+        parts, log = self.parts, self.parts.log
+        broken = log.load(self.checkpoint.log_start if self.known else None)
+        if not log.bases() and self.checkpoint.log_end > self.checkpoint.log_start:
+            if self.lead:
+                raise CorruptLogError(log.folder, 0, "no file of the log is there")
+            self._begin_anew()
+            broken = []
+        checkpoint = self.checkpoint
+        end = checkpoint.log_end if self.last_stop is LastStop.CLEAN else log.files_end
+        for base in broken:
+            # The newest file, unless the stop was clean, is looked at when the end is found.
+            if base + log.segment_size < log.files_end or self.last_stop is LastStop.CLEAN:
+                self._survey(max(base, log.start), min(base + log.segment_size, end))
+        if self.last_stop is LastStop.CLEAN and end > log.files_end:
+            self._damaged((log.files_end, end, "the file is missing"))
+        noted = parts.damage.load()
+        self.known = self.known and noted is not None
+        for start, noted_end, since_ms, reason in noted or ():
+            if noted_end > log.start:
+                self._verify_again(max(start, log.start), noted_end, reason, since_ms)
+
+    def _begin_anew(self) -> None:
+        """Be a new member, which other members fill: the folder has lost its whole log.
+
+        What is noted first outlives a crash: that this log lacks what was acknowledged.
+        """
+        parts, folder, lost = self.parts, self.parts.folder, self.checkpoint
+        logger.error("log.gone folder=%s log_start=%d log_end=%d: this member begins anew",
+                     folder.log, lost.log_start, lost.log_end)  # fmt: skip
+        folder.mark_unclean(True)
+        parts.epochs.truncate(0)
+        folder.forget_views()
+        for path in (folder.metadata, folder.damage):
+            with fatal("remove", path):
+                parts.vfs.unlink(path)
+        with fatal("sync", folder.config):
+            parts.vfs.sync_folder(folder.config)
+        parts.queues.discard_below(folder.metaq)
+        parts.log.load(None)
+        self.known = False
+        self.checkpoint = Checkpoint(
+            epoch=lost.epoch, store_ms=lost.store_ms, metaq_id=lost.metaq_id
+        )
+
+    def _verify_again(self, start: int, end: int, reason: str, since_ms: int) -> None:
+        """Look at a damaged range: it may have been healed, as a whole or in part."""
+        parts = self.parts
+        for found in survey(parts.log, start, end):
+            parts.damage.add(found[0], found[1], reason, since_ms)
+            self.healed.append((start, found[0]))
+            start = found[1]
+        self.healed.append((start, end))
+
+    def _restore_healed(self) -> None:
+        """Give the views what was lost when they were made and is there again."""
+        parts = self.parts
+        for start, end in self.healed:
+            restore(parts, start, end)
+
+    def _survey(self, start: int, end: int) -> None:
+        for extent in survey(self.parts.log, start, end):
+            self._damaged(extent)
+
+    def _damaged(self, extent: Extent) -> None:
+        self.parts.damage.add(*extent)
+
+    def _snapshot(self) -> Metadata | None:
+        path = self.parts.folder.metadata
+        with fatal("read", path):
+            data = read_whole(self.parts.vfs, path)
+        if data is None:
+            return None
+        try:
+            return Metadata.from_snapshot(data)
+        except (ValueError, KeyError, TypeError) as error:
+            logger.warning("metadata.snapshot-damaged path=%s reason=%s", path, error)
+            return None
+
+    def _views_count(self) -> bool:
+        """Whether the views are whole up to the checkpoint, as far as can be seen at once."""
+        if not self.parts.vfs.exists(self.marker):
+            return False
+        if self.last_stop is LastStop.CLEAN and not self.parts.folder.views_agree():
+            logger.warning("views.invalid reason=folders of queues are not those of the last stop")
+            return False
+        return True
+
+    def _load_keys(self) -> bool:
+        try:
+            self.parts.keys.load(self.checkpoint.keys_count, self.checkpoint.keys_end)
+        except ValueError as error:
+            logger.warning("keys.invalid reason=%s", error)
+            return False
+        return True
+
+    # From the checkpoint
+
+    def _from_checkpoint(self) -> tuple[int, bool]:
+        parts, checkpoint = self.parts, self.checkpoint
+        if self.last_stop is LastStop.CLEAN and self._ends_clean():
+            parts.queues.limit = checkpoint.log_end
+            parts.views_synced = checkpoint.views_synced
+            self._take_newest(checkpoint.store_ms, checkpoint.metaq_id)
+            return checkpoint.log_end, False
+        # After a kill the files hold more than was synced, but which of them are to be synced
+        # is forgotten: reading the log again from there finds them all.
+        views_end = parts.views_synced = parts.queues.limit = checkpoint.views_synced
+        start = max(min(views_end, checkpoint.keys_end, parts.metadata.end), parts.log.start)
+        parts.materialiser.verify = True
+        self.proof.load(parts.vfs, parts.folder)
+        if self.last_stop is LastStop.POWER_LOST:
+            self._load_all_queues()
+        return self._read_again(start, queues_from=views_end)
+
+    def _ends_clean(self) -> bool:
+        """Whether the log ends where the checkpoint says, with nothing behind it."""
+        log, checkpoint = self.parts.log, self.checkpoint
+        views = {checkpoint.views_synced, checkpoint.keys_end, checkpoint.metadata_end}
+        if views != {checkpoint.log_end}:
+            return False
+        return not any(log.read(checkpoint.log_end, _LOOK_BEHIND_END))
+
+    def _load_all_queues(self) -> None:
+        """Cut every queue now: units above the limit may be of records that are lost."""
+        queues, metadata = self.parts.queues, self.parts.metadata
+        queues.proven = self._proven
+        for name, queue_id in queues.on_disk():
+            try:
+                queues.get(metadata.topic(name), queue_id)
+            except KeyError:
+                queues.drop_topic(name)
+        queues.proven = None
+
+    def _proven(self, queue: ConsumeQueue, unit: bytes, offset: int) -> bool:
+        place, size, _ = UNIT.unpack(unit)
+        if self.parts.damage.at(place) is not None:
+            return True  # it was synced, and its record was whole once
+        if size <= 0:
+            return False
+        if place < self.parts.log.start:  # the record has expired: only order can tell
+            return offset == queue.first or queue.unit(offset - 1)[0] < place
+        tail, log = queue.tail, self.parts.log
+        record = log.read(place, size)
+        if queue_records(record, place, tail.topic, tail.queue_id, offset) == size == len(record):
+            return True
+        # The unit was synced, so its record was: the log may be what is damaged.
+        lost = find_damage(log, place, self.checkpoint.durable_end)
+        if lost is not None:
+            self._damaged(lost)
+        return lost is not None
+
+    def _open_materialised(self) -> None:
+        """Check all MetaQ files now: the next start will not know that some are not synced."""
+        parts = self.parts
+        for name, queue_id in parts.queues.on_disk():
+            topic = parts.metadata.topics.get(name)
+            if topic is not None and topic.materialised:
+                queue = parts.queues.get(topic, queue_id)
+                parts.materialiser.open(topic, queue, parts.log.start)
+
+    # From nothing
+
+    def _from_nothing(self, snapshot: Metadata | None) -> tuple[int, bool]:
+        """Build every view anew: topics first, so that each record finds its own.
+
+        Where the log is damaged, changes may be lost in it that a snapshot still has.
+        """
+        parts = self.parts
+        if parts.log.bases():
+            logger.warning("views.rebuild log_start=%d", parts.log.start)
+        with fatal("remove", self.marker):
+            parts.vfs.unlink(self.marker)
+        self.proof.load(parts.vfs, parts.folder)
+        parts.metadata = Metadata()
+        if self.last_stop is not LastStop.POWER_LOST:
+            parts.queues.note_ends()
+        parts.queues.drop_all()
+        parts.keys.reset(parts.log.start)
+        start = parts.log.start
+        parts.queues.limit = parts.views_synced = parts.metadata_synced = start
+        parts.keys_synced = (start, 0)
+        parts.materialiser.verify = True
+        end, _ = self._read_again(start, queues_from=start, only_metadata=True)
+        if snapshot is not None and (parts.damage.ranges or snapshot.end > end):
+            # Of changes that are lost in damage, or of the leader's that are still to come.
+            parts.metadata = snapshot
+            first = max(start, snapshot.end)
+            if first < end:
+                self._read_again(first, queues_from=first, only_metadata=True)
+        return self._read_again(start, queues_from=start)
+
+    def _begin_empty_queues(self) -> None:
+        queues, metadata = self.parts.queues, self.parts.metadata
+        begin_empty_queues(metadata, lambda name, at: queues.get(metadata.topic(name), at))
+
+    def _read_again(
+        self, start: int, *, queues_from: int, only_metadata: bool = False
+    ) -> tuple[int, bool]:
+        parts, checkpoint = self.parts, self.checkpoint
+        dispatcher = Dispatcher(
+            parts.metadata,
+            parts.queues,
+            parts.keys,
+            parts.damage,
+            log_start=parts.log.start,
+            proof=self.proof,
+            queues_from=queues_from,
+            only_metadata=only_metadata,
+        )
+        end, torn = recover(
+            parts.log,
+            start,
+            dispatcher.block,
+            self._damaged,
+            self.proof.doubt,
+            last_stop=self.last_stop,
+            durable_end=checkpoint.durable_end,
+        )
+        parts.revived |= dispatcher.revived
+        lost = parts.damage.at(end - 1)
+        if lost is not None:
+            dispatcher.claims(claimed_records(parts.log, lost.start, end))
+        logger.info(
+            "%s start=%d end=%d records=%d last_stop=%s",
+            "log.topics-read" if only_metadata else "log.read-again",
+            start, end, dispatcher.count, self.last_stop.value,
+        )  # fmt: skip
+        self._take_newest(
+            max(dispatcher.store_ms, checkpoint.store_ms),
+            max(dispatcher.metaq_id, checkpoint.metaq_id),
+        )
+        return end, torn
+
+    def _take_newest(self, store_ms: int, metaq_id: int) -> None:
+        self.parts.store_ms, self.parts.metaq_id = store_ms, metaq_id
+
+    def _keep_ends(self) -> None:
+        """Let queues that end in damage end where their files said, so that no offset comes twice.
+
+        After a power loss it is not known what the files said.
+        """
+        parts, queues = self.parts, self.parts.queues
+        if not parts.damage.ranges or self.last_stop is LastStop.POWER_LOST:
+            return
+        for name, queue_id in queues.on_disk():
+            if name in parts.metadata.topics or name in parts.metadata.builtin:
+                queues.get(parts.metadata.topic(name), queue_id)
+        for (name, queue_id), (end, position, place) in queues.ends_found.items():
+            lost = parts.damage.at(place)
+            queue = queues.find(name, queue_id)
+            if lost is None or queue is None:
+                continue
+            if parts.metadata.topic(name).birth <= place and queue.end < end:
+                grown = position - queue.tail.next_position if queue.tail.dual else 0
+                room = (lost.end - max(queue.last_place, parts.log.start)) // FIXED_SIZE_V4
+                if end - queue.end <= room and 0 <= grown <= parts.log.end:
+                    queue.lose(end, position, max(lost.start, queue.last_place))
+
+    # Afterwards
+
+    def _finish(self, end: int, torn: bool) -> None:
+        parts = self.parts
+        parts.log.begin(end, torn=torn)
+        parts.queues.refill = lambda queue, topic: refill(parts, queue, topic)
+        parts.log.sync()
+        parts.damage.truncate(end)
+        self._keep_ends()
+        parts.metadata_unsure = bool(parts.damage.ranges)
+        parts.damage.save()
+        parts.metadata.end = end if self.lead else max(end, parts.metadata.end)
+        parts.keys.truncate(end)
+        whole = self.last_stop is LastStop.CLEAN and parts.vfs.exists(self.marker)
+        if not whole and parts.metadata.end <= end:
+            self._begin_empty_queues()
+        parts.queues.write_all()
+        if self.last_stop is not LastStop.CLEAN:
+            self._open_materialised()
+        self._begin_role(end)
+        parts.checkpoint.write(parts.checkpoint_now())
+        if parts.vfs.exists(self.marker):
+            self._restore_healed()
+        else:
+            replace_whole(parts.vfs, parts.folder.metadata, parts.metadata.snapshot())
+            parts.snapshot_version = parts.metadata.snapshot_version
+            replace_whole(parts.vfs, self.marker, b"1\n")
+        if self.last_stop is LastStop.POWER_LOST and not self.lead:
+            # Before the running mark: a start that finds that of this boot sees no loss of power.
+            parts.folder.mark_unclean(True)
+        parts.folder.mark_running()
+        parts.queues.empty_trash()
+
+    def _begin_role(self, end: int) -> None:
+        """Open an epoch, or wait for one: a member keeps its tail, which may be acknowledged."""
+        parts, epochs = self.parts, self.parts.epochs
+        parts.leading = self.lead
+        parts.damage.others = not self.lead
+        if epochs.problem and (self.known or end > parts.log.start):
+            self._without_epochs()
+        if self.lead:
+            epoch = max(epochs.promised, self.checkpoint.epoch) + 1
+            epochs.lead(epoch, parts.log.start, end)
+            return
+        parts.watermark = max(min(self.checkpoint.high_watermark, end), parts.log.start)
+        epochs.end_at(end)
+        epochs.promise(self.checkpoint.epoch)
+
+    def _without_epochs(self) -> None:
+        """Go on without the epoch file: this log counts less than any whose epochs are known."""
+        parts = self.parts
+        if not self.lead:
+            parts.folder.mark_unclean(True)
+        aside = parts.epochs.set_aside()
+        logger.error(
+            "epochs.unknown path=%s reason=%s kept=%s cure=%s",
+            parts.folder.epochs,
+            parts.epochs.problem,
+            aside,
+            "none needed: a leader with whole epochs has this member copy its log anew",
+        )

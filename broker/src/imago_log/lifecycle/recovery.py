@@ -1,0 +1,199 @@
+"""Read the log again from a known good offset, and find where it ends.
+
+A crash tears the tail: the last write may be there in part, and after a power loss everything
+that was not synced may be there in any part. Such a tail is cut. Anything else that is wrong is
+damage: behind it lie messages that were acknowledged, so nothing is cut. The damaged range goes
+out of service, and reading goes on behind it.
+
+=================================  ==============  =========================================
+what is found                      last stop       outcome
+=================================  ==============  =========================================
+zeros or a bad record, nothing     any             the log ends there, unless this is below
+whole behind it                                    what was synced: then damage up to there
+a bad record or zeros, whole       killed          damage: the page cache was whole
+records behind it
+the same, below what was synced    power lost      damage
+the same, above what was synced    power lost      the log ends there
+=================================  ==============  =========================================
+
+Behind a bad record whose head is intact means: behind where it says that it ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_log.commitlog.borders import (
+    border_behind,
+    claimed_end,
+    claims,
+    first_record,
+    is_record,
+    segment_end,
+)
+from imago_log.disk.folder import LastStop
+from imago_wire.errors import RecordError
+from imago_wire.hot import scan_records, view_record
+from imago_wire.layout import BLANK_SIZE
+from imago_wire.record import ScanStop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from imago_log.commitlog.commit_log import CommitLog
+    from imago_wire.record import RecordView
+
+CHUNK_BYTES = 8 << 20
+
+Extent = tuple[int, int, str]
+"""From one log offset to another, and what is wrong there."""
+
+
+class LogReader:
+    """Reads whole records through all files from an offset on."""
+
+    def __init__(
+        self, log: CommitLog, take: Callable[[bytes, int, list[RecordView]], None]
+    ) -> None:
+        self._log, self._take = log, take
+        self._chunk_bytes = CHUNK_BYTES
+
+    def run(self, start: int, limit: int | None = None) -> tuple[int, str]:
+        """Return where the whole records end, and why: "" for the unwritten rest or the limit."""
+        offset = start
+        last = self._log.files_end if limit is None else limit
+        while offset < last:
+            end, stop, reason = self._file(offset, last)
+            if stop is not ScanStop.BLANK:
+                return end, "" if end == limit else reason
+            offset = segment_end(self._log, offset)
+        return offset, ""
+
+    def _file(self, offset: int, limit: int) -> tuple[int, ScanStop, str]:
+        chunk = self._chunk_bytes
+        limit = min(limit, segment_end(self._log, offset))
+        while True:
+            size = min(chunk, limit - offset)
+            data = self._log.read(offset, size)
+            scan = scan_records(data, offset)
+            if scan.views:
+                self._take(data[: scan.end], offset, scan.views)
+            offset += scan.end
+            left = len(data) - scan.end
+            if scan.stop is ScanStop.BLANK:
+                return self._blank(data, scan.end, offset)
+            at_end = offset + left >= limit or len(data) < size
+            if not at_end and _goes_on(scan.stop, left):
+                doubled = scan.stop is ScanStop.SHORT and not scan.end
+                chunk = chunk * 2 if doubled else self._chunk_bytes
+                continue
+            if len(data) < size and scan.stop in (ScanStop.END, ScanStop.SHORT):
+                missing = not data and not offset % self._log.segment_size
+                return offset, scan.stop, "the file is missing" if missing else "the file ends here"
+            reason = scan.reason or ("" if scan.stop is ScanStop.UNWRITTEN else "a cut record")
+            return offset, scan.stop, reason
+
+    def _blank(self, data: bytes, at: int, offset: int) -> tuple[int, ScanStop, str]:
+        said = int.from_bytes(data[at : at + 4], "big")
+        left = segment_end(self._log, offset) - offset
+        if said != left:
+            return offset, ScanStop.DAMAGED, f"blank record of {said} bytes where {left} are left"
+        return offset, ScanStop.BLANK, ""
+
+
+def _goes_on(stop: ScanStop, left: int) -> bool:
+    """Whether the next bytes of the file may complete what a scan has stopped at."""
+    if stop is ScanStop.UNWRITTEN:
+        return left < BLANK_SIZE  # the chunk ended between zeros
+    return stop in (ScanStop.END, ScanStop.SHORT)
+
+
+def recover(
+    log: CommitLog,
+    start: int,
+    take: Callable[[bytes, int, list[RecordView]], None],
+    damaged: Callable[[Extent], None],
+    doubt: Callable[[int, int], None],
+    *,
+    last_stop: LastStop,
+    durable_end: int,
+) -> tuple[int, bool]:
+    """Hand all whole records from `start` on to `take`; return the end of the log.
+
+    Second: whether anything but zeros stands behind the end. What is damaged is told to `damaged`
+    before the records behind it are taken. Where nothing vouches for the place at which reading
+    goes on, `doubt` is told from where on and how far.
+    """
+    reader = LogReader(log, take)
+    while True:
+        end, reason = reader.run(start)
+        following, torn = rest_after(log, end)
+        unsure = last_stop is LastStop.POWER_LOST
+        if following is None or (unsure and following > durable_end):
+            if end >= durable_end:
+                return end, torn
+            following = durable_end
+        else:
+            following = _nearest(log, end, following)
+        damaged((end, following, reason or "zeros"))
+        known = (durable_end, segment_end(log, end), claimed_end(log, end), *claims(log, end))
+        if following not in known:
+            doubt(following, segment_end(log, following))
+        start = following
+
+
+def _nearest(log: CommitLog, end: int, following: int) -> int:
+    """Return the border before a record at which reading can go on already."""
+    file_end = segment_end(log, end)
+    found = border_behind(log, end, min(following, file_end))
+    return following if found == file_end else found
+
+
+def survey(log: CommitLog, start: int, limit: int) -> Iterator[Extent]:
+    """Yield what is damaged from one border of records to another."""
+    reader = LogReader(log, _ignore)
+    while True:
+        end, reason = reader.run(start, limit)
+        if end >= limit:
+            return
+        start = border_behind(log, end, limit)
+        yield end, start, reason or "zeros"
+
+
+def claimed_records(log: CommitLog, start: int, end: int) -> Iterator[RecordView]:
+    """Yield what damaged records say they are, as long as their lengths agree."""
+    while start < end:
+        following = claimed_end(log, start)
+        if following is None or following > end:
+            return
+        try:
+            yield view_record(log.read(start, following - start), 0)
+        except RecordError:
+            return
+        start = following
+
+
+def rest_after(log: CommitLog, offset: int) -> tuple[int | None, bool]:
+    """Return where the first whole record behind an offset is, and whether anything is there.
+
+    No record where one with an intact head is torn: what looks like one there is of its body.
+    """
+    torn = False
+    said = claims(log, offset)
+    for end in said:
+        if is_record(log, end):
+            return end, True
+    if said:
+        torn, offset = True, said[0]
+    while offset < log.files_end:
+        end = segment_end(log, offset)
+        found, written = first_record(log, offset, end)
+        torn = torn or written
+        if found is not None:
+            return found, True
+        offset = end
+    return None, torn
+
+
+def _ignore(_: bytes, __: int, ___: list[RecordView]) -> None:
+    """Only the borders matter."""

@@ -1,0 +1,1 @@
+"""Topics, groups, offsets and producers: state that lives in the log."""

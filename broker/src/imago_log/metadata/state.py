@@ -1,0 +1,296 @@
+"""Topics, groups, offsets and delay progress: key-value state that lives in the log.
+
+A change is the body of a record of the reserved topic `IMAGO_META`, so it is ordered with the
+messages and copied with them. In memory stands the state at the log's end; a JSON file holds a
+snapshot that names its log offset. Before the oldest log file goes, the whole state is written to
+the log again, so that the log alone is always enough. See docs/formats/log.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from imago_log.errors import ChangeTooLargeError
+from imago_log.metadata.image import SNAPSHOT_FORMAT, MetadataImage
+from imago_log.metadata.producers import PRODUCER_KIND, Producers
+from imago_wire.crc import crc31
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+META_TOPIC = "IMAGO_META"
+TOPIC_KIND = "topic"
+QUEUE_KIND = "queue"
+"""Next offset and position of a queue whose records are all gone, by `queue_key`."""
+LOG_KIND = "log"
+"""What the leader says of the log itself: `LOG_START`."""
+LOG_START = "start"
+"""Where the log of every member begins, once they all hold this change."""
+RECORD_BYTES_MAX = 256 << 10
+"""A record holds changes up to about this size; one larger value still is one record."""
+CHANGE_BYTES_MAX = 1 << 20
+"""Largest change that anybody outside may ask for: every follower takes a record of it."""
+NAME_BYTES_MAX = 255
+
+JSON = Any
+Change = tuple[str, str, JSON | None]
+"""Kind, key, new value; None removes. Who has given a value away never changes it."""
+
+
+@dataclass(slots=True)
+class Topic:
+    """What the log itself needs to know of a topic."""
+
+    name: str
+    incarnation: int
+    """Counts the creations under this name."""
+    birth: int
+    """Log offset of the record that created it: older records of the name are not its own."""
+    dual: bool
+    """Its records carry MetaQ positions; fixed at creation."""
+    value: dict[str, JSON]
+
+    @property
+    def fixed(self) -> dict[str, JSON]:
+        """What never changes of it, as changes of metadata have it."""
+        return {"incarnation": self.incarnation, "birth": self.birth, "dual": self.dual}
+
+    def change(self, value: Mapping[str, JSON]) -> Change:
+        """Return the change that makes it, with the value that it has or once had."""
+        return TOPIC_KIND, self.name, {**self.fixed, "value": value}
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        found = self.value.get("attributes")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def materialised(self) -> bool:
+        """MetaQ's own files are kept for it."""
+        return self.dual and self.attributes.get("materialised") == "true"
+
+    @property
+    def retention_ms(self) -> int | None:
+        """How long its materialised files are kept, where that is shorter than the log."""
+        text = str(self.attributes.get("retention.ms", ""))
+        return int(text) if text.isdecimal() else None
+
+    @property
+    def retention_bytes(self) -> int | None:
+        """How large one partition's materialised files may grow."""
+        text = str(self.attributes.get("retention.bytes", ""))
+        return int(text) if text.isdecimal() else None
+
+
+def check_topic_name(name: str) -> None:
+    """ValueError: the name cannot be that of a folder."""
+    size = len(name.encode())
+    if not 0 < size <= NAME_BYTES_MAX or name in (".", "..") or "/" in name or "\0" in name:
+        raise ValueError(f"topic name {name[:64]!r}")
+
+
+def is_dual(name: str, value: Mapping[str, JSON]) -> bool:
+    """Whether a new topic with this value has MetaQ positions."""
+    if name == META_TOPIC:
+        return False
+    stated = value.get("dual")
+    if isinstance(stated, bool):
+        return stated
+    attributes = value.get("attributes") or {}
+    system = name.startswith(("SCHEDULE_TOPIC_", "RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%"))
+    return not system and attributes.get("dialects") != "rocketmq"
+
+
+def queue_key(topic: str, queue_id: int) -> str:
+    """Return the key under which a queue's ends are kept; no topic name holds a slash."""
+    return f"{topic}/{queue_id}"
+
+
+def encode_changes(changes: Iterable[Change], *, size_max: int | None = None) -> list[bytes]:
+    """Return the bodies of the records that carry the changes, in order.
+
+    ChangeTooLargeError: one of them has more bytes than `size_max`.
+    """
+    bodies: list[bytes] = []
+    group: list[bytes] = []
+    size = 0
+    for change in changes:
+        data = orjson.dumps(change)
+        if size_max is not None and len(data) > size_max:
+            raise ChangeTooLargeError(change[0], change[1], size=len(data), size_max=size_max)
+        if group and size + len(data) > RECORD_BYTES_MAX:
+            bodies.append(_body(group))
+            group, size = [], 0
+        group.append(data)
+        size += len(data)
+    if group:
+        bodies.append(_body(group))
+    return bodies
+
+
+def _body(changes: Sequence[bytes]) -> bytes:
+    return b'{"changes":[' + b",".join(changes) + b"]}"
+
+
+def decode_changes(body: bytes) -> list[Change]:
+    """Return the changes of one record. ValueError: it is something else."""
+    found = orjson.loads(body)
+    changes = found.get("changes") if isinstance(found, dict) else None
+    if not isinstance(changes, list):
+        raise ValueError("no list of changes")  # noqa: TRY004 - it is about the bytes
+    return [(str(kind), str(key), value) for kind, key, value in changes]
+
+
+class Metadata:
+    """The state at one log offset, `end`."""
+
+    def __init__(self) -> None:
+        meta = Topic(META_TOPIC, 0, 0, dual=False, value={})
+        self.builtin = {META_TOPIC: meta}
+        self.topics: dict[str, Topic] = {}
+        self.values: dict[str, dict[str, JSON]] = {}
+        """By kind and key; topics are apart."""
+        self.public: dict[str, dict[str, JSON]] = {}
+        """The topics' own values by name, as given."""
+        self.producers = Producers()
+        """What idempotent producers have sent: told by records, stated by changes."""
+        self.end = 0
+        """All changes in the log below it are in the state."""
+        self.version = 0
+        """Grows with every change."""
+        self.restated = 0
+        """Log offset from which the log alone holds the whole state."""
+
+    @property
+    def snapshot_version(self) -> int:
+        """Grows with every change of what a snapshot holds."""
+        return self.version + self.producers.version
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic, `IMAGO_META` included. KeyError when unknown."""
+        found = self.topics.get(name)
+        return found if found is not None else self.builtin[name]
+
+    def kind(self, kind: str) -> dict[str, JSON]:
+        """Return the live mapping of one kind."""
+        return self.values.setdefault(kind, {})
+
+    def apply(self, changes: Iterable[Change], log_offset: int) -> list[str]:
+        """Take over changes; return the topics whose queues are no longer valid."""
+        ended: list[str] = []
+        self.version += 1
+        for kind, key, value in changes:
+            if kind == TOPIC_KIND:
+                if self._apply_topic(key, value, log_offset):
+                    ended.append(key)
+                    self.producers.drop_topic(key)
+            elif kind == PRODUCER_KIND:
+                self.producers.state(key, value, log_offset)
+            elif value is None:
+                self.kind(kind).pop(key, None)
+            else:
+                self.kind(kind)[key] = value
+        return ended
+
+    def ends_topic(self, changes: Iterable[Change]) -> bool:
+        """Whether `apply` may make queues of a topic invalid."""
+        for kind, key, value in changes:
+            old = self.topics.get(key) if kind == TOPIC_KIND else None
+            if old is not None and (value is None or int(value["incarnation"]) != old.incarnation):
+                return True
+        return False
+
+    def become(self, other: Metadata) -> tuple[list[Change], list[str]]:
+        """Take over another state, in place: whoever holds a mapping sees it.
+
+        Return the changes, and the topics whose queues are no longer valid.
+        """
+        wanted = {(kind, key): value for kind, key, value in other.whole()}
+        known = {(kind, key): value for kind, key, value in self.whole()}
+        changes = [(*name, wanted.get(name)) for name in known if known[name] != wanted.get(name)]
+        changes += [(*name, wanted[name]) for name in wanted if name not in known]
+        ended = self.apply(changes, 0)
+        self.end, self.restated = other.end, other.restated
+        return changes, ended
+
+    def take_producers(self, other: Metadata) -> None:
+        """Take over what idempotent producers have sent, as another state has it."""
+        self.version += self.producers.version + 1
+        self.producers = other.producers
+
+    def unknown_topics(self, other: Metadata, log_end: int) -> frozenset[str]:
+        """Return the topics of another state whose messages are in no queue of this one."""
+        return frozenset(
+            name
+            for name, topic in other.topics.items()
+            if topic.birth < log_end
+            and (name not in self.topics or self.topics[name].incarnation != topic.incarnation)
+        )
+
+    def _apply_topic(self, name: str, value: JSON | None, log_offset: int) -> bool:
+        old = self.topics.get(name)
+        if value is None:
+            self.topics.pop(name, None)
+            self.public.pop(name, None)
+            ends = self.kind(QUEUE_KIND)
+            for key in [key for key in ends if key.rpartition("/")[0] == name]:
+                del ends[key]
+            return old is not None
+        birth = value.get("birth")
+        if birth is None:
+            birth = log_offset
+        incarnation = int(value["incarnation"])
+        if old is not None and old.incarnation == incarnation:
+            birth = old.birth
+        topic = Topic(name, incarnation, int(birth), bool(value["dual"]), value["value"])
+        if old is not None and old.incarnation == incarnation:
+            old.value = topic.value  # whoever holds the topic sees the new value
+        else:
+            self.topics[name] = topic
+        self.public[name] = topic.value
+        return old is not None and old.incarnation != incarnation
+
+    def image(self, end: int) -> MetadataImage:
+        """Return the state as it is now, for the log offset `end`: no change is behind `self.end`.
+
+        It stays as it is, whatever is applied here afterwards.
+        """
+        return MetadataImage(
+            end=end,
+            restated=self.restated,
+            topics=self.topics.copy(),
+            public=self.public.copy(),
+            values={kind: values.copy() for kind, values in self.values.items()},
+            producers=self.producers.image(),
+        )
+
+    def whole(self) -> list[Change]:
+        """Return the changes that make this state out of nothing, but for producers."""
+        return list(self.image(self.end).changes())
+
+    def snapshot(self) -> bytes:
+        """Return the file that holds this state: a line with a checksum, then JSON."""
+        return self.snapshot_at(self.end)
+
+    def snapshot_at(self, end: int) -> bytes:
+        """The same, when the log has no change between `self.end` and `end`."""
+        return self.image(end).encode()
+
+    @classmethod
+    def from_snapshot(cls, data: bytes) -> Metadata:
+        """Read `snapshot`'s form. ValueError: it is damaged."""
+        checksum, _, rest = data.partition(b"\n")
+        content = rest.removesuffix(b"\n")
+        if not checksum.isdigit() or int(checksum) != crc31(content):
+            raise ValueError("checksum does not match")
+        found = orjson.loads(content)
+        if found["format"] != SNAPSHOT_FORMAT:
+            raise ValueError(f"format {found['format']}")
+        metadata = cls()
+        metadata.apply(((kind, key, value) for kind, key, value in found["changes"]), 0)
+        metadata.end, metadata.restated = int(found["end"]), int(found["restated"])
+        metadata.producers.load(found.get("producers", ()), metadata.end)
+        return metadata

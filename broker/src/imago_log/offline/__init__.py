@@ -1,0 +1,1 @@
+"""Check and dump of a stopped store; nothing is changed."""

@@ -1,0 +1,237 @@
+"""Consume queues and MetaQ positions, unit by unit, against the records of the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_log.offline.findings import REBUILD
+from imago_log.offline.units import UnitSequence
+from imago_log.views.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD
+from imago_wire.layout import POSITION_UNIT, UNIT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_log.metadata.state import Metadata, Topic
+    from imago_log.offline.findings import Findings
+    from imago_log.offline.stopped import StoppedStore
+    from imago_wire.record import RecordView
+
+_UNKNOWN = -1
+
+
+class QueueState:
+    """One queue: its files, and how far log and files have been compared."""
+
+    __slots__ = (
+        "cursor",
+        "damage",
+        "next_offset",
+        "next_position",
+        "position_end",
+        "positions",
+        "topic",
+        "units",
+    )
+
+    def __init__(self, topic: Topic, units: UnitSequence, positions: UnitSequence | None) -> None:
+        self.topic, self.units, self.positions = topic, units, positions
+        self.cursor = units.first
+        """Units before it have been looked at."""
+        self.next_offset = self.next_position = _UNKNOWN
+        """What the next record in the log must say."""
+        self.position_end = _UNKNOWN
+        """Where the last position unit's message ends."""
+        self.damage = 0
+
+
+class QueuesCheck:
+    """All queues of one store. `limit`: files hold everything below this log offset."""
+
+    def __init__(
+        self,
+        store: StoppedStore,
+        findings: Findings,
+        metadata: Metadata,
+        log_start: int,
+        limit: int,
+    ) -> None:
+        self._store, self._findings, self._metadata = store, findings, metadata
+        self._log_start, self._limit = log_start, limit
+        self._states: dict[tuple[bytes, int], QueueState | None] = {}
+        self.damage = 0
+        """How many damaged places of the log lie behind the records taken so far."""
+        self.is_damaged: Callable[[int], bool] = lambda _: False
+        self._find()
+
+    def _find(self) -> None:
+        """Take up every queue that has a folder."""
+        folder, vfs = self._store.folder, self._store.vfs
+        for root in (folder.queues, folder.positions):
+            for name in vfs.names(root):
+                topic = self._topic(name)
+                if topic is None:
+                    self._findings.note(root / name, "belongs to no topic: left by a deletion")
+                    continue
+                for number in vfs.names(root / name):
+                    if number.isdecimal():
+                        self.state(name.encode(), int(number))
+                    else:
+                        what = "is not the number of a queue"
+                        self._findings.warn(root / name / number, None, what, "move it away")
+
+    def _topic(self, name: str) -> Topic | None:
+        try:
+            return self._metadata.topic(name)
+        except KeyError:
+            return None
+
+    def state(self, topic: bytes, queue_id: int) -> QueueState | None:
+        """Return a queue, None for that of a topic that was deleted."""
+        key = (topic, queue_id)
+        if key not in self._states:
+            self._states[key] = self._open(topic.decode("utf-8", "replace"), queue_id)
+        return self._states[key]
+
+    def _open(self, name: str, queue_id: int) -> QueueState | None:
+        topic = self._topic(name)
+        if topic is None:
+            return None
+        folder, below = self._store.folder, f"{name}/{queue_id}"
+        units = UnitSequence(self._store, folder.queues / below, UNIT.size)
+        units.check_files(self._findings)
+        positions = None
+        if topic.dual:
+            positions = UnitSequence(self._store, folder.positions / below, POSITION_UNIT.size)
+            positions.check_files(self._findings)
+            if units.exists and positions.exists and units.first != positions.first:
+                what = f"begins at unit {positions.first}, the queue's units at {units.first}"
+                self._findings.error(positions.place(positions.first)[0], 0, what, REBUILD)
+        return QueueState(topic, units, positions)
+
+    def states(self) -> list[tuple[tuple[bytes, int], QueueState]]:
+        """Return all queues of topics that exist."""
+        return [(key, state) for key, state in self._states.items() if state is not None]
+
+    # Records
+
+    def take(self, view: RecordView) -> str:
+        """Take the next record of the log; return what is wrong with the record, or ""."""
+        state = self.state(view.topic, view.queue_id)
+        if state is None or view.physical_offset < state.topic.birth:
+            return ""  # of a topic that was deleted
+        problem = self._order(state, view)
+        if view.physical_offset < self._limit:
+            self._skip_to(state, view.queue_offset)
+            self._compare(state, view)
+        return problem
+
+    def _order(self, state: QueueState, view: RecordView) -> str:
+        problem = ""
+        offset, position = view.queue_offset, view.metaq_position
+        if state.next_offset != _UNKNOWN and state.damage == self.damage:
+            if offset != state.next_offset:
+                problem = f"queue offset {offset} where {state.next_offset} comes next"
+            elif state.topic.dual and position != state.next_position:
+                problem = f"MetaQ position {position} where {state.next_position} comes next"
+        state.damage = self.damage
+        state.next_offset, state.next_position = offset + 1, position + view.metaq_size
+        return problem
+
+    def _compare(self, state: QueueState, view: RecordView) -> None:
+        index = view.queue_offset
+        if index < state.cursor:
+            self._miss(state.units, index, "begins behind it")
+            return
+        state.cursor = index + 1
+        wanted = UNIT.pack(view.physical_offset, view.size, view.tag_code)
+        self._unit(state, state.units, index, wanted)
+        if state.positions is not None:
+            wanted = POSITION_UNIT.pack(view.metaq_position, view.metaq_size)
+            self._unit(state, state.positions, index, wanted)
+            state.position_end = view.metaq_position + view.metaq_size
+
+    def _unit(self, state: QueueState, sequence: UnitSequence, index: int, wanted: bytes) -> None:
+        found = sequence.unit(index)
+        if found == wanted:
+            sequence.lacking = False
+            return
+        if not found:
+            self._miss(sequence, index, "lacks it")
+            return
+        fields = UNIT if sequence is state.units else POSITION_UNIT
+        names = ("log offset", "size", "tag code") if fields is UNIT else ("MetaQ position", "size")
+        wrong = [
+            f"{name} {got}, the record says {want}"
+            for name, got, want in zip(
+                names, fields.unpack(found), fields.unpack(wanted), strict=True
+            )
+            if got != want
+        ]
+        path, position = sequence.place(index)
+        self._findings.error(path, position, f"unit {index}: {'; '.join(wrong)}", REBUILD)
+
+    def _miss(self, sequence: UnitSequence, index: int, how: str) -> None:
+        if not sequence.lacking:  # told once of all that follow
+            path, position = sequence.place(index)
+            what = f"the log has message {index} of this queue, the file {how}"
+            self._findings.error(path, position, what, REBUILD)
+        sequence.lacking = True
+
+    # Units that no record of the log stands for
+
+    def _skip_to(self, state: QueueState, index: int) -> None:
+        """Look at the units up to one: of records that expired, or lie where the log is damaged."""
+        while state.cursor < min(index, state.units.limit):
+            unit = state.units.unit(state.cursor)
+            if unit:
+                self._lone(state, state.cursor, unit)
+            else:
+                path, position = state.units.place(state.cursor)
+                what = f"unit {state.cursor} was not written, but later ones are"
+                self._findings.error(path, position, what, REBUILD)
+            state.cursor += 1
+        state.cursor = max(state.cursor, index)
+
+    def _lone(self, state: QueueState, index: int, unit: bytes) -> None:
+        place, size, _ = UNIT.unpack(unit)
+        blank = size == BLANK_SIZE_FIELD
+        if not blank and place >= self._log_start and not self.is_damaged(place):
+            path, position = state.units.place(index)
+            what = f"unit {index} points to log offset {place}, where no record of this queue is"
+            self._findings.error(path, position, what, REBUILD)
+        if state.positions is None:
+            return
+        found = state.positions.unit(index)
+        path, position = state.positions.place(index)
+        if not found:
+            self._findings.error(path, position, f"lacks unit {index} of the queue", REBUILD)
+            return
+        start, length = POSITION_UNIT.unpack(found)
+        if size == LOST_SIZE_FIELD:
+            state.position_end = _UNKNOWN  # how long it was, nobody knows
+            return
+        if state.position_end not in (_UNKNOWN, start):
+            what = f"unit {index} is of position {start}, the one before ends at "
+            self._findings.error(path, position, f"{what}{state.position_end}", REBUILD)
+        state.position_end = start if length == BLANK_SIZE_FIELD else start + length
+
+    def finish(self) -> None:
+        """Look at the units behind the last record of each queue."""
+        for _, state in self.states():
+            units = state.units
+            while unit := units.unit(state.cursor):
+                if UNIT.unpack(unit)[0] >= self._limit:
+                    break
+                self._lone(state, state.cursor, unit)
+                state.cursor += 1
+            if self._store.clean:
+                self._nothing_behind(state)
+
+    def _nothing_behind(self, state: QueueState) -> None:
+        for sequence in (state.units, state.positions):
+            behind = None if sequence is None else sequence.written_behind(state.cursor)
+            if sequence is not None and behind is not None:
+                path, position = sequence.place(behind)
+                what = f"there is more behind the queue's end, {state.cursor}"
+                self._findings.error(path, position, what, REBUILD)

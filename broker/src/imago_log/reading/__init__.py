@@ -1,0 +1,1 @@
+"""Reads by queue offset, MetaQ position, log offset, time and key."""

@@ -1,0 +1,1 @@
+"""Finding out what is wrong, and putting it right while the store runs."""

@@ -1,0 +1,342 @@
+"""What is wrong when a record cannot be read: the log itself, or the unit that led there.
+
+Damage of the log is noted and goes out of service. A wrong unit is put right from the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from imago_log.commitlog.borders import border_behind, first_record, segment_end
+from imago_log.lifecycle.recovery import LogReader
+from imago_log.views.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD
+from imago_wire.hot import queue_records, view_record, whole_records
+from imago_wire.layout import POSITION_UNIT, UNIT
+from imago_wire.record import ScanStop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_log.commitlog.commit_log import CommitLog
+    from imago_log.commitlog.damage import Damage
+    from imago_log.lifecycle.parts import Parts
+    from imago_log.lifecycle.recovery import Extent
+    from imago_log.views.consume_queue import ConsumeQueue
+    from imago_wire.record import RecordView
+
+logger = logging.getLogger(__name__)
+
+LOOK_BACK_BYTES = 1 << 20
+"""So far before a place a whole record is looked for, to follow the chain from there."""
+CHUNK_BYTES = 1 << 20
+UNITS_MAX = 2048
+"""Units that are looked at for the wrong one: what a read takes."""
+NEIGHBOURS_MAX = 64
+MEND_BYTES_MAX = 64 << 20
+"""Of the log, so much is searched for the records of wrong units."""
+POLLS_MAX = 60
+"""Ticks for which it is remembered that nothing wrong was found."""
+JOBS_MAX = 64
+"""Looks that the worker is given at a time; more have to wait."""
+
+
+def find_damage(log: CommitLog, place: int, limit: int) -> Extent | None:
+    """Return the damage that covers a log offset; None: whole records stand there.
+
+    `limit` is a border behind it, such as the end of the log.
+    """
+    if not log.start <= place < limit:
+        return None
+    at, chunk = _border_before(log, place), CHUNK_BYTES
+    limit = min(limit, segment_end(log, place))
+    while at <= place:
+        data = log.read(at, min(chunk, limit - at))
+        good, stop, reason = whole_records(data, at)
+        at += good
+        if stop is ScanStop.BLANK or at > place:
+            return None
+        if good and stop in (ScanStop.END, ScanStop.SHORT) and at < limit:
+            chunk = CHUNK_BYTES
+        elif stop is ScanStop.SHORT and len(data) == chunk:
+            chunk *= 2
+        else:
+            following = border_behind(log, at, limit)
+            if following > place:
+                return at, following, reason or _reason(stop, data)
+            at = following
+    return None
+
+
+def _reason(stop: ScanStop, data: bytes) -> str:
+    if not data:
+        return "the file ends here"
+    return "zeros" if stop is ScanStop.UNWRITTEN else "a cut record"
+
+
+def _border_before(log: CommitLog, place: int) -> int:
+    """Return where a whole record begins some way before a place, or the file."""
+    base = max(place - place % log.segment_size, log.start)
+    near = place - LOOK_BACK_BYTES
+    if near <= base:
+        return base
+    found, _ = first_record(log, near, place)
+    return base if found is None else found
+
+
+class Look(Enum):
+    """What is known of something that could not be read."""
+
+    KNOWN = "known"
+    """It is noted as damage, or put right: read again."""
+    NOTHING = "nothing"
+    """Nothing wrong was found."""
+    PENDING = "pending"
+    """It is being looked at: ask again."""
+
+
+class _Row(NamedTuple):
+    """The units of one message, as they were when a job began."""
+
+    offset: int
+    unit: tuple[int, int, int]
+    position: tuple[int, int] | None
+
+
+@dataclass(slots=True)
+class _Job:
+    """One look at a place of the log and at units, for the worker. `done` is set last."""
+
+    log: CommitLog
+    damage: Damage
+    place: int
+    start: int
+    """Where the log began when this did: what is looked at has not expired by then."""
+    limit: int
+    """A border behind the place: the log's end when this began."""
+    queue: ConsumeQueue | None
+    first: int
+    """The first queue offset that is looked at; rows before it are only neighbours."""
+    rows: list[_Row]
+    damaged: Extent | None = None
+    wrong: list[_Row] = field(default_factory=list)
+    records: dict[int, RecordView] = field(default_factory=dict)
+    """What the log has for wrong units, by queue offset."""
+    expired: bool = False
+    """Whether those that it does not have were of records before its start."""
+    polls: int = 0
+    done: bool = False
+
+    def run(self) -> None:
+        try:
+            self.damaged = find_damage(self.log, self.place, self.limit)
+            if self.damaged is None and self.queue is not None:
+                self._look_at_units(self.queue.tail.topic, self.queue.tail.queue_id)
+        finally:
+            self.done = True
+
+    def _look_at_units(self, topic: bytes, queue_id: int) -> None:
+        right = [self._is_right(row, topic, queue_id) for row in self.rows]
+        wrong = [
+            at for at, row in enumerate(self.rows) if row.offset >= self.first and not right[at]
+        ]
+        if not wrong:
+            return
+        self.wrong = [self.rows[at] for at in wrong]
+        wanted = {row.offset for row in self.wrong}
+
+        def take(_: bytes, __: int, views: list[RecordView]) -> None:
+            for view in views:
+                own = (view.topic, view.queue_id) == (topic, queue_id)
+                if own and view.queue_offset in wanted:
+                    self.records[view.queue_offset] = view
+
+        low, high = begin, end = self._between(right, wrong[0], wrong[-1])
+        high = min(high, low + MEND_BYTES_MAX)
+        while low < high and len(self.records) < len(wanted):
+            # In steps, for what was wanted may be found long before the end.
+            low, _ = LogReader(self.log, take).run(low, high)
+            lost = self.damage.at(low)
+            if lost is None:
+                break
+            low = lost.end
+        damaged = self.damage.first_in(begin, end) is not None
+        self.expired = begin == self.start and low == end and not damaged
+
+    def _is_right(self, row: _Row, topic: bytes, queue_id: int) -> bool:
+        place, size, tag = row.unit
+        if size == LOST_SIZE_FIELD or self.damage.at(place) is not None:
+            return True
+        if self.start <= place < self.log.start:
+            return True  # its record has expired meanwhile
+        if not 0 < size <= self.log.segment_size:
+            return False
+        data = self.log.read(place, size)
+        if not queue_records(data, place, topic, queue_id, row.offset) == size == len(data):
+            return self.start <= place < self.log.start
+        view = view_record(data)
+        position = (view.metaq_position, view.metaq_size)
+        return view.tag_code == tag and row.position in (None, position)
+
+    def _between(self, right: list[bool], first: int, last: int) -> tuple[int, int]:
+        """Return a border before the records of some rows and one behind them."""
+        low, high = self.log.start, self.limit
+        for at in range(first - 1, -1, -1):
+            place, size, _ = self.rows[at].unit
+            if right[at] and size > 0 and low <= place < self.limit:
+                low = place + size
+                break
+        for at in range(last + 1, len(self.rows)):
+            place, size, _ = self.rows[at].unit
+            if right[at] and size > 0 and self.damage.at(place) is None:
+                high = place
+                break
+        return low, high
+
+
+class Inspector:
+    """Finds out what readers stumble over. The worker looks, the store's thread puts right."""
+
+    def __init__(self, parts: Parts, submit: Callable[[Callable[[], None]], None]) -> None:
+        self._parts, self._log, self._damage = parts, parts.log, parts.damage
+        self._submit = submit
+        self._jobs: dict[tuple[int, int], _Job] = {}
+        """By place and queue."""
+        self.mended = 0
+        """Units that were wrong."""
+
+    def look(self, place: int, queue: ConsumeQueue | None = None, offset: int = 0) -> Look:
+        """Find out why the record of a queue is not at a place.
+
+        The wrong unit is at `offset` or among the next ones.
+        """
+        if queue is not None and self._meets_gap(queue, offset):
+            return Look.KNOWN
+        key = (place, id(queue))
+        job = self._jobs.get(key)
+        if job is None:
+            if len(self._jobs) >= JOBS_MAX:
+                self.poll()
+                return Look.PENDING
+            job = self._jobs[key] = self._job(place, queue, offset)
+            self._submit(job.run)
+        if not job.done:
+            return Look.PENDING
+        del self._jobs[key]
+        return Look.KNOWN if self._take(job) else Look.NOTHING
+
+    def _meets_gap(self, queue: ConsumeQueue, offset: int) -> bool:
+        """Whether lost units are in the way that nobody expected, for no damage is known."""
+        if self._damage.may_lose or not queue.first <= offset < queue.end:
+            return False
+        units = queue.units(offset, min(UNITS_MAX, queue.end - offset))
+        self._damage.gaps = any(size == LOST_SIZE_FIELD for _, size, _ in UNIT.iter_unpack(units))
+        return self._damage.gaps
+
+    def poll(self) -> None:
+        """Take over what jobs have found; that one found nothing is kept for who asks again."""
+        for key, job in list(self._jobs.items()):
+            job.polls += 1
+            if job.done and (job.damaged or job.records or job.polls > POLLS_MAX):
+                self._take(self._jobs.pop(key))
+
+    def _job(self, place: int, queue: ConsumeQueue | None, offset: int) -> _Job:
+        log, rows = self._log, list[_Row]()
+        if queue is not None:
+            offset = max(offset, queue.min_offset(log.start))
+            start = max(queue.first, offset - NEIGHBOURS_MAX)
+            end = min(queue.end, offset + UNITS_MAX + NEIGHBOURS_MAX)
+            rows = _rows(queue, start, end - start) if start < end else []
+        return _Job(log, self._damage, place, log.start, log.end, queue, offset, rows)
+
+    def _take(self, job: _Job) -> bool:
+        """Note what a job has found; true: it was something."""
+        queue = job.queue
+        if job.damaged is not None:
+            start, end, reason = job.damaged
+            if end <= self._log.end and end > self._log.start:  # else it was cut or deleted
+                self._damage.add(start, end, reason)
+                self._damage.save_later()
+            return True
+        if queue is None or not job.wrong:
+            return False
+        mended, missing = self.mended, list[int]()
+        for row in job.wrong:
+            if not self._still(queue, row) or not self._mend(queue, row.offset, job):
+                missing.append(row.offset)
+        name, queue_id, first = queue.tail.topic, queue.tail.queue_id, job.wrong[0].offset
+        count = self.mended - mended
+        if count:
+            logger.warning(
+                "queue.unit-mended queue=%s/%d offset=%d units=%d", name, queue_id, first, count
+            )
+        if missing:
+            logger.error(
+                "queue.unit-wrong queue=%s/%d offset=%d units=%d",
+                name, queue_id, missing[0], len(missing),
+            )  # fmt: skip
+        return count > 0
+
+    def _mend(self, queue: ConsumeQueue, offset: int, job: _Job) -> bool:
+        view = job.records.get(offset)
+        if view is not None and view.physical_offset + view.size <= self._log.end:
+            rewrite(queue, view)
+        elif view is None and job.expired:
+            blank(queue, offset)
+        else:
+            return False
+        self.mended += 1
+        return True
+
+    def _still(self, queue: ConsumeQueue, row: _Row) -> bool:
+        """Whether a unit is as it was: its queue may have been cut or deleted meanwhile."""
+        known = self._parts.queues.find(queue.tail.topic.decode(), queue.tail.queue_id)
+        if known is not queue or not queue.first <= row.offset < queue.end:
+            return False
+        return _rows(queue, row.offset, 1) == [row]
+
+    def read_through(self, start: int, end: int) -> bool:
+        """Look at the first place from a border on where no whole record is, up to `end`."""
+        end = min(end, self._log.end)
+        at, _ = LogReader(self._log, _ignore).run(start, end)
+        return at < end and self.look(at) is not Look.NOTHING
+
+    def put_right(self, queue: ConsumeQueue, offset: int, place: int, size: int) -> bool:
+        """Write the units of the record at a place anew; false: it is not there any more."""
+        data, tail = self._log.read(place, size), queue.tail
+        if not queue_records(data, place, tail.topic, tail.queue_id, offset) == size == len(data):
+            return False
+        rewrite(queue, view_record(data))
+        self.mended += 1
+        logger.warning("queue.unit-mended queue=%s/%d offset=%d", tail.topic, tail.queue_id, offset)
+        return True
+
+
+def _rows(queue: ConsumeQueue, start: int, count: int) -> list[_Row]:
+    units = list(UNIT.iter_unpack(queue.units(start, count)))
+    positions: list[tuple[int, int] | None] = [None] * len(units)
+    if queue.tail.dual:
+        positions = list(POSITION_UNIT.iter_unpack(queue.position_units(start, count)))
+    rows = zip(units, positions, strict=False)
+    return [_Row(start + at, unit, position) for at, (unit, position) in enumerate(rows)]
+
+
+def blank(queue: ConsumeQueue, offset: int) -> None:
+    """Let the units of a message that has expired say so."""
+    position = (
+        POSITION_UNIT.pack(queue.position(offset)[0], BLANK_SIZE_FIELD) if queue.tail.dual else b""
+    )
+    queue.overwrite(offset, UNIT.pack(0, BLANK_SIZE_FIELD, 0), position)
+
+
+def rewrite(queue: ConsumeQueue, view: RecordView) -> None:
+    """Write the units of one message anew."""
+    position = POSITION_UNIT.pack(view.metaq_position, view.metaq_size)
+    unit = UNIT.pack(view.physical_offset, view.size, view.tag_code)
+    queue.overwrite(view.queue_offset, unit, position if queue.tail.dual else b"")
+
+
+def _ignore(_: bytes, __: int, ___: list[RecordView]) -> None:
+    """Reading is enough."""

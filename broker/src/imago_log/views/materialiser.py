@@ -1,0 +1,392 @@
+"""Makes and keeps up the MetaQ files of materialised topics, behind the append.
+
+The store's thread plans which messages go where, the worker reads them from the log and writes
+them, and the store's thread takes over what was written: the only state that both see is the job.
+The files follow the queue's units, not the log, so after a crash nothing needs to be remembered:
+where a partition's files end is where writing goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from imago_log.commitlog.recent import RecentLog
+from imago_log.commitlog.records import LogRecords
+from imago_log.disk.files import fatal, write_all
+from imago_log.errors import CorruptLogError, UnreadableError
+from imago_log.reading.by_position import whole_messages
+from imago_log.views.consume_queue import UNIT_SIZE
+from imago_log.views.lost import first_kept, first_lost
+from imago_log.views.metaq_segments import MetaqSegments
+from imago_wire.errors import RecordError
+from imago_wire.hot import metaq_block
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from imago_log.commitlog.commit_log import CommitLog
+    from imago_log.commitlog.damage import Damage
+    from imago_log.config import StoreConfig
+    from imago_log.disk.files import FilePool
+    from imago_log.disk.vfs import Vfs
+    from imago_log.errors import StoreError
+    from imago_log.metadata.state import Topic
+    from imago_log.views.consume_queue import ConsumeQueue
+
+logger = logging.getLogger(__name__)
+
+BLOCK_BYTES_MAX = 256 << 10
+"""Written in one call, but for the last message in it."""
+ROUND_BYTES_MAX = 16 << 20
+"""What one job of the worker writes: other jobs wait for it."""
+LAST_ROUNDS_MAX = 4
+BACKLOG_BYTES_MAX = 1 << 30
+"""Of a partition's older messages so many get files; what is before is read from the log."""
+LOOKED_AT_MAX = 1024
+"""Partitions that one round looks at."""
+CREATED_MAX = 8
+"""Partitions that get their first file in one round: making folders and files is slow."""
+
+
+class Partition:
+    """One queue and its MetaQ files. `next_offset` is the first message not in them."""
+
+    __slots__ = ("next_offset", "queue", "segments", "topic")
+
+    def __init__(self, topic: Topic, queue: ConsumeQueue, segments: MetaqSegments) -> None:
+        self.topic, self.queue, self.segments = topic, queue, segments
+        self.next_offset = queue.end
+
+    @property
+    def behind(self) -> int:
+        """Bytes that the files do not have yet."""
+        end = self.segments.end
+        if not self.segments.exists and self.next_offset < self.queue.end:
+            end = self.queue.position(self.next_offset)[0]
+        return self.queue.tail.next_position - end
+
+
+class _Block(NamedTuple):
+    """Messages that are written in one call, and where: decided before they are read."""
+
+    partition: Partition
+    offset: int
+    """Queue offset of the first of them."""
+    units: bytes
+    size: int
+    path: Path
+    at: int
+    following: Path | None
+    """The file to make when these have filled theirs."""
+
+
+class _Job:
+    """One round of writing, for the worker. `done` is set last."""
+
+    def __init__(self, vfs: Vfs, records: LogRecords, blocks: Sequence[_Block]) -> None:
+        self._vfs, self._records, self.blocks = vfs, records, blocks
+        self.written = 0
+        """Blocks, the first ones, that are in their files."""
+        self.damage: StoreError | RecordError | None = None
+        """Why the block after them cannot be made."""
+        self.cancelled = self.done = False
+
+    def run(self) -> None:
+        try:
+            self._run()
+        finally:
+            self.done = True
+
+    def _run(self) -> None:
+        for block in self.blocks:
+            if self.cancelled:
+                break
+            try:
+                data = metaq_block(
+                    self._records.each(block.partition.queue.tail, block.units, block.offset)
+                )
+            except (CorruptLogError, RecordError) as error:
+                self.damage = error
+                break
+            if len(data) != block.size:
+                self.damage = RecordError(f"{len(data)} bytes where {block.size} were indexed")
+                break
+            self._write(block, data)
+            self.written += 1
+
+    def _write(self, block: _Block, data: bytes) -> None:
+        vfs = self._vfs
+        with fatal("open", block.path):
+            fd = vfs.open(block.path)
+        try:
+            write_all(vfs, fd, data, block.at, block.path)
+        finally:
+            vfs.close(fd)
+        if block.following is not None:
+            with fatal("create", block.following):
+                vfs.close(vfs.open(block.following, create=True))
+
+
+class Materialiser:
+    """All partitions that have files of their own, by topic name and queue id."""
+
+    def __init__(
+        self, pool: FilePool, folder: Path, config: StoreConfig, log: CommitLog, damage: Damage
+    ) -> None:
+        self._pool, self._folder, self._config = pool, folder, config
+        self._damage = damage
+        self._records = LogRecords(log, RecentLog(0), damage)
+        """The worker's own: what is recent belongs to the store's thread."""
+        self._by_key: dict[tuple[str, int], Partition] = {}
+        self._order: list[Partition] = []
+        self._cursor = 0
+        self._job: _Job | None = None
+        self.verify = False
+        """Files found from now on may be torn: the last stop was not in order."""
+        self.submit: Callable[[Callable[[], None]], None] = _at_once
+        self.unreadable: Callable[[ConsumeQueue, UnreadableError], bool] = _not_mended
+        """Looks at what could not be read; true: now it is known what is lost, or it is mended."""
+        self.drain: Callable[[], None] = _nothing
+        """The worker's, once there is one."""
+        self.visible_end: Callable[[ConsumeQueue], int] = _end
+        """Files are immutable, so they hold only what cannot be cut off any more."""
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._order)
+
+    def get(self, topic: str, queue_id: int) -> MetaqSegments | None:
+        """Return the files of a partition, if it has any."""
+        partition = self._by_key.get((topic, queue_id))
+        return partition.segments if partition is not None else None
+
+    # Finding
+
+    def open(self, topic: Topic, queue: ConsumeQueue, log_start: int) -> None:
+        """Take a partition up: find its files, or plan to make them."""
+        queue_id = queue.tail.queue_id
+        folder = self._folder / f"{topic.name}-{queue_id}"
+        size_max = self._config.metaq_segment_bytes_max
+        segments = MetaqSegments(self._pool, folder, size_max, topic.birth)
+        segments.load(verify=self.verify)
+        partition = Partition(topic, queue, segments)
+        if self._by_key.get((topic.name, queue_id)) is None:
+            self._order.append(partition)
+        else:
+            self._order[self._order.index(self._by_key[topic.name, queue_id])] = partition
+        self._by_key[topic.name, queue_id] = partition
+        segments.truncate(queue.tail.next_position)
+        self._find_next(partition, log_start)
+
+    def _find_next(self, partition: Partition, log_start: int) -> None:
+        queue, segments = partition.queue, partition.segments
+        low = queue.min_offset(log_start)
+        if segments.exists:
+            found = queue.offset_of_position(segments.end, low)
+            position = queue.position(found)[0] if found < queue.end else queue.tail.next_position
+            if position == segments.end:
+                partition.next_offset = found
+                return
+            # What lies between is gone from the log: the old files would end in a hole.
+            segments.discard()
+        oldest = queue.tail.next_position - BACKLOG_BYTES_MAX
+        partition.next_offset = queue.offset_of_position(oldest, low)
+
+    # Writing
+
+    def advance(self, bytes_min: int = 1) -> None:
+        """Take over what the worker has written, and give it more to write.
+
+        Partitions that are less than `bytes_min` behind can wait.
+        """
+        if self._job is not None and not self._take():
+            return
+        blocks = self._plan(bytes_min)
+        if blocks:
+            job = self._job = _Job(self._pool.vfs, self._records, blocks)
+            self.submit(job.run)
+            self._take()
+
+    def write_last(self) -> None:
+        """Write what is new in this thread, before the store closes.
+
+        Of a large backlog only a part: the next start goes on with it.
+        """
+        self._settle()
+        for _ in range(LAST_ROUNDS_MAX):
+            blocks = self._plan(1, created_max=len(self._order))
+            if not blocks:
+                return
+            self._job = _Job(self._pool.vfs, self._records, blocks)
+            self._job.run()
+            self._take()
+
+    def _settle(self) -> None:
+        """Wait until the worker has stopped writing: the files are about to be cut or removed."""
+        if self._job is not None:
+            self._job.cancelled = True
+            self.drain()
+            self._take()
+            self._job = None  # the worker has ended without doing it
+
+    def _plan(self, bytes_min: int, created_max: int = CREATED_MAX) -> list[_Block]:
+        order, blocks = self._order, list[_Block]()
+        left, cursor = ROUND_BYTES_MAX, self._cursor
+        for _ in range(min(LOOKED_AT_MAX, len(order))):
+            cursor = cursor + 1 if cursor + 1 < len(order) else 0
+            partition = order[cursor]
+            if partition.next_offset >= partition.queue.end or partition.behind < bytes_min:
+                continue
+            if partition.next_offset >= (visible := self.visible_end(partition.queue)):
+                continue
+            if self._damage.may_lose and not self._pass_damage(partition):
+                continue
+            if not partition.segments.exists:
+                if not created_max:
+                    continue
+                created_max -= 1
+                partition.segments.begin(partition.queue.position(partition.next_offset)[0])
+            planned = list(
+                _blocks(
+                    partition,
+                    first_lost(partition.queue, self._damage, partition.next_offset, visible),
+                    left,
+                )
+            )
+            blocks += planned
+            left -= sum(block.size for block in planned)
+            if left <= 0:
+                break
+        self._cursor = cursor
+        return blocks
+
+    def _pass_damage(self, partition: Partition) -> bool:
+        """Begin anew behind lost messages, for files have no holes; false when nothing follows."""
+        queue, start = partition.queue, partition.next_offset
+        partition.next_offset = first_kept(queue, self._damage, start, queue.end)
+        if partition.next_offset > start:
+            partition.segments.discard()
+        return partition.next_offset < queue.end
+
+    def _take(self) -> bool:
+        """Take over what a finished job has written; false while it is being worked on."""
+        job = self._job
+        if job is None or not job.done:
+            return False
+        self._job = None
+        for block in job.blocks[: job.written]:
+            block.partition.segments.grew(block.size)
+            block.partition.next_offset += len(block.units) // UNIT_SIZE
+        if job.damage is not None:
+            block = job.blocks[job.written]
+            if isinstance(job.damage, UnreadableError):
+                job.damage.offset = block.offset
+            self._give_up(block.partition, job.damage)
+        return True
+
+    def _give_up(self, partition: Partition, damage: StoreError | RecordError) -> None:
+        """Go on behind records that cannot be read: they are lost to all readers."""
+        if isinstance(damage, UnreadableError) and self.unreadable(partition.queue, damage):
+            return
+        tail = partition.queue.tail
+        name = f"{tail.topic.decode()}-{tail.queue_id}"
+        logger.warning("metaq_files.begin_anew partition=%s damage=%s", name, damage)
+        partition.segments.discard()
+        partition.next_offset = partition.queue.end
+
+    # Cutting and removing
+
+    def rebuild(self, topic: str, queue_id: int, log_start: int) -> bool:
+        """Throw the files of a partition away, which are wrong, and make them anew."""
+        partition = self._by_key.get((topic, queue_id))
+        if partition is None:
+            return False
+        self._settle()
+        logger.warning("metaq_files.rebuild partition=%s-%d", topic, queue_id)
+        partition.segments.discard()
+        self._find_next(partition, log_start)
+        return True
+
+    def drop_topic(self, topic: str) -> None:
+        """Remove the files of a topic."""
+        self._settle()
+        for key in [key for key in self._by_key if key[0] == topic]:
+            partition = self._by_key.pop(key)
+            self._order.remove(partition)
+            partition.segments.discard()
+
+    def truncate(self) -> None:
+        """Cut the files where their queues end now."""
+        self._settle()
+        for partition in self._order:
+            partition.segments.truncate(partition.queue.tail.next_position)
+            partition.next_offset = min(partition.next_offset, partition.queue.end)
+
+    def forget(self) -> None:
+        """Let go of all partitions; their files stay."""
+        self._settle()
+        self._by_key.clear()
+        self._order.clear()
+
+    def expire(self, now_ms: int, log_start: int) -> None:
+        """Remove files that are older or larger than their topic allows, or gone from the log."""
+        for partition in self._order:
+            segments, topic = partition.segments, partition.topic
+            while len(starts := segments.starts()) > 1:
+                newest = partition.queue.offset_of_position(starts[1], partition.queue.first) - 1
+                if newest >= partition.queue.first:
+                    place = partition.queue.unit(newest)[0]
+                    if place >= log_start and not self._expired(topic, segments, place, now_ms):
+                        break
+                segments.drop_oldest()
+
+    def _expired(self, topic: Topic, segments: MetaqSegments, place: int, now_ms: int) -> bool:
+        age_max, size_max = topic.retention_ms, topic.retention_bytes
+        if age_max is not None and self._is_older(place, now_ms - age_max):
+            return True
+        first_end = segments.starts()[1]
+        return size_max is not None and segments.end - first_end >= size_max
+
+    def _is_older(self, place: int, ms: int) -> bool:
+        try:
+            return self._records.store_ms(place) < ms
+        except UnreadableError:
+            return False  # who reads it will find out why
+
+
+def _blocks(partition: Partition, last: int, bytes_max: int) -> Iterator[_Block]:
+    """Yield what to write next: each up to the message that makes its file large enough."""
+    queue, segments, offset = partition.queue, partition.segments, partition.next_offset
+    start, end = segments.file_start, segments.end
+    while bytes_max > 0 and offset < last:
+        room = start + segments.size_max - end
+        _, whole, _ = whole_messages(queue, offset, last, min(room - 1, BLOCK_BYTES_MAX))
+        count = min(whole + 1, last - offset)
+        position, last_size = queue.position(offset + count - 1)
+        size = position + last_size - end
+        full = end + size - start >= segments.size_max
+        following = segments.path(end + size) if full else None
+        units = queue.units(offset, count)
+        yield _Block(partition, offset, units, size, segments.path(start), end - start, following)
+        offset, end, bytes_max = offset + count, end + size, bytes_max - size
+        start = end if full else start
+
+
+def _at_once(job: Callable[[], None]) -> None:
+    """Stands where the worker will put its own."""
+    job()
+
+
+def _not_mended(_: ConsumeQueue, __: UnreadableError) -> bool:
+    """Stands where the store will put its own."""
+    return False
+
+
+def _nothing() -> None:
+    """Stands where the worker will put its own."""
+
+
+def _end(queue: ConsumeQueue) -> int:
+    """Stands where the parts of a store will put their own."""
+    return queue.end

@@ -1,0 +1,266 @@
+"""View: one partition in MetaQ's own files, byte for byte.
+
+`<topic>-<partition>/<20-digit start position>.meta`, each a plain sequence of messages in MetaQ's
+stored form. A file is closed, and the next one made, once it is at least `size_max` large after an
+append; a message never spans two files. A small file `origin` beside them, which MetaQ ignores,
+says which incarnation of the topic they belong to and from where on they must be checked.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+import orjson
+
+from imago_log.disk.files import (
+    FilePool,
+    Unsynced,
+    fatal,
+    offset_name,
+    offsets_of,
+    read_whole,
+    replace_whole,
+)
+from imago_log.errors import NoSpaceError
+from imago_log.results import FileSlice
+from imago_wire.hot import metaq_whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imago_log.disk.vfs import OpenFile
+
+SUFFIX = ".meta"
+ORIGIN = "origin"
+VERIFIED_MAX = 64
+"""Parts that are known to be whole: readers at so many places need not look twice."""
+
+
+class MetaqSegments:
+    """The files of one partition: positions `start` … `end`, without holes."""
+
+    def __init__(self, pool: FilePool, folder: Path, size_max: int, birth: int) -> None:
+        self._pool, self.folder, self.size_max, self._birth = pool, folder, size_max, birth
+        self._starts: list[int] = []
+        self.end = 0
+        self.min_position = 0
+        """Everything below has expired for MetaQ's readers."""
+        self.synced = 0
+        """Everything below is on the device."""
+        self._origin_lock = threading.Lock()
+        self._names: dict[int, str] = {}
+        """Names by start, as the pool has them: made for each file once."""
+        self._verified: list[tuple[int, int]] = []
+        """Positions whose messages are known to be whole, in order: written or looked at since."""
+
+    @property
+    def start(self) -> int:
+        """The first position that a file holds."""
+        return self._starts[0] if self._starts else self.end
+
+    @property
+    def exists(self) -> bool:
+        """Whether there are files at all."""
+        return bool(self._starts)
+
+    @property
+    def file_start(self) -> int:
+        """The start position of the file that is written."""
+        return self._starts[-1]
+
+    def starts(self) -> list[int]:
+        """Return the start positions of the files."""
+        return list(self._starts)
+
+    # Opening
+
+    def load(self, *, verify: bool) -> None:
+        """Find the files; with `verify` check what may be torn and cut it off."""
+        with fatal("list", self.folder):
+            names = self._pool.vfs.names(self.folder)
+            origin = read_whole(self._pool.vfs, self.folder / ORIGIN)
+        self._starts = offsets_of(names, SUFFIX)
+        if not self._take_origin(origin):
+            self.discard()
+            return
+        if self._starts:
+            self.end = self._starts[-1] + self._size(self._starts[-1])
+        self._keep_contiguous()
+        if verify and self._starts:
+            self._verify()
+        if self._starts and self.end - self._starts[-1] >= self.size_max:
+            self._new_file()
+
+    def _take_origin(self, data: bytes | None) -> bool:
+        try:
+            found = orjson.loads(data or b"{}")
+            self.min_position, self.synced = int(found["min"]), int(found["synced"])
+            return bool(found["birth"] == self._birth)
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            return False
+
+    def _keep_contiguous(self) -> None:
+        for at in range(len(self._starts) - 1):
+            if self._starts[at] + self._size(self._starts[at]) != self._starts[at + 1]:
+                self._drop_from(at + 1)
+                return
+
+    def _verify(self) -> None:
+        """Check the messages from the last synced file on; cut at the first that is not whole."""
+        for start in list(self._starts):
+            size = self._size(start)
+            if start + size < self.synced and start != self._starts[-1]:
+                continue
+            good = metaq_whole(self._pool.vfs.pread(self._file(start).fd, size, 0))
+            if good < size:
+                self.truncate(start + good)
+                return
+
+    def discard(self) -> None:
+        """Remove everything."""
+        self._drop_from(0)
+        self._verified.clear()
+        self.end = self.min_position = self.synced = 0
+
+    def _drop_from(self, at: int) -> None:
+        while len(self._starts) > at:
+            self._unlink(self._starts.pop())
+        if self._starts:
+            self.end = self._starts[-1] + self._size(self._starts[-1])
+
+    def begin(self, position: int) -> None:
+        """Begin at a position, with nothing before it."""
+        self.discard()
+        with fatal("create", self.folder):
+            self._pool.vfs.make_folder(self.folder)
+        self.end = self.synced = position
+        # Of a partition that never had files nothing stale can come back, and a lost origin
+        # makes it begin anew: thousands of partitions need not wait for the device one by one.
+        self._write_origin(durable=self._pool.vfs.exists(self.folder / ORIGIN))
+        self._new_file()
+
+    # Writing
+
+    def grew(self, size: int) -> None:
+        """Take over whole messages that were written behind the end.
+
+        Where that filled the file, the next one has been made too.
+        """
+        self._mark_verified(self.end, self.end + size)
+        self.end += size
+        if self.end - self._starts[-1] >= self.size_max:
+            self._starts.append(self.end)
+
+    def _new_file(self) -> None:
+        with fatal("create", self.folder):
+            self._pool.get(self._name(self.end), create=True)
+        self._starts.append(self.end)
+
+    def mark_synced(self, position: int) -> None:
+        """Say that the files are on the device up to a position. In any thread."""
+        if self._starts:
+            self.synced = min(position, self.end)
+            self._write_origin()
+
+    def _write_origin(self, *, durable: bool = True) -> None:
+        content = {"birth": self._birth, "min": self.min_position, "synced": self.synced}
+        with self._origin_lock:
+            replace_whole(
+                self._pool.vfs, self.folder / ORIGIN, orjson.dumps(content), durable=durable
+            )
+
+    def unsynced(self) -> list[Unsynced]:
+        """Return the files to sync."""
+        ends = [*self._starts[1:], self.end]
+        return [
+            (self.path(start), start >= self.synced)
+            for start, end in zip(self._starts, ends, strict=True)
+            if end >= self.synced
+        ]
+
+    # Reading
+
+    def slice(self, position: int, size: int) -> FileSlice | None:
+        """Return up to `size` bytes of one file from a position on; None: not in the files."""
+        if not self._starts or not self.start <= position < self.end:
+            return None
+        at = bisect_right(self._starts, position) - 1
+        end = self._starts[at + 1] if at + 1 < len(self._starts) else self.end
+        try:
+            file = self._file(self._starts[at])
+        except OSError as error:
+            raise NoSpaceError.of("open", self.folder, error) from error
+        return FileSlice(file, position - self._starts[at], min(size, end - position))
+
+    def verify(self, position: int, size: int) -> bool:
+        """Whether whole messages of one file are as their checksums say; looked at only once."""
+        end = position + size
+        at = bisect_right(self._verified, (position, 1 << 63)) - 1
+        if at >= 0 and end <= self._verified[at][1]:
+            return True
+        found = self.slice(position, size)
+        if found is None or metaq_whole(found.read()) != size:
+            return False
+        self._mark_verified(position, end)
+        return True
+
+    def _mark_verified(self, start: int, end: int) -> None:
+        """Join a part with those that touch it; the oldest of too many is forgotten."""
+        apart: list[tuple[int, int]] = []
+        for first, last in self._verified:
+            if last < start or end < first:
+                apart.append((first, last))
+            else:
+                start, end = min(start, first), max(end, last)
+        self._verified = sorted([*apart[-VERIFIED_MAX:], (start, end)])
+
+    # Cutting
+
+    def truncate(self, end: int) -> None:
+        """Cut off everything from a position on."""
+        if end >= self.end:
+            return
+        self._verified.clear()
+        if end < self.start:
+            self.discard()
+            return
+        while len(self._starts) > 1 and self._starts[-1] > end:
+            self._unlink(self._starts.pop())
+        start = self._starts[-1]
+        with fatal("truncate", self.folder):
+            self._pool.vfs.truncate(self._file(start).fd, end - start)
+        self.end = end
+        self.synced = min(self.synced, end)
+
+    def drop_oldest(self) -> None:
+        """Remove the oldest file; readers of its positions are sent to the next one."""
+        assert len(self._starts) > 1, "the file that is written stays"
+        self.min_position = self._starts[1]
+        self._write_origin()  # first: a crash must not bring the minimum back down
+        self._unlink(self._starts.pop(0))
+
+    def _size(self, start: int) -> int:
+        with fatal("open", self.folder):
+            return self._pool.vfs.size(self._file(start).fd)
+
+    def _file(self, start: int) -> OpenFile:
+        return self._pool.get(self._name(start))
+
+    def _name(self, start: int) -> str:
+        name = self._names.get(start)
+        if name is None:
+            name = self._names[start] = f"{self.folder}/{offset_name(start)}{SUFFIX}"
+        return name
+
+    def path(self, start: int) -> Path:
+        """Return the path of the file that starts at a position."""
+        return self.folder / (offset_name(start) + SUFFIX)
+
+    def _unlink(self, start: int) -> None:
+        path = self.path(start)
+        self._pool.forget(self._name(start))
+        del self._names[start]
+        with fatal("remove", path):
+            self._pool.vfs.unlink(path)

@@ -1,0 +1,1 @@
+"""Appending: messages, and changes of metadata."""
