@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.core.sequencing import Numbers, Standing, Verdict, judge
+from imago_broker.core.sequencing import Numbers, ProducerState, Verdict, judge
 from imago_client.config import ClientConfig, ProducerConfig
 from imago_client.core.effects import Operation, Pause, Request, Wait
 from imago_client.core.idempotent import send
@@ -252,7 +252,7 @@ class PlainBroker:
         epoch = max((known.epoch for known in own), default=-1)
         following = sum(known.epoch == epoch for known in own)
         claimed = Numbers(sequence.producer, sequence.epoch, sequence.number, 1)
-        verdict = judge(Standing(epoch, following), claimed)
+        verdict = judge(ProducerState(epoch, following), claimed)
         if verdict is Verdict.FENCED:
             return refused(ResponseCode.IMAGO_PRODUCER_FENCED)
         if verdict is Verdict.OUT_OF_ORDER:

@@ -187,7 +187,7 @@ async def test_the_lease_counts_from_when_an_answered_call_was_sent(registry: Re
     first = one.lease_end_ms
     assert before + CONFIG.lease_ms <= first <= monotonic_ms() + CONFIG.lease_ms
     before = monotonic_ms()
-    await one._standing._lease.renew()
+    await one._session._lease.renew()
     assert before + CONFIG.lease_ms <= one.lease_end_ms <= monotonic_ms() + CONFIG.lease_ms
     await one.stop()
     assert one.lease_end_ms == 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.replication.desks import whole_bytes
+from imago_broker.replication.peer_handlers import whole_bytes
 from imago_broker.replication.repair import PAUSE_MS, Repairs
 from imago_log import CorruptLogError, CorruptRecordError
 from imago_testing.stores.damaging import harm_log, harm_note, harm_view, log_files, lose_log

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_broker.core.sequencing import UNKNOWN, Gathered, Numbers, Standing, Verdict, judge
+from imago_broker.core.sequencing import UNKNOWN, Gathered, Numbers, ProducerState, Verdict, judge
 from imago_log.metadata.producers import Producers
 from imago_wire.sequences import Sequence
 
@@ -47,9 +47,9 @@ class PlainLog:
             self.records.append((claimed.producer, claimed.epoch, queue, number))
 
 
-def logged(producers: Producers, producer: str, queue: tuple[str, int]) -> Standing:
+def logged(producers: Producers, producer: str, queue: tuple[str, int]) -> ProducerState:
     epoch, number = producers.epoch(producer), producers.next_number(producer, queue)
-    return UNKNOWN if epoch is None or number is None else Standing(epoch, number)
+    return UNKNOWN if epoch is None or number is None else ProducerState(epoch, number)
 
 
 @given(turns)
@@ -61,8 +61,8 @@ def test_verdicts_are_those_of_a_plain_log(
         gathered, taken = Gathered(), []
         for producer, epoch, first, count, queue in turn:
             claimed = Numbers(producer, epoch, first, count)
-            standing = gathered.standing(queue, producer, logged(view, producer, queue))
-            verdict = judge(standing, claimed)
+            state = gathered.state_of(queue, producer, logged(view, producer, queue))
+            verdict = judge(state, claimed)
             assert verdict is model.verdict(claimed, queue)
             if verdict is Verdict.APPEND:
                 model.append(claimed, queue)
@@ -91,7 +91,7 @@ def test_verdicts_are_those_of_a_plain_log(
     ],
 )
 def test_table(epoch: int, first: int, count: int, verdict: Verdict) -> None:
-    assert judge(Standing(4, 7), Numbers("p", epoch, first, count)) is verdict
+    assert judge(ProducerState(4, 7), Numbers("p", epoch, first, count)) is verdict
 
 
 def test_unknown_producer_begins_with_its_first_message() -> None:

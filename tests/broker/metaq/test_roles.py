@@ -8,7 +8,7 @@ import pytest
 
 from imago_broker.model.cluster import Role
 from imago_broker.processors.metaq.asks import ASKS
-from imago_broker.service.standing import Asks
+from imago_broker.service.serving_rules import Asks
 from imago_testing.clusters.roles import LEADER_PORT, OTHER_ROLES, lead_again, step_down
 from imago_testing.peers.metaq import put_frame, put_place, value_body
 from imago_wire.text import commands
@@ -60,7 +60,7 @@ async def test_slave_that_serves_reads_never_sends_a_consumer_back(
 ) -> None:
     await peer.put("test", 0, b"m")
     assert broker.metaq is not None
-    broker.standing.slave_reads = True
+    broker.serving_rules.slave_reads = True
     step_down(broker)
     end = broker.store.log_end
     assert b"m" in value_body(await peer.get("test", 0, 0))
@@ -82,7 +82,7 @@ async def test_new_master_has_nothing_new_until_it_knows_what_readers_were_told(
     broker: Broker, peer: MetaqPeer
 ) -> None:
     await peer.put("test", 0, b"m")
-    broker.standing.settled_at = broker.store.log_end + 1
+    broker.serving_rules.settled_at = broker.store.log_end + 1
     assert (await peer.get("test", 0, 0)).startswith(b"result 404 ")
     assert (await peer.ask(b"offset test g 0 0 5\r\n")).startswith(b"result 500 ")
     put_place(await peer.put("test", 0, b"fills"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.service.standing import NO_LEASE, Asks
+from imago_broker.service.serving_rules import NO_LEASE, Asks
 from imago_client import Client, Message
 from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig, StartFrom
 from imago_testing.clusters.shard_brokers import TOPIC, ShardBrokers, until
@@ -182,7 +182,7 @@ async def locked(peer: RemotingPeer, client: str) -> int:
 
 async def test_the_lease_is_what_a_master_reads_by(three: ShardBrokers) -> None:
     broker = three.brokers[0]
-    assert broker.standing.refusal(Asks.STATE) is None
+    assert broker.serving_rules.refusal(Asks.STATE) is None
     three.gate(0).lease_end_ms = 0
-    assert broker.standing.refusal(Asks.STATE) == NO_LEASE
-    assert broker.standing.refusal(Asks.MESSAGES) == NO_LEASE
+    assert broker.serving_rules.refusal(Asks.STATE) == NO_LEASE
+    assert broker.serving_rules.refusal(Asks.MESSAGES) == NO_LEASE

@@ -100,7 +100,7 @@ async def test_leader_dies_and_nothing_acknowledged_is_lost(three: ShardBrokers)
 async def test_returning_leader_cuts_what_nobody_else_has(three: ShardBrokers) -> None:
     await three.put(0, b"kept")
     for number in (1, 2):
-        following = three.shell(number).duties.following
+        following = three.shell(number).executor.following
         assert following is not None
         following.close()
     assert await three.put(0, b"lost", level=Acknowledgement.LEADER) == [OK]
@@ -144,7 +144,7 @@ async def test_empty_disk_is_not_elected(three: ShardBrokers) -> None:
 
 async def test_silent_follower_leaves_the_set_and_comes_back(three: ShardBrokers) -> None:
     # A link that takes nothing more: the follower is there, and falls behind.
-    following = three.shell(2).duties.following
+    following = three.shell(2).executor.following
     assert following is not None
     session = following.session
     assert session is not None
@@ -243,7 +243,7 @@ async def test_replicated_put_is_not_confirmed_by_a_set_that_shrinks_in_a_handov
     await shard.start(0, 1)
     await shard.all_in_sync(0, 1)
     assert await shard.put(0, b"one") == [OK]
-    following = shard.shell(1).duties.following
+    following = shard.shell(1).executor.following
     assert following is not None
     assert following.session is not None
     following.session.link.on_bytes = lambda _: None  # it takes nothing more
@@ -262,19 +262,19 @@ async def test_replicated_put_is_not_confirmed_by_a_set_that_shrinks_in_a_handov
     assert (await handover)[0] is False
 
 
-async def test_nothing_is_done_after_a_duty_that_the_disk_refused(
+async def test_nothing_is_done_after_an_effect_that_the_disk_refused(
     three: ShardBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await three.put(0, b"one")
-    store, duties = three.store(1), three.shell(1).duties
+    store, executor = three.store(1), three.shell(1).executor
     end = store.log_end
 
     def refuse(_: bool) -> None:
         raise OSError(errno.ENOSPC, "no space left on device")
 
     monkeypatch.setattr(store, "mark_unclean", refuse)
-    duties.carry_out(Mark(unclean=True))
-    duties.carry_out(Reset(end))
+    executor.carry_out(Mark(unclean=True))
+    executor.carry_out(Reset(end))
     assert (store.log_start, store.log_end) == (0, end), "the log is only thrown away when noted"
     assert three.brokers[1].failed.result().exit_code is ExitCode.IO
 
@@ -288,11 +288,11 @@ async def test_registration_says_when_a_log_was_thrown_away_and_when_it_is_whole
         return record.unclean, record.log_epoch, record.log_end
 
     await three.put(0, b"one")
-    uuid, duties, end = three.brokers[1].uuid, three.shell(1).duties, three.store(1).log_end
-    assert duties.following is not None
-    duties.following.close()
-    duties.carry_out(Mark(unclean=True))
-    duties.carry_out(Reset(end))
+    uuid, executor, end = three.brokers[1].uuid, three.shell(1).executor, three.store(1).log_end
+    assert executor.following is not None
+    executor.following.close()
+    executor.carry_out(Mark(unclean=True))
+    executor.carry_out(Reset(end))
     await until(lambda: registered() == (True, 0, end))
     await three.kill(1)
     await three.start(1)
@@ -325,7 +325,7 @@ async def test_fault_in_a_change_of_role_ends_the_process(
 async def test_fault_while_connecting_is_tried_again(
     three: ShardBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    following = three.shell(2).duties.following
+    following = three.shell(2).executor.following
     assert following is not None
     assert following.session is not None
     connect, faults = following._connect, list[int]()
@@ -353,7 +353,7 @@ async def test_retention_waits_for_connected_followers(three: ShardBrokers) -> N
     assert await three.put(0, b"one") == [OK]
     keeper, store = three.store(0)._keeper, three.store(0)
     await until(lambda: keeper.needed_from == store.log_end)
-    following = three.shell(2).duties.following
+    following = three.shell(2).executor.following
     assert following is not None
     assert following.session is not None
     following.session.link.on_bytes = lambda _: None  # it takes nothing more

@@ -163,10 +163,10 @@ async def greeted(shard: ShardBrokers, **changes: object) -> Caller:
     """A caller that poses as member 1, which is registered and does not call by itself."""
     await shard.start(1)
     await shard.all_in_sync(0, 1)
-    following = shard.shell(1).duties.following
+    following = shard.shell(1).executor.following
     assert following is not None
     following.close()
-    leading = shard.shell(0).duties.leading
+    leading = shard.shell(0).executor.leading
     assert leading is not None
     await until(lambda: not leading.sessions)
     return await posing(shard, "127.0.0.1", **changes)
@@ -198,7 +198,7 @@ async def test_member_that_is_registered_with_a_higher_epoch_makes_the_leader_go
     caller = await greeted(leader, epoch=99)
     await caller.refusal()
     leader.store(1).follow(99)  # as after the loss of a registry that had given it
-    leader.shell(1).duties.announce()
+    leader.shell(1).executor.announce()
     await until(lambda: leader.brokers[0].role.current.epoch == 100)
 
 
@@ -219,7 +219,7 @@ async def test_stranger_does_not_displace_a_member_that_is_connected(
 ) -> None:
     await leader.start(1)
     await leader.all_in_sync(0, 1)
-    session = leader.shell(1).duties.following
+    session = leader.shell(1).executor.following
     assert session is not None
     before = session.session
     caller = await posing(leader)
@@ -312,7 +312,7 @@ async def test_fetch_without_greeting_is_refused(leader: ShardBrokers) -> None:
 
 async def test_caller_that_says_nothing_is_closed(leader: ShardBrokers) -> None:
     caller = await Caller.to(leader)
-    leading = leader.shell(0).duties.leading
+    leading = leader.shell(0).executor.leading
     assert leading is not None
     await until(lambda: len(leading.sessions) == 1)
     (session,) = leading.sessions
@@ -396,7 +396,7 @@ async def test_one_stranger_has_its_part_of_the_places(leader: ShardBrokers) -> 
 
 async def test_who_has_said_who_it_is_is_silent_no_more(leader: ShardBrokers) -> None:
     await serves_on(leader)
-    leading = leader.shell(0).duties.leading
+    leading = leader.shell(0).executor.leading
     assert leading is not None
     assert len(leading.sessions) == 1
     assert leader.brokers[0].ports.replication.silent == 0

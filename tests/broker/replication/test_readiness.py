@@ -26,7 +26,7 @@ async def test_a_started_member_is_ready_once_it_is_in_sync_and_stays_so(
     assert problems(two.brokers[0]) == problems(two.brokers[1]) == []
     await two.kill(1)
     await two.all_in_sync(0)
-    leading = two.shell(0).duties.leading
+    leading = two.shell(0).executor.leading
     assert leading is not None
     await two.put(0, b"one")
     with monkeypatch.context() as silent:

@@ -1,4 +1,4 @@
-"""A member whose duty fails at each start: it says so, and begins anew where that costs nothing."""
+"""An effect that fails at each start: the member says so, and begins anew where that is free."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def diverged(tmp_path: Path) -> ShardBrokers:
     await shard.all_in_sync(0, 1, 2)
     assert await shard.put(0, b"kept") == [OK]
     for number in (1, 2):
-        following = shard.shell(number).duties.following
+        following = shard.shell(number).executor.following
         assert following is not None
         following.close()
     assert await shard.put(0, b"lost", level=Acknowledgement.LEADER) == [OK]
@@ -60,7 +60,7 @@ async def dies(shard: ShardBrokers, folder: Path) -> None:
         await until(shard.brokers[0].failed.done)
         last = Failures(folder / "failures").last
         assert last is not None
-        assert (last.duty, last.kind, last.count) == ("Truncate", "ValueError", count)
+        assert (last.effect, last.kind, last.count) == ("Truncate", "ValueError", count)
         await shard.kill(0)
 
 
@@ -75,7 +75,7 @@ async def test_a_member_that_fails_at_each_start_begins_anew(
     await dies(shard, folder)
     await shard.start(0)
     broker, shell = shard.brokers[0], shard.shell(0)
-    await until(lambda: shell.duties.stuck is not None)
+    await until(lambda: shell.executor.stuck is not None)
     assert not broker.failed.done(), "it does not die again"
     member = broker.member
     assert member is not None
@@ -173,6 +173,6 @@ def test_a_garbled_note_counts_as_none(tmp_path: Path) -> None:
     failures = Failures(note)
     assert failures.add("Truncate", ValueError("x"), 5).count == 1
     assert failures.add("Truncate", ValueError("y"), 6).count == 2
-    assert Failures(note).add("Reset", ValueError("y"), 7).count == 1, "another duty"
+    assert Failures(note).add("Reset", ValueError("y"), 7).count == 1, "another effect"
     failures.clear()
     assert Failures(note).last is None

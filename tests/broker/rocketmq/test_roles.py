@@ -11,7 +11,7 @@ import pytest
 
 from imago_broker.model.cluster import Role
 from imago_broker.processors.rocketmq.table import build_processors
-from imago_broker.service.standing import Asks
+from imago_broker.service.serving_rules import Asks
 from imago_testing.clusters.roles import LEADER_PORT, OTHER_ROLES, lead_again, step_down
 from imago_testing.peers.remoting import RemotingPeer, heartbeat, pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode as Code
@@ -190,7 +190,7 @@ async def test_slave_that_serves_reads_never_sends_a_consumer_back(
     broker: Broker, peer: RemotingPeer
 ) -> None:
     await peer.put("T", b"m")
-    broker.standing.slave_reads = True
+    broker.serving_rules.slave_reads = True
     step_down(broker)
     end = broker.store.log_end
     found = await peer.call(11, pull_ext("T", 0, sysFlag=5, commitOffset=7))
@@ -210,7 +210,7 @@ async def test_master_sends_those_who_read_old_records_to_a_slave(
     for _ in range(3):
         await peer.put("T", bytes(1000))
     assert (await peer.pull("T")).ext["suggestWhichBrokerId"] == "0"
-    broker.standing.slave_reads = True
+    broker.serving_rules.slave_reads = True
     broker.rocketmq.memory_bytes = 1
     assert (await peer.pull("T")).ext["suggestWhichBrokerId"] == "0", "there is no slave"
     slave = replace(broker.record(), uuid="other", replica=6, role=Role.SLAVE)
@@ -234,7 +234,7 @@ async def test_new_master_answers_reads_once_it_knows_what_readers_were_told(
     broker: Broker, peer: RemotingPeer
 ) -> None:
     await peer.put("T", b"m")
-    broker.standing.settled_at = broker.store.log_end + 1
+    broker.serving_rules.settled_at = broker.store.log_end + 1
     assert (await peer.pull("T", 500)).code == ResponseCode.PULL_RETRY_IMMEDIATELY
     asked = {"consumerGroup": "g", "topic": "T", "queueId": 0}
     answer = await peer.call(Code.QUERY_CONSUMER_OFFSET, asked)
@@ -267,7 +267,7 @@ async def test_master_without_a_lease_tells_nothing_that_another_may_know_better
     broker: Broker, peer: RemotingPeer
 ) -> None:
     await peer.put("T", b"m")
-    broker.standing.lease_holds = lambda: False
+    broker.serving_rules.lease_holds = lambda: False
     asked = {"consumerGroup": "g", "topic": "T", "queueId": 0}
     answer = await peer.call(Code.QUERY_CONSUMER_OFFSET, asked)
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE

@@ -153,12 +153,12 @@ async def test_refused_puts_leave_no_trace(bench: Bench) -> None:
     gap = bench.put("two", 2)
     assert gap is not None
     assert gap.verdict is Verdict.OUT_OF_ORDER
-    assert gap.standing.next == 1, "the turn's own messages count"
+    assert gap.state.next == 1, "the turn's own messages count"
     await turn()
     assert bench.put("new life", 0, epoch=1) is None
     old = bench.put("old life", 1)
     assert old is not None
-    assert (old.verdict, old.standing.epoch) == (Verdict.FENCED, 1)
+    assert (old.verdict, old.state.epoch) == (Verdict.FENCED, 1)
     elsewhere = bench.put("old life elsewhere", 0, queue=1)
     assert elsewhere is not None
     assert elsewhere.verdict is Verdict.FENCED, "an epoch is over in every queue of the shard"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from imago_operator.desired import OperatorInfo
+from imago_operator.pipelines.desired import wish_of
 from imago_operator.pipelines.plan import SOON_S, plan
 from imago_operator.pipelines.render import JOB, SPARK_APPLICATION
 from imago_operator.pipelines.state import Driver, Look, Plan, RaiseEpoch, Record, Stage, Start
 from imago_operator.pipelines.status import shown, status_of
-from imago_operator.pipelines.wish import wish_of
 from imago_operator.reasons import find
 from imago_operator.spec.common import ConditionStatus
 from imago_operator.spec.kinds import PIPELINE

@@ -15,8 +15,8 @@ import yaml
 from imago_operator.errors import InvalidError
 from imago_operator.pipelines import plain, render
 from imago_operator.pipelines.config import pipeline_file, properties_file
+from imago_operator.pipelines.desired import number
 from imago_operator.pipelines.pods import overlaid
-from imago_operator.pipelines.wish import number
 from imago_testing.operated.pipelines import wish
 
 GOLDEN = Path(__file__).parent / "golden"

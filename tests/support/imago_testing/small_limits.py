@@ -116,7 +116,7 @@ KEPT: dict[str, dict[str, str]] = {
         "TEXT_BYTES_MAX": _FORMAT,
     },
     "imago_broker.replication.addresses": {"NAMES_MAX": _COUNT, "OWN_MAX": _COUNT},
-    "imago_broker.replication.duties": {"NOTES_MAX": _COUNT},
+    "imago_broker.replication.effect_executor": {"NOTES_MAX": _COUNT},
     "imago_broker.replication.failures": {"REASON_CHARS_MAX": _COUNT},
     "imago_broker.replication.follower": {
         "SNAPSHOT_BYTES_MAX": "what nothing may pass",

@@ -13,15 +13,15 @@ from imago_broker.app.admin_view import admin_services
 from imago_broker.app.clock import SystemClock
 from imago_broker.app.coordination import make_coordinator
 from imago_broker.app.core_services import CoreServices
-from imago_broker.app.group_samples import group_samples
+from imago_broker.app.group_metrics import group_samples
 from imago_broker.app.identity import advertised_host, data_folder_uuid, numeric_address
 from imago_broker.app.listeners import Ports
 from imago_broker.app.metaq_port import serve_metaq
+from imago_broker.app.metrics import broker_samples
 from imago_broker.app.registration import Registration, broker_record
 from imago_broker.app.rocketmq_ports import serve_names, serve_rocketmq
-from imago_broker.app.samples import broker_samples
 from imago_broker.app.shard_member import ShardMember, is_member
-from imago_broker.app.shard_samples import shard_samples
+from imago_broker.app.shard_metrics import shard_samples
 from imago_broker.app.storage import open_store
 from imago_broker.config.changes import Changes, compare
 from imago_broker.config.metaq_render import render
@@ -37,7 +37,7 @@ from imago_broker.processors.rocketmq.services import (
 )
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.role import ALONE, UNSETTLED, RoleState
-from imago_broker.service.standing import Standing
+from imago_broker.service.serving_rules import ServingRules
 from imago_log.errors import LogIOError, StoreError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Broker:
     core: CoreServices
     member: ShardMember | None
     """Our part in a shard that is led through the registry; None: there is nobody else."""
-    standing: Standing
+    serving_rules: ServingRules
     """Who may be served what; follows `role`."""
     client_ports: ClientPorts
     first_log_end: int
@@ -235,7 +235,9 @@ class Broker:
         self._undo.callback(self._close_store)
         self.store.on_failure = self._store_failed_in_other_thread
         self.first_log_end = self.store.log_end
-        self.standing = Standing(self.store, self.role, slave_reads=config.replication.slave_reads)
+        self.serving_rules = ServingRules(
+            self.store, self.role, slave_reads=config.replication.slave_reads
+        )
         self.uuid = data_folder_uuid(Path(config.broker.data_dir))
         self.member = ShardMember(self) if is_member(config) else None
         gate = self.member.gate if self.member is not None else None
@@ -284,7 +286,7 @@ class Broker:
             groups=self.groups,
             clock=self.clock,
             coordinator=self.coordinator,
-            standing=self.standing,
+            serving_rules=self.serving_rules,
             budget=self.ports.budget,
             loop=loop,
         )
@@ -350,7 +352,7 @@ class Broker:
                 clock=self.clock,
                 counters=self.metaq_counters,
                 config_file=self.config_file,
-                standing=self.standing,
+                serving_rules=self.serving_rules,
                 budget=self.ports.budget,
                 input_budget=self.ports.input_budget,
                 when_published=self._when_published,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from imago_broker.ports import Clock
     from imago_broker.server.listener import Listener
     from imago_broker.service.messages import MessageService
-    from imago_broker.service.standing import Standing
+    from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.topics import TopicService
 
 
@@ -48,7 +48,7 @@ def serve_metaq(
     clock: Clock,
     counters: MetaqCounters,
     config_file: bytes,
-    standing: Standing,
+    serving_rules: ServingRules,
     budget: OutputBudget,
     input_budget: InputBudget,
     when_published: Callable[[str, Callable[[], None]], bool],
@@ -65,7 +65,7 @@ def serve_metaq(
         messages=messages,
         topics=topics,
         store=messages.store,
-        standing=standing,
+        serving_rules=serving_rules,
         clock=clock,
         rng=random.Random(),  # noqa: S311  spreads load over partitions
         budget=budget,

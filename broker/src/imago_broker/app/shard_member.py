@@ -68,7 +68,7 @@ class ShardMember:
         """Take part in the shard; our registration stands."""
         broker, config = self._broker, self._broker.config
         replication = config.replication
-        broker.standing.lease_holds = self._lease_holds
+        broker.serving_rules.lease_holds = self._lease_holds
         if config.broker.replicas > 1:
             broker.ports.replication.start()
         self.shell = ShardShell(
@@ -226,7 +226,7 @@ class ShardMember:
     def lead(self, epoch: int) -> None:
         """Begin to serve as master."""
         broker = self._broker
-        broker.standing.settled_at = broker.store.log_end
+        broker.serving_rules.settled_at = broker.store.log_end
         try:
             broker.core.lead(broker.config)
         except DiskFullError as error:
@@ -235,7 +235,7 @@ class ShardMember:
         except FatalError as error:
             broker.fail(error)
         # Until then there may be messages that no reader sees and nobody would be woken for.
-        broker.messages.when_visible(broker.standing.settled_at, self._settled_in)
+        broker.messages.when_visible(broker.serving_rules.settled_at, self._settled_in)
         logger.info("mastership_begins shard=%d epoch=%d", broker.config.broker.shard, epoch)
 
     def _settled_in(self) -> None:
@@ -271,7 +271,7 @@ class ShardMember:
 
     def readable(self) -> None:
         """Wake readers of a member that does not lead: they see more than before."""
-        if self._broker.standing.slave_reads:
+        if self._broker.serving_rules.slave_reads:
             self._broker.rocketmq.hold.look_at_all()
 
     def begin_anew(self, why: str) -> None:

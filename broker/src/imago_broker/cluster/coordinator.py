@@ -17,10 +17,10 @@ from uuid import uuid4
 from imago_broker.cluster import edits, leadership, znodes
 from imago_broker.cluster.keeper import RECORD, Keeper
 from imago_broker.cluster.lease import monotonic_ms
+from imago_broker.cluster.leased_session import LeasedSession, tell
 from imago_broker.cluster.mirror import Mirror
 from imago_broker.cluster.shared import Edit, surplus
 from imago_broker.cluster.shared_changes import SharedChanges
-from imago_broker.cluster.standing import Standing, tell
 from imago_broker.cluster.tree import (
     NodeError,
     TreeConfigurationError,
@@ -82,7 +82,7 @@ class TreeCoordinator(SharedChanges):
         self._prepared = 0
         self._read_wake = asyncio.Event()
         self._write_wake = asyncio.Event()
-        self._standing = Standing(
+        self._session = LeasedSession(
             config,
             tree,
             now_ms=now_ms,
@@ -100,7 +100,7 @@ class TreeCoordinator(SharedChanges):
 
     @property
     def state(self) -> Connection:
-        return self._standing.state
+        return self._session.state
 
     @property
     def registered(self) -> BrokerRecord | None:
@@ -108,7 +108,7 @@ class TreeCoordinator(SharedChanges):
 
     @property
     def lease_end_ms(self) -> int:
-        return self._standing.lease_end_ms
+        return self._session.lease_end_ms
 
     def view(self) -> ClusterView:
         return self._mirror.view
@@ -117,15 +117,15 @@ class TreeCoordinator(SharedChanges):
         self._change_callbacks.append(callback)
 
     def on_state(self, callback: Callable[[Connection], None]) -> None:
-        self._standing.on_state(callback)
+        self._session.on_state(callback)
 
     async def start(self) -> None:
-        self._tree.on_connection(self._standing.connection_changed)
+        self._tree.on_connection(self._session.connection_changed)
         self._tree.on_watch(self._watch_fired)
         try:
             await self._tree.start()
             await self._begin()
-            await self._standing.start()
+            await self._session.start()
         except TreeUnavailableError as error:
             await self._tree.stop()
             raise CoordinatorUnavailableError(str(error)) from error
@@ -167,7 +167,7 @@ class TreeCoordinator(SharedChanges):
         if tasks and self.state is Connection.CONNECTED:
             await self._leave()
         await self._tree.stop()
-        await self._standing.stop()
+        await self._session.stop()
 
     async def register(self, record: BrokerRecord) -> int:
         self._keeper.wish_record(record)
@@ -366,9 +366,9 @@ class TreeCoordinator(SharedChanges):
     async def _verify(self) -> None:
         await self._keeper.verify()
         if self._keeper.fenced:
-            self._standing.fenced()
+            self._session.fenced()
         else:
-            self._standing.verified()
+            self._session.verified()
 
     def _report(self, failures: dict[str, CoordinatorError]) -> None:
         fresh = sorted(failures.keys() - self._failed.keys())

@@ -48,7 +48,7 @@ class Numbers:
         return self.first + self.count
 
 
-class Standing(NamedTuple):
+class ProducerState(NamedTuple):
     """What is known of a producer in one queue."""
 
     epoch: int
@@ -57,15 +57,15 @@ class Standing(NamedTuple):
     """The number that comes next in that epoch."""
 
 
-UNKNOWN = Standing(-1, 0)
+UNKNOWN = ProducerState(-1, 0)
 """Nothing was heard of the producer, or too long ago."""
 
 
-def judge(standing: Standing, claimed: Numbers) -> Verdict:
+def judge(state: ProducerState, claimed: Numbers) -> Verdict:
     """Return what the table above says."""
-    if claimed.epoch < standing.epoch:
+    if claimed.epoch < state.epoch:
         return Verdict.FENCED
-    expected = standing.next if claimed.epoch == standing.epoch else 0
+    expected = state.next if claimed.epoch == state.epoch else 0
     if claimed.first == expected:
         return Verdict.APPEND
     return Verdict.REPEAT if claimed.end <= expected else Verdict.OUT_OF_ORDER
@@ -83,10 +83,12 @@ class Gathered:
         self._epochs[claimed.producer] = claimed.epoch
         self._next[claimed.producer, *queue] = (claimed.epoch, claimed.end)
 
-    def standing(self, queue: tuple[str, int], producer: str, logged: Standing) -> Standing:
-        """Return the standing that a producer will have after what is gathered."""
+    def state_of(
+        self, queue: tuple[str, int], producer: str, logged: ProducerState
+    ) -> ProducerState:
+        """Return the state that a producer will have after what is gathered."""
         epoch = max(logged.epoch, self._epochs.get(producer, -1))
         known = self._next.get((producer, *queue))
         if known is not None and known[0] == epoch:
-            return Standing(epoch, known[1])
-        return Standing(epoch, logged.next if logged.epoch == epoch else 0)
+            return ProducerState(epoch, known[1])
+        return ProducerState(epoch, logged.next if logged.epoch == epoch else 0)

@@ -1,4 +1,4 @@
-"""Duties that failed, noted on disk: the same one at each start is a member that never comes back.
+"""Effects that failed, noted on disk: the same one at each start is a member that stays away.
 
 The note outlives the process, which ends with each failure; it goes when the member is in sync or
 leads. A note that cannot be read or written counts as none: the failure itself is told anyway.
@@ -10,7 +10,7 @@ import json
 import logging
 import os
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,13 +20,15 @@ logger = logging.getLogger(__name__)
 FAILURES_MAX = 3
 """So many equal ones, and the member says so instead of trying again."""
 REASON_CHARS_MAX = 300
+EFFECT_KEY = "duty"
+"""What the note calls the effect: its format is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """What failed last, and how often one after the other."""
 
-    duty: str
+    effect: str
     kind: str
     """Class of the error: its words have offsets that differ from start to start."""
     reason: str
@@ -39,7 +41,7 @@ class Failure:
         return self.count >= FAILURES_MAX
 
     def __str__(self) -> str:
-        return f"{self.duty} failed {self.count} times, last with {self.kind}: {self.reason}"
+        return f"{self.effect} failed {self.count} times, last with {self.kind}: {self.reason}"
 
 
 class Failures:
@@ -49,8 +51,7 @@ class Failures:
         self.last: Failure | None = None
         self._path = path
         try:
-            value = json.loads(path.read_bytes())
-            self.last = Failure(**value)
+            self.last = _read(path.read_bytes())
             self.last.lasts  # noqa: B018  a count that is no number
         except FileNotFoundError:
             pass
@@ -58,13 +59,13 @@ class Failures:
             logger.warning("failures_unreadable path=%s reason=%s", path, error)
             self.last = None
 
-    def add(self, duty: str, error: Exception, now_ms: int) -> Failure:
+    def add(self, effect: str, error: Exception, now_ms: int) -> Failure:
         """Note one more; return it with its count."""
         last, kind = self.last, type(error).__name__
-        same = last is not None and (last.duty, last.kind) == (duty, kind)
+        same = last is not None and (last.effect, last.kind) == (effect, kind)
         count, since_ms = (last.count + 1, last.since_ms) if same and last else (1, now_ms)
-        self.last = Failure(duty, kind, str(error)[:REASON_CHARS_MAX], count, since_ms)
-        self._write(json.dumps(asdict(self.last)).encode())
+        self.last = Failure(effect, kind, str(error)[:REASON_CHARS_MAX], count, since_ms)
+        self._write(json.dumps(_stored(self.last)).encode())
         return self.last
 
     def clear(self) -> None:
@@ -86,3 +87,15 @@ class Failures:
             temporary.replace(self._path)
         except OSError as error:
             logger.warning("failures_unwritable path=%s reason=%s", self._path, error)
+
+
+def _stored(failure: Failure) -> dict[str, Any]:
+    fields = asdict(failure)
+    return {EFFECT_KEY: fields.pop("effect"), **fields}
+
+
+def _read(data: bytes) -> Failure:
+    fields = json.loads(data)
+    if not isinstance(fields, dict):
+        raise TypeError(f"a {type(fields).__name__}, not an object")
+    return Failure(effect=fields.pop(EFFECT_KEY, None), **fields)

@@ -20,7 +20,7 @@ from imago_broker.core.shard.member import ShardMachine
 from imago_broker.model.cluster import Connection
 from imago_broker.model.shard import NOT_CREATED, Member, told
 from imago_broker.ports import CoordinatorError
-from imago_broker.replication.duties import Duties
+from imago_broker.replication.effect_executor import EffectExecutor
 from imago_broker.replication.outlook import log_of, view_seen
 from imago_broker.replication.registry_line import RegistryLine
 
@@ -72,7 +72,7 @@ class ShardShell:
         """Of the newest state of the shard that the log of this process tells of."""
         self._loop = asyncio.get_running_loop()
         self._line = RegistryLine(parts.coordinator, parts.identity.shard, self, parts.clock)
-        self.duties = Duties(
+        self.executor = EffectExecutor(
             parts,
             host,
             self.machine,
@@ -96,14 +96,14 @@ class ShardShell:
     @property
     def obstacle(self) -> str:
         """What keeps this member from copying its leader's log; "" while nothing is known."""
-        return "" if self.duties.following is None else self.duties.following.obstacle
+        return "" if self.executor.following is None else self.executor.following.obstacle
 
     @property
     def leader_end(self) -> int | None:
         """End of the leader's log as told last; our own while we lead."""
-        if self.duties.leading is not None:
+        if self.executor.leading is not None:
             return self._store.log_end
-        return self.duties.leader.leader_end
+        return self.executor.leader.leader_end
 
     # Beginning and end
 
@@ -111,8 +111,8 @@ class ShardShell:
         """Take part from now on."""
         parts = self._parts
         self._started = True
-        self.duties.on_left = self._left.set
-        self.duties.on_answer = self._answered
+        self.executor.on_left = self._left.set
+        self.executor.on_answer = self._answered
         parts.coordinator.on_change(self._view_changed)
         parts.coordinator.on_state(self._session_changed)
         parts.messages.on_durable(self._durable_moved)
@@ -127,7 +127,7 @@ class ShardShell:
         if not self._started or self._closed:
             return
         self.dispatch(events.StopAsked())
-        if not self.duties.failed:
+        if not self.executor.failed:
             try:
                 async with asyncio.timeout(STOP_SECONDS_MAX):
                     await self._left.wait()
@@ -142,7 +142,7 @@ class ShardShell:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        self.duties.close()
+        self.executor.close()
         self._parts.addresses.close()
         self._store.on_append = _nothing
         for request in self._answers:
@@ -166,7 +166,7 @@ class ShardShell:
     async def _ask(self, event: events.Event, request: str) -> tuple[bool, str]:
         answer = self._answers.get(request)
         if answer is None:
-            if self._closed or self.duties.failed or self.duties.left:
+            if self._closed or self.executor.failed or self.executor.left:
                 return False, STOPS
             if len(self._answers) >= REQUESTS_MAX:
                 oldest = next(iter(self._answers))
@@ -186,7 +186,7 @@ class ShardShell:
 
     def dispatch(self, event: events.Event) -> None:
         """Take an event; one that an effect brings about waits until its effects are done."""
-        if self._closed or self.duties.failed:
+        if self._closed or self.executor.failed:
             return
         self._events.append(event)
         if self._busy:
@@ -195,11 +195,11 @@ class ShardShell:
         try:
             while self._events and not self._closed:
                 for effect in self.machine.handle(self._events.popleft(), self._now_ms()):
-                    self.duties.carry_out(effect)
-            self.duties.show_role()
+                    self.executor.carry_out(effect)
+            self.executor.show_role()
         except Exception as error:
             # Half a change of role must not serve: the process ends, and begins anew as follower.
-            self.duties.fail(error, disk=False)
+            self.executor.fail(error, disk=False)
         finally:
             self._busy = False
         self._watermark_moved()
@@ -251,7 +251,7 @@ class ShardShell:
 
     def _take_link(self, link: Link) -> None:
         """Serve a connection: as the leader, or by telling that we are none."""
-        leading = self.duties.leading
+        leading = self.executor.leading
         if leading is None or self._closed:
             self._parts.port.refuse(link, self.machine.state.epoch_seen)
         else:
@@ -285,29 +285,29 @@ class ShardShell:
             self._set_timer()
 
     def _look_after_connections(self) -> None:
-        now_ms, duties = self._now_ms(), self.duties
+        now_ms, executor = self._now_ms(), self.executor
         askers: list[Asker] = []
-        if duties.leading is not None:
-            duties.leading.tick()
-            askers += duties.leading.copying()
-        if duties.following is not None:
-            duties.following.tick()
+        if executor.leading is not None:
+            executor.leading.tick()
+            askers += executor.leading.copying()
+        if executor.following is not None:
+            executor.following.tick()
             self._sync_to_join()
             self._wake_readers()
-            if duties.following.session is not None and duties.following.session.copying:
-                askers.append(duties.following.session)
+            if executor.following.session is not None and executor.following.session.copying:
+                askers.append(executor.following.session)
         self._parts.repairs.tick(now_ms, askers)
         self._look_at_damage(now_ms)
 
     def _look_at_failures(self) -> None:
         """Forget them when this member does its part; find a way out where it cannot."""
-        failures, duties = self._parts.failures, self.duties
-        if duties.stuck is None:
-            if failures.last is not None and not duties.failed and self.in_sync:
+        failures, executor = self._parts.failures, self.executor
+        if executor.stuck is None:
+            if failures.last is not None and not executor.failed and self.in_sync:
                 failures.clear()
-                self.duties.announce()
+                self.executor.announce()
         elif self._way_out is None or self._way_out.done():
-            self._way_out = self._loop.create_task(self._find_way_out(str(duties.stuck)))
+            self._way_out = self._loop.create_task(self._find_way_out(str(executor.stuck)))
 
     async def _find_way_out(self, failure: str) -> None:
         """Begin anew where the shard has all that it acknowledged elsewhere."""
@@ -335,8 +335,8 @@ class ShardShell:
         if self._store.damaged != self._damaged:
             self._damaged = self._store.damaged
             self._damage_due_ms = now_ms + DAMAGED_LEADS_MS
-            self.duties.announce()
-        if self._damaged and self.duties.leading is not None and now_ms >= self._damage_due_ms:
+            self.executor.announce()
+        if self._damaged and self.executor.leading is not None and now_ms >= self._damage_due_ms:
             self._damage_due_ms = now_ms + DAMAGED_AGAIN_MS
             self.dispatch(events.HandoverAsked(DAMAGE))
 
@@ -361,19 +361,19 @@ class ShardShell:
         high_watermark = self.machine.appended(store.log_end)
         if high_watermark > store.high_watermark:
             store.set_high_watermark(high_watermark)
-        if self.duties.leading is not None:
-            self.duties.leading.appended()
+        if self.executor.leading is not None:
+            self.executor.leading.appended()
 
     def _durable_moved(self) -> None:
-        if self.duties.leading is not None:
+        if self.executor.leading is not None:
             self.machine.watermark.synced(self._store.durable_end)
             self._watermark_moved()
-        elif self.duties.following is not None:
-            self.duties.following.durable_moved()
+        elif self.executor.following is not None:
+            self.executor.following.durable_moved()
 
     def _watermark_moved(self) -> None:
         """Let readers and producers have what the in-sync members have."""
-        leading, gate, store = self.duties.leading, self._parts.gate, self._store
+        leading, gate, store = self.executor.leading, self._parts.gate, self._store
         if leading is None or self._busy:
             return  # while effects are carried out: afterwards
         watermark = self.machine.watermark

@@ -27,7 +27,7 @@ def followers(
 
     `damaged`: what cannot be sent to them of our log.
     """
-    if shell.duties.leading is None:
+    if shell.executor.leading is None:
         return ()
     progress = shell.machine.watermark.progress()
     return tuple(

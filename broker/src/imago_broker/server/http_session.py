@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.server.listener import Session
 from imago_broker.server.unfinished import Unfinished
-from imago_broker.server.untaken import Untaken
+from imago_broker.server.write_backlog import WriteBacklog
 
 if TYPE_CHECKING:
     import asyncio
@@ -41,7 +41,7 @@ class HttpSession(Session):
         self._inner = inner
         self._stall_ms = stall_ms
         self._output_stall_ms = output_stall_ms
-        self._untaken = Untaken(budget)
+        self._write_backlog = WriteBacklog(budget)
         self._owing = False
         self._owing_since_ms: int | None = None
         self._taken = 0
@@ -69,7 +69,7 @@ class HttpSession(Session):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.unfinished.left(0)
-        self._untaken.count(0)
+        self._write_backlog.count(0)
         self._inner.connection_lost(exc)
         super().connection_lost(exc)
 
@@ -83,8 +83,8 @@ class HttpSession(Session):
     def sweep(self, now_ms: int) -> None:
         """Drop a peer whose request has been under way for too long, or that reads nothing."""
         waiting = self.transport.get_write_buffer_size()
-        self._untaken.count(waiting)
-        if self._untaken.stalled_ms(waiting, now_ms) > self._output_stall_ms:
+        self._write_backlog.count(waiting)
+        if self._write_backlog.stalled_ms(waiting, now_ms) > self._output_stall_ms:
             log.info("connection_aborted peer=%s reason=reads_nothing", self.address)
             self.transport.abort()
         if not self._owing:

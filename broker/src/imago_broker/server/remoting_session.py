@@ -22,7 +22,7 @@ from imago_broker.server.relay_ledgers import HEARTBEAT_BYTES_MAX, FrameLedger, 
 from imago_broker.server.remoting_calls import ClientCalls
 from imago_broker.server.remoting_peer import peer_bytes, peer_text
 from imago_broker.server.unfinished import Unfinished
-from imago_broker.server.untaken import Untaken
+from imago_broker.server.write_backlog import WriteBacklog
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import scan_frames
 from imago_wire.remoting.codes import RequestCode
@@ -77,7 +77,7 @@ class RemotingSession(Session):
         self._out_bytes = 0
         self._write_paused = False
         self._partial_since_ms = 0
-        self._untaken = Untaken(server.budget)
+        self._write_backlog = WriteBacklog(server.budget)
         self.unfinished = Unfinished(server.input_budget, self)
         self._closing = False
         self._draining = False
@@ -121,18 +121,18 @@ class RemotingSession(Session):
 
     def pause_writing(self) -> None:
         self._write_paused = True
-        self._untaken.count(self.transport.get_write_buffer_size())
+        self._write_backlog.count(self.transport.get_write_buffer_size())
         self.steer_reading()
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        self._untaken.count(0)
+        self._write_backlog.count(0)
         self._unblock_if_free()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._closing = True
-        self._untaken.count(0)
+        self._write_backlog.count(0)
         self.unfinished.left(0)
         self._buffer.clear()
         self._backlog = []
@@ -279,10 +279,10 @@ class RemotingSession(Session):
         self.server.now_ms = now_ms
         limits = self._limits
         waiting = self.transport.get_write_buffer_size()
-        self._untaken.count(waiting)
+        self._write_backlog.count(waiting)
         if self._ledger is None and len(self._buffer) > self.unfinished.counted:
             self.unfinished.grown(len(self._buffer))
-        if self._untaken.stalled_ms(waiting, now_ms) > limits.output_stall_ms:
+        if self._write_backlog.stalled_ms(waiting, now_ms) > limits.output_stall_ms:
             log.info("connection_aborted peer=%s reason=reads_nothing", self.peer)
             self.abort()
         elif self._stalled_input_ms(now_ms) > limits.input_stall_ms:
@@ -399,7 +399,7 @@ class RemotingSession(Session):
             self.transport.writelines(out)
         if self._write_paused:
             waiting = self.transport.get_write_buffer_size()
-            self._untaken.count(waiting)
+            self._write_backlog.count(waiting)
             if waiting > self._limits.output_bytes_max:
                 log.info("connection_aborted peer=%s reason=reads_nothing", self.peer)
                 self.abort()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from imago_broker.server.listener import Session
 from imago_broker.server.relay_ledgers import TextLedger
 from imago_broker.server.unfinished import Unfinished
-from imago_broker.server.untaken import Untaken
+from imago_broker.server.write_backlog import WriteBacklog
 from imago_wire.hot import scan_text
 from imago_wire.record import host_bytes
 from imago_wire.text.encoder import encode_items
@@ -77,7 +77,7 @@ class TextSession(Session):
         self._line_bytes_max = limits.line_bytes_max
         self._body_bytes_max = limits.body_bytes_max
         self._limits = limits
-        self._untaken = Untaken(budget)
+        self._write_backlog = WriteBacklog(budget)
         self.unfinished = Unfinished(input_budget, self)
         self._buffer = bytearray()
         self._replies: list[bytes] = []
@@ -109,7 +109,7 @@ class TextSession(Session):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget what waits: the answers have no reader any more."""
         self._closed = True
-        self._untaken.count(0)
+        self._write_backlog.count(0)
         self.unfinished.left(0)
         if self._socket is not None:
             self._socket.detach()
@@ -152,14 +152,14 @@ class TextSession(Session):
     def pause_writing(self) -> None:
         """Read nothing more from a peer that does not read its answers."""
         self._paused = True
-        self._untaken.count(self.transport.get_write_buffer_size())
+        self._write_backlog.count(self.transport.get_write_buffer_size())
         if not self._ending:
             self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Go on with what was left, then read again."""
         self._paused = False
-        self._untaken.count(0)
+        self._write_backlog.count(0)
         self._go_on_with_left()
 
     def stored(self, answers: bytes) -> None:
@@ -280,9 +280,9 @@ class TextSession(Session):
             self._partial_since_ms = now_ms
             self.unfinished.grown(len(self._buffer))
         partial_ms = now_ms - (self._partial_since_ms or now_ms)
-        stalled_ms = self._untaken.stalled_ms(self.transport.get_write_buffer_size(), now_ms)
-        deaf = stalled_ms > limits.output_stall_ms
-        if deaf or (partial_ms > limits.input_stall_ms and not self._paused):
+        stalled_ms = self._write_backlog.stalled_ms(self.transport.get_write_buffer_size(), now_ms)
+        reader_stalled = stalled_ms > limits.output_stall_ms
+        if reader_stalled or (partial_ms > limits.input_stall_ms and not self._paused):
             self.transport.abort()
         elif now_ms - self._seen_ms > limits.idle_ms and not self.puts and not self._paused:
             self.transport.close()

@@ -13,7 +13,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from imago_broker.core.sequencing import UNKNOWN, Gathered, Standing, Verdict, judge
+from imago_broker.core.sequencing import UNKNOWN, Gathered, ProducerState, Verdict, judge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Refusal(NamedTuple):
     """Why messages were not taken: OUT_OF_ORDER or FENCED, and what was known of their sender."""
 
     verdict: Verdict
-    standing: Standing
+    state: ProducerState
 
 
 class _Share(NamedTuple):
@@ -90,8 +90,8 @@ class SequencedPuts:
         tail = entries[0][0]
         queue = (tail.topic.decode("utf-8", "replace"), tail.queue_id)
         logged = self._logged(claimed.producer, queue)
-        standing = self._gathered.standing(queue, claimed.producer, logged)
-        verdict = judge(standing, claimed)
+        state = self._gathered.state_of(queue, claimed.producer, logged)
+        verdict = judge(state, claimed)
         if verdict is Verdict.APPEND:
             self._append(queue, entries, claimed, level, done, token)
         elif verdict is Verdict.REPEAT:
@@ -99,13 +99,13 @@ class SequencedPuts:
             self._repeat(queue, claimed, level, done, token)
         else:
             self.refused += 1
-            return Refusal(verdict, standing)
+            return Refusal(verdict, state)
         return None
 
-    def _logged(self, producer: str, queue: tuple[str, int]) -> Standing:
+    def _logged(self, producer: str, queue: tuple[str, int]) -> ProducerState:
         producers = self._messages.store.producers
         epoch, number = producers.epoch(producer), producers.next_number(producer, queue)
-        return UNKNOWN if epoch is None or number is None else Standing(epoch, number)
+        return UNKNOWN if epoch is None or number is None else ProducerState(epoch, number)
 
     def _append(
         self,

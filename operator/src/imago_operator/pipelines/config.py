@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_operator.pipelines.wish import Share, Wish
+    from imago_operator.pipelines.desired import Share, Wish
 
 FOLDER: Final = "/etc/imago/pipeline"
 FILE: Final = "pipeline.toml"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_operator.desired import OperatorInfo
 from imago_operator.pipelines import render
 from imago_operator.pipelines.account import account
-from imago_operator.pipelines.wish import wish_of
+from imago_operator.pipelines.desired import wish_of
 from imago_operator.spec.kinds import API_VERSION, PIPELINE
 
 if TYPE_CHECKING:

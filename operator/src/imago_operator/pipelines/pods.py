@@ -11,7 +11,7 @@ from imago_operator.pipelines.config import CHECKPOINT, FILE, FOLDER
 
 if TYPE_CHECKING:
     from imago_operator.manifests.common import Manifest
-    from imago_operator.pipelines.wish import Wish
+    from imago_operator.pipelines.desired import Wish
 
 USER: Final = 185
 GRACE_S: Final = 120

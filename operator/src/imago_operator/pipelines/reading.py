@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from imago_operator import names
+from imago_operator.pipelines.desired import number
 from imago_operator.pipelines.pods import DRIVER, EXECUTOR
 from imago_operator.pipelines.render import JOB
 from imago_operator.pipelines.state import Driver, Run, Stage
-from imago_operator.pipelines.wish import number
 
 Manifest = Mapping[str, Any]
 

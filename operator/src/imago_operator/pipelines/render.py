@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imago_operator.manifests.common import Manifest
-    from imago_operator.pipelines.wish import Wish
+    from imago_operator.pipelines.desired import Wish
 
 JOB: Final = "Job"
 SPARK_APPLICATION: Final = "SparkApplication"

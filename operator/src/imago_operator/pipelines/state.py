@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from imago_operator.pipelines.wish import Wish
+    from imago_operator.pipelines.desired import Wish
     from imago_operator.spec.pipeline import PipelineStatus
     from imago_operator.state import Finding
 

@@ -17,7 +17,7 @@ from imago_operator.actions import (
 from imago_operator.manifests.brokers import stateful_set
 from imago_operator.manifests.common import applied_hash, child
 from imago_operator.manifests.render import render
-from imago_operator.plan import standing
+from imago_operator.plan import membership
 from imago_operator.plan.drift import drifted
 from imago_operator.plan.rows import Row, Step
 from imago_operator.spec.common import Retention
@@ -99,7 +99,7 @@ def _one_less(look: Look, found: Child, drift: tuple[Drift, ...]) -> Apply | Non
     assert found.replicas is not None
     pods = look.observed.pods_of(found.shard)
     last = next((pod for pod in pods if pod.ordinal == found.replicas - 1), None)
-    if last is not None and not (look.informed and standing.others_able(look, last)):
+    if last is not None and not (look.informed and membership.others_able(look, last)):
         return None
     if any(pod.deleting or pod.ordinal >= found.replicas for pod in pods):
         return None  # the one before it goes

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
 from imago_operator.actions import DeleteClaim, DeletePod
-from imago_operator.plan import standing
+from imago_operator.plan import membership
 from imago_operator.plan.rows import Row, Step
 from imago_operator.spec.cluster_status import ReplacedMember
 from imago_operator.state import Finding, Wait, parsed, written
@@ -28,7 +28,7 @@ def stuck(look: Look) -> Step | None:
     actions: list[Action] = []
     for shard in (None, *look.running):
         for pod in look.observed.pods_of(shard):
-            if standing.never_runs(look, pod) and look.outdated(pod):
+            if membership.never_runs(look, pod) and look.outdated(pod):
                 actions.append(DeletePod(pod.name, pod.uid, shard, f"stuck: {pod.waiting}"))
                 break  # one at a time in each shard
     if not actions:

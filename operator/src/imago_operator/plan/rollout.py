@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
 from imago_operator.actions import DeletePod, Handover
-from imago_operator.plan import standing
+from imago_operator.plan import membership
 from imago_operator.plan.permission import cause, held, obstacle
 from imago_operator.plan.rows import Row, Step
 from imago_operator.spec.cluster_status import Rollout
@@ -100,7 +100,7 @@ def _zookeeper(look: Look, due: list[Pod]) -> tuple[list[Action], str] | None:
     for pod in [pod for pod in mine if not pod.serving]:
         # Of several that are not ready one may be about to be: without it there is no majority.
         alone = len(down) == 1 and len(servers) >= managed.replicas
-        if alone or (standing.overdue(look, pod) and not standing.another_goes(look, pod)):
+        if alone or (membership.overdue(look, pod) and not membership.another_goes(look, pod)):
             return [_delete(look, pod)], ""
     if down or len(servers) < managed.replicas:
         return [], f"{len(down) or 'missing'} servers of ZooKeeper"
@@ -113,7 +113,7 @@ def _brokers(look: Look, due: list[Pod]) -> tuple[list[Action], str]:
     """Return the restarts of one pass, and what the first one that is not among them waits for."""
     actions: list[Action] = []
     blocked = ""
-    disturbed = {n: _racks(look, n) for n in look.running if standing.lacks(look, n)}
+    disturbed = {n: _racks(look, n) for n in look.running if membership.lacks(look, n)}
     for number in sorted({pod.shard for pod in due if pod.shard is not None}):
         pods = [pod for pod in due if pod.shard == number]
         if behind := [pod for pod in pods if _is_free(look, pod)]:
@@ -133,17 +133,17 @@ def _is_free(look: Look, pod: Pod) -> bool:
     Where others lack, too, it gets the time that the policy gives to be ready: of several that
     have just begun one may be the first to serve again.
     """
-    if standing.needed(look, pod) or standing.another_goes(look, pod):
+    if membership.needed(look, pod) or membership.another_goes(look, pod):
         return False
-    if standing.overdue(look, pod):
+    if membership.overdue(look, pod):
         return True
-    return standing.others_able(look, pod) and not _refused(look, pod)
+    return membership.others_able(look, pod) and not _refused(look, pod)
 
 
 def _restart(
     look: Look, number: int, pods: list[Pod], disturbed: dict[int, set[str]]
 ) -> tuple[Action | None, str]:
-    if lacking := standing.lacks(look, number):
+    if lacking := membership.lacks(look, number):
         return None, lacking
     if len(disturbed) >= look.desired.spec.update_policy.max_unavailable_shards:
         return None, f"shard-{number}: shards {sorted(disturbed)} to be whole again"
@@ -192,7 +192,7 @@ def _first(pods: list[Pod], shard: Shard) -> Pod:
 
 def _racks(look: Look, number: int) -> set[str]:
     pods = look.observed.pods_of(number)
-    return {look.rack(pod) for pod in pods if not standing.able(look, pod)} or {""}
+    return {look.rack(pod) for pod in pods if not membership.able(look, pod)} or {""}
 
 
 def _pod_of(look: Look, action: Action) -> Pod:

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from imago_operator.actions import DeletePod
-from imago_operator.plan import standing
+from imago_operator.plan import membership
 from imago_operator.plan.rows import Row, Step
 from imago_operator.spec.cluster_status import ZooKeeperMove
 from imago_operator.state import Finding, parsed, written
@@ -42,7 +42,7 @@ def spread(look: Look) -> Step | None:
         return _said(crowd, "a server is not ready")
     pod = crowd[-1]
     record = ZooKeeperMove(pod=pod.name, node=pod.node or "", at=written(look.now))
-    if not look.informed or any(standing.lacks(look, number) for number in look.running):
+    if not look.informed or any(membership.lacks(look, number) for number in look.running):
         return _said(crowd, "members of a shard are missing")
     return Step(
         row=Row.STUCK,

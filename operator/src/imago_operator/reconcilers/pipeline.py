@@ -8,10 +8,10 @@ from imago_operator import names
 from imago_operator.actions import Apply
 from imago_operator.errors import BlockedError, InvalidError, RetryError
 from imago_operator.pipelines import reading, state
+from imago_operator.pipelines.desired import wish_of
 from imago_operator.pipelines.plan import plan
 from imago_operator.pipelines.render import JOB, SPARK_APPLICATION
 from imago_operator.pipelines.status import status_of
-from imago_operator.pipelines.wish import wish_of
 from imago_operator.reconcilers.attending import Attendant
 from imago_operator.reconcilers.claims import Lookup, status_from
 from imago_operator.spec.kinds import PIPELINE
@@ -20,8 +20,8 @@ from imago_operator.state import Finding
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from imago_operator.pipelines.desired import Wish
     from imago_operator.pipelines.state import Look
-    from imago_operator.pipelines.wish import Wish
     from imago_operator.reconcile import Context, Key, Reached
 
 SILENT_S: Final = 10.0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_operator.actions import Apply
 from imago_operator.desired import OperatorInfo
+from imago_operator.pipelines.desired import Wish, wish_of
 from imago_operator.pipelines.plan import plan
 from imago_operator.pipelines.render import JOB
 from imago_operator.pipelines.state import (
@@ -23,7 +24,6 @@ from imago_operator.pipelines.state import (
     Suspend,
 )
 from imago_operator.pipelines.status import status_of
-from imago_operator.pipelines.wish import Wish, wish_of
 from imago_operator.spec.kinds import PIPELINE
 from imago_operator.spec.pipeline import PipelineStatus
 from imago_testing.kubernetes.custom_resources import manifest

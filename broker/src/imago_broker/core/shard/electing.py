@@ -12,87 +12,92 @@ from imago_broker.core.shard.values import Role
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.events import ElectAsked
-    from imago_broker.core.shard.state import Turn
+    from imago_broker.core.shard.state import Transition
     from imago_broker.core.shard.values import Live
 
 
-def stand(turn: Turn) -> None:
+def stand(transition: Transition) -> None:
     """Find out whether we may lead, and propose ourselves when it is our turn."""
-    state = turn.state
+    state = transition.state
     if state.stopping_ms is not None:
-        turn.set(stopped=True)
-        turn.do(Leave())
+        transition.set(stopped=True)
+        transition.do(Leave())
         return
     if state.vacant_ms is None:
-        turn.set(role=Role.ELECTING, vacant_ms=turn.now_ms, fresh_version=None, patience=None)
-    if turn.state.fresh_version != state.shard.version:
+        transition.set(
+            role=Role.ELECTING, vacant_ms=transition.now_ms, fresh_version=None, patience=None
+        )
+    if transition.state.fresh_version != state.shard.version:
         # Elections are decided on what the coordinator itself has just said: a snapshot that
         # lacks the leader's registration may be older than that registration.
-        turn.ask()
-    elif turn.may_propose():
-        _stand(turn)
+        transition.ask()
+    elif transition.may_propose():
+        _stand(transition)
 
 
-def _stand(turn: Turn) -> None:
-    state = turn.state
-    live = _live_with_own_log(turn)
-    outcome = _forced(turn) or _chosen(turn, live)
+def _stand(transition: Transition) -> None:
+    state = transition.state
+    live = _live_with_own_log(transition)
+    outcome = _forced(transition) or _chosen(transition, live)
     if outcome is None or state.member is None:
         return
-    turn.propose(
+    transition.propose(
         elected(
             state.shard,
             state.member,
             live,
             outcome,
-            min_in_sync=turn.limits.min_in_sync,
-            may_lead=turn.rules.electable,
+            min_in_sync=transition.limits.min_in_sync,
+            may_lead=transition.rules.electable,
         )
     )
 
 
-def _chosen(turn: Turn, live: Live) -> Outcome | None:
-    state = turn.state
-    choice = turn.rules.choose(state.shard, live, state.known, turn.rules.electable)
+def _chosen(transition: Transition, live: Live) -> Outcome | None:
+    state = transition.state
+    choice = transition.rules.choose(state.shard, live, state.known, transition.rules.electable)
     if state.uuid not in choice.candidates:
-        _note(turn, choice.cause)
+        _note(transition, choice.cause)
         return None
     assert state.vacant_ms is not None, "stand() has set it"
     due_ms = state.vacant_ms
     if patience := choice.patient.get(state.uuid):
         if patience != state.patience:
-            turn.set(patience=patience, patience_ms=turn.now_ms)
-        since_ms = turn.state.patience_ms
-        due_ms = patience.due_ms(since_ms, state.vacant_ms, turn.limits.compare_ms_max)
+            transition.set(patience=patience, patience_ms=transition.now_ms)
+        since_ms = transition.state.patience_ms
+        due_ms = patience.due_ms(since_ms, state.vacant_ms, transition.limits.compare_ms_max)
         awaited = ", ".join((*patience.better, *patience.absent))
-        _note(turn, f"logs are compared first, with {awaited}")
-    if turn.now_ms < due_ms + choice.candidates.index(state.uuid) * turn.limits.stagger_ms:
+        _note(transition, f"logs are compared first, with {awaited}")
+    if (
+        transition.now_ms
+        < due_ms + choice.candidates.index(state.uuid) * transition.limits.stagger_ms
+    ):
         return None
-    return Outcome(epoch=next_epoch(turn), cause=choice.cause)
+    return Outcome(epoch=next_epoch(transition), cause=choice.cause)
 
 
-def _note(turn: Turn, why: str) -> None:
+def _note(transition: Transition, why: str) -> None:
     """Say why nobody is elected now, once."""
-    if why != turn.state.waiting:
-        turn.set(waiting=why)
-        turn.do(Note(f"no leader: {why}"))
+    if why != transition.state.waiting:
+        transition.set(waiting=why)
+        transition.do(Note(f"no leader: {why}"))
 
 
-def _forced(turn: Turn) -> Outcome | None:
-    if turn.state.forced is None:
+def _forced(transition: Transition) -> Outcome | None:
+    if transition.state.forced is None:
         return None
-    return Outcome(epoch=next_epoch(turn), cause="forced, loss allowed", unclean=True)
+    return Outcome(epoch=next_epoch(transition), cause="forced, loss allowed", unclean=True)
 
 
-def next_epoch(turn: Turn) -> int:
+def next_epoch(transition: Transition) -> int:
     """An epoch that nobody can have promised itself to."""
-    state = turn.state
+    state = transition.state
     return 1 + max(state.shard.epoch, state.epoch_seen, confirmed_epoch(state))
 
 
-def _live_with_own_log(turn: Turn) -> Live:
+def _live_with_own_log(transition: Transition) -> Live:
     """Who is live, with our own log as it is and not as it was when we registered."""
-    state = turn.state
+    state = transition.state
     ours = state.live.get(state.uuid)
     if ours is None:
         return state.live
@@ -105,24 +110,24 @@ def _live_with_own_log(turn: Turn) -> Live:
     if true == ours:
         return state.live
     # The others compare logs by what registrations say.
-    turn.do(Describe(true.unclean, true.log_epoch, true.log_end))
+    transition.do(Describe(true.unclean, true.log_epoch, true.log_end))
     return {**state.live, state.uuid: true}
 
 
-def elect_asked(turn: Turn, event: ElectAsked, *, vacant: bool) -> None:
+def elect_asked(transition: Transition, event: ElectAsked, *, vacant: bool) -> None:
     """A person asks for an election, and perhaps allows the loss of records."""
-    refusal = _refusal(turn, event) if vacant else "the shard has a leader"
+    refusal = _refusal(transition, event) if vacant else "the shard has a leader"
     if refusal is None:
-        turn.set(forced=Forced(event.request))
+        transition.set(forced=Forced(event.request))
     else:
-        turn.do(Answer(event.request, done=False, text=refusal))
+        transition.do(Answer(event.request, done=False, text=refusal))
 
 
-def _refusal(turn: Turn, event: ElectAsked) -> str | None:
+def _refusal(transition: Transition, event: ElectAsked) -> str | None:
     """Return why the shard needs no forced election, or not of this member; or None."""
-    state = turn.state
-    live = _live_with_own_log(turn)
-    choice = turn.rules.choose(state.shard, live, state.known, turn.rules.electable)
+    state = transition.state
+    live = _live_with_own_log(transition)
+    choice = transition.rules.choose(state.shard, live, state.known, transition.rules.electable)
     best = highest_live(live)
     if choice.candidates:
         return f"{choice.candidates[0]} can be elected without loss"

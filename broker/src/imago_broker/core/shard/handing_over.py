@@ -18,7 +18,7 @@ from imago_broker.core.shard.values import Role
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.events import HandoverAsked
-    from imago_broker.core.shard.state import State, Turn
+    from imago_broker.core.shard.state import State, Transition
     from imago_broker.core.shard.values import Progress
     from imago_broker.model.shard import Member, ShardState
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 NOBODY = "no such other member is in sync and connected"
 
 
-def handover_asked(turn: Turn, event: HandoverAsked) -> None:
+def handover_asked(transition: Transition, event: HandoverAsked) -> None:
     """Begin a handover, or say why not."""
-    state = turn.state
+    state = transition.state
     if state.role is not Role.LEADING:
-        turn.do(Answer(event.request, done=False, text="this member does not lead"))
+        transition.do(Answer(event.request, done=False, text="this member does not lead"))
     elif state.handover is not None or state.stopping_ms is not None:
-        turn.do(Answer(event.request, done=False, text="leadership is being handed over"))
+        transition.do(Answer(event.request, done=False, text="leadership is being handed over"))
     else:
-        handover = Handover(event.request, event.target, turn.now_ms)
-        turn.set(handover=handover, admitted=None)
+        handover = Handover(event.request, event.target, transition.now_ms)
+        transition.set(handover=handover, admitted=None)
 
 
-def hand_over(turn: Turn, handover: Handover, progress: Progress) -> None:
+def hand_over(transition: Transition, handover: Handover, progress: Progress) -> None:
     """Propose the target once it has everything, or give up when the time is over."""
-    state, limits = turn.state, turn.limits
+    state, limits = transition.state, transition.limits
     if state.proposal is not None and state.proposal.leader == handover.target:
         return
     target = handover.target or _best(state, progress, handover.wanted)
@@ -49,31 +49,31 @@ def hand_over(turn: Turn, handover: Handover, progress: Progress) -> None:
         why = "its log has damage, and a whole one can lead" if damaged else NOBODY
         if handover.wanted == state.uuid:
             why = "it leads already"
-        _give_up(turn, handover, why)
+        _give_up(transition, handover, why)
         return
-    turn.set(handover=replace(handover, target=target))
-    waited_ms = turn.now_ms - handover.began_ms
+    transition.set(handover=replace(handover, target=target))
+    waited_ms = transition.now_ms - handover.began_ms
     if waited_ms >= limits.handover_ms_max:
-        _give_up(turn, handover, f"{target.uuid} did not catch up in {waited_ms} ms")
-    elif turn.may_propose() and _ready(
+        _give_up(transition, handover, f"{target.uuid} did not catch up in {waited_ms} ms")
+    elif transition.may_propose() and _ready(
         progress, target, patient=waited_ms < limits.handover_ms_max // 2
     ):
-        turn.propose(_handed_over(turn, target))
+        transition.propose(_handed_over(transition, target))
 
 
-def stop(turn: Turn, progress: Progress, since_ms: int) -> None:
+def stop(transition: Transition, progress: Progress, since_ms: int) -> None:
     """On an orderly stop: hand over if anybody can lead, else leave the shard without leader."""
-    state = turn.state
-    if turn.now_ms - since_ms >= turn.limits.stop_ms_max:
-        turn.set(stopped=True)
-        turn.do(Leave())
+    state = transition.state
+    if transition.now_ms - since_ms >= transition.limits.stop_ms_max:
+        transition.set(stopped=True)
+        transition.do(Leave())
     elif state.handover is not None:
-        hand_over(turn, state.handover, progress)
+        hand_over(transition, state.handover, progress)
     elif _best(state, progress):
-        turn.set(handover=Handover(None, None, turn.now_ms))
-    elif turn.may_propose():
+        transition.set(handover=Handover(None, None, transition.now_ms))
+    elif transition.may_propose():
         cause = f"{state.uuid} stops"
-        turn.propose(replace(state.shard, leader=None, cause=cause, at_ms=0))
+        transition.propose(replace(state.shard, leader=None, cause=cause, at_ms=0))
 
 
 def _best(state: State, progress: Progress, wanted: str | None = None) -> Member | None:
@@ -126,18 +126,18 @@ def _ready(progress: Progress, target: Member, *, patient: bool) -> bool:
     return has_all and (not patient or progress.high_watermark == progress.end)
 
 
-def _handed_over(turn: Turn, target: Member) -> ShardState:
+def _handed_over(transition: Transition, target: Member) -> ShardState:
     """The state in which the target leads, and in which we stay only if we do not stop."""
-    state = turn.state
+    state = transition.state
     members = state.shard.in_sync
     if state.stopping_ms is not None:
         members = tuple(member for member in members if member != state.member)
-    after = led_by(state.shard, target, next_epoch(turn), "handover", in_sync=members)
-    former = former_after(state.shard, members, turn.limits.min_in_sync)
+    after = led_by(state.shard, target, next_epoch(transition), "handover", in_sync=members)
+    former = former_after(state.shard, members, transition.limits.min_in_sync)
     return replace(after, former=former)
 
 
-def _give_up(turn: Turn, handover: Handover, why: str) -> None:
-    turn.set(handover=None)
+def _give_up(transition: Transition, handover: Handover, why: str) -> None:
+    transition.set(handover=None)
     if handover.request is not None:
-        turn.do(Answer(handover.request, done=False, text=why))
+        transition.do(Answer(handover.request, done=False, text=why))

@@ -18,18 +18,18 @@ from imago_broker.core.shard.values import Role
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.events import Led
-    from imago_broker.core.shard.state import Turn
+    from imago_broker.core.shard.state import Transition
     from imago_broker.core.shard.values import Progress
     from imago_broker.model.shard import Member
 
 
-def lead(turn: Turn) -> None:
+def lead(transition: Transition) -> None:
     """Begin the leadership that the shard's state gives us."""
-    state = turn.state
+    state = transition.state
     epoch = state.shard.epoch
     if state.following is not None:
-        turn.do(Unfollow())
-    turn.set(
+        transition.do(Unfollow())
+    transition.set(
         role=Role.LEADING,
         epoch=epoch,
         epoch_seen=epoch,
@@ -46,107 +46,111 @@ def lead(turn: Turn) -> None:
         slept=False,
         handover=None,
     )
-    turn.do(Lead(epoch))
+    transition.do(Lead(epoch))
     if state.forced is not None:
-        turn.set(forced=None)
-        turn.do(Answer(state.forced.request, done=True, text=f"leads in epoch {epoch}"))
+        transition.set(forced=None)
+        transition.do(Answer(state.forced.request, done=True, text=f"leads in epoch {epoch}"))
 
 
-def led(turn: Turn, event: Led) -> None:
+def led(transition: Transition, event: Led) -> None:
     """Our epoch is on disk: from here on it is ours to fill."""
-    state = turn.state
+    state = transition.state
     if state.role is Role.LEADING and state.epoch == event.epoch:
-        turn.set(led=True, led_ms=turn.now_ms, epoch_start=event.log.end)
+        transition.set(led=True, led_ms=transition.now_ms, epoch_start=event.log.end)
 
 
-def govern(turn: Turn) -> None:
+def govern(transition: Transition) -> None:
     """Say whom we wait for and which puts we take, where that has changed."""
-    state = turn.state
+    state = transition.state
     if not state.led or state.member is None:
         return
-    waits = turn.rules.waited_for(state.shard, state.proposal, state.admitted, state.member)
+    waits = transition.rules.waited_for(state.shard, state.proposal, state.admitted, state.member)
     if waits != state.waits:
-        turn.set(waits=waits)
-        turn.do(WaitFor(waits))
-    replicated = len(state.shard.in_sync) >= turn.limits.min_in_sync
+        transition.set(waits=waits)
+        transition.do(WaitFor(waits))
+    replicated = len(state.shard.in_sync) >= transition.limits.min_in_sync
     held = state.handover is not None or state.stopping_ms is not None
     puts: AcceptPuts | HoldPuts = HoldPuts(replicated) if held else AcceptPuts(replicated)
     if puts != state.puts:
-        turn.set(puts=puts)
-        turn.do(puts)
+        transition.set(puts=puts)
+        transition.do(puts)
 
 
-def step_down(turn: Turn, why: str) -> None:
+def step_down(transition: Transition, why: str) -> None:
     """Serve no longer as leader."""
-    state = turn.state
-    turn.set(role=Role.ELECTING, led=False, waits=None, puts=None, admitted=None, handover=None)
-    turn.do(StepDown(why))
+    state = transition.state
+    transition.set(
+        role=Role.ELECTING, led=False, waits=None, puts=None, admitted=None, handover=None
+    )
+    transition.do(StepDown(why))
     handover = state.handover
     if handover is not None and handover.request is not None:
         done = state.shard.leader is not None and state.shard.leader == handover.target
-        turn.do(Answer(handover.request, done=done, text=why))
+        transition.do(Answer(handover.request, done=done, text=why))
 
 
 # ---- the in-sync set ---------------------------------------------------------------------
 
 
-def look_after_set(turn: Turn, progress: Progress) -> None:
+def look_after_set(transition: Transition, progress: Progress) -> None:
     """Propose that members leave or join the in-sync set, where that is due."""
-    state = turn.state
-    since_ms = turn.now_ms - state.looked_ms if state.looked_ms else 0
-    slept = since_ms >= turn.limits.lost_ms_max
-    turn.set(looked_ms=turn.now_ms, slept=slept and not state.slept)
-    if turn.state.slept:
+    state = transition.state
+    since_ms = transition.now_ms - state.looked_ms if state.looked_ms else 0
+    slept = since_ms >= transition.limits.lost_ms_max
+    transition.set(looked_ms=transition.now_ms, slept=slept and not state.slept)
+    if transition.state.slept:
         return  # we stood still ourselves: what followers have said meanwhile is not read yet
     leaving = {
         member: why
         for member in state.shard.in_sync
         if member != state.member
-        and (why := gone(member, progress, state.led_ms, turn.now_ms, turn.limits))
+        and (why := gone(member, progress, state.led_ms, transition.now_ms, transition.limits))
     }
-    joining = _joining(turn, progress)
+    joining = _joining(transition, progress)
     if not leaving and not joining:
-        _admit(turn, progress)
+        _admit(transition, progress)
         return
     inside = {member.uuid: member for member in state.shard.in_sync if member not in leaving}
     inside.update({member.uuid: member for member in joining})
     cause = "; ".join([*leaving.values(), *(f"{member.uuid} joins" for member in joining)])
     members = tuple(sorted(inside.values()))
-    turn.set(admitted=None)
-    turn.propose(resized(state.shard, members, cause[:200], min_in_sync=turn.limits.min_in_sync))
+    transition.set(admitted=None)
+    transition.propose(
+        resized(state.shard, members, cause[:200], min_in_sync=transition.limits.min_in_sync)
+    )
 
 
-def _joining(turn: Turn, progress: Progress) -> list[Member]:
+def _joining(transition: Transition, progress: Progress) -> list[Member]:
     """Followers that hold all that an in-sync member must."""
-    state = turn.state
+    state = transition.state
     found = []
     for member, follower in progress.followers.items():
-        named = turn.rules.joiner(member, follower, state.live)
+        named = transition.rules.joiner(member, follower, state.live)
         if named is None or named in state.shard.in_sync:
             continue
-        if gone(named, progress, state.led_ms, turn.now_ms, turn.limits):
+        if gone(named, progress, state.led_ms, transition.now_ms, transition.limits):
             continue  # it would have to leave at once
-        if turn.rules.joinable(follower, progress, state.epoch_start):
+        if transition.rules.joinable(follower, progress, state.epoch_start):
             found.append(named)
     return found
 
 
-def _admit(turn: Turn, progress: Progress) -> None:
+def _admit(transition: Transition, progress: Progress) -> None:
     """Wait for one follower that keeps up, so that it can join; for a while only."""
-    state, limits = turn.state, turn.limits
-    waited_ms = turn.now_ms - state.admitted_ms
+    state, limits = transition.state, transition.limits
+    waited_ms = transition.now_ms - state.admitted_ms
     if state.admitted is not None:
         follower = progress.followers.get(state.admitted)
-        fit = follower and admissible(follower, state.epoch_start, turn.now_ms, limits)
+        fit = follower and admissible(follower, state.epoch_start, transition.now_ms, limits)
         if not fit or waited_ms >= limits.lag_ms_max:
-            turn.set(admitted=None, admitted_ms=turn.now_ms)
+            transition.set(admitted=None, admitted_ms=transition.now_ms)
         return
     if state.admitted_ms and waited_ms < limits.lag_ms_max:
         return
     for member, follower in progress.followers.items():
-        named = turn.rules.joiner(member, follower, state.live)
+        named = transition.rules.joiner(member, follower, state.live)
         if named is None or named in state.shard.in_sync:
             continue
-        if admissible(follower, state.epoch_start, turn.now_ms, limits):
-            turn.set(admitted=member, admitted_ms=turn.now_ms)
+        if admissible(follower, state.epoch_start, transition.now_ms, limits):
+            transition.set(admitted=member, admitted_ms=transition.now_ms)
             return

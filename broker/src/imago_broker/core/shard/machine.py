@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from imago_broker.core.shard import electing, events, following, handing_over, leading
 from imago_broker.core.shard.effects import Leave, Mark, Note
 from imago_broker.core.shard.election import leader_lives
-from imago_broker.core.shard.state import RULES, Rules, State, Turn, confirmed_epoch
+from imago_broker.core.shard.state import RULES, Rules, State, Transition, confirmed_epoch
 from imago_broker.core.shard.values import Limits, Role
 
 if TYPE_CHECKING:
@@ -62,34 +62,34 @@ def step(
     """Return the state after an event, and what is to be done. `now_ms` is monotonic."""
     if state.stopped:
         return state, []
-    turn = Turn(state, now_ms, limits, rules)
-    _FACTS[type(event)](turn, event)
-    role = turn.state.role
-    _ACTIONS[role, outlook(turn.state)](turn)
-    if isinstance(event, events.Tick) and turn.state.role is Role.LEADING:
-        _look_after(turn, event.progress)
-    if turn.state.role is Role.LEADING:
-        leading.govern(turn)
-    return turn.state, turn.effects
+    transition = Transition(state, now_ms, limits, rules)
+    _FACTS[type(event)](transition, event)
+    role = transition.state.role
+    _ACTIONS[role, outlook(transition.state)](transition)
+    if isinstance(event, events.Tick) and transition.state.role is Role.LEADING:
+        _look_after(transition, event.progress)
+    if transition.state.role is Role.LEADING:
+        leading.govern(transition)
+    return transition.state, transition.effects
 
 
-def _look_after(turn: Turn, progress: Progress) -> None:
-    state = turn.state
+def _look_after(transition: Transition, progress: Progress) -> None:
+    state = transition.state
     if not state.led:
         return
     if state.stopping_ms is not None:
-        handing_over.stop(turn, progress, state.stopping_ms)
+        handing_over.stop(transition, progress, state.stopping_ms)
     elif state.handover is not None:
-        handing_over.hand_over(turn, state.handover, progress)
-    elif turn.may_propose():
-        leading.look_after_set(turn, progress)
+        handing_over.hand_over(transition, state.handover, progress)
+    elif transition.may_propose():
+        leading.look_after_set(transition, progress)
 
 
 # ---- facts: one function an event --------------------------------------------------------
 
 
-def _registered(turn: Turn, event: events.Registered) -> None:
-    turn.set(
+def _registered(transition: Transition, event: events.Registered) -> None:
+    transition.set(
         member=event.member,
         suspended=False,
         viewed=False,
@@ -98,71 +98,73 @@ def _registered(turn: Turn, event: events.Registered) -> None:
         in_doubt=False,
         retry_ms=0,
     )
-    turn.ask_again()
+    transition.ask_again()
 
 
-def _view_seen(turn: Turn, event: events.ViewSeen) -> None:
-    state = turn.state
+def _view_seen(transition: Transition, event: events.ViewSeen) -> None:
+    state = transition.state
     if state.member is None:
         return
     fresh = event.ticket != 0 and event.ticket == state.question
     if fresh:
-        turn.set(question=0)
+        transition.set(question=0)
         if state.in_doubt:
-            turn.set(proposal=None, in_doubt=False)
+            transition.set(proposal=None, in_doubt=False)
     # A lower version is older than what we know, unless we knew it when we asked: then the
     # coordinator itself has lost its memory.
     older = event.shard.version < state.shard.version
     if older and not (fresh and event.shard.version < state.question_version):
         return
     if fresh:
-        turn.set(fresh_version=event.shard.version, viewed=True)
-    if turn.state.viewed:
-        turn.set(live=event.live, known=event.known, log=event.log)
-        _take(turn, event.shard)
+        transition.set(fresh_version=event.shard.version, viewed=True)
+    if transition.state.viewed:
+        transition.set(live=event.live, known=event.known, log=event.log)
+        _take(transition, event.shard)
 
 
-def _take(turn: Turn, shard: ShardState) -> None:
+def _take(transition: Transition, shard: ShardState) -> None:
     """Know a newer state of the shard."""
-    turn.set(shard=shard)
-    if turn.state.unclean and turn.state.member in shard.in_sync:
+    transition.set(shard=shard)
+    if transition.state.unclean and transition.state.member in shard.in_sync:
         # Whoever put this life of ours into the set has seen that it lacks nothing.
-        turn.set(unclean=False)
-        turn.do(Mark(unclean=False))
+        transition.set(unclean=False)
+        transition.do(Mark(unclean=False))
 
 
-def _proposal_done(turn: Turn, event: events.ProposalDone) -> None:
-    if event.ticket == turn.state.proposal_ticket:
-        turn.set(proposal=None, in_doubt=False)
-    if event.shard.version > turn.state.shard.version:
-        _take(turn, event.shard)
+def _proposal_done(transition: Transition, event: events.ProposalDone) -> None:
+    if event.ticket == transition.state.proposal_ticket:
+        transition.set(proposal=None, in_doubt=False)
+    if event.shard.version > transition.state.shard.version:
+        _take(transition, event.shard)
 
 
-def _proposal_refused(turn: Turn, event: events.ProposalRefused) -> None:
-    if turn.state.proposal is not None and event.ticket == turn.state.proposal_ticket:
-        turn.set(proposal=None, in_doubt=False, fresh_version=None, retry_ms=turn.now_ms + RETRY_MS)
-        turn.do(Note(f"proposal refused: {event.reason}"))
-        turn.ask_again()
+def _proposal_refused(transition: Transition, event: events.ProposalRefused) -> None:
+    if transition.state.proposal is not None and event.ticket == transition.state.proposal_ticket:
+        transition.set(
+            proposal=None, in_doubt=False, fresh_version=None, retry_ms=transition.now_ms + RETRY_MS
+        )
+        transition.do(Note(f"proposal refused: {event.reason}"))
+        transition.ask_again()
 
 
-def _proposal_unknown(turn: Turn, event: events.ProposalUnknown) -> None:
-    if turn.state.proposal is not None and event.ticket == turn.state.proposal_ticket:
-        turn.set(in_doubt=True)
-        turn.ask_again()
+def _proposal_unknown(transition: Transition, event: events.ProposalUnknown) -> None:
+    if transition.state.proposal is not None and event.ticket == transition.state.proposal_ticket:
+        transition.set(in_doubt=True)
+        transition.ask_again()
 
 
-def _suspended(turn: Turn, _: events.SessionSuspended) -> None:
-    turn.set(suspended=True)
+def _suspended(transition: Transition, _: events.SessionSuspended) -> None:
+    transition.set(suspended=True)
 
 
-def _resumed(turn: Turn, _: events.SessionResumed) -> None:
-    turn.set(suspended=False)
-    if turn.state.member is not None:
-        turn.ask_again()
+def _resumed(transition: Transition, _: events.SessionResumed) -> None:
+    transition.set(suspended=False)
+    if transition.state.member is not None:
+        transition.ask_again()
 
 
-def _lost(turn: Turn, _: events.SessionLost) -> None:
-    turn.set(
+def _lost(transition: Transition, _: events.SessionLost) -> None:
+    transition.set(
         member=None,
         suspended=False,
         lease_until_ms=0,
@@ -174,33 +176,35 @@ def _lost(turn: Turn, _: events.SessionLost) -> None:
     )
 
 
-def _lease_renewed(turn: Turn, event: events.LeaseRenewed) -> None:
-    turn.set(lease_until_ms=max(event.until_ms, turn.state.lease_until_ms))
+def _lease_renewed(transition: Transition, event: events.LeaseRenewed) -> None:
+    transition.set(lease_until_ms=max(event.until_ms, transition.state.lease_until_ms))
 
 
-def _epoch_heard(turn: Turn, event: events.EpochHeard) -> None:
-    if turn.state.epoch_heard < event.epoch < EPOCH_MAX:
-        turn.set(epoch_heard=event.epoch)
+def _epoch_heard(transition: Transition, event: events.EpochHeard) -> None:
+    if transition.state.epoch_heard < event.epoch < EPOCH_MAX:
+        transition.set(epoch_heard=event.epoch)
         if event.own:
-            turn.set(epoch_own=event.epoch)
-        elif turn.state.member is not None and confirmed_epoch(turn.state) < event.epoch:
-            turn.ask()
+            transition.set(epoch_own=event.epoch)
+        elif (
+            transition.state.member is not None and confirmed_epoch(transition.state) < event.epoch
+        ):
+            transition.ask()
 
 
-def _handover_asked(turn: Turn, event: events.HandoverAsked) -> None:
-    handing_over.handover_asked(turn, event)
+def _handover_asked(transition: Transition, event: events.HandoverAsked) -> None:
+    handing_over.handover_asked(transition, event)
 
 
-def _elect_asked(turn: Turn, event: events.ElectAsked) -> None:
-    electing.elect_asked(turn, event, vacant=outlook(turn.state) is Outlook.VACANT)
+def _elect_asked(transition: Transition, event: events.ElectAsked) -> None:
+    electing.elect_asked(transition, event, vacant=outlook(transition.state) is Outlook.VACANT)
 
 
-def _stop_asked(turn: Turn, _: events.StopAsked) -> None:
-    if turn.state.stopping_ms is None:
-        turn.set(stopping_ms=turn.now_ms)
+def _stop_asked(transition: Transition, _: events.StopAsked) -> None:
+    if transition.state.stopping_ms is None:
+        transition.set(stopping_ms=transition.now_ms)
 
 
-def _nothing(_: Turn, __: events.Tick) -> None:
+def _nothing(_: Transition, __: events.Tick) -> None:
     """Time is no fact; what it makes due is found by the actions."""
 
 
@@ -227,43 +231,43 @@ _FACTS: Mapping[type, Callable[..., None]] = {
 # ---- actions: one function a role and outlook ---------------------------------------------
 
 
-def _stay(_: Turn) -> None:
+def _stay(_: Transition) -> None:
     """Go on as before."""
 
 
-def _out(turn: Turn) -> None:
-    turn.set(role=Role.OUT, vacant_ms=None, waiting="")
-    if turn.state.stopping_ms is not None:
-        turn.set(stopped=True)
-        turn.do(Leave())
+def _out(transition: Transition) -> None:
+    transition.set(role=Role.OUT, vacant_ms=None, waiting="")
+    if transition.state.stopping_ms is not None:
+        transition.set(stopped=True)
+        transition.do(Leave())
 
 
-def _part(turn: Turn) -> None:
-    following.unfollow(turn)
-    _out(turn)
+def _part(transition: Transition) -> None:
+    following.unfollow(transition)
+    _out(transition)
 
 
-def _part_and_stand(turn: Turn) -> None:
-    following.unfollow(turn)
-    electing.stand(turn)
+def _part_and_stand(transition: Transition) -> None:
+    following.unfollow(transition)
+    electing.stand(transition)
 
 
-def _deposed(turn: Turn) -> None:
-    leading.step_down(turn, "the session with the coordinator is lost")
-    _out(turn)
+def _deposed(transition: Transition) -> None:
+    leading.step_down(transition, "the session with the coordinator is lost")
+    _out(transition)
 
 
-def _step_down_and_stand(turn: Turn) -> None:
-    leading.step_down(turn, turn.state.shard.cause)
-    electing.stand(turn)
+def _step_down_and_stand(transition: Transition) -> None:
+    leading.step_down(transition, transition.state.shard.cause)
+    electing.stand(transition)
 
 
-def _step_down_and_follow(turn: Turn) -> None:
-    leading.step_down(turn, turn.state.shard.cause)
-    following.follow(turn)
+def _step_down_and_follow(transition: Transition) -> None:
+    leading.step_down(transition, transition.state.shard.cause)
+    following.follow(transition)
 
 
-_ACTIONS: Mapping[tuple[Role, Outlook], Callable[[Turn], None]] = {
+_ACTIONS: Mapping[tuple[Role, Outlook], Callable[[Transition], None]] = {
     (Role.OUT, Outlook.BLIND): _out,
     (Role.OUT, Outlook.VACANT): electing.stand,
     (Role.OUT, Outlook.THEIRS): following.follow,

@@ -162,7 +162,7 @@ class Rules:
 RULES = Rules()
 
 
-class Turn:
+class Transition:
     """One step under way: the state and the effects so far. Lives for one step only."""
 
     __slots__ = ("effects", "limits", "now_ms", "rules", "state")

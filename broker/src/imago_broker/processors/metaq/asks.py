@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.service.standing import Asks
+from imago_broker.service.serving_rules import Asks
 from imago_wire.text.commands import (
     Command,
     Get,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.processors.metaq import realtime, texts
 from imago_broker.processors.metaq.asks import ASKS
-from imago_broker.service.standing import NO_LEASE, UNSETTLED
+from imago_broker.service.serving_rules import NO_LEASE, UNSETTLED
 from imago_log.errors import DiskFullError, StoreClosedError
 from imago_log.results import FileSlice, MetaqStatus
 from imago_wire.text.commands import OFFSET_END, Get, Offset
@@ -33,7 +33,7 @@ class GetProcessor:
         self._services = services
         self._patterns = patterns
         self._store = services.store
-        self._standing = services.standing
+        self._serving_rules = services.serving_rules
         self._topics = services.topics
         self._counters = services.counters
 
@@ -46,7 +46,7 @@ class GetProcessor:
             text = texts.get_closed(self._services.identity.broker_id, partition)
             peer.reply(result(Status.FORBIDDEN, text, opaque))
             return
-        refusal = self._standing.refusal(ASKS[Get])
+        refusal = self._serving_rules.refusal(ASKS[Get])
         if refusal is not None:
             self._not_here(peer, item, refusal)
             return
@@ -76,7 +76,7 @@ class GetProcessor:
         self._counters.cmd_offset += 1
         self._count(realtime.OFFSET, command.topic)
         topic, partition = command.topic, command.partition
-        refusal = self._standing.refusal(ASKS[Offset])
+        refusal = self._serving_rules.refusal(ASKS[Offset])
         if refusal is not None:
             text = texts.put_failed(self._services.identity.url, topic, partition, refusal)
             peer.reply(result(Status.INTERNAL_SERVER_ERROR, text, command.opaque))
@@ -154,7 +154,7 @@ class GetProcessor:
             return read.position
         beyond = read.status is MetaqStatus.BEYOND_END
         # The end of a member that does not lead is no place to send a consumer back to.
-        to_end = self._services.settings.update_consumer_offsets and self._standing.leads
+        to_end = self._services.settings.update_consumer_offsets and self._serving_rules.leads
         told = to_end or offset == OFFSET_END
         return read.max_position if beyond and told else None
 
@@ -164,7 +164,7 @@ class GetProcessor:
         Who reads what was just written gets it from memory, and files would be written for nobody.
         """
         handle = self._topics.handle(topic)
-        if handle is not None and not handle.config.materialised and self._standing.leads:
+        if handle is not None and not handle.config.materialised and self._serving_rules.leads:
             try:
                 self._topics.materialise(topic)
             except (DiskFullError, StoreClosedError):

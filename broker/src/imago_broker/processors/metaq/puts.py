@@ -221,7 +221,7 @@ class PutProcessor:
         if partition in self._topics.closed_partitions(topic):
             detail = texts.put_closed(self._services.identity.broker_id, partition)
             raise RefusedError(Status.FORBIDDEN, self._text(topic, partition, detail))
-        refusal = self._services.standing.refusal(ASKS[Put])
+        refusal = self._services.serving_rules.refusal(ASKS[Put])
         if refusal is not None:
             raise self._refusal(topic, partition, refusal)
         handle = self._accepted(topic, partition)
@@ -290,7 +290,7 @@ class PutProcessor:
         details = {
             PutStatus.TOO_FEW_IN_SYNC: "Too few members of the shard are in sync",
             PutStatus.DISK_FULL: "The disk is full",
-            PutStatus.NOT_WRITABLE: self._services.standing.refusal(ASKS[Put]) or NOT_TAKEN,
+            PutStatus.NOT_WRITABLE: self._services.serving_rules.refusal(ASKS[Put]) or NOT_TAKEN,
             PutStatus.TOO_LARGE: "The message does not fit into a file of the log",
         }
         text = self._text(topic, partition, details.get(status, ""))

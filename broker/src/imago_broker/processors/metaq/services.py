@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from imago_broker.ports import Clock
     from imago_broker.processors.metaq.realtime import RealTimeStatistics
     from imago_broker.service.messages import MessageService
-    from imago_broker.service.standing import Standing
+    from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.topics import TopicService
     from imago_log.results import FileSlice
     from imago_log.store import MessageStore
@@ -86,7 +86,7 @@ class MetaqServices:
     messages: MessageService
     topics: TopicService
     store: MessageStore
-    standing: Standing
+    serving_rules: ServingRules
     clock: Clock
     rng: random.Random
     budget: OutputBudget

@@ -87,7 +87,7 @@ class StatsProcessor:
         yield f"port {services.identity.port}"
         yield f"uptime {uptime}"
         yield f"version {services.settings.version}"
-        yield f"slave {_text(not services.standing.leads)}"
+        yield f"slave {_text(not services.serving_rules.leads)}"
         yield f"curr_connections {services.connections()}"
         yield f"threads {threading.active_count()}"
         yield f"cmd_put {counters.cmd_put}"

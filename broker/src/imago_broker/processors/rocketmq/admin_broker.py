@@ -115,8 +115,8 @@ class BrokerAdmin:
 
     def _config_entries(self) -> dict[str, str]:
         identity, settings = self._services.identity, self._services.settings
-        standing, own = self._services.standing, self._services.coordinator.registered
-        replica_id = own.replica + 1 if own is not None and not standing.leads else MASTER_ID
+        serving_rules, own = self._services.serving_rules, self._services.coordinator.registered
+        replica_id = own.replica + 1 if own is not None and not serving_rules.leads else MASTER_ID
         return {
             "brokerClusterName": identity.cluster,
             "brokerName": identity.broker_name,
@@ -135,11 +135,11 @@ class BrokerAdmin:
             "enablePropertyFilter": "false",
             "rejectTransactionMessage": "true",
             "timerWheelEnable": "false",
-            "brokerRole": "ASYNC_MASTER" if standing.leads else "SLAVE",
+            "brokerRole": "ASYNC_MASTER" if serving_rules.leads else "SLAVE",
             "flushDiskType": "ASYNC_FLUSH",
             "fileReservedTime": str(self._services.messages.store.config.retention_ms // 3_600_000),
             "filterServerNums": "0",
-            "slaveReadEnable": _truth(standing.slave_reads),
+            "slaveReadEnable": _truth(serving_rules.slave_reads),
             "traceTopicEnable": "false",
             "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
             "useTLS": "false",

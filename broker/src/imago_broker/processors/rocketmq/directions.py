@@ -33,10 +33,10 @@ class Directions:
 
         Old records are read from the disk, which slaves can do as well; new ones are in memory.
         """
-        standing = self._services.standing
-        if not standing.slave_reads or not self._is_old(body):
+        serving_rules = self._services.serving_rules
+        if not serving_rules.slave_reads or not self._is_old(body):
             return MASTER_ID
-        if not standing.leads:
+        if not serving_rules.leads:
             own = self._services.coordinator.registered
             return MASTER_ID if own is None else own.replica + 1
         slaves = self._slaves()
@@ -49,7 +49,7 @@ class Directions:
         and the master is found by its replica's number. Each of the two is tried in turn: the
         master, once reached, answers with what is right.
         """
-        leader = self._services.standing.role.current.leader
+        leader = self._services.serving_rules.role.current.leader
         if leader is None or leader.replica < 0 or self._rng.random() < 0.5:
             return MASTER_ID
         return leader.replica + 1

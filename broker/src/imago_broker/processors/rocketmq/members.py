@@ -38,8 +38,8 @@ class MemberProcessor:
     def __init__(self, services: RocketmqServices) -> None:
         self._services = services
         services.clients.on_group_change.append(self._tell_members)
-        services.standing.role.on_change.append(self._role_changed)
-        self._role_changed(services.standing.role.current)
+        services.serving_rules.role.on_change.append(self._role_changed)
+        self._role_changed(services.serving_rules.role.current)
 
     def heartbeat(self, exchange: Exchange) -> Reply:
         """HEART_BEAT: the client lives; its groups, topics for their retries and subscriptions.
@@ -51,7 +51,7 @@ class MemberProcessor:
             raise rules.invalid(problem)
         for consumer in data.consumer_data_set:
             group = rules.group_of(self._services, consumer.group_name)
-            if group.retry_queues > 0 and self._services.standing.leads:
+            if group.retry_queues > 0 and self._services.serving_rules.leads:
                 rules.own_topic(self._services, names.retry_topic(group.name))
         self._services.clients.heartbeat(
             exchange.channel,

@@ -25,7 +25,7 @@ from imago_broker.processors.rocketmq.pull_request import (
     PullRequest,
 )
 from imago_broker.processors.rocketmq.subscriptions import wanted_tags
-from imago_broker.service.standing import Asks
+from imago_broker.service.serving_rules import Asks
 from imago_log.results import ReadStatus
 from imago_wire.remoting.bodies_route import MASTER_ID
 from imago_wire.remoting.codes import ResponseCode
@@ -69,7 +69,7 @@ class PullProcessor:
     def __init__(self, services: RocketmqServices) -> None:
         self._services = services
         self._directions = Directions(services)
-        services.standing.role.on_change.append(self._role_changed)
+        services.serving_rules.role.on_change.append(self._role_changed)
 
     def pull(self, exchange: Exchange) -> Reply | None:
         """Answer with messages, hold the request, or say why neither."""
@@ -79,7 +79,7 @@ class PullProcessor:
         tags = wanted_tags(self._services, request)
         pull = _Pull(self._services, self._directions, exchange, request, tags)
         reply = pull.look()
-        if request.commits and not pull.moved and self._services.standing.leads:
+        if request.commits and not pull.moved and self._services.serving_rules.leads:
             self._services.offsets.commit(
                 request.group, request.topic, request.queue_id, request.commit_offset
             )
@@ -211,7 +211,7 @@ class _Pull:
 
     def _look_again(self) -> Reply:
         # The topic may have been deleted or closed since the request came, or the master changed.
-        if self._services.standing.refusal(Asks.MESSAGES) is not None:
+        if self._services.serving_rules.refusal(Asks.MESSAGES) is not None:
             return redirected(self._directions, self._offset)
         try:
             topic = rules.readable_topic(self._services, self._request.topic)
@@ -256,7 +256,7 @@ class _Pull:
         if found.count:
             suggested = self._directions.after(found.body, self._request.queue_id)
             self._services.traffic.delivered(self._request.topic, found.count, len(found.body))
-        elif not self._services.standing.leads:
+        elif not self._services.serving_rules.leads:
             # Behind the master's end there may be more, and no place that is really too far.
             return redirected(self._directions, self._offset)
         ext = _ext(

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from imago_broker.errors import RequestError as ServiceError
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_broker.service.messages import PutStatus
-from imago_broker.service.standing import Asks, Standing
+from imago_broker.service.serving_rules import Asks, ServingRules
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import ResponseCode
 
@@ -98,8 +98,8 @@ class Table:
     rows: Mapping[int, Row]
     hooks: Sequence[Hook] = ()
     lanes: Mapping[str, Lane] = field(default_factory=dict)
-    standing: Standing | None = None
-    """The member's standing in its shard; None: of a server that belongs to none."""
+    serving_rules: ServingRules | None = None
+    """What this member of its shard serves; None: of a server that belongs to none."""
     confirm: Confirm | None = None
 
     def dispatch(self, exchange: Exchange) -> None:
@@ -128,8 +128,8 @@ class Table:
         try:
             for hook in self.hooks:
                 hook.before(exchange)
-            if row.asks is not Asks.MEMBER and self.standing is not None:
-                refusal = self.standing.refusal(row.asks)
+            if row.asks is not Asks.MEMBER and self.serving_rules is not None:
+                refusal = self.serving_rules.refusal(row.asks)
                 if refusal is not None:
                     return not_here(refusal) if row.elsewhere is None else row.elsewhere(exchange)
             return row.handle(exchange)
@@ -153,7 +153,7 @@ def build_table(
     rows: Iterable[Row],
     hooks: Sequence[Hook] = (),
     *,
-    standing: Standing | None = None,
+    serving_rules: ServingRules | None = None,
     confirm: Confirm | None = None,
 ) -> Table:
     """Check the rows and make the table."""
@@ -162,7 +162,9 @@ def build_table(
         assert row.code not in by_code, f"request code {row.code} has two rows"
         by_code[int(row.code)] = row
     lanes = {row.lane.name: row.lane for row in by_code.values()}
-    return Table(rows=by_code, hooks=tuple(hooks), lanes=lanes, standing=standing, confirm=confirm)
+    return Table(
+        rows=by_code, hooks=tuple(hooks), lanes=lanes, serving_rules=serving_rules, confirm=confirm
+    )
 
 
 def not_here(reason: str) -> Reply:

@@ -88,7 +88,7 @@ def group_of(services: RocketmqServices, group: str) -> GroupConfig:
     """
     config = services.groups.get(group)
     if config is None and group_problem(group) is None:
-        if services.standing.leads:
+        if services.serving_rules.leads:
             config = services.groups.get_or_create(group)
         elif services.groups.auto_create_enabled:
             config = GroupConfig(name=group)

@@ -65,7 +65,7 @@ def require_direct(topic: str, delay_level: int) -> None:
 
 def refusal_reply(refusal: Refusal, claimed: Numbers, queue: str) -> Reply:
     """Return the answer to messages that were not taken, with cause and cure."""
-    epoch, expected = refusal.standing
+    epoch, expected = refusal.state
     who = f"producer {claimed.producer}, queue {queue}"
     if refusal.verdict is Verdict.FENCED:
         return Reply(

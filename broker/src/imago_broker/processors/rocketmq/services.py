@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
     from imago_broker.service.offsets import ConsumerOffsets
-    from imago_broker.service.standing import Standing
+    from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.topics import TopicService
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class RocketmqServices:
     groups: GroupService
     clock: Clock
     coordinator: Coordinator
-    standing: Standing
+    serving_rules: ServingRules
     budget: OutputBudget
     """Of what the connections of all ports have not read yet."""
     clients: ClientRegistry
@@ -112,7 +112,7 @@ class RocketmqServices:
             self.swept_ms = now_ms
             self.clients.sweep(self.clock.epoch_ms())
             self.locks.sweep(now_ms=now_ms)
-            if self.standing.leads:
+            if self.serving_rules.leads:
                 self._save_locks()
 
     def _save_locks(self) -> None:
@@ -133,7 +133,7 @@ def build_services(
     groups: GroupService,
     clock: Clock,
     coordinator: Coordinator,
-    standing: Standing,
+    serving_rules: ServingRules,
     budget: OutputBudget,
     loop: asyncio.AbstractEventLoop,
 ) -> RocketmqServices:
@@ -159,7 +159,7 @@ def build_services(
         groups=groups,
         clock=clock,
         coordinator=coordinator,
-        standing=standing,
+        serving_rules=serving_rules,
         budget=budget,
         clients=ClientRegistry(),
         locks=QueueLocks(),

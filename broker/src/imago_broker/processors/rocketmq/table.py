@@ -18,7 +18,7 @@ from imago_broker.processors.rocketmq.rows import Lane, Row, Table, build_table
 from imago_broker.processors.rocketmq.send import SendProcessor
 from imago_broker.processors.rocketmq.send_back import SendBackProcessor
 from imago_broker.processors.rocketmq.send_path import SendPath
-from imago_broker.service.standing import Asks
+from imago_broker.service.serving_rules import Asks
 from imago_wire.remoting.codes import RequestCode as Code
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def build_processors(
     lanes = Lanes.made()
     rows = [*_client_rows(services, loop, lanes), *_admin_rows(services, lanes)]
     main = build_table(
-        rows, hooks, standing=services.standing, confirm=services.messages.when_replicated
+        rows, hooks, serving_rules=services.serving_rules, confirm=services.messages.when_replicated
     )
     services.lanes = main.lanes
     return Processors(

@@ -1,4 +1,4 @@
-"""Where the sessions' questions arrive: one desk for followers, one for the leader's word.
+"""Where the sessions' questions arrive: one handler for followers, one for the leader.
 
 Both answer out of the state machine; what moves every turn goes to its methods directly.
 """
@@ -35,7 +35,7 @@ MOVES_ON = (Refusal.MEMBER, Refusal.NOT_LEADER, Refusal.STALE_EPOCH, Refusal.DIV
 """Refusals that pass by themselves: views of the registry differ for a moment."""
 
 
-class FollowerDesk:
+class FollowerHandler:
     """Answers the sessions of followers while this member leads; `leading.Followers`."""
 
     def __init__(
@@ -102,7 +102,7 @@ class FollowerDesk:
         parts.repairs.answered(asker, offset, data, parts.clock.monotonic_ms())
 
 
-class LeaderDesk:
+class LeaderHandler:
     """Hears what the leader says while this member follows; `follower.Owner`."""
 
     def __init__(

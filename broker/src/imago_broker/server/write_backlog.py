@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from imago_broker.core.budget import OutputBudget
 
 
-class Untaken:
+class WriteBacklog:
     """The account of one connection."""
 
     __slots__ = ("_budget", "_counted", "_since")
@@ -28,7 +28,7 @@ class Untaken:
             self._since = None
 
     def stalled_ms(self, waiting: int, now_ms: int) -> int:
-        """Return how long the peer has taken nothing of what waits for it; slow is not deaf."""
+        """Return how long the peer has taken nothing of what waits for it; slow is not stalled."""
         if not waiting:
             self._since = None
             return 0

@@ -30,8 +30,8 @@ class Asks(Enum):
     CHANGE = "a change, which is the master's alone"
 
 
-class Standing:
-    """The member's standing in its shard, as requests need it."""
+class ServingRules:
+    """What this member of its shard serves, as requests need it."""
 
     def __init__(
         self, store: MessageStore, role: RoleState | None = None, *, slave_reads: bool = False

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Standing:
+class LeasedSession:
     """The session's state as told to others, its lease, and the watch over the event loop."""
 
     def __init__(

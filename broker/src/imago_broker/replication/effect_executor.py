@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from imago_broker.core.shard import effects as do
 from imago_broker.core.shard import events
 from imago_broker.model.cluster import Role
-from imago_broker.replication.desks import FollowerDesk, LeaderDesk
 from imago_broker.replication.following import Following
 from imago_broker.replication.leading import Leading
 from imago_broker.replication.outlook import log_of
+from imago_broker.replication.peer_handlers import FollowerHandler, LeaderHandler
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.role import ShardRole
 from imago_log.errors import LogIOError, StaleEpochError, StoreError
@@ -32,10 +32,10 @@ logger = logging.getLogger(__name__)
 
 NOTES_MAX = 50
 COPYING = frozenset({"Truncate", "Reset", "FetchFrom", "Follow", "Mark"})
-"""Duties of a follower that concern its own log: an empty one has no trouble with them."""
+"""Effects of a follower that concern its own log: an empty one has no trouble with them."""
 
 
-class Duties:
+class EffectExecutor:
     """Carries out effects; knows what this member leads or follows at the moment."""
 
     def __init__(
@@ -50,12 +50,12 @@ class Duties:
     ) -> None:
         self.leading: Leading | None = None
         self.following: Following | None = None
-        self.followers = FollowerDesk(parts, machine, dispatch, watermark_moved)
-        self.leader = LeaderDesk(parts, machine, dispatch, self._connection_ended)
+        self.followers = FollowerHandler(parts, machine, dispatch, watermark_moved)
+        self.leader = LeaderHandler(parts, machine, dispatch, self._connection_ended)
         self.left = False
         """Whether an orderly stop is done as far as the shard goes."""
         self.failed = False
-        """Whether a duty could not be done: nothing is carried out any more."""
+        """Whether an effect failed: none is carried out any more."""
         self.stuck: Failure | None = None
         """What failed so often that this member tries it no more."""
         self.on_left: Callable[[], None] = _nothing
@@ -104,22 +104,22 @@ class Duties:
             self.note(f"{type(effect).__name__}: {error}")
             self._dispatch(events.EpochHeard(error.promised, own=True))
         except (StoreError, OSError, ValueError) as error:
-            self.fail(error, disk=True, duty=type(effect).__name__)
+            self.fail(error, disk=True, effect=type(effect).__name__)
 
-    def fail(self, error: Exception, *, disk: bool, duty: str = "change of role") -> None:
+    def fail(self, error: Exception, *, disk: bool, effect: str = "change of role") -> None:
         """Acknowledge nothing more, and have the process end."""
-        failure = self._parts.failures.add(duty, error, self._parts.clock.epoch_ms())
-        logger.error("duty_failed duty=%s times=%d", duty, failure.count, exc_info=error)
+        failure = self._parts.failures.add(effect, error, self._parts.clock.epoch_ms())
+        logger.error("effect_failed effect=%s times=%d", effect, failure.count, exc_info=error)
         self.failed = True
         self._parts.gate.close()
-        if failure.lasts and duty in COPYING and not isinstance(error, (OSError, LogIOError)):
+        if failure.lasts and effect in COPYING and not isinstance(error, (OSError, LogIOError)):
             # One more start would end the same way. It stays, says so, and looks for a way out.
             self.stuck = failure
             self.note(f"stands still: {failure}")
             self._unfollow()
             self.announce()
             return
-        self._host.fail(f"{duty}: {type(error).__name__}: {error}", disk=disk)
+        self._host.fail(f"{effect}: {type(error).__name__}: {error}", disk=disk)
 
     def note(self, text: str) -> None:
         """Keep a sentence for people."""
