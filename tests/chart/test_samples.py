@@ -46,10 +46,10 @@ def test_samples_are_all_there_and_of_every_kind_that_people_write() -> None:
 @pytest.mark.parametrize("name", ["laptop", "three-zones", "external-zookeeper"])
 def test_clusters_of_samples_can_be_made(name: str) -> None:
     sample = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text())
-    wish = desired_of(sample, OperatorInfo(version="0.1.0"))
+    desired = desired_of(sample, OperatorInfo(version="0.1.0"))
 
-    assert isinstance(wish, Desired), wish
-    assert len([m for m in render(wish, [0]) if m["kind"] == "StatefulSet"]) >= 1
+    assert isinstance(desired, Desired), desired
+    assert len([m for m in render(desired, [0]) if m["kind"] == "StatefulSet"]) >= 1
 
 
 def test_samples_refer_to_a_cluster_that_is_a_sample() -> None:

@@ -103,9 +103,9 @@ def test_each_entry_is_there_once() -> None:
 def test_what_is_said_of_any_cluster_has_an_entry(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(10):
-        wish, seen = random_look(rng)
-        found = plan(wish, seen, START)
-        status = status_of(wish, seen, found, START)
+        desired, seen = random_look(rng)
+        found = plan(desired, seen, START)
+        status = status_of(desired, seen, found, START)
         for one in status.conditions:
             assert find("ImagoCluster", one.type, one.reason), (one.type, one.reason)
         told = {event.reason for event in events_of(seen.status, status, found)}

@@ -63,7 +63,7 @@ def test_a_condition_keeps_the_moment_of_its_last_change(world: World) -> None:
 
 
 def test_conditions_that_are_bad_news_go_when_they_are_over(world: World) -> None:
-    world.wish = wanted({"spec.image": "mine:2"})
+    world.desired = wanted({"spec.image": "mine:2"})
     world.look()
     world.look()
     assert {"Updating", "Reconciling"} <= {c.type for c in world.status.conditions}
@@ -73,20 +73,20 @@ def test_conditions_that_are_bad_news_go_when_they_are_over(world: World) -> Non
 
 def test_events_are_about_changes_alone(world: World) -> None:
     seen = world.observe()
-    found = plan(world.wish, seen, world.now)
-    assert events_of(seen.status, status_of(world.wish, seen, found, world.now), found) == ()
+    found = plan(world.desired, seen, world.now)
+    assert events_of(seen.status, status_of(world.desired, seen, found, world.now), found) == ()
 
     world.zookeeper = False
     seen = world.observe()
-    found = plan(world.wish, seen, world.now)
-    events = events_of(seen.status, status_of(world.wish, seen, found, world.now), found)
+    found = plan(world.desired, seen, world.now)
+    events = events_of(seen.status, status_of(world.desired, seen, found, world.now), found)
     assert {(e.type, e.reason) for e in events} == {("Warning", "ZooKeeperUnavailable")}
 
 
 def test_events_say_what_a_condition_means_that_has_nothing_to_add(world: World) -> None:
     seen = world.observe()
-    found = plan(world.wish, seen, world.now)
-    after = status_of(world.wish, seen, found, world.now)
+    found = plan(world.desired, seen, world.now)
+    after = status_of(world.desired, seen, found, world.now)
     events = events_of(replace(seen.status, conditions=()), after, found)
     told = {event.reason: event.message for event in events}
     assert told["EveryShardHasMaster"] == "Every shard takes and gives messages."
@@ -95,18 +95,18 @@ def test_events_say_what_a_condition_means_that_has_nothing_to_add(world: World)
 
 
 def test_what_is_taken_away_is_an_event(world: World) -> None:
-    world.wish = wanted({"spec.image": "mine:2"})
+    world.desired = wanted({"spec.image": "mine:2"})
     world.look()
     seen = world.observe()
-    found = plan(world.wish, seen, world.now)
-    events = events_of(seen.status, status_of(world.wish, seen, found, world.now), found)
+    found = plan(world.desired, seen, world.now)
+    events = events_of(seen.status, status_of(world.desired, seen, found, world.now), found)
     assert "DeletePod" in {event.reason for event in events}
 
 
 def test_an_unread_cluster_keeps_what_was_known(world: World) -> None:
     seen = replace(world.observe(), synced=False)
-    found = plan(world.wish, seen, world.now)
-    after = status_of(world.wish, seen, found, world.now)
+    found = plan(world.desired, seen, world.now)
+    after = status_of(world.desired, seen, found, world.now)
     assert after.shards == world.status.shards
     assert {c.reason for c in after.conditions if c.type == "Ready"} == {"NotYetReconciled"}
 

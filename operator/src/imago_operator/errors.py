@@ -34,7 +34,7 @@ class BlockedError(OperatorError):
 
 
 class TakenBackError(BlockedError):
-    """This very wish was taken back since: it takes another one."""
+    """This very request was taken back since: it takes another one."""
 
 
 class InvalidError(OperatorError):

@@ -1,7 +1,7 @@
 """What the operator needs from outside: Kubernetes, and the brokers' administration.
 
 Both raise `RetryError` for what passes by itself and `BlockedError` for what needs a fact to
-change; anything else is a bug. Every call may be repeated: it wishes a state, or names by uid or
+change; anything else is a bug. Every call may be repeated: it asks for a state, or names by uid or
 epoch what it means, so that a late one does nothing.
 """
 

@@ -65,7 +65,7 @@ KINDS: Final = (
 )
 _N, _P = Where.NAMESPACE, Where.PIPELINES
 RIGHTS: Final[tuple[Right, ...]] = (
-    Right(_N, GROUP, KINDS, SEE, "what is wished"),
+    Right(_N, GROUP, KINDS, SEE, "the desired state"),
     Right(_N, GROUP, KINDS, ("get",), "the same, as it is now"),
     Right(_N, GROUP, tuple(f"{kind}/status" for kind in KINDS), ("patch",), "what became of it"),
     Right(
@@ -104,7 +104,7 @@ RIGHTS: Final[tuple[Right, ...]] = (
         "",
         ("persistentvolumeclaims",),
         (*SEE, "patch", "delete"),
-        "growth, owners; those of drained shards go if that is wished",
+        "growth, owners; those of drained shards go where the spec asks for it",
     ),
     Right(
         _N,

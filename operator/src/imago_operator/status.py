@@ -75,20 +75,20 @@ class Event:
 
 
 def status_of(
-    wish: Desired | Unreadable, observed: Observed, plan: Plan, now: datetime
+    desired: Desired | Unreadable, observed: Observed, plan: Plan, now: datetime
 ) -> ClusterStatus:
     """Return the status after a look; equal to the old one where nothing changed."""
     before = observed.status
     new = replace(
         before,
-        observed_generation=wish.resource.generation,
+        observed_generation=desired.resource.generation,
         progress=_progress(plan, before, now),
         **plan.record,
     )
-    if isinstance(wish, Desired) and observed.synced:
-        new = _seen(Look(wish, observed, now), new)
-    found = {finding.type: finding for finding in findings(wish, observed, plan, now)}
-    return replace(new, conditions=_conditions(found.values(), before, wish, now))
+    if isinstance(desired, Desired) and observed.synced:
+        new = _seen(Look(desired, observed, now), new)
+    found = {finding.type: finding for finding in findings(desired, observed, plan, now)}
+    return replace(new, conditions=_conditions(found.values(), before, desired, now))
 
 
 def mistake(error: Exception) -> Finding:
@@ -213,10 +213,10 @@ def _progress(plan: Plan, before: ClusterStatus, now: datetime) -> Progress:
 
 
 def findings(
-    wish: Desired | Unreadable, observed: Observed, plan: Plan, now: datetime
+    desired: Desired | Unreadable, observed: Observed, plan: Plan, now: datetime
 ) -> Iterator[Finding]:
     """Yield what holds now; of one type the last counts."""
-    yield from _summary(wish, observed, plan, now)
+    yield from _summary(desired, observed, plan, now)
     yield from plan.findings
     if plan.late_s is not None and plan.wait is not None:
         # The moment, not the delay: what is said must not change all the time.
@@ -225,13 +225,13 @@ def findings(
 
 
 def _summary(
-    wish: Desired | Unreadable, observed: Observed, plan: Plan, now: datetime
+    desired: Desired | Unreadable, observed: Observed, plan: Plan, now: datetime
 ) -> Iterator[Finding]:
-    if isinstance(wish, Unreadable) or not observed.synced:
+    if isinstance(desired, Unreadable) or not observed.synced:
         reason = NOT_READY.get(plan.row, "NotYetReconciled")
         yield Finding(type="Ready", holds=False, reason=reason, message=plan.explain())
         return
-    look = Look(wish, observed, now)
+    look = Look(desired, observed, now)
     yield _available(look)
     known = observed.registry is not None and observed.registry.connected
     if known:
@@ -274,12 +274,12 @@ def _serves(look: Look, number: int) -> bool:
 
 
 def _conditions(
-    found: Iterable[Finding], before: ClusterStatus, wish: Desired | Unreadable, now: datetime
+    found: Iterable[Finding], before: ClusterStatus, desired: Desired | Unreadable, now: datetime
 ) -> tuple[Condition, ...]:
     old = {condition.type: condition for condition in before.conditions}
     kept = [c for c in before.conditions if c.type in GOOD]
     said = {finding.type: finding for finding in found}
-    made = [_condition(f, old.get(f.type), wish.resource.generation, now) for f in said.values()]
+    made = [_condition(f, old.get(f.type), desired.resource.generation, now) for f in said.values()]
     unsaid = [c for c in kept if c.type not in said]
     return tuple(sorted((*made, *unsaid), key=lambda c: (c.type != "Ready", c.type)))
 

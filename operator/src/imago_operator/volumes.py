@@ -158,10 +158,10 @@ def _only_host(volume: Manifest) -> str | None:
     required = volume.get("spec", {}).get("nodeAffinity", {}).get("required", {})
     terms = required.get("nodeSelectorTerms") or ()
     hosts = {
-        tuple(wish.get("values") or ())
+        tuple(expression.get("values") or ())
         for term in terms
-        for wish in term.get("matchExpressions") or ()
-        if wish["key"] == HOSTNAME and wish["operator"] == "In"
+        for expression in term.get("matchExpressions") or ()
+        if expression["key"] == HOSTNAME and expression["operator"] == "In"
     }
     if len(hosts) != 1 or len(terms) != 1:
         return None

@@ -42,7 +42,7 @@ class WorkQueue:
         self._busy: dict[Group, int] = {}
 
     def add(self, key: Key, at: float) -> None:
-        """Have a key looked at by a moment; an earlier wish stays, a later one is part of it."""
+        """Have a key looked at by a moment; an earlier request stays, a later one is part of it."""
         entry = self._entries.setdefault(key, _Entry())
         at = max(at, entry.not_before)
         if entry.ready or (entry.due is not None and entry.due <= at):
@@ -70,14 +70,14 @@ class WorkQueue:
         return None
 
     def done(self, key: Key, again_at: float | None) -> None:
-        """Take a key back; what was wished meanwhile counts, too. None: it may be forgotten."""
+        """Take a key back; what was requested meanwhile counts, too. None: it may be forgotten."""
         entry, group = self._entries[key], _group(key)
         entry.started = None
         self._busy[group] -= 1
         if not self._busy[group]:
             del self._busy[group]
-        wished, entry.due = entry.due, None
-        moments = [moment for moment in (wished, again_at) if moment is not None]
+        requested, entry.due = entry.due, None
+        moments = [moment for moment in (requested, again_at) if moment is not None]
         if moments:
             self.add(key, min(moments))
         else:
@@ -106,7 +106,7 @@ class WorkQueue:
                 self._ready.setdefault(_group(key), deque()).append(key)
 
     def _counts(self, at: float, _: int, key: Key) -> bool:
-        """Whether an entry of the heap is still what is wished."""
+        """Whether an entry of the heap is still the requested one."""
         entry = self._entries.get(key)
         if entry is None or entry.started is not None or entry.ready:
             return False

@@ -47,7 +47,7 @@ def test_what_is_announced_is_what_is_done(changes: dict[str, Any]) -> None:
     world = settled()
     told = effects(there(world), changes)
     world.done.clear()
-    world.wish = wanted(changes)
+    world.desired = wanted(changes)
     policy = changes.get("spec.updatePolicy", {})
     if policy.get("mode") == "Manual":
         world.look()

@@ -142,8 +142,8 @@ def test_a_restart_is_ordered_of_all_and_of_one(orderer: Plugin) -> None:
 
 def test_a_held_restart_is_approved(api: ApiServerProcess, namespace: str, orderer: Plugin) -> None:
     assert "nothing of demo waits" in orderer.run("approve", "demo").err
-    wish = {"id": "roll-1", "kind": "Restart", "summary": "Restart 6 pods."}
-    put_status(api, namespace, CLUSTER, "demo", {"pendingApprovals": [wish]})
+    desired = {"id": "roll-1", "kind": "Restart", "summary": "Restart 6 pods."}
+    put_status(api, namespace, CLUSTER, "demo", {"pendingApprovals": [desired]})
     assert orderer.run("approve", "demo").code == 0
     assert orderer.notes(CLUSTER, "demo")["imago.dev/approve"] == "roll-1"
     put_status(api, namespace, CLUSTER, "demo", {"pendingApprovals": []})
@@ -252,8 +252,8 @@ def test_the_master_is_asked_to_hand_over_in_the_epoch_that_was_seen(
     with serving("u-0", "u-1") as brokers:
         ports = (broker.server_port for broker in brokers)
         told(tmp_path, dict(zip(PODS, ports, strict=False)))
-        wish = ("--to", to) if to else ()
-        done = orderer.run("handover", "demo", "0", *wish)
+        desired = ("--to", to) if to else ()
+        done = orderer.run("handover", "demo", "0", *desired)
     assert (done.code, done.err) == (0, "shard-0: handed over, epoch 5\n")
     assert brokers[0].asked == []
     (asked,) = brokers[1].asked

@@ -234,8 +234,8 @@ def test_a_reset_is_written_down_done_and_told_once() -> None:
     )
     over = replace(again, status=status_of(again, planned(again), START, last=last))
     assert (planned(over).reset, planned(over).record) == (None, None)
-    wish = look({"reset": RESET | {"requestId": "r-2"}}, group=at.group, status=over.status)
-    assert planned(wish).record is not None
+    desired = look({"reset": RESET | {"requestId": "r-2"}}, group=at.group, status=over.status)
+    assert planned(desired).record is not None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from imago_operator.desired import OperatorInfo
-from imago_operator.pipelines.desired import wish_of
+from imago_operator.pipelines.desired import desired_pipeline
 from imago_operator.pipelines.plan import SOON_S, plan
 from imago_operator.pipelines.render import JOB, SPARK_APPLICATION
 from imago_operator.pipelines.state import Driver, Look, Plan, RaiseEpoch, Record, Stage, Start
@@ -20,7 +20,7 @@ from imago_operator.spec.kinds import PIPELINE
 from imago_operator.spec.pipeline import PipelineStatus, Runs
 from imago_operator.state import Finding, written
 from imago_testing.kubernetes.custom_resources import manifest
-from imago_testing.operated.pipelines import NOW, look, ran, wish
+from imago_testing.operated.pipelines import NOW, desired, look, ran
 
 
 def said(found: Plan) -> dict[str, tuple[bool, str]]:
@@ -200,34 +200,34 @@ def test_paused_run_is_looked_at_until_its_driver_has_ended() -> None:
 
 
 def test_what_is_completed_stays_so_without_its_object() -> None:
-    status = PipelineStatus(state="COMPLETED", applied_hash=wish(ONCE).hash)
+    status = PipelineStatus(state="COMPLETED", applied_hash=desired(ONCE).hash)
     assert said(plan(look(ONCE, status=status))) == {"Ready": (True, "Completed")}
     other = replace(status, applied_hash="another spec")
     assert kinds(plan(look(ONCE, status=other)))[-1] == "Start"
 
 
 def test_nothing_is_done_to_what_is_left_alone() -> None:
-    alone = wish(None, **{"imago.dev/pause-reconciliation": "true"})
-    found = plan(Look(wish=alone, status=PipelineStatus(), now=NOW, record=Record(epoch=0)))
+    alone = desired(None, **{"imago.dev/pause-reconciliation": "true"})
+    found = plan(Look(desired=alone, status=PipelineStatus(), now=NOW, record=Record(epoch=0)))
     assert (found.actions, said(found)) == ((), {"Ready": (False, "Annotation")})
 
 
 def test_only_what_a_run_depends_on_changes_its_hash() -> None:
-    same = wish().hash
-    assert wish({"spec.paused": True}).hash == same
-    assert wish({"spec.restart.backoff": "5s"}).hash == same
-    assert wish({"spec.checkpoint.claim.size": "2Gi"}).hash == same
+    same = desired().hash
+    assert desired({"spec.paused": True}).hash == same
+    assert desired({"spec.restart.backoff": "5s"}).hash == same
+    assert desired({"spec.checkpoint.claim.size": "2Gi"}).hash == same
     made = manifest(PIPELINE.name, None, "lake")
     made["metadata"] |= {"namespace": "data", "uid": "u-1"}
-    assert wish_of(made, OperatorInfo(version="0.2.0")).hash == same
+    assert desired_pipeline(made, OperatorInfo(version="0.2.0")).hash == same
     for changes in (
         {"spec.replicas": 2},
         {"spec.source.topics": ["orders", "more"]},
         {"spec.config": {"trigger": "available-now"}},
         {"spec.spark": {"conf": {"spark.ui.enabled": "false"}}},
     ):
-        assert wish(changes).hash != same
-    assert wish(None, **{"imago.dev/restart": "now"}).hash != same
+        assert desired(changes).hash != same
+    assert desired(None, **{"imago.dev/restart": "now"}).hash != same
 
 
 def test_status_says_how_far_it_is() -> None:

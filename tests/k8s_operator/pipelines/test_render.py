@@ -17,7 +17,7 @@ from imago_operator.pipelines import plain, render
 from imago_operator.pipelines.config import pipeline_file, properties_file
 from imago_operator.pipelines.desired import number
 from imago_operator.pipelines.pods import overlaid
-from imago_testing.operated.pipelines import wish
+from imago_testing.operated.pipelines import desired
 
 GOLDEN = Path(__file__).parent / "golden"
 MANIFESTS = Path(__file__).parents[3] / "manifests" / "spark"
@@ -44,7 +44,7 @@ FULL = {
 
 @pytest.mark.parametrize("kind", [render.JOB, render.SPARK_APPLICATION])
 def test_whole_objects(kind: str) -> None:
-    made = wish(FULL)
+    made = desired(FULL)
     objects = [render.config_map(made), render.claim(made), render.run(made, kind, 7)]
     text = yaml.safe_dump_all(json.loads(json.dumps(objects)), sort_keys=True)
     path = GOLDEN / f"{kind.lower()}.yaml"
@@ -55,7 +55,7 @@ def test_whole_objects(kind: str) -> None:
 
 def pod_specs(kind: str, changes: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     """Return the templates of driver and executor."""
-    made = wish(changes)
+    made = desired(changes)
     run = render.run(made, kind, 7)
     if kind == render.SPARK_APPLICATION:
         return [run["spec"][part]["template"]["spec"] for part in ("driver", "executor")]
@@ -79,7 +79,7 @@ def test_pods_are_restricted_and_write_to_nothing_of_the_image(kind: str) -> Non
 
 @pytest.mark.parametrize("kind", [render.JOB, render.SPARK_APPLICATION])
 def test_a_run_has_its_epoch_and_is_never_started_again_by_others(kind: str) -> None:
-    run = render.run(wish(), kind, 7)
+    run = render.run(desired(), kind, 7)
     assert run["metadata"]["annotations"]["imago.dev/epoch"] == "7"
     assert run["metadata"]["name"] == "lake-run-7"
     driver = pod_specs(kind)[0]["containers"][0]
@@ -97,7 +97,7 @@ def test_a_run_has_its_epoch_and_is_never_started_again_by_others(kind: str) -> 
 def test_code_of_ones_own_is_run_with_the_checkpoint_in_all_pods() -> None:
     code = {"mainFile": "local:///opt/app/mine.py", "args": ["a b"], "pyFiles": ["local:///x.zip"]}
     changes = {"spec.ingest": None, "spec.code": code}
-    made = wish(changes)
+    made = desired(changes)
     application = render.spark_application(made, 3)["spec"]
     assert application["mainApplicationFile"] == "local:///opt/app/mine.py"
     assert application["arguments"] == ["a b"]
@@ -112,17 +112,17 @@ def test_code_of_ones_own_is_run_with_the_checkpoint_in_all_pods() -> None:
 
 
 def test_claim_belongs_to_nobody_unless_it_is_to_go() -> None:
-    kept = render.claim(wish())
+    kept = render.claim(desired())
     assert kept is not None
     assert "ownerReferences" not in kept["metadata"]
-    going = render.claim(wish({"spec.checkpoint.claim.retain": False}))
+    going = render.claim(desired({"spec.checkpoint.claim.retain": False}))
     assert going is not None
     assert going["metadata"]["ownerReferences"][0]["uid"] == "u-1"
-    assert render.claim(wish({"spec.checkpoint": {"path": "s3a://b/c"}})) is None
+    assert render.claim(desired({"spec.checkpoint": {"path": "s3a://b/c"}})) is None
 
 
 def test_configuration_is_what_the_application_reads() -> None:
-    pipeline = tomllib.loads(pipeline_file(wish(FULL | {"spec.config": {'odd "key"': "ü\x7f"}})))
+    pipeline = tomllib.loads(pipeline_file(desired(FULL | {"spec.config": {'odd "key"': "ü\x7f"}})))
     assert pipeline["config"] == {'odd "key"': "ü\x7f"}
     assert pipeline["topics"] == ["orders", "refunds"]
     assert pipeline["bootstrap"] == "demo-bootstrap.data.svc:9876"
@@ -135,12 +135,12 @@ def test_properties_survive_java() -> None:
 
 
 def test_memory_is_shared_by_the_heap_and_python() -> None:
-    driver = wish(FULL).driver
+    driver = desired(FULL).driver
     assert (driver.heap_mib, driver.rest_mib) == (1462, 586)
     assert driver.requests["memory"] == driver.limits["memory"] == "2Gi"
-    assert wish(FULL).executor.cores == 2
+    assert desired(FULL).executor.cores == 2
     with pytest.raises(InvalidError, match=r"spec\.resources\.driver: 256Mi of memory"):
-        wish({"spec.resources": {"driver": {"limits": {"memory": "256Mi"}}}})
+        desired({"spec.resources": {"driver": {"limits": {"memory": "256Mi"}}}})
 
 
 @pytest.mark.parametrize(

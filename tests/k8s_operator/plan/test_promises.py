@@ -70,15 +70,15 @@ def test_pods_that_are_deleted_because_they_are_not_ready_are_found(
 def test_nothing_of_it_would_be_carried_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rollout, "_is_free", _unready_goes_at_once)
     found = copy.deepcopy(world)
-    found.wish = wanted({"spec.image": "mine:2"})
+    found.desired = wanted({"spec.image": "mine:2"})
     found.look()
     found.full = {pod.name for pod in found.pods.values() if pod.shard is not None}
     found.turn()
     seen = found.observe()
-    planned = plan(found.wish, seen, found.now)
+    planned = plan(found.desired, seen, found.now)
     assert len([a for a in planned.actions if isinstance(a, DeletePod)]) == 2
-    assert isinstance(found.wish, Desired)
-    said = broken(found.wish, seen, planned.actions, found.now)
+    assert isinstance(found.desired, Desired)
+    said = broken(found.desired, seen, planned.actions, found.now)
     assert "2 shards at a time" in said
 
 
@@ -90,7 +90,7 @@ class TestWhileNothingIsReady:
         found = slow(world)
         for look in range(60):
             found.zookeeper = not pause <= look < pause + 20
-            found.wish = wanted({"spec.image": "mine:2"} if look >= pause + 17 else None)
+            found.desired = wanted({"spec.image": "mine:2"} if look >= pause + 17 else None)
             found.look()
             found.turn()
         found.settle(looks=900)
@@ -99,21 +99,23 @@ class TestWhileNothingIsReady:
     @pytest.mark.parametrize("full", ["every disk", "one"])
     def test_disks_stay_full(self, world: World, full: str) -> None:
         found = slow(world)
-        found.wish = wanted({"spec.image": "mine:2"})
+        found.desired = wanted({"spec.image": "mine:2"})
         brokers = {pod.name for pod in found.pods.values() if pod.shard is not None}
         found.full = brokers if full == "every disk" else {"demo-s1-1"}
         for _ in range(1200):
             found.look()
             found.turn()
         new = {p.annotations[names.TEMPLATE_HASH] for p in found.pods.values() if p.shard == 1}
-        assert new == {Look(found.wish, found.observe(), found.now).notes(1)[names.TEMPLATE_HASH]}
+        assert new == {
+            Look(found.desired, found.observe(), found.now).notes(1)[names.TEMPLATE_HASH]
+        }
 
     @pytest.mark.parametrize("calls", range(5))
     def test_the_operator_dies_after_some_calls_of_every_look(
         self, world: World, calls: int
     ) -> None:
         found = slow(world)
-        found.wish = wanted({"spec.image": "mine:2"})
+        found.desired = wanted({"spec.image": "mine:2"})
         for look in range(120):
             found.zookeeper = look % 30 < 20
             found.look(dies_after=calls if look % 2 else None)
@@ -123,7 +125,7 @@ class TestWhileNothingIsReady:
 
     def test_a_new_revision_cures_pods_that_never_run(self, world: World) -> None:
         found = slow(world)
-        found.wish = wanted({"spec.image": "mine:2"})
+        found.desired = wanted({"spec.image": "mine:2"})
         for name in [n for n, pod in found.pods.items() if pod.shard == 0]:
             found.crash(name)
         found.settle(looks=900)
@@ -155,7 +157,7 @@ def _world() -> World:
 
 def bad(world: World, *actions: Action) -> str:
     plan = Plan(row=Row.ROLLOUT, actions=actions)
-    return "; ".join(violations(world.wish, world.observe(), plan, world.now))
+    return "; ".join(violations(world.desired, world.observe(), plan, world.now))
 
 
 class TestTheCheckItself:
@@ -194,5 +196,5 @@ class TestTheCheckItself:
         seen = replace(world.observe(), registry=Registry(cluster_id="c-1", connected=False))
         pod = world.pods["demo-s0-0"]
         plan = Plan(row=Row.ROLLOUT, actions=(DeletePod(pod.name, pod.uid, 0, ""),))
-        said = "; ".join(violations(world.wish, seen, plan, world.now))
+        said = "; ".join(violations(world.desired, seen, plan, world.now))
         assert "without knowing" in said

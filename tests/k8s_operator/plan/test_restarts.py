@@ -45,21 +45,21 @@ def _seen() -> Observed:
 class TestRestarts:
     """The templates are applied, and every pod is outdated."""
 
-    WISH: ClassVar[dict[str, Any]] = {"spec.image": "mine:2"}
+    DESIRED: ClassVar[dict[str, Any]] = {"spec.image": "mine:2"}
 
     def applied(self, changes: dict[str, Any] | None = None) -> tuple[Desired, Observed]:
         world = World(wanted())
         world.settle()
-        wish = wanted({**self.WISH, **(changes or {})})
-        world.wish = wish
-        first = plan(wish, world.observe(), world.now)
+        desired = wanted({**self.DESIRED, **(changes or {})})
+        world.desired = desired
+        first = plan(desired, world.observe(), world.now)
         for action in of(first, Apply):
             world.do(action)
-        return wish, world.observe()
+        return desired, world.observe()
 
     def test_a_follower_goes_first(self) -> None:
-        wish, seen = self.applied()
-        found = plan(wish, seen, START)
+        desired, seen = self.applied()
+        found = plan(desired, seen, START)
         (action,) = of(found, DeletePod)
         assert seen.registry is not None
         pod = next(p for p in seen.pods if p.name == action.name)
@@ -78,133 +78,136 @@ class TestRestarts:
         ],
     )
     def test_the_broker_is_asked(self, what: dict[str, Any], text: str) -> None:
-        wish, seen = self.applied({"spec.updatePolicy": {"maxUnavailableShards": 1}})
+        desired, seen = self.applied({"spec.updatePolicy": {"maxUnavailableShards": 1}})
         for pod in seen.pods:
             if pod.broker:
                 seen = answering(seen, pod.name, **what)
-        found = plan(wish, seen, START)
+        found = plan(desired, seen, START)
         assert not of(found, DeletePod)
         assert found.wait is not None
         assert text in found.wait.message
         assert found.record["rollout"].blocked_by == found.wait.message
 
     def test_a_shard_that_lacks_a_member_waits(self) -> None:
-        wish, seen = self.applied()
+        desired, seen = self.applied()
         ready = {p.name: p for p in seen.pods}["demo-s1-2"]
-        fresh = Look(wish, seen, START).notes(1)
+        fresh = Look(desired, seen, START).notes(1)
         seen = changed(seen, ready.name, ready=False, annotations=fresh)
-        found = plan(wish, seen, START)
+        found = plan(desired, seen, START)
         assert not of(found, DeletePod)
         assert found.wait is not None
         assert "whole again" in found.wait.message or "to be ready" in found.wait.message
 
     def test_what_is_down_already_goes_first(self) -> None:
-        wish, seen = self.applied()
-        assert taken(plan(wish, down(seen, "demo-s1-2"), START)) == ["demo-s1-2"]
+        desired, seen = self.applied()
+        assert taken(plan(desired, down(seen, "demo-s1-2"), START)) == ["demo-s1-2"]
 
     def test_members_in_sync_are_spared_whatever_readiness_says(self) -> None:
         """ZooKeeper has just gone on: no pod is ready, and every member is in sync."""
-        wish, seen = self.applied()
-        found = plan(wish, unready(seen, 5), START)
+        desired, seen = self.applied()
+        found = plan(desired, unready(seen, 5), START)
         assert taken(found) == []
         assert found.wait is not None
         assert found.wait.message == "shard-0: demo-s0-0, demo-s0-1, demo-s0-2 to be ready"
 
     def test_pods_that_stay_unready_are_restarted_one_by_one(self) -> None:
         """Their disks are full: the new revision may be what cures that."""
-        wish, seen = self.applied()
+        desired, seen = self.applied()
         assert seen.registry is not None
-        (name,) = taken(plan(wish, unready(seen, 61), START))
+        (name,) = taken(plan(desired, unready(seen, 61), START))
         pod = next(p for p in seen.pods if p.name == name)
         assert pod.broker is not None
         assert pod.broker.uuid != seen.registry.shards[0].master
         refused = unready(seen, 61)
         for pod in seen.pods_of(0):
             refused = answering(refused, pod.name, restart=None)
-        assert not [n for n in taken(plan(wish, refused, START)) if n.startswith("demo-s0")]
+        assert not [n for n in taken(plan(desired, refused, START)) if n.startswith("demo-s0")]
 
     def test_a_member_that_is_silent_may_be_in_sync(self) -> None:
-        wish, seen = self.applied()
-        assert taken(plan(wish, changed(seen, "demo-s0-1", broker=None), START)) == []
+        desired, seen = self.applied()
+        assert taken(plan(desired, changed(seen, "demo-s0-1", broker=None), START)) == []
         unknown = changed(seen, "demo-s0-1", broker=None, ready=False)
-        assert taken(plan(wish, unknown, START)) == []
+        assert taken(plan(desired, unknown, START)) == []
 
     def test_a_member_that_has_begun_anew_is_known_before_it_is_in_sync(self) -> None:
-        wish, seen = self.applied()
-        assert taken(plan(wish, answering(seen, "demo-s0-1", caught_up=False), START)) == []
+        desired, seen = self.applied()
+        assert taken(plan(desired, answering(seen, "demo-s0-1", caught_up=False), START)) == []
 
     def test_beside_one_that_goes_nothing_is_taken(self) -> None:
-        wish, seen = self.applied()
+        desired, seen = self.applied()
         look = changed(down(seen, "demo-s0-2"), "demo-s0-1", deleting=True)
-        assert taken(plan(wish, look, START)) == []
+        assert taken(plan(desired, look, START)) == []
 
     def test_of_two_that_lack_none_is_taken_before_its_time_is_over(self) -> None:
-        wish, seen = self.applied()
+        desired, seen = self.applied()
         two = ("demo-s0-1", "demo-s0-2")
         look = unready(down(seen, *two), 30, *two)
-        assert taken(plan(wish, look, START)) == []
+        assert taken(plan(desired, look, START)) == []
         look = unready(lacking(seen, *two), 599, *two)
-        assert taken(plan(wish, look, START)) == []
-        assert taken(plan(wish, unready(look, 601, *two), START)) == ["demo-s0-1"]
+        assert taken(plan(desired, look, START)) == []
+        assert taken(plan(desired, unready(look, 601, *two), START)) == ["demo-s0-1"]
 
     def test_what_waits_for_good_to_be_made_counts_as_stuck(self) -> None:
         """A volume that no Secret is there for: nothing of it is in `STUCK`."""
-        wish, seen = self.applied()
+        desired, seen = self.applied()
         ill: dict[str, Any] = {"ready": False, "waiting": "ContainerCreating", "broker": None}
         for pod in seen.pods:
             seen = changed(seen, pod.name, **ill, turned=START - timedelta(seconds=601))
-        found = plan(wish, replace(seen, registry=None), START)
+        found = plan(desired, replace(seen, registry=None), START)
         assert found.row is Row.STUCK
         assert taken(found) == ["demo-s0-0", "demo-s1-0"]
 
     def test_outside_of_a_window_nothing_goes(self) -> None:
         window = {"mode": "Window", "windows": [{"schedule": "0 2 * * 6", "duration": "2h"}]}
-        wish, seen = self.applied({"spec.updatePolicy": window})
-        closed = plan(wish, replace(seen, window_open=False), START)
+        desired, seen = self.applied({"spec.updatePolicy": window})
+        closed = plan(desired, replace(seen, window_open=False), START)
         assert "OutsideWindow" in reasons(closed)
         assert not of(closed, DeletePod)
-        assert of(plan(wish, seen, START), DeletePod)
+        assert of(plan(desired, seen, START), DeletePod)
 
     def test_a_person_says_when(self) -> None:
         manual = {"spec.updatePolicy": {"mode": "Manual"}}
-        wish, seen = self.applied(manual)
-        found = plan(wish, seen, START)
+        desired, seen = self.applied(manual)
+        found = plan(desired, seen, START)
         assert "ApprovalRequired" in reasons(found)
         (pending,) = found.record["pending_approvals"]
-        assert pending.id == approval_id(Look(wish, seen, START))
-        said = wanted({**self.WISH, **manual}, {names.APPROVE: pending.id})
+        assert pending.id == approval_id(Look(desired, seen, START))
+        said = wanted({**self.DESIRED, **manual}, {names.APPROVE: pending.id})
         assert of(plan(said, seen, START), DeletePod)
-        other = wanted({**self.WISH, **manual}, {names.APPROVE: "restart-else"})
+        other = wanted({**self.DESIRED, **manual}, {names.APPROVE: "restart-else"})
         assert not of(plan(other, seen, START), DeletePod)
 
     def test_servers_of_zookeeper_go_one_by_one_and_first(self) -> None:
         memory = {"spec.zookeeper.managed.resources": {"requests": {"memory": "1Gi"}}}
-        wish, seen = self.applied(memory)
-        (action,) = of(plan(wish, seen, START), DeletePod)
+        desired, seen = self.applied(memory)
+        (action,) = of(plan(desired, seen, START), DeletePod)
         assert (action.name, action.shard) == ("demo-zookeeper-2", None)
         down = changed(
-            seen, "demo-zookeeper-0", ready=False, annotations=Look(wish, seen, START).notes(None)
+            seen,
+            "demo-zookeeper-0",
+            ready=False,
+            annotations=Look(desired, seen, START).notes(None),
         )
-        assert not of(plan(wish, down, START), DeletePod)
+        assert not of(plan(desired, down, START), DeletePod)
 
     def test_servers_of_zookeeper_that_elect_are_left_to_it(self) -> None:
         memory = {"spec.zookeeper.managed.resources": {"requests": {"memory": "1Gi"}}}
-        wish, seen = self.applied(memory)
+        desired, seen = self.applied(memory)
         one = changed(seen, "demo-zookeeper-1", ready=False, turned=START)
-        assert taken(plan(wish, one, START)) == ["demo-zookeeper-1"]
+        assert taken(plan(desired, one, START)) == ["demo-zookeeper-1"]
         two = changed(one, "demo-zookeeper-0", ready=False, turned=START)
-        assert taken(plan(wish, two, START)) == []
+        assert taken(plan(desired, two, START)) == []
         late = changed(two, "demo-zookeeper-0", turned=START - timedelta(seconds=601))
-        assert taken(plan(wish, late, START)) == ["demo-zookeeper-0"]
+        assert taken(plan(desired, late, START)) == ["demo-zookeeper-0"]
         going = changed(late, "demo-zookeeper-2", deleting=True)
-        assert taken(plan(wish, going, START)) == []
+        assert taken(plan(desired, going, START)) == []
 
     def test_a_master_alone_hands_nothing_over(self) -> None:
         world = World(wanted({"spec.brokers.replicasPerShard": 1}))
         world.settle()
-        world.wish = wanted({"spec.brokers.replicasPerShard": 1, **self.WISH})
+        world.desired = wanted({"spec.brokers.replicasPerShard": 1, **self.DESIRED})
         world.look()
-        found = plan(world.wish, world.observe(), world.now)
+        found = plan(world.desired, world.observe(), world.now)
         assert of(found, DeletePod)
         assert not of(found, Handover)
 

@@ -47,13 +47,13 @@ class TestStandingStill:
         assert (found.row, found.actions) == (Row.DELETING, ())
 
     def test_a_paused_cluster_is_left_alone(self, seen: Observed) -> None:
-        wish = wanted({"spec.image": "mine:2"}, {names.PAUSE: "true"})
-        found = plan(wish, seen, START)
+        desired = wanted({"spec.image": "mine:2"}, {names.PAUSE: "true"})
+        found = plan(desired, seen, START)
         assert (found.row, found.actions) == (Row.PAUSED, ())
 
     def test_a_wrong_spec_stops_nothing(self, seen: Observed) -> None:
-        wish = desired_of(resource({"spec.brokers.shards": 99}), OPERATOR)
-        found = plan(wish, seen, START)
+        desired = desired_of(resource({"spec.brokers.shards": 99}), OPERATOR)
+        found = plan(desired, seen, START)
         assert (found.row, found.actions) == (Row.INVALID, ())
         assert any("spec.brokers.shards" in finding.message for finding in found.findings)
 
@@ -93,8 +93,8 @@ class TestObjects:
 
     def test_claims_go_with_the_cluster_if_that_is_wished(self, seen: Observed) -> None:
         policy = {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}
-        wish = wanted({"spec.brokers.storage": {"size": "10Gi", **policy}})
-        assert len(of(plan(wish, seen, START), OwnClaim)) == len(seen.claims)
+        desired = wanted({"spec.brokers.storage": {"size": "10Gi", **policy}})
+        assert len(of(plan(desired, seen, START), OwnClaim)) == len(seen.claims)
 
     def test_settings_of_one_broker_are_put_right(self, seen: Observed) -> None:
         look = answering(seen, "demo-s0-1", config={"metaq.stat": True, "newer.key": 1})
@@ -106,7 +106,7 @@ class TestRegistry:
     def test_before_anybody_answers_it_begins(self) -> None:
         world = World(wanted())
         world.look()
-        found = plan(world.wish, world.observe(), world.now)
+        found = plan(world.desired, world.observe(), world.now)
         assert found.row is Row.BOOTSTRAP
         assert found.wait is not None
         assert found.wait.deadline_s == 600
@@ -158,9 +158,9 @@ class TestFailover:
     def test_nothing_is_restarted_meanwhile(self) -> None:
         world = World(wanted())
         world.settle()
-        world.wish = wanted({"spec.image": "mine:2"})
+        world.desired = wanted({"spec.image": "mine:2"})
         world.look()
-        found = plan(world.wish, leaderless(world.observe(), in_sync=True), world.now)
+        found = plan(world.desired, leaderless(world.observe(), in_sync=True), world.now)
         assert not of(found, DeletePod)
 
 

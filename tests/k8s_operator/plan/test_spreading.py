@@ -101,13 +101,13 @@ def test_brokers_are_told_the_zone_of_their_node(seen: Observed) -> None:
 
 
 def test_claims_get_another_attributes_class_once(seen: Observed) -> None:
-    wish = wanted({"spec.brokers.storage.volumeAttributesClassName": "gold"})
-    asked = [a for a in plan(wish, seen, START).actions if isinstance(a, ClassClaim)]
+    desired = wanted({"spec.brokers.storage.volumeAttributesClassName": "gold"})
+    asked = [a for a in plan(desired, seen, START).actions if isinstance(a, ClassClaim)]
     assert [(a.name, a.attributes_class) for a in asked] == [(c.name, "gold") for c in seen.claims]
     has = tuple(replace(claim, attributes_class="gold") for claim in seen.claims)
     was_dropped = tuple(replace(claim, attributes_asked="gold") for claim in seen.claims)
     for claims in (has, was_dropped):
-        again = plan(wish, replace(seen, claims=claims), START).actions
+        again = plan(desired, replace(seen, claims=claims), START).actions
         assert not [action for action in again if isinstance(action, ClassClaim)]
 
 

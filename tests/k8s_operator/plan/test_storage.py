@@ -43,8 +43,8 @@ class TestStorage:
     def test_every_claim_grows(self) -> None:
         world = World(wanted())
         world.settle()
-        world.wish = wanted(self.LARGER)
-        found = plan(world.wish, world.observe(), world.now)
+        world.desired = wanted(self.LARGER)
+        found = plan(world.desired, world.observe(), world.now)
         assert {action.size for action in of(found, GrowClaim)} == {"20Gi"}
         assert not [a for a in of(found, Apply) if a.manifest["kind"] == "StatefulSet"]
 
@@ -79,8 +79,8 @@ class TestStorage:
         world.settle()
         world.done.clear()
         labelled = {"persistentVolumeClaim": {"metadata": {"labels": {"team": "orders"}}}}
-        world.wish = wanted({"spec.brokers.template": labelled})
-        found = plan(world.wish, world.observe(), world.now)
+        world.desired = wanted({"spec.brokers.template": labelled})
+        found = plan(world.desired, world.observe(), world.now)
         assert not [a for a in of(found, Apply) if a.manifest["kind"] == "StatefulSet"]
         gone = of(found, DeleteChild)
         assert {a.name for a in gone} == {"demo-s0", "demo-s1"}
@@ -93,14 +93,14 @@ class TestStorage:
         world = World(wanted(), expandable={"": False})
         world.settle()
         world.done.clear()
-        world.wish = wanted(self.LARGER | {"spec.image": "mine:2"})
+        world.desired = wanted(self.LARGER | {"spec.image": "mine:2"})
         world.settle()
         restarted = [action.name for action in world.done if isinstance(action, DeletePod)]
         assert sorted(restarted) == sorted(set(restarted))
         assert len(restarted) == 6
         assert {
             p.annotations[names.TEMPLATE_HASH] for p in world.pods.values() if p.shard == 0
-        } == {Look(world.wish, world.observe(), world.now).notes(0)[names.TEMPLATE_HASH]}
+        } == {Look(world.desired, world.observe(), world.now).notes(0)[names.TEMPLATE_HASH]}
 
     def test_a_volume_that_never_grows_keeps_nothing_else_back(self, seen: Observed) -> None:
         claims = tuple(replace(c, requested=20 << 30, capacity=10 << 30) for c in seen.claims)
@@ -140,7 +140,7 @@ def test_volumes_that_never_grow_and_a_new_image_restart_every_pod_once(
     world.settle()
     world.done.clear()
     monkeypatch.setattr(World, "_growclaim", lambda *_: None)
-    world.wish = wanted({"spec.brokers.storage.size": "20Gi", "spec.image": "mine:2"})
+    world.desired = wanted({"spec.brokers.storage.size": "20Gi", "spec.image": "mine:2"})
     for _ in range(100):
         world.look()
         world.turn()
@@ -158,7 +158,7 @@ def test_a_set_without_pods_is_made_anew_though_its_shard_has_no_leader() -> Non
     world.scale(0, 0)
     world.turn()
     assert world.observe().registry is not None
-    world.wish = wanted({"spec.brokers.storage.size": "20Gi"})
+    world.desired = wanted({"spec.brokers.storage.size": "20Gi"})
     world.settle()
     assert len([pod for pod in world.pods.values() if pod.shard == 0]) == 3
 
@@ -166,7 +166,7 @@ def test_a_set_without_pods_is_made_anew_though_its_shard_has_no_leader() -> Non
 def test_a_shard_that_goes_is_read_out_though_somebody_scaled_it_down() -> None:
     world = World(wanted())
     world.settle()
-    world.wish = wanted({"spec.brokers.shards": 1})
+    world.desired = wanted({"spec.brokers.shards": 1})
     world.look()
     world.scale(1, 0)
     world.settle()

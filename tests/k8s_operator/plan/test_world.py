@@ -37,7 +37,7 @@ def began(changes: dict[str, Any] | None = None) -> World:
 
 def settle(world: World) -> None:
     world.settle()
-    assert plan(world.wish, world.observe(), world.now).row is Row.SETTLED
+    assert plan(world.desired, world.observe(), world.now).row is Row.SETTLED
 
 
 def condition(world: World, kind: str) -> tuple[str, str] | None:
@@ -73,7 +73,7 @@ def test_a_setting_that_needs_a_restart_restarts_every_pod_once(replicas: int) -
     world = began({"spec.brokers.replicasPerShard": replicas})
     old = {pod.uid for pod in world.pods.values() if pod.shard is not None}
 
-    world.wish = wanted(
+    world.desired = wanted(
         {
             "spec.brokers.replicasPerShard": replicas,
             "spec.brokers.config": {"store.retention_ms": 5},
@@ -93,7 +93,7 @@ def test_a_setting_that_needs_a_restart_restarts_every_pod_once(replicas: int) -
 def test_a_master_hands_over_before_it_goes() -> None:
     world = began()
     masters = {shard.master for shard in world.shards.values()}
-    world.wish = wanted({"spec.image": "mine:2"})
+    world.desired = wanted({"spec.image": "mine:2"})
     for seen, found in world.settle():
         for action in found.actions:
             if isinstance(action, DeletePod) and seen.registry and action.shard is not None:
@@ -105,7 +105,7 @@ def test_a_master_hands_over_before_it_goes() -> None:
 
 def test_settings_that_may_change_are_changed_without_a_restart() -> None:
     world = began()
-    world.wish = wanted({"spec.brokers.config": {"rocketmq.pull_hold_ms_max": 77}})
+    world.desired = wanted({"spec.brokers.config": {"rocketmq.pull_hold_ms_max": 77}})
     settle(world)
     assert deleted(world) == []
     assert len([a for a in world.done if isinstance(a, SetConfig)]) == 6
@@ -116,14 +116,14 @@ def test_a_new_operator_restarts_nothing_until_somebody_approves() -> None:
     world = began()
     pods = {pod.uid for pod in world.pods.values()}
 
-    world.wish = wanted(operator=NEWER)
+    world.desired = wanted(operator=NEWER)
     settle(world)
     assert {pod.uid for pod in world.pods.values()} == pods
     assert condition(world, "UpdatePending") == ("True", "OperatorTemplateChanged")
     assert condition(world, "Ready") == ("True", "AllShardsServing")
     (pending,) = world.status.pending_approvals
 
-    world.wish = wanted(annotations={"imago.dev/approve": pending.id}, operator=NEWER)
+    world.desired = wanted(annotations={"imago.dev/approve": pending.id}, operator=NEWER)
     settle(world)
     assert len(deleted(world)) == 6
     assert world.status.version == "1.3.0"
@@ -134,18 +134,18 @@ def test_a_new_operator_neither_forces_nor_breaks_a_cluster_with_its_own_version
     own = {"spec.version": "1.2.0"}
     world = began(own)
     pods = {pod.uid for pod in world.pods.values()}
-    world.wish = wanted(own, operator=NEWER)
+    world.desired = wanted(own, operator=NEWER)
     settle(world)
     assert {pod.uid for pod in world.pods.values()} == pods
     assert condition(world, "Ready") == ("True", "AllShardsServing")
 
     # It is worked on as before: what is asked for is done, with brokers of the old version.
-    world.wish = wanted({**own, "spec.brokers.shards": 3}, operator=NEWER)
+    world.desired = wanted({**own, "spec.brokers.shards": 3}, operator=NEWER)
     settle(world)
     assert sorted(world.shards) == [0, 1, 2]
     assert world.status.version == "1.2.0"
 
-    world.wish = wanted({"spec.version": "1.3.0", "spec.brokers.shards": 3}, operator=NEWER)
+    world.desired = wanted({"spec.version": "1.3.0", "spec.brokers.shards": 3}, operator=NEWER)
     settle(world)
     assert world.status.version == "1.3.0"
 
@@ -164,14 +164,14 @@ def test_brokers_that_a_new_operator_does_not_run_go_on() -> None:
 def test_a_new_operator_restarts_what_may_be_restarted() -> None:
     roll = {"spec.updatePolicy": {"onOperatorUpgrade": "Roll"}}
     world = began(roll)
-    world.wish = wanted(roll, operator=NEWER)
+    world.desired = wanted(roll, operator=NEWER)
     settle(world)
     assert len(deleted(world)) == 6
 
 
 def test_an_order_to_restart_is_carried_out_once() -> None:
     world = began()
-    world.wish = wanted(annotations={"imago.dev/restart": "today"})
+    world.desired = wanted(annotations={"imago.dev/restart": "today"})
     settle(world)
     assert len(deleted(world)) == 6
     world.done.clear()
@@ -181,7 +181,7 @@ def test_an_order_to_restart_is_carried_out_once() -> None:
 
 def test_shards_are_added() -> None:
     world = began()
-    world.wish = wanted({"spec.brokers.shards": 4})
+    world.desired = wanted({"spec.brokers.shards": 4})
     settle(world)
     assert sorted(world.shards) == [0, 1, 2, 3]
     assert deleted(world) == []
@@ -199,7 +199,7 @@ class TestScaleDown:
 
     def test_a_shard_is_emptied_before_it_goes(self) -> None:
         world = began()
-        world.wish = wanted(self.LESS)
+        world.desired = wanted(self.LESS)
         rows = {found.row for _, found in world.settle()}
         assert Row.SCALE_DOWN in rows
         assert Row.RESUME not in rows, "nothing is taken back"
@@ -216,7 +216,7 @@ class TestScaleDown:
 
     def test_claims_go_last_and_only_if_that_is_wished(self) -> None:
         world = began()
-        world.wish = wanted(self.GONE)
+        world.desired = wanted(self.GONE)
         settle(world)
         gone = [a for a in world.done if isinstance(a, DeleteClaim)]
         assert sorted(a.name for a in gone) == [f"data-demo-s1-{n}" for n in range(3)]
@@ -226,18 +226,18 @@ class TestScaleDown:
 
     def test_the_named_shard_goes(self) -> None:
         world = began({"spec.brokers.shards": 3})
-        world.wish = wanted({"spec.brokers.shards": 2, "spec.brokers.removeShards": [1]})
+        world.desired = wanted({"spec.brokers.shards": 2, "spec.brokers.removeShards": [1]})
         settle(world)
         assert sorted(world.observe().sets()) == [0, 2]
 
     @pytest.mark.parametrize("looks", range(0, 14, 2))
     def test_it_is_taken_back_at_any_moment(self, looks: int) -> None:
         world = began()
-        world.wish = wanted(self.GONE)
+        world.desired = wanted(self.GONE)
         for _ in range(looks):
             world.look()
             world.turn()
-        world.wish = wanted()
+        world.desired = wanted()
         settle(world)
         assert sorted(world.observe().sets()) == [0, 1]
         assert not world.shards[1].cordoned
@@ -248,11 +248,11 @@ class TestScaleDown:
     def test_an_operator_that_dies_at_any_action_goes_on(self, crash: int) -> None:
         """The action was done, the status of that look was never written."""
         world = began()
-        world.wish = wanted(self.GONE)
+        world.desired = wanted(self.GONE)
         acted = 0
         for _ in range(200):
             seen = world.observe()
-            found = plan(world.wish, seen, world.now)
+            found = plan(world.desired, seen, world.now)
             if found.actions and acted == crash:
                 world.do(found.actions[0])
                 break
@@ -264,21 +264,21 @@ class TestScaleDown:
 
     def test_what_topics_need_stays(self) -> None:
         world = began()
-        wish = wanted(self.LESS)
+        desired = wanted(self.LESS)
         for needs, reason in [
             (TopicNeeds(name="t", count=2), "NotEnoughShards"),
             (TopicNeeds(name="t", shard_ids=(1,)), "TopicPinned"),
         ]:
-            found = plan(wish, replace(world.observe(), topics=(needs,)), world.now)
+            found = plan(desired, replace(world.observe(), topics=(needs,)), world.now)
             assert found.row is Row.BLOCKED
             assert found.actions == ()
             assert reason in {f.reason for f in found.findings}
 
     def test_a_shard_that_never_began_goes_at_once(self) -> None:
         world = began()
-        world.wish = wanted({"spec.brokers.shards": 3})
+        world.desired = wanted({"spec.brokers.shards": 3})
         world.look()
-        world.wish = wanted()
+        world.desired = wanted()
         settle(world)
         assert sorted(world.observe().sets()) == [0, 1]
 
@@ -287,7 +287,7 @@ class TestRepair:
     def test_a_bad_image_and_its_correction(self) -> None:
         world = began()
         world.broken_images.add("typo:1")
-        world.wish = wanted({"spec.image": "typo:1"})
+        world.desired = wanted({"spec.image": "typo:1"})
         for _ in range(60):
             world.look()
             world.turn()
@@ -295,13 +295,13 @@ class TestRepair:
         assert len(stuck) == 1, "one pod shows that the image is bad; the others go on"
         assert condition(world, "Available") == ("True", "EveryShardHasMaster")
 
-        world.wish = wanted()
+        world.desired = wanted()
         settle(world)
 
     def test_a_late_wait_is_stalled_and_goes_on(self) -> None:
         world = began()
         world.broken_images.add("typo:1")
-        world.wish = wanted({"spec.image": "typo:1"})
+        world.desired = wanted({"spec.image": "typo:1"})
         for _ in range(700):
             world.look()
             world.turn()
@@ -359,12 +359,12 @@ def reinstalled(world: World) -> None:
 class TestReinstall:
     def test_a_new_cluster_takes_up_the_claims(self) -> None:
         world = began({"spec.brokers.shards": 3})
-        world.wish = wanted({"spec.brokers.shards": 2, "spec.brokers.removeShards": [1]})
+        world.desired = wanted({"spec.brokers.shards": 2, "spec.brokers.removeShards": [1]})
         settle(world)
         disks = {name: disk.uuid for name, disk in world.disks.items()}
 
         reinstalled(world)
-        world.wish = wanted()
+        world.desired = wanted()
         settle(world)
 
         assert sorted(world.observe().sets()) == [0, 2]
@@ -375,7 +375,7 @@ class TestReinstall:
         world = began()
         reinstalled(world)
         world.unread = 3
-        world.wish = wanted({"spec.brokers.shards": 1})
+        world.desired = wanted({"spec.brokers.shards": 1})
         settle(world)
         assert sorted(world.observe().sets()) == [0]
         assert world.shards[1].drained
@@ -383,7 +383,7 @@ class TestReinstall:
 
 def test_volumes_grow_without_a_restart() -> None:
     world = began()
-    world.wish = wanted({"spec.brokers.storage.size": "20Gi"})
+    world.desired = wanted({"spec.brokers.storage.size": "20Gi"})
     settle(world)
     assert {claim.requested for claim in world.claims.values()} == {20 << 30}
     anew = [a for a in world.done if isinstance(a, DeleteChild)]
@@ -394,7 +394,7 @@ def test_volumes_grow_without_a_restart() -> None:
 def test_without_the_registry_nothing_is_taken_away() -> None:
     world = began()
     world.zookeeper = False
-    world.wish = wanted({"spec.image": "mine:2"})
+    world.desired = wanted({"spec.image": "mine:2"})
     for _ in range(20):
         world.look()
         world.turn()
@@ -408,7 +408,7 @@ def test_without_the_registry_nothing_is_taken_away() -> None:
 def test_parallel_restarts_stay_in_one_rack() -> None:
     many = {"spec.brokers.shards": 6, "spec.updatePolicy": {"maxUnavailableShards": 3}}
     world = began(many)
-    world.wish = wanted({**many, "spec.image": "mine:2"})
+    world.desired = wanted({**many, "spec.image": "mine:2"})
     widest = 0
     for seen, found in world.settle():
         going = [a for a in found.actions if isinstance(a, (DeletePod, Handover))]

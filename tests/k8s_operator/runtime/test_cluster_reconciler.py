@@ -32,9 +32,9 @@ def cluster(changes: dict[str, object] | None = None) -> OperatedCluster:
 def kept_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask of every plan of every test what no plan may do."""
 
-    def checked(wish: Any, observed: Any, now: Any) -> Any:
-        found = plan(wish, observed, now)
-        assert violations(wish, observed, found, now) == []
+    def checked(desired: Any, observed: Any, now: Any) -> Any:
+        found = plan(desired, observed, now)
+        assert violations(desired, observed, found, now) == []
         return found
 
     monkeypatch.setattr(reconciler, "plan", checked)

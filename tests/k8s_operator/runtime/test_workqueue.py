@@ -84,16 +84,16 @@ def test_a_group_with_many_keys_does_not_hold_back_another() -> None:
 def test_whatever_happens_no_wish_is_lost(steps: list[tuple[str, int, int]]) -> None:
     queue, now = WorkQueue(2), 0.0
     running: list[Key] = []
-    wished: set[Key] = set()
+    requested: set[Key] = set()
     for what, number, later in steps:
         now += later / 10
         if what == "a":
             queue.add(key(str(number)), now + later)
-            wished.add(key(str(number)))
+            requested.add(key(str(number)))
         elif what == "t" and (taken := queue.take(now)) is not None:
             assert taken not in running
             running.append(taken)
-            wished.discard(taken)
+            requested.discard(taken)
         elif what == "d" and running:
             queue.done(running.pop(0), None)
     for one in running:
@@ -102,4 +102,4 @@ def test_whatever_happens_no_wish_is_lost(steps: list[tuple[str, int, int]]) -> 
     while (taken := queue.take(now + 1000)) is not None:
         left.add(taken)
         queue.done(taken, None)
-    assert left == wished
+    assert left == requested

@@ -92,9 +92,9 @@ class Story:
         for one in self.notable:
             if one["type"] != "Reconciling":  # it repeats the lines above
                 yield from _told(one)
-        for wish in self.pending:
-            yield f"waits for approval: {wish['summary']}"
-            yield f"  kubectl imago approve {self.cluster} {wish['id']}"
+        for desired in self.pending:
+            yield f"waits for approval: {desired['summary']}"
+            yield f"  kubectl imago approve {self.cluster} {desired['id']}"
 
 
 def _is_notable(condition: Mapping[str, Any]) -> bool:

@@ -38,27 +38,29 @@ PATHS: Final = (
 """What is asked of a broker, all at once: a program in a pod takes its time to start."""
 
 
-def look(kube: Kubectl, wish: Desired, manifest: Mapping[str, Any]) -> tuple[Observed, list[str]]:
+def look(
+    kube: Kubectl, desired: Desired, manifest: Mapping[str, Any]
+) -> tuple[Observed, list[str]]:
     """Return what is seen of a cluster, and what could not be seen; CommandError."""
     eyes = Eyes(kube)
     try:
-        seen = asyncio.run(_look(eyes, wish, manifest))
+        seen = asyncio.run(_look(eyes, desired, manifest))
     except OperatorError as error:
-        raise CommandError(f"{wish.name} cannot be looked at: {error}") from error
+        raise CommandError(f"{desired.name} cannot be looked at: {error}") from error
     return seen, eyes.unseen
 
 
-async def _look(eyes: Eyes, wish: Desired, manifest: Mapping[str, Any]) -> Observed:
+async def _look(eyes: Eyes, desired: Desired, manifest: Mapping[str, Any]) -> Observed:
     context = Context(
         kube=eyes,
         brokers=eyes,
-        operator=wish.operator,
+        operator=desired.operator,
         now=lambda: datetime.now(UTC),
         leading=_never,
         enqueue=_never,
     )
     observer = Observer(context, Volumes(eyes, time.monotonic))
-    return (await observer.look(wish, manifest)).observed
+    return (await observer.look(desired, manifest)).observed
 
 
 def _never(*_: object, **__: object) -> NoReturn:

@@ -93,7 +93,7 @@ def restart(
 
 def approve(
     cluster: Cluster,
-    wish: Annotated[
+    desired: Annotated[
         str | None,
         typer.Argument(
             metavar="[ID]", help="What is approved; not needed where one thing waits for it."
@@ -110,7 +110,7 @@ def approve(
     """
     kube = Kubectl(namespace, context, kubeconfig)
     waiting = pending(kube, kube.get(CLUSTERS, cluster))
-    chosen = _chosen(cluster, wish, waiting)
+    chosen = _chosen(cluster, desired, waiting)
     text = f"{cluster}: approved {chosen['id']}: {chosen['summary']}"
     if chosen["kind"] == "Rebalance":
         _order(kube, REBALANCES, chosen["id"], {names.APPROVE: "true"}, text, output)
@@ -134,18 +134,18 @@ def pending(kube: Kubectl, cluster: Mapping[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-def _chosen(cluster: str, wish: str | None, waiting: list[dict[str, str]]) -> dict[str, str]:
+def _chosen(cluster: str, desired: str | None, waiting: list[dict[str, str]]) -> dict[str, str]:
     if not waiting:
         raise CommandError(f"nothing of {cluster} waits for approval", cure="nothing to do")
-    if wish is None and len(waiting) == 1:
+    if desired is None and len(waiting) == 1:
         return waiting[0]
     listed = ", ".join(f"{one['id']} ({one['summary']})" for one in waiting)
-    if wish is None:
+    if desired is None:
         raise UsageError(f"several things wait: {listed}", cure="name one of them")
     for one in waiting:
-        if one["id"] == wish:
+        if one["id"] == desired:
             return one
-    raise CommandError(f"nothing called {wish} waits", cure=f"these wait: {listed}")
+    raise CommandError(f"nothing called {desired} waits", cure=f"these wait: {listed}")
 
 
 def _order(

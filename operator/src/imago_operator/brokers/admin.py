@@ -71,16 +71,16 @@ class Admin:
             registry = await self.registry(brokers)
             if registry is None or not registry.connected:
                 break
-            wish = registry.operator_epoch + 1
+            raised = registry.operator_epoch + 1
             try:
                 await self._calls.change_at_any(
-                    "POST", brokers, "/admin/v1/operator-epoch", {"epoch": wish}, epoch=None
+                    "POST", brokers, "/admin/v1/operator-epoch", {"epoch": raised}, epoch=None
                 )
             except SilentError:
                 raise
             except RetryError:
                 continue  # somebody was faster, or brokers had not seen it yet
-            return wish
+            return raised
         raise RetryError("no broker could raise the operator's epoch", delay_s=RETRY_S)
 
     async def handover(self, broker: str, *, uuid: str, epoch: int, operator_epoch: int) -> None:

@@ -45,7 +45,7 @@ class BrokerHttp:
     """One session with the brokers of all clusters; to be entered in the loop that uses it."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
-        """`new_id`: a fresh id for each wish, so that brokers tell repeats from new ones."""
+        """`new_id`: a fresh id for each request, so that brokers tell repeats from new ones."""
         self._new_id = new_id
         self._session: aiohttp.ClientSession | None = None
 

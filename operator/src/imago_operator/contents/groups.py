@@ -121,7 +121,7 @@ def wanted(spec: GroupSpec) -> dict[str, Any]:
 
 
 def _with_reset(look: GroupLook, planned: GroupPlan, now: datetime) -> GroupPlan:
-    """Add what is to be done about a wish to go on from somewhere else: once for each name."""
+    """Add what is to be done about a request to go on from somewhere else: once for each name."""
     reset, last = look.spec.reset, look.status.last_reset
     if reset is None or (last and last.request_id == reset.request_id and last.result != STARTED):
         return planned

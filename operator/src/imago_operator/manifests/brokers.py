@@ -251,10 +251,10 @@ def _affinity(desired: Desired, shard: int) -> Manifest:
         "labelSelector": {"matchLabels": selector(desired, names.BROKER, shard)},
         "topologyKey": "kubernetes.io/hostname",
     }
-    wish = desired.spec.brokers.anti_affinity
-    if wish is AntiAffinity.NONE:
+    placement = desired.spec.brokers.anti_affinity
+    if placement is AntiAffinity.NONE:
         return {}
-    if wish is AntiAffinity.REQUIRED:
+    if placement is AntiAffinity.REQUIRED:
         rule: Manifest = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     else:
         weighed = {"weight": 100, "podAffinityTerm": term}

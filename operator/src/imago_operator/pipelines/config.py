@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_operator.pipelines.desired import Share, Wish
+    from imago_operator.pipelines.desired import DesiredPipeline, Share
 
 FOLDER: Final = "/etc/imago/pipeline"
 FILE: Final = "pipeline.toml"
@@ -22,18 +22,18 @@ UI_PORT: Final = 4040
 Value = str | int | tuple[str, ...]
 
 
-def checkpoint_of(wish: Wish) -> str:
+def checkpoint_of(desired: DesiredPipeline) -> str:
     """Return where the pipeline remembers how far it is."""
-    return wish.spec.checkpoint.path or CHECKPOINT
+    return desired.spec.checkpoint.path or CHECKPOINT
 
 
-def pipeline_file(wish: Wish) -> str:
+def pipeline_file(desired: DesiredPipeline) -> str:
     """Return the application's configuration as TOML."""
-    spec, source = wish.spec, wish.spec.source
+    spec, source = desired.spec, desired.spec.source
     top: dict[str, Value] = {
-        "bootstrap": wish.bootstrap,
-        "checkpoint": checkpoint_of(wish),
-        "pipeline": wish.fence,
+        "bootstrap": desired.bootstrap,
+        "checkpoint": checkpoint_of(desired),
+        "pipeline": desired.fence,
         "startFrom": source.start_from.value,
         "topics": source.topics,
     }
@@ -64,28 +64,28 @@ def _toml(value: Value) -> str:
     return text.replace("\x7f", "\\u007f")
 
 
-def properties(wish: Wish) -> dict[str, str]:
+def properties(desired: DesiredPipeline) -> dict[str, str]:
     """Return Spark's properties, whoever runs it; the user's first, since ours count."""
-    spec = wish.spec
+    spec = desired.spec
     return {
         **spec.spark.conf,
-        "spark.app.name": wish.name,
+        "spark.app.name": desired.name,
         "spark.executor.instances": str(spec.replicas),
-        "spark.kubernetes.container.image": wish.image,
-        "spark.kubernetes.namespace": wish.namespace,
-        "spark.sql.streaming.checkpointLocation": checkpoint_of(wish),
-        **_memory("driver", wish.driver),
-        **_memory("executor", wish.executor),
-        "spark.executor.cores": str(wish.executor.cores),
-        "spark.kubernetes.executor.request.cores": wish.executor.requests["cpu"],
-        **_limit("executor", wish.executor),
+        "spark.kubernetes.container.image": desired.image,
+        "spark.kubernetes.namespace": desired.namespace,
+        "spark.sql.streaming.checkpointLocation": checkpoint_of(desired),
+        **_memory("driver", desired.driver),
+        **_memory("executor", desired.executor),
+        "spark.executor.cores": str(desired.executor.cores),
+        "spark.kubernetes.executor.request.cores": desired.executor.requests["cpu"],
+        **_limit("executor", desired.executor),
     }
 
 
-def submit_properties(wish: Wish) -> dict[str, str]:
+def submit_properties(desired: DesiredPipeline) -> dict[str, str]:
     """Return those of a driver that runs in a pod of ours and makes its executors itself."""
     return {
-        **properties(wish),
+        **properties(desired),
         "spark.master": "k8s://https://kubernetes.default.svc",
         "spark.submit.deployMode": "client",
         "spark.driver.port": str(DRIVER_PORT),

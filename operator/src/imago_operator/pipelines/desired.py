@@ -47,7 +47,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class DesiredPipeline:
     """A pipeline as it is to be."""
 
     resource: Resource
@@ -93,14 +93,14 @@ class Wish:
         return f"{self.name}-run-{epoch}"
 
 
-def wish_of(manifest: Mapping[str, Any], operator: OperatorInfo) -> Wish:
+def desired_pipeline(manifest: Mapping[str, Any], operator: OperatorInfo) -> DesiredPipeline:
     """Return what an ImagoPipeline says; InvalidError: it cannot be."""
     resource, spec = resource_of(manifest), PIPELINE.read(manifest)
     cluster = (spec.cluster_ref.namespace or resource.namespace, spec.cluster_ref.name)
     said = {key: value for key, value in to_json(spec).items() if key not in ("paused", "restart")}
     if claim := said["checkpoint"].get("claim"):
         said["checkpoint"] = {"claim": {key: claim[key] for key in claim if key != "size"}}
-    return Wish(
+    return DesiredPipeline(
         resource=resource,
         spec=spec,
         image=spec.image or f"{operator.spark_image}:{operator.version}",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_operator.desired import OperatorInfo
 from imago_operator.pipelines import render
 from imago_operator.pipelines.account import account
-from imago_operator.pipelines.desired import wish_of
+from imago_operator.pipelines.desired import desired_pipeline
 from imago_operator.spec.kinds import API_VERSION, PIPELINE
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def example() -> Manifest:
 
 def files(release: str) -> dict[str, str]:
     """Return the text of each file; `release`: of the image."""
-    wish = wish_of(example(), OperatorInfo(version=release))
-    checkpoint = render.claim(wish)
+    desired = desired_pipeline(example(), OperatorInfo(version=release))
+    checkpoint = render.claim(desired)
     assert checkpoint is not None
     lake: Manifest = {
         "apiVersion": "v1",
@@ -83,11 +83,11 @@ def files(release: str) -> dict[str, str]:
     objects = {
         "rbac.yaml": account(),
         "pvc.yaml": [lake, _standing_alone(checkpoint)],
-        "config.yaml": [_standing_alone(_renamed(render.config_map(wish)))],
+        "config.yaml": [_standing_alone(_renamed(render.config_map(desired)))],
         "sparkapplication.yaml": [
-            _standing_alone(_renamed(render.run(wish, "SparkApplication", 0)))
+            _standing_alone(_renamed(render.run(desired, "SparkApplication", 0)))
         ],
-        "job.yaml": [_suspended(_standing_alone(_renamed(render.run(wish, "Job", 0))))],
+        "job.yaml": [_suspended(_standing_alone(_renamed(render.run(desired, "Job", 0))))],
     }
     return {name: HEADS[name] + _dump(made) for name, made in objects.items()}
 

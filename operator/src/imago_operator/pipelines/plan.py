@@ -41,9 +41,9 @@ WHERE: Final = "manifests/spark/rbac.yaml"
 
 def plan(look: Look) -> Plan:
     """Return what is to be done now."""
-    if look.wish.resource.deleting:
+    if look.desired.resource.deleting:
         return Plan()  # its owner references take all but the claim along
-    if look.wish.resource.paused:
+    if look.desired.resource.paused:
         return Plan(findings=(_not_ready("Annotation", "imago.dev/pause-reconciliation is set."),))
     current = look.current
     olds = tuple(_stop(run) for run in look.runs if not run.deleting and run is not current)
@@ -54,7 +54,7 @@ def plan(look: Look) -> Plan:
 def _decide(look: Look, current: Run | None) -> Plan:
     if look.refusal is not None:
         return Plan(findings=(look.refusal,), again_s=SILENT_S)
-    if look.wish.spec.paused:
+    if look.desired.spec.paused:
         return _paused(look, current)
     if current is None:
         return _without_run(look)
@@ -62,7 +62,7 @@ def _decide(look: Look, current: Run | None) -> Plan:
         return _replace(look, current, "Resuming", "It goes on with a new run.")
     if current.stage.ended:
         return _ended(look, current)
-    if current.hash != look.wish.hash:
+    if current.hash != look.desired.hash:
         return _replace(look, current, "SpecChanged", "The run with the spec before is stopped.")
     return _active(current)
 
@@ -97,8 +97,8 @@ def _replace(look: Look, current: Run, reason: str, text: str) -> Plan:
 
 
 def _ended(look: Look, current: Run) -> Plan:
-    policy = look.wish.spec.restart.policy
-    if current.hash != look.wish.hash:
+    policy = look.desired.spec.restart.policy
+    if current.hash != look.desired.hash:
         return _replace(look, current, "SpecChanged", "The spec has changed since the last run.")
     if current.stage is Stage.COMPLETED and policy is not RestartPolicy.ALWAYS:
         return Plan(findings=(_ready("Completed", "It has done what there was to do."),))
@@ -108,7 +108,7 @@ def _ended(look: Look, current: Run) -> Plan:
         return Plan(findings=(_not_ready("RunFailed", text), _stalled("RunFailed", text)))
     said = _retried(text) if failed else (_not_ready("Restarting", "It ended and is run again."),)
     if (left := _hour_left(look)) is not None:
-        limit = look.wish.spec.restart.max_per_hour
+        limit = look.desired.spec.restart.max_per_hour
         text = f"{limit} starts in an hour; the next one in {left:.0f} s. {text if failed else ''}"
         stalled = (_not_ready("RestartLimit", text), _stalled("RestartLimit", text))
         return Plan(findings=stalled, again_s=left)
@@ -125,7 +125,7 @@ def _retried(text: str) -> tuple[Finding, ...]:
 def _backoff_left(look: Look) -> float:
     """Return for how long it rests yet, from when its end was first seen."""
     finished = _finished_at(look)
-    rest = timedelta(seconds=look.wish.spec.restart.backoff.seconds)
+    rest = timedelta(seconds=look.desired.spec.restart.backoff.seconds)
     return (finished + rest - look.now).total_seconds()
 
 
@@ -138,24 +138,26 @@ def _finished_at(look: Look) -> datetime:
 def _hour_left(look: Look) -> float | None:
     """Return how long no run may be started any more; None: one may."""
     runs = look.status.runs
-    if runs.hour_began is None or runs.in_hour < look.wish.spec.restart.max_per_hour:
+    if runs.hour_began is None or runs.in_hour < look.desired.spec.restart.max_per_hour:
         return None
     left = (parsed(runs.hour_began) + HOUR - look.now).total_seconds()
     return left if left > 0 else None
 
 
 def _without_run(look: Look) -> Plan:
-    wish, status = look.wish, look.status
-    done = status.state == Stage.COMPLETED and status.applied_hash == wish.hash
-    if done and wish.spec.restart.policy is not RestartPolicy.ALWAYS:
+    desired, status = look.desired, look.status
+    done = status.state == Stage.COMPLETED and status.applied_hash == desired.hash
+    if done and desired.spec.restart.policy is not RestartPolicy.ALWAYS:
         return Plan(findings=(_ready("Completed", "It has done what there was to do."),))
     if (kind := _engine(look)) is None:
         text = "There is no kind SparkApplication: install spark-operator, or set engine: Auto."
         said = (_not_ready("SparkOperatorMissing", text), _stalled("SparkOperatorMissing", text))
         return Plan(findings=said, again_s=SILENT_S)
     if not look.account:
-        account = wish.spec.service_account_name
-        text = f"There is no ServiceAccount {account}: kubectl apply -n {wish.namespace} -f {WHERE}"
+        account = desired.spec.service_account_name
+        text = (
+            f"There is no ServiceAccount {account}: kubectl apply -n {desired.namespace} -f {WHERE}"
+        )
         said = (_not_ready("AccountMissing", text), _stalled("AccountMissing", text))
         return Plan(findings=said, again_s=SILENT_S)
     if look.record is None:
@@ -170,7 +172,7 @@ def _without_run(look: Look) -> Plan:
 
 def _engine(look: Look) -> str | None:
     """Return the kind of a run's object; None: what is asked for is not there."""
-    match look.wish.spec.engine:
+    match look.desired.spec.engine:
         case Engine.SPARK_SUBMIT:
             return render.JOB
         case Engine.SPARK_OPERATOR:
@@ -184,7 +186,7 @@ def _is_lost(look: Look, gone_by: datetime | None) -> bool:
 
 
 def _start(look: Look, kind: str, stands: int) -> Plan:
-    wish, status, now = look.wish, look.status, written(look.now)
+    desired, status, now = look.desired, look.status, written(look.now)
     epoch = max(stands, status.epoch) + 1
     began = status.runs.hour_began
     same_hour = began is not None and look.now - parsed(began) < HOUR
@@ -195,15 +197,15 @@ def _start(look: Look, kind: str, stands: int) -> Plan:
         hour_began=began if same_hour else now,
         in_hour=status.runs.in_hour + 1 if same_hour else 1,
     )
-    record = replace(status, epoch=epoch, runs=runs, applied_hash=wish.hash, state=None)
+    record = replace(status, epoch=epoch, runs=runs, applied_hash=desired.hash, state=None)
     text = f"Run {epoch} is started."
     return Plan(
         record=record,
         actions=(
-            Apply(render.config_map(wish)),
+            Apply(render.config_map(desired)),
             *_claim(look),
-            RaiseEpoch(wish.fence, epoch),
-            Start(render.run(wish, kind, epoch), epoch),
+            RaiseEpoch(desired.fence, epoch),
+            Start(render.run(desired, kind, epoch), epoch),
         ),
         findings=(_not_ready("Starting", text), _busy("Starting", text)),
         again_s=SOON_S,
@@ -212,8 +214,8 @@ def _start(look: Look, kind: str, stands: int) -> Plan:
 
 def _claim(look: Look) -> tuple[Action, ...]:
     """Make the checkpoint's claim, or have it grow."""
-    wanted = look.wish.spec.checkpoint.claim
-    claim = render.claim(look.wish)
+    wanted = look.desired.spec.checkpoint.claim
+    claim = render.claim(look.desired)
     if wanted is None or claim is None:
         return ()
     enough = look.claim_bytes is not None and look.claim_bytes >= wanted.size.bytes

@@ -11,7 +11,7 @@ from imago_operator.pipelines.config import CHECKPOINT, FILE, FOLDER
 
 if TYPE_CHECKING:
     from imago_operator.manifests.common import Manifest
-    from imago_operator.pipelines.desired import Wish
+    from imago_operator.pipelines.desired import DesiredPipeline
 
 USER: Final = 185
 GRACE_S: Final = 120
@@ -28,20 +28,20 @@ POD_SECURITY: Final = {
 }
 
 
-def labels(wish: Wish, component: str = "pipeline") -> dict[str, str]:
+def labels(desired: DesiredPipeline, component: str = "pipeline") -> dict[str, str]:
     """Return the labels of what belongs to a pipeline."""
     return {
         "app.kubernetes.io/name": "imago",
-        "app.kubernetes.io/instance": wish.name,
+        "app.kubernetes.io/instance": desired.name,
         "app.kubernetes.io/component": component,
         "app.kubernetes.io/part-of": "imago",
         "app.kubernetes.io/managed-by": names.MANAGER,
-        names.PIPELINE_LABEL: wish.name,
+        names.PIPELINE_LABEL: desired.name,
         names.COMPONENT_LABEL: component,
     }
 
 
-def driver_pod(wish: Wish, container: str, epoch: int) -> Manifest:
+def driver_pod(desired: DesiredPipeline, container: str, epoch: int) -> Manifest:
     """Return the template of a driver's pod; `container`: the name of its container."""
     spec: Manifest = {
         "terminationGracePeriodSeconds": GRACE_S,
@@ -49,27 +49,27 @@ def driver_pod(wish: Wish, container: str, epoch: int) -> Manifest:
         "containers": [
             {
                 "name": container,
-                "env": environment(wish, epoch),
+                "env": environment(desired, epoch),
                 "securityContext": CONTAINER_SECURITY,
                 "terminationMessagePolicy": "FallbackToLogsOnError",
-                "volumeMounts": [*_scratch_mounts(), *_mounts(wish, driver=True)],
+                "volumeMounts": [*_scratch_mounts(), *_mounts(desired, driver=True)],
             }
         ],
-        "volumes": [*_scratch(), *_volumes(wish, driver=True)],
+        "volumes": [*_scratch(), *_volumes(desired, driver=True)],
     }
     template = {
         "metadata": {
-            "labels": {**labels(wish, DRIVER), names.EPOCH: str(epoch)},
+            "labels": {**labels(desired, DRIVER), names.EPOCH: str(epoch)},
         },
         "spec": spec,
     }
-    return overlaid(template, wish.spec.spark.driver_template)
+    return overlaid(template, desired.spec.spark.driver_template)
 
 
-def executor_pod(wish: Wish, container: str = "executor") -> Manifest:
+def executor_pod(desired: DesiredPipeline, container: str = "executor") -> Manifest:
     """Return the template of the executors' pods; they have no token."""
     template = {
-        "metadata": {"labels": labels(wish, EXECUTOR)},
+        "metadata": {"labels": labels(desired, EXECUTOR)},
         "spec": {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
@@ -78,28 +78,28 @@ def executor_pod(wish: Wish, container: str = "executor") -> Manifest:
                 {
                     "name": container,
                     "securityContext": CONTAINER_SECURITY,
-                    "volumeMounts": [*_scratch_mounts(), *_mounts(wish, driver=False)],
+                    "volumeMounts": [*_scratch_mounts(), *_mounts(desired, driver=False)],
                 }
             ],
-            "volumes": [*_scratch(), *_volumes(wish, driver=False)],
+            "volumes": [*_scratch(), *_volumes(desired, driver=False)],
         },
     }
-    return overlaid(template, wish.spec.spark.executor_template)
+    return overlaid(template, desired.spec.spark.executor_template)
 
 
-def environment(wish: Wish, epoch: int) -> list[Manifest]:
+def environment(desired: DesiredPipeline, epoch: int) -> list[Manifest]:
     """Return what source and sink of any application find in the driver's environment."""
     return [
-        {"name": "IMAGO_PIPELINE", "value": wish.fence},
+        {"name": "IMAGO_PIPELINE", "value": desired.fence},
         {"name": "IMAGO_EPOCH", "value": str(epoch)},
         {"name": "IMAGO_CONFIG", "value": f"{FOLDER}/{FILE}"},
     ]
 
 
-def application(wish: Wish, epoch: int) -> tuple[str, list[str]]:
+def application(desired: DesiredPipeline, epoch: int) -> tuple[str, list[str]]:
     """Return the file to run, and its arguments."""
-    if wish.spec.code is not None:
-        return wish.spec.code.main_file, list(wish.spec.code.args)
+    if desired.spec.code is not None:
+        return desired.spec.code.main_file, list(desired.spec.code.args)
     arguments = ["--config", f"{FOLDER}/{FILE}", "--epoch", str(epoch)]
     return "local:///opt/app/ingest.py", arguments
 
@@ -141,30 +141,30 @@ def _scratch_mounts() -> list[Manifest]:
     ]
 
 
-def _keeps_state(wish: Wish) -> bool:
+def _keeps_state(desired: DesiredPipeline) -> bool:
     """Whether executors write to the checkpoint, too: what code of others does, nobody knows."""
-    return wish.spec.code is not None
+    return desired.spec.code is not None
 
 
-def _volumes(wish: Wish, *, driver: bool) -> list[Manifest]:
+def _volumes(desired: DesiredPipeline, *, driver: bool) -> list[Manifest]:
     found: list[Manifest] = []
     if driver:
-        found.append({"name": "pipeline", "configMap": {"name": wish.config_name}})
-    if wish.spec.checkpoint.claim is not None and (driver or _keeps_state(wish)):
-        claim = {"claimName": wish.claim_name}
+        found.append({"name": "pipeline", "configMap": {"name": desired.config_name}})
+    if desired.spec.checkpoint.claim is not None and (driver or _keeps_state(desired)):
+        claim = {"claimName": desired.claim_name}
         found.append({"name": "checkpoint", "persistentVolumeClaim": claim})
-    for volume in wish.spec.volumes:
+    for volume in desired.spec.volumes:
         claim = {"claimName": volume.claim_name}
         found.append({"name": f"user-{volume.name}", "persistentVolumeClaim": claim})
     return found
 
 
-def _mounts(wish: Wish, *, driver: bool) -> list[Manifest]:
+def _mounts(desired: DesiredPipeline, *, driver: bool) -> list[Manifest]:
     found: list[Manifest] = []
     if driver:
         found.append({"name": "pipeline", "mountPath": FOLDER, "readOnly": True})
-    if wish.spec.checkpoint.claim is not None and (driver or _keeps_state(wish)):
+    if desired.spec.checkpoint.claim is not None and (driver or _keeps_state(desired)):
         found.append({"name": "checkpoint", "mountPath": CHECKPOINT})
-    for volume in wish.spec.volumes:
+    for volume in desired.spec.volumes:
         found.append({"name": f"user-{volume.name}", "mountPath": volume.mount_path})  # noqa: PERF401
     return found

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imago_operator.manifests.common import Manifest
-    from imago_operator.pipelines.desired import Wish
+    from imago_operator.pipelines.desired import DesiredPipeline
 
 JOB: Final = "Job"
 SPARK_APPLICATION: Final = "SparkApplication"
@@ -29,20 +29,20 @@ POLICY_STEP: Final = "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureS
 """Makes a NetworkPolicy, which accounts of drivers have no right to."""
 
 
-def config_map(wish: Wish) -> Manifest:
+def config_map(desired: DesiredPipeline) -> Manifest:
     """Return the ConfigMap with the files that a run reads."""
     data = {
-        config.FILE: config.pipeline_file(wish),
-        config.PROPERTIES: config.properties_file(config.submit_properties(wish)),
-        config.EXECUTOR_POD: _json(pods.executor_pod(wish)),
+        config.FILE: config.pipeline_file(desired),
+        config.PROPERTIES: config.properties_file(config.submit_properties(desired)),
+        config.EXECUTOR_POD: _json(pods.executor_pod(desired)),
     }
-    made = _owned(wish, "v1", "ConfigMap", wish.config_name)
+    made = _owned(desired, "v1", "ConfigMap", desired.config_name)
     return made | {"data": data}
 
 
-def claim(wish: Wish) -> Manifest | None:
-    """Return the claim of the checkpoint; it goes with the pipeline only if that is wished."""
-    wanted = wish.spec.checkpoint.claim
+def claim(desired: DesiredPipeline) -> Manifest | None:
+    """Return the claim of the checkpoint; it is deleted with it if the spec says so."""
+    wanted = desired.spec.checkpoint.claim
     if wanted is None:
         return None
     spec: Manifest = {
@@ -51,29 +51,29 @@ def claim(wish: Wish) -> Manifest | None:
     }
     if wanted.storage_class_name is not None:
         spec["storageClassName"] = wanted.storage_class_name
-    made = _owned(wish, "v1", "PersistentVolumeClaim", wish.claim_name)
+    made = _owned(desired, "v1", "PersistentVolumeClaim", desired.claim_name)
     if wanted.retain:
         del made["metadata"]["ownerReferences"]
     return made | {"spec": spec}
 
 
-def run(wish: Wish, kind: str, epoch: int) -> Manifest:
+def run(desired: DesiredPipeline, kind: str, epoch: int) -> Manifest:
     """Return the object of one run."""
-    return spark_application(wish, epoch) if kind == SPARK_APPLICATION else job(wish, epoch)
+    return spark_application(desired, epoch) if kind == SPARK_APPLICATION else job(desired, epoch)
 
 
-def job(wish: Wish, epoch: int) -> Manifest:
+def job(desired: DesiredPipeline, epoch: int) -> Manifest:
     """Return the Job of a run: one pod, never a second one. The next run is another Job."""
-    template = pods.driver_pod(wish, "driver", epoch)
+    template = pods.driver_pod(desired, "driver", epoch)
     template["spec"] = {
         "restartPolicy": "Never",
-        "serviceAccountName": wish.spec.service_account_name,
+        "serviceAccountName": desired.spec.service_account_name,
         "enableServiceLinks": False,
         **template["spec"],
     }
     first, *others = template["spec"]["containers"]
-    template["spec"]["containers"] = [pods.overlaid(_driver(wish, epoch), first), *others]
-    made = _owned(wish, "batch/v1", JOB, wish.run_name(epoch), _notes(wish, epoch))
+    template["spec"]["containers"] = [pods.overlaid(_driver(desired, epoch), first), *others]
+    made = _owned(desired, "batch/v1", JOB, desired.run_name(epoch), _notes(desired, epoch))
     spec = {
         "backoffLimit": 0,
         "completions": 1,
@@ -85,10 +85,10 @@ def job(wish: Wish, epoch: int) -> Manifest:
     return made | {"spec": spec}
 
 
-def _driver(wish: Wish, epoch: int) -> Manifest:
-    file, arguments = pods.application(wish, epoch)
+def _driver(desired: DesiredPipeline, epoch: int) -> Manifest:
+    file, arguments = pods.application(desired, epoch)
     env = [
-        *pods.environment(wish, epoch),
+        *pods.environment(desired, epoch),
         {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
         {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
     ]
@@ -96,14 +96,14 @@ def _driver(wish: Wish, epoch: int) -> Manifest:
         "spark.driver.host": "$(POD_IP)",
         "spark.driver.bindAddress": "$(POD_IP)",
         "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
-        "spark.kubernetes.executor.podNamePrefix": wish.run_name(epoch),
+        "spark.kubernetes.executor.podNamePrefix": desired.run_name(epoch),
     }
     options = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
-    files = wish.spec.code.py_files if wish.spec.code else ()
+    files = desired.spec.code.py_files if desired.spec.code else ()
     options += ["--py-files", ",".join(files)] if files else []
     ports = {"driver": config.DRIVER_PORT, "blocks": config.BLOCK_PORT, "ui": config.UI_PORT}
     return {
-        "image": wish.image,
+        "image": desired.image,
         "args": [
             "driver",
             "--properties-file",
@@ -113,17 +113,20 @@ def _driver(wish: Wish, epoch: int) -> Manifest:
             *arguments,
         ],
         "ports": [{"name": name, "containerPort": port} for name, port in ports.items()],
-        "resources": {"requests": dict(wish.driver.requests), "limits": dict(wish.driver.limits)},
+        "resources": {
+            "requests": dict(desired.driver.requests),
+            "limits": dict(desired.driver.limits),
+        },
     } | {"env": env}
 
 
-def spark_application(wish: Wish, epoch: int) -> Manifest:
+def spark_application(desired: DesiredPipeline, epoch: int) -> Manifest:
     """Return the SparkApplication of a run. The next run is another one.
 
     Its own operator never starts it again: no run may be without an epoch of its own.
     """
-    file, arguments = pods.application(wish, epoch)
-    conf = config.properties(wish) | {
+    file, arguments = pods.application(desired, epoch)
+    conf = config.properties(desired) | {
         "spark.kubernetes.driver.pod.excludedFeatureSteps": POLICY_STEP,
     }
     for name in (
@@ -138,19 +141,21 @@ def spark_application(wish: Wish, epoch: int) -> Manifest:
         "type": "Python",
         "pythonVersion": "3",
         "mode": "cluster",
-        "sparkVersion": wish.spec.spark.version,
-        "image": wish.image,
+        "sparkVersion": desired.spec.spark.version,
+        "image": desired.image,
         "mainApplicationFile": file,
         "arguments": arguments,
         "sparkConf": conf,
         "restartPolicy": {"type": "Never"},
         "suspend": False,
-        "driver": _driver_part(wish, epoch),
-        "executor": _executor_part(wish),
+        "driver": _driver_part(desired, epoch),
+        "executor": _executor_part(desired),
     }
-    if wish.spec.code is not None and wish.spec.code.py_files:
-        spec["deps"] = {"pyFiles": list(wish.spec.code.py_files)}
-    made = _owned(wish, SPARK_API, SPARK_APPLICATION, wish.run_name(epoch), _notes(wish, epoch))
+    if desired.spec.code is not None and desired.spec.code.py_files:
+        spec["deps"] = {"pyFiles": list(desired.spec.code.py_files)}
+    made = _owned(
+        desired, SPARK_API, SPARK_APPLICATION, desired.run_name(epoch), _notes(desired, epoch)
+    )
     return made | {"spec": spec}
 
 
@@ -164,41 +169,41 @@ _SAID_ELSEWHERE: Final = (
 )
 
 
-def _driver_part(wish: Wish, epoch: int) -> Manifest:
-    template = pods.driver_pod(wish, DRIVER_CONTAINER, epoch)
+def _driver_part(desired: DesiredPipeline, epoch: int) -> Manifest:
+    template = pods.driver_pod(desired, DRIVER_CONTAINER, epoch)
     found: Manifest = {
-        "cores": wish.driver.cores,
-        "coreRequest": wish.driver.requests["cpu"],
-        "memory": f"{wish.driver.heap_mib}m",
-        "memoryOverhead": f"{wish.driver.rest_mib}m",
-        "serviceAccount": wish.spec.service_account_name,
+        "cores": desired.driver.cores,
+        "coreRequest": desired.driver.requests["cpu"],
+        "memory": f"{desired.driver.heap_mib}m",
+        "memoryOverhead": f"{desired.driver.rest_mib}m",
+        "serviceAccount": desired.spec.service_account_name,
         "labels": template["metadata"]["labels"],
         "template": template,
     }
-    return found | ({"coreLimit": limit} if (limit := wish.driver.limits.get("cpu")) else {})
+    return found | ({"coreLimit": limit} if (limit := desired.driver.limits.get("cpu")) else {})
 
 
-def _executor_part(wish: Wish) -> Manifest:
-    template = pods.executor_pod(wish, EXECUTOR_CONTAINER)
+def _executor_part(desired: DesiredPipeline) -> Manifest:
+    template = pods.executor_pod(desired, EXECUTOR_CONTAINER)
     found: Manifest = {
-        "instances": wish.spec.replicas,
-        "cores": wish.executor.cores,
-        "coreRequest": wish.executor.requests["cpu"],
-        "memory": f"{wish.executor.heap_mib}m",
-        "memoryOverhead": f"{wish.executor.rest_mib}m",
+        "instances": desired.spec.replicas,
+        "cores": desired.executor.cores,
+        "coreRequest": desired.executor.requests["cpu"],
+        "memory": f"{desired.executor.heap_mib}m",
+        "memoryOverhead": f"{desired.executor.rest_mib}m",
         "deleteOnTermination": True,
         "labels": template["metadata"]["labels"],
         "template": template,
     }
-    return found | ({"coreLimit": limit} if (limit := wish.executor.limits.get("cpu")) else {})
+    return found | ({"coreLimit": limit} if (limit := desired.executor.limits.get("cpu")) else {})
 
 
-def _notes(wish: Wish, epoch: int) -> dict[str, str]:
-    return {names.APPLIED_HASH: wish.hash, names.EPOCH: str(epoch)}
+def _notes(desired: DesiredPipeline, epoch: int) -> dict[str, str]:
+    return {names.APPLIED_HASH: desired.hash, names.EPOCH: str(epoch)}
 
 
 def _owned(
-    wish: Wish,
+    desired: DesiredPipeline,
     api_version: str,
     kind: str,
     name: str,
@@ -207,15 +212,15 @@ def _owned(
     owner = {
         "apiVersion": API_VERSION,
         "kind": "ImagoPipeline",
-        "name": wish.name,
-        "uid": wish.resource.uid,
+        "name": desired.name,
+        "uid": desired.resource.uid,
         "controller": True,
         "blockOwnerDeletion": True,
     }
     metadata: Manifest = {
         "name": name,
-        "namespace": wish.namespace,
-        "labels": pods.labels(wish),
+        "namespace": desired.namespace,
+        "labels": pods.labels(desired),
         "ownerReferences": [owner],
     }
     if annotations:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from imago_operator.pipelines.desired import Wish
+    from imago_operator.pipelines.desired import DesiredPipeline
     from imago_operator.spec.pipeline import PipelineStatus
     from imago_operator.state import Finding
 
@@ -72,7 +72,7 @@ class Record:
 class Look:
     """One look at a pipeline."""
 
-    wish: Wish
+    desired: DesiredPipeline
     status: PipelineStatus
     now: datetime
     runs: tuple[Run, ...] = ()

@@ -27,7 +27,7 @@ _UNITS: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 def status_of(look: Look, planned: Plan, said: Iterable[Finding] = ()) -> PipelineStatus:
     """Return the status after a look; `said`: findings beside those of the plan."""
     before = planned.record or look.status
-    generation = look.wish.resource.generation
+    generation = look.desired.resource.generation
     current = look.current
     record = _told(look)
     found = conditions([*planned.findings, *said], before.conditions, generation, look.now)
@@ -41,7 +41,7 @@ def status_of(look: Look, planned: Plan, said: Iterable[Finding] = ()) -> Pipeli
         rows=before.rows if record is None or record.rows is None else record.rows,
         lag=before.lag if record is None or record.lag is None else shown(record.lag),
         replicas=look.executors,
-        selector=f"{names.PIPELINE_LABEL}={look.wish.name},{names.COMPONENT_LABEL}={EXECUTOR}",
+        selector=f"{names.PIPELINE_LABEL}={look.desired.name},{names.COMPONENT_LABEL}={EXECUTOR}",
     )
 
 

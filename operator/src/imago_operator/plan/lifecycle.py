@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from imago_operator.state import Observed
 
 
-def standing_still(wish: Desired | Unreadable, observed: Observed) -> Step | None:
+def standing_still(desired: Desired | Unreadable, observed: Observed) -> Step | None:
     """Return why nothing is to be done at all."""
-    resource = wish.resource
+    resource = desired.resource
     if resource.deleting:
         return _deleting()
     if resource.paused:
         return _paused(resource)
-    if isinstance(wish, Unreadable):
-        return _invalid(wish.problem, reason=wish.reason)
-    if problem := version_problem(wish, observed):
+    if isinstance(desired, Unreadable):
+        return _invalid(desired.problem, reason=desired.reason)
+    if problem := version_problem(desired, observed):
         return _invalid(problem, reason="DowngradeRefused")
     if not observed.synced:
         wait = Wait(key="reading", message="Kubernetes' lists to be complete", deadline_s=120)

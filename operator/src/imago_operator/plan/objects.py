@@ -165,12 +165,12 @@ def settings(look: Look) -> Step:
         if pod.broker is None or pod.deleting:
             continue
         have = pod.broker.config
-        wished = dict(look.desired.dynamic)
-        wished.pop(ZONE, None)
+        desired = dict(look.desired.dynamic)
+        desired.pop(ZONE, None)
         if (zone := _zone(look, pod)) is not None:
-            wished[ZONE] = zone
+            desired[ZONE] = zone
         differing = {
-            name: value for name, value in wished.items() if name in have and have[name] != value
+            name: value for name, value in desired.items() if name in have and have[name] != value
         }
         if differing:
             actions.append(SetConfig(pod.name, differing))
@@ -221,7 +221,7 @@ def _serves(look: Look, number: int) -> bool:
 
 
 def _fill(look: Look) -> Iterator[Action]:
-    """Give new shards queues of the topics there are, once they serve and if that is wished."""
+    """Give new shards queues of the topics there are, once they serve, if the spec asks for it."""
     before = look.observed.status.shards
     if not look.desired.spec.scale_up.fill or not before:
         return

@@ -59,9 +59,11 @@ def held(
     if not reasons:
         return (), ()
     reason = max(reasons, key=lambda name: reasons[name])
-    many, wish = sum(reasons.values()), approval_id(look)
-    text = f"{many} pods wait; imago.dev/approve={wish} restarts them."
-    approval = PendingApproval(id=wish, kind="Restart", summary=f"Restart {many} pods, one by one.")
+    many, token = sum(reasons.values()), approval_id(look)
+    text = f"{many} pods wait; imago.dev/approve={token} restarts them."
+    approval = PendingApproval(
+        id=token, kind="Restart", summary=f"Restart {many} pods, one by one."
+    )
     return (Finding(type=PENDING, holds=True, reason=reason, message=text),), (approval,)
 
 

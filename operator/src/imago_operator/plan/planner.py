@@ -50,13 +50,13 @@ ORDERLY: Final[tuple[Callable[[Look], Step | None], ...]] = (
 """Asked only when all objects are as they are to be: pods get what stands in them."""
 
 
-def plan(wish: Desired | Unreadable, observed: Observed, now: datetime) -> Plan:
+def plan(desired: Desired | Unreadable, observed: Observed, now: datetime) -> Plan:
     """Return what is to be done now; nothing of it depends on anything but the arguments."""
-    still = lifecycle.standing_still(wish, observed)
-    if still is not None or isinstance(wish, Unreadable):
+    still = lifecycle.standing_still(desired, observed)
+    if still is not None or isinstance(desired, Unreadable):
         assert still is not None
         return _plan([still], observed, now)
-    look = Look(wish, observed, now)
+    look = Look(desired, observed, now)
     return _plan(list(_steps(look)), observed, now)
 
 

@@ -46,7 +46,7 @@ def replace(look: Look) -> Step | None:
     """Give up a member whose disk was on a node that is gone for good.
 
     Only where another member of the shard is in sync, one in a shard at a time, and only after
-    the wish has been on record for a while: a node that comes back takes it back.
+    the desired has been on record for a while: a node that comes back takes it back.
     """
     recorded = {member.claim: member for member in look.observed.status.replaced_members}
     lost = {c.name: c for n in look.running for c in _lost(look, n)}

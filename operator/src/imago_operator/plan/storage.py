@@ -85,11 +85,11 @@ def _grows(look: Look, claim: Claim) -> bool:
 
 def classes(look: Look) -> Step:
     """Have claims get the VolumeAttributesClass that is wanted; nothing waits for it."""
-    wish = look.desired.spec.brokers.storage.volume_attributes_class_name
+    desired = look.desired.spec.brokers.storage.volume_attributes_class_name
     actions = [
-        ClassClaim(c.name, c.uid, wish)
+        ClassClaim(c.name, c.uid, desired)
         for c in look.observed.claims
-        if wish is not None and wish not in (c.attributes_class, c.attributes_asked)
+        if desired is not None and desired not in (c.attributes_class, c.attributes_asked)
     ]
     return Step(row=Row.STORAGE, actions=tuple(actions), next="their volumes are changed")
 

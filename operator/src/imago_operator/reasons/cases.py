@@ -79,7 +79,7 @@ CASES: Final = (
     Case(
         "ScalingUp",
         "shards are missing; new ones serve",
-        "make them; take them back into use; an ImagoRebalance of mode Fill if that is wished",
+        "make them; take them back into use; an ImagoRebalance of mode Fill if asked for",
         additive=True,
     ),
     Case(

@@ -62,7 +62,7 @@ class _Memory:
     """What is worth keeping between two passes; losing it costs nothing but time."""
 
     read_as: tuple[Any, ...] = ()
-    wish: Desired | Unreadable | None = None
+    desired: Desired | Unreadable | None = None
     said_at: datetime | None = None
     aside: bool = False
     """Whether it is known, and said, that another installation looks after it."""
@@ -104,19 +104,21 @@ class ClusterReconciler:
         self.seen.add(key)
         if operated_by(manifest) != self._context.installation and not is_going(manifest):
             manifest = await self._take_up(manifest, memory)
-        wish = self._wish(manifest, memory)
-        if not isinstance(wish, Desired) or wish.resource.deleting:
+        desired = self._desired(manifest, memory)
+        if not isinstance(desired, Desired) or desired.resource.deleting:
             observed = Observed(synced=False, status=status_of_manifest(manifest))
-            return await self._say(manifest, memory, wish, observed, self._plan(wish, observed))
+            return await self._say(
+                manifest, memory, desired, observed, self._plan(desired, observed)
+            )
         try:
-            seen = await self._observer.look(wish, manifest)
+            seen = await self._observer.look(desired, manifest)
         except (BlockedError, InvalidError) as error:
-            await self._blind(manifest, memory, wish, error)
+            await self._blind(manifest, memory, desired, error)
             raise
         await self._take_over(seen)
-        found = self._plan(wish, seen.observed)
+        found = self._plan(desired, seen.observed)
         log.debug("%s: %s", key, found.explain())
-        return await self._act(manifest, memory, wish, seen, found)
+        return await self._act(manifest, memory, desired, seen, found)
 
     async def _stand_aside(self, key: Key, manifest: Manifest, memory: _Memory, why: str) -> float:
         """Leave a cluster to another installation, and say so once."""
@@ -136,13 +138,13 @@ class ClusterReconciler:
         return await self._again(manifest)
 
     async def _blind(
-        self, manifest: Manifest, memory: _Memory, wish: Desired, error: OperatorError
+        self, manifest: Manifest, memory: _Memory, desired: Desired, error: OperatorError
     ) -> None:
         """Say why nothing is seen: a missing right must show where people look."""
         observed = Observed(synced=False, status=status_of_manifest(manifest))
-        found = self._plan(wish, observed)
+        found = self._plan(desired, observed)
         said = replace(found, findings=(*found.findings, *_problems([error])))
-        await self._say(manifest, memory, wish, observed, said)
+        await self._say(manifest, memory, desired, observed, said)
 
     async def _own_up(self, key: Key, found: Finding) -> None:
         """Say that a look ended in a mistake of ours, in an event and, where it can be, a status.
@@ -182,7 +184,7 @@ class ClusterReconciler:
             self._memories.popitem(last=False)
         return memory
 
-    def _wish(self, manifest: Manifest, memory: _Memory) -> Desired | Unreadable:
+    def _desired(self, manifest: Manifest, memory: _Memory) -> Desired | Unreadable:
         """Read the resource; an equal one is the same value, for what is kept by it."""
         metadata = manifest["metadata"]
         read_as = (
@@ -191,13 +193,13 @@ class ClusterReconciler:
             metadata.get("deletionTimestamp"),
             tuple(sorted((metadata.get("annotations") or {}).items())),
         )
-        if memory.wish is None or memory.read_as != read_as:
-            memory.wish = desired_of(manifest, self._context.operator)
+        if memory.desired is None or memory.read_as != read_as:
+            memory.desired = desired_of(manifest, self._context.operator)
             memory.read_as = read_as
-        return memory.wish
+        return memory.desired
 
-    def _plan(self, wish: Desired | Unreadable, observed: Observed) -> Plan:
-        return plan(wish, observed, self._context.now())
+    def _plan(self, desired: Desired | Unreadable, observed: Observed) -> Plan:
+        return plan(desired, observed, self._context.now())
 
     async def _take_over(self, seen: Seen) -> None:
         """Shut out the operator before this one as soon as brokers can be told."""
@@ -207,7 +209,7 @@ class ClusterReconciler:
                 await seen.reached.epoch()
 
     async def _act(
-        self, manifest: Manifest, memory: _Memory, wish: Desired, seen: Seen, found: Plan
+        self, manifest: Manifest, memory: _Memory, desired: Desired, seen: Seen, found: Plan
     ) -> float | None:
         before = seen.observed.status
         if found.record:
@@ -215,12 +217,12 @@ class ClusterReconciler:
             await self._write(manifest, memory, replace(before, **found.record))
             manifest = await self._again(manifest)
         drifts = self._observer.drifts
-        executor = Executor(self._context, wish, seen, self._new_token, drifts)
+        executor = Executor(self._context, desired, seen, self._new_token, drifts)
         failed = await executor.carry_out(found.actions)
         for text in executor.corrected[:CORRECTED_MAX]:
             await self._kube.event(manifest, "Warning", "DriftCorrected", text)
         said = replace(found, findings=(*found.findings, *_problems(failed)))
-        wait = await self._say(manifest, memory, wish, seen.observed, said)
+        wait = await self._say(manifest, memory, desired, seen.observed, said)
         if failed:
             raise failed[0]
         if not seen.observed.window_open:
@@ -231,14 +233,14 @@ class ClusterReconciler:
         self,
         manifest: Manifest,
         memory: _Memory,
-        wish: Desired | Unreadable,
+        desired: Desired | Unreadable,
         observed: Observed,
         found: Plan,
     ) -> float | None:
         """Write the status if it says something new, and events of what changed."""
         now, before = self._context.now(), observed.status
-        after = _dated(status_of(wish, observed, found, now), observed.status, now)
-        self._count(Key(self.kind, wish.resource.namespace, wish.resource.name), after)
+        after = _dated(status_of(desired, observed, found, now), observed.status, now)
+        self._count(Key(self.kind, desired.resource.namespace, desired.resource.name), after)
         # What the last pass has written down is no news, but must not be unsaid either.
         due = memory.said_at is None or now - memory.said_at >= STATUS_EVERY or found.record
         again = _earliest(_look_again(found, _waited(after, now)), LOOK_EVERY.total_seconds())

@@ -8,7 +8,7 @@ from imago_operator import names
 from imago_operator.actions import Apply
 from imago_operator.errors import BlockedError, InvalidError, RetryError
 from imago_operator.pipelines import reading, state
-from imago_operator.pipelines.desired import wish_of
+from imago_operator.pipelines.desired import desired_pipeline
 from imago_operator.pipelines.plan import plan
 from imago_operator.pipelines.render import JOB, SPARK_APPLICATION
 from imago_operator.pipelines.status import status_of
@@ -20,7 +20,7 @@ from imago_operator.state import Finding
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imago_operator.pipelines.desired import Wish
+    from imago_operator.pipelines.desired import DesiredPipeline
     from imago_operator.pipelines.state import Look
     from imago_operator.reconcile import Context, Key, Reached
 
@@ -43,24 +43,24 @@ class PipelineReconciler:
         return await self._attendant.attend(key, self._look, self._work)
 
     async def _look(self, manifest: Mapping[str, Any]) -> Look:
-        wish = wish_of(manifest, self._context.operator)
-        labels = f"{names.PIPELINE_LABEL}={wish.name}"
-        pods = await self._kube.list("Pod", wish.namespace, labels=labels)
-        jobs = await self._kube.list(JOB, wish.namespace, labels=labels)
-        applications = await self._applications(wish.namespace, labels)
-        refused = await self._lookup.refusal(manifest, wish.spec.cluster_ref)
+        desired = desired_pipeline(manifest, self._context.operator)
+        labels = f"{names.PIPELINE_LABEL}={desired.name}"
+        pods = await self._kube.list("Pod", desired.namespace, labels=labels)
+        jobs = await self._kube.list(JOB, desired.namespace, labels=labels)
+        applications = await self._applications(desired.namespace, labels)
+        refused = await self._lookup.refusal(manifest, desired.spec.cluster_ref)
         runs = [reading.run_of(one, pods) for one in (*jobs, *(applications or ()))]
         return state.Look(
-            wish=wish,
+            desired=desired,
             status=status_from(PIPELINE, manifest),
             now=self._context.now(),
             runs=tuple(runs),
             drivers=reading.drivers_of(pods),
             executors=reading.executors_of(pods),
-            record=None if refused else await self._record(wish),
+            record=None if refused else await self._record(desired),
             spark_operator=applications is not None,
-            account=await self._has("ServiceAccount", wish, wish.spec.service_account_name),
-            claim_bytes=reading.claim_bytes(await self._claim(wish)),
+            account=await self._has("ServiceAccount", desired, desired.spec.service_account_name),
+            claim_bytes=reading.claim_bytes(await self._claim(desired)),
             refusal=None if refused is None else refused.finding,
         )
 
@@ -73,24 +73,24 @@ class PipelineReconciler:
         except BlockedError:
             return None
 
-    async def _record(self, wish: Wish) -> state.Record | None:
+    async def _record(self, desired: DesiredPipeline) -> state.Record | None:
         try:
-            reached = await self._reached(wish)
-            return await reached.pipelines.record(reached.brokers, wish.fence)
+            reached = await self._reached(desired)
+            return await reached.pipelines.record(reached.brokers, desired.fence)
         except (RetryError, InvalidError):
             return None
 
-    async def _reached(self, wish: Wish) -> Reached:
-        return await self._lookup.reached(wish.cluster)
+    async def _reached(self, desired: DesiredPipeline) -> Reached:
+        return await self._lookup.reached(desired.cluster)
 
-    async def _has(self, kind: str, wish: Wish, name: str) -> bool:
-        found = await self._kube.list(kind, wish.namespace)
+    async def _has(self, kind: str, desired: DesiredPipeline, name: str) -> bool:
+        found = await self._kube.list(kind, desired.namespace)
         return any(one["metadata"]["name"] == name for one in found)
 
-    async def _claim(self, wish: Wish) -> Mapping[str, Any] | None:
-        labels = f"{names.PIPELINE_LABEL}={wish.name}"
-        found = await self._kube.list("PersistentVolumeClaim", wish.namespace, labels=labels)
-        return next((one for one in found if one["metadata"]["name"] == wish.claim_name), None)
+    async def _claim(self, desired: DesiredPipeline) -> Mapping[str, Any] | None:
+        labels = f"{names.PIPELINE_LABEL}={desired.name}"
+        found = await self._kube.list("PersistentVolumeClaim", desired.namespace, labels=labels)
+        return next((one for one in found if one["metadata"]["name"] == desired.claim_name), None)
 
     async def _work(self, manifest: Mapping[str, Any], look: Look) -> float | None:
         planned = plan(look)
@@ -101,7 +101,7 @@ class PipelineReconciler:
         again = planned.again_s
         for action in planned.actions:
             try:
-                await self._do(look.wish, action)
+                await self._do(look.desired, action)
             except RetryError as error:
                 said.append(_finding("Ready", "ClusterNotReady", str(error), holds=False))
             except (BlockedError, InvalidError) as error:
@@ -113,22 +113,22 @@ class PipelineReconciler:
         await self._voice.say(manifest, look.status, status_of(look, planned, said))
         return again
 
-    async def _do(self, wish: Wish, action: state.Action) -> None:
+    async def _do(self, desired: DesiredPipeline, action: state.Action) -> None:
         self._context.leading()
         match action:
             case Apply(made):
                 await self._kube.apply(made)
             case state.RaiseEpoch(name, epoch):
-                reached = await self._reached(wish)
+                reached = await self._reached(desired)
                 await reached.pipelines.raise_pipeline(
                     reached.brokers, name, epoch, operator_epoch=await reached.epoch()
                 )
             case state.Start(made):
                 await self._kube.create(made)
             case state.StopRun(kind, name, uid):
-                await self._kube.delete(kind, wish.namespace, name, uid=uid)
+                await self._kube.delete(kind, desired.namespace, name, uid=uid)
             case state.Suspend(kind, name, uid):
-                await self._kube.patch(kind, wish.namespace, name, uid=uid, patch=SUSPENDED)
+                await self._kube.patch(kind, desired.namespace, name, uid=uid, patch=SUSPENDED)
 
 
 def _refused(action: state.Action, error: BlockedError | InvalidError) -> list[Finding]:

@@ -43,10 +43,10 @@ class MaxLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset:
-    """A wish to go on from somewhere else, carried out once."""
+    """A request to go on from somewhere else, carried out once."""
 
     request_id: str = described(
-        "Name of the wish; another name is another wish.",
+        "Name of the request; another name is another request.",
         pattern=r"^[A-Za-z0-9._-]+$",
         size_max=64,
         size_min=1,
@@ -109,7 +109,7 @@ class GroupSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastReset:
-    """What became of the last wish."""
+    """What became of the last request."""
 
     request_id: str = described("Its name.", size_max=64)
     at: str = described("When.", size_max=40)
@@ -141,7 +141,7 @@ class GroupStatus:
     topics: tuple[TopicLag, ...] = described(
         "Lag by topic.", default=(), size_max=100, map_key="topic"
     )
-    last_reset: LastReset | None = described("What became of the last wish.", default=None)
+    last_reset: LastReset | None = described("What became of the last request.", default=None)
     applied_hash: str | None = described(
         "Fingerprint of the settings that brokers have confirmed.", default=None, size_max=64
     )

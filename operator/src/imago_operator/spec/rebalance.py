@@ -63,7 +63,7 @@ class TopicFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceSpec:
-    """What is to be done. Immutable: another wish is another object."""
+    """What is to be done. Immutable: another request is another object."""
 
     cluster_ref: ClusterRef = described("Its cluster.")
     mode: RebalanceMode = described(

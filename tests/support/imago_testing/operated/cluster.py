@@ -226,7 +226,7 @@ class OperatedCluster:
 
     def _edit(self, patch: Manifest) -> None:
         stored = self.kubernetes.put(merged(self.cluster, patch))
-        self.world.wish = desired_of(stored, self.operator)
+        self.world.desired = desired_of(stored, self.operator)
 
     def condition(self, type_: str) -> tuple[str, str] | None:
         """Return status and reason of a condition."""
@@ -348,7 +348,7 @@ class OperatedCluster:
         self.world.do(DeleteChild(*key, uid, orphan=manifest["orphaned"]))
         for name in before - set(self.world.pods):
             self.kubernetes.drop("Pod", self.key.namespace, name)
-        shard = shard_of_set(key[1], self.world.wish)  # type: ignore[arg-type]  # it is readable
+        shard = shard_of_set(key[1], self.world.desired)  # type: ignore[arg-type]  # it is readable
         if manifest["orphaned"]:
             for pod in self.world.pods.values():
                 if pod.shard == shard:

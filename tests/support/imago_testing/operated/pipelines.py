@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_operator.actions import Apply
 from imago_operator.desired import OperatorInfo
-from imago_operator.pipelines.desired import Wish, wish_of
+from imago_operator.pipelines.desired import DesiredPipeline, desired_pipeline
 from imago_operator.pipelines.plan import plan
 from imago_operator.pipelines.render import JOB
 from imago_operator.pipelines.state import (
@@ -35,23 +35,23 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 GRACE = timedelta(seconds=120)
 
 
-def wish(changes: dict[str, Any] | None = None, **annotations: str) -> Wish:
+def desired(changes: dict[str, Any] | None = None, **annotations: str) -> DesiredPipeline:
     """Return the pipeline `lake` of namespace `data`, with fields changed."""
     made = manifest(PIPELINE.name, changes, "lake")
     made["metadata"] |= {"namespace": "data", "uid": "u-1", "generation": 3}
     made["metadata"]["annotations"] = annotations
-    return wish_of(made, OperatorInfo(version="0.1.0"))
+    return desired_pipeline(made, OperatorInfo(version="0.1.0"))
 
 
 def look(changes: dict[str, Any] | None = None, **facts: Any) -> Look:
     """Return a look at it: nothing runs, and nothing ever did, unless `facts` say so."""
     found = {"status": PipelineStatus(), "record": Record(epoch=0), "now": NOW, **facts}
-    return Look(wish=wish(changes), **found)
+    return Look(desired=desired(changes), **found)
 
 
 def ran(stage: Stage = Stage.RUNNING, epoch: int = 4, **more: Any) -> Run:
     """Return a run of its spec as it is without changes."""
-    known = {"kind": JOB, "name": f"lake-run-{epoch}", "uid": f"j-{epoch}", "hash": wish().hash}
+    known = {"kind": JOB, "name": f"lake-run-{epoch}", "uid": f"j-{epoch}", "hash": desired().hash}
     return Run(**{**known, "epoch": epoch, "stage": stage, **more})
 
 
@@ -110,10 +110,12 @@ class World:
         return True
 
     def _start(self, seen: Look, epoch: int) -> None:
-        name = seen.wish.run_name(epoch)
+        name = seen.desired.run_name(epoch)
         if all(run.name != name for run in self.runs):
             self.made.add(name)
-            run = ran(Stage.SUBMITTED, epoch, hash=seen.wish.hash, uid=f"j-{len(self.made)}-{name}")
+            run = ran(
+                Stage.SUBMITTED, epoch, hash=seen.desired.hash, uid=f"j-{len(self.made)}-{name}"
+            )
             self.runs.append(run)
 
     def kubelet(self) -> None:

@@ -30,16 +30,16 @@ REPLACE_AFTER_S = 300.0
 
 
 def violations(
-    wish: Desired | Unreadable, observed: Observed, plan: Plan, now: datetime
+    desired: Desired | Unreadable, observed: Observed, plan: Plan, now: datetime
 ) -> list[str]:
     """Return every promise that the plan breaks."""
-    if isinstance(wish, Unreadable) or wish.resource.deleting or wish.resource.paused:
+    if isinstance(desired, Unreadable) or desired.resource.deleting or desired.resource.paused:
         return ["acts on what is to stand still"] if plan.actions else []
     checks = (
         *(_one_disruption, _members, _servers, _pods, _claims, _uninformed),
         *(_held, _drained, _elections, _repair),
     )
-    return [text for check in checks for text in check(wish, observed, plan, now)]
+    return [text for check in checks for text in check(desired, observed, plan, now)]
 
 
 def _of(observed: Observed, action: DeletePod | Handover) -> Pod | None:
@@ -82,13 +82,15 @@ def _may_be_in_sync(observed: Observed, pod: Pod) -> bool:
     return bool(in_sync - {p.broker.uuid for p in observed.pods_of(pod.shard) if p.broker})
 
 
-def _down(wish: Desired, observed: Observed, shard: int) -> bool:
+def _down(desired: Desired, observed: Observed, shard: int) -> bool:
     """Whether a shard lacks a member, for whatever reason."""
     pods = observed.pods_of(shard)
-    return len(pods) < wish.replicas or not all(can_lead(observed, pod) for pod in pods)
+    return len(pods) < desired.replicas or not all(can_lead(observed, pod) for pod in pods)
 
 
-def _one_disruption(wish: Desired, observed: Observed, plan: Plan, now: datetime) -> Iterator[str]:
+def _one_disruption(
+    desired: Desired, observed: Observed, plan: Plan, now: datetime
+) -> Iterator[str]:
     taken = list(_taken(observed, plan))
     shards = [pod.shard for pod in taken]
     if len(shards) != len(set(shards)):
@@ -97,31 +99,35 @@ def _one_disruption(wish: Desired, observed: Observed, plan: Plan, now: datetime
         others = [other for other in observed.pods_of(pod.shard) if other.name != pod.name]
         if any(other.deleting for other in others):
             yield f"{pod.name} goes while another member of its shard does"
-        if _is_late(wish, pod, now) and not _may_be_in_sync(observed, pod):
+        if _is_late(desired, pod, now) and not _may_be_in_sync(observed, pod):
             continue
-        if sum(can_lead(observed, other) for other in others) < max(wish.replicas - 1, len(others)):
+        if sum(can_lead(observed, other) for other in others) < max(
+            desired.replicas - 1, len(others)
+        ):
             yield f"{pod.name} goes while others of its shard cannot lead"
-        if not _is_let_go(wish, observed, pod):
+        if not _is_let_go(desired, observed, pod):
             yield f"{pod.name} goes though its broker says no"
     stopped = {n for n, child in observed.sets().items() if child.replicas == 0}
-    down = {n for n in observed.sets() if n not in stopped and _down(wish, observed, n)}
+    down = {n for n in observed.sets() if n not in stopped and _down(desired, observed, n)}
     hurt = {pod.shard for pod in taken if _may_be_in_sync(observed, pod)}
-    if hurt and len(down | hurt) > wish.spec.update_policy.max_unavailable_shards:
+    if hurt and len(down | hurt) > desired.spec.update_policy.max_unavailable_shards:
         yield "more shards down than the policy allows"
 
 
-def _is_late(wish: Desired, pod: Pod, now: datetime) -> bool:
+def _is_late(desired: Desired, pod: Pod, now: datetime) -> bool:
     """Whether a pod has had its time to be ready."""
     waited = (now - pod.turned).total_seconds() if pod.turned and not pod.ready else 0.0
-    return waited >= wish.spec.update_policy.ready_timeout.seconds
+    return waited >= desired.spec.update_policy.ready_timeout.seconds
 
 
-def _is_let_go(wish: Desired, observed: Observed, pod: Pod) -> bool:
+def _is_let_go(desired: Desired, observed: Observed, pod: Pod) -> bool:
     """Whether the broker's own answer allows a restart; one that does not answer has no say."""
     if pod.broker is None:
         return not _may_be_in_sync(observed, pod)
-    usual = {"belowMinInSync"} if wish.replicas <= wish.min_in_sync else set()
-    usual |= {"noMasterAfter", "belowMinInSync", "singleReplica"} if wish.replicas == 1 else set()
+    usual = {"belowMinInSync"} if desired.replicas <= desired.min_in_sync else set()
+    usual |= (
+        {"noMasterAfter", "belowMinInSync", "singleReplica"} if desired.replicas == 1 else set()
+    )
     check = pod.broker.restart
     return check is not None and set(check.risks) <= usual
 
@@ -164,25 +170,25 @@ def _pods(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterator[
             yield f"a pod that was not seen: {action}"
 
 
-def _claims(wish: Desired, observed: Observed, plan: Plan, now: datetime) -> Iterator[str]:
+def _claims(desired: Desired, observed: Observed, plan: Plan, now: datetime) -> Iterator[str]:
     doomed = [action for action in plan.actions if isinstance(action, DeleteClaim)]
     for action in doomed:
         claim = next((c for c in observed.claims if c.name == action.name), None)
         if claim is None or claim.uid != action.uid:
             yield f"a claim that was not seen: {action}"
-        elif not (_is_of_drained(wish, observed, action) or _is_replaced(observed, action, now)):
+        elif not (_is_of_drained(desired, observed, action) or _is_replaced(observed, action, now)):
             yield f"a claim that somebody needs: {action}"
-    shards = [a.shard for a in doomed if not _is_of_drained(wish, observed, a)]
+    shards = [a.shard for a in doomed if not _is_of_drained(desired, observed, a)]
     if len(shards) != len(set(shards)):
         yield "two members of a shard at a time"
 
 
-def _is_of_drained(wish: Desired, observed: Observed, action: DeleteClaim) -> bool:
+def _is_of_drained(desired: Desired, observed: Observed, action: DeleteClaim) -> bool:
     registry, begun = observed.registry, observed.status.scale_down
     shard = registry.shards.get(action.shard) if registry and registry.connected else None
     pods = {f"data-{pod.name}" for pod in observed.pods}
     listed = begun is not None and action.name in begun.claims
-    stays = len(observed.sets()) <= wish.spec.brokers.shards
+    stays = len(observed.sets()) <= desired.spec.brokers.shards
     return bool(shard and shard.drained and listed and action.name not in pods and not stays)
 
 
@@ -205,7 +211,7 @@ def _is_replaced(observed: Observed, action: DeleteClaim, now: datetime) -> bool
     return bool(waited and gone and not runs and shard and shard.in_sync & others)
 
 
-def _uninformed(wish: Desired, observed: Observed, plan: Plan, now: datetime) -> Iterator[str]:
+def _uninformed(desired: Desired, observed: Observed, plan: Plan, now: datetime) -> Iterator[str]:
     """Where something is not known, nothing is taken away but what never ran."""
     registry = observed.registry
     known = observed.synced and registry is not None and registry.connected
@@ -220,7 +226,7 @@ def _uninformed(wish: Desired, observed: Observed, plan: Plan, now: datetime) ->
         unwanted = isinstance(action, DeleteChild) and (
             action.kind != STATEFUL_SET or action.orphan
         )
-        runs = pod is None or not (pod.stuck or (pod.waiting and _is_late(wish, pod, now)))
+        runs = pod is None or not (pod.stuck or (pod.waiting and _is_late(desired, pod, now)))
         harmless = unwanted or not (runs or (pod and pod.serving))
         if not (harmless or type(action).__name__ == "OwnClaim"):
             yield f"acts without knowing: {action}"
@@ -228,15 +234,15 @@ def _uninformed(wish: Desired, observed: Observed, plan: Plan, now: datetime) ->
         yield "acts before Kubernetes was read"
 
 
-def _held(wish: Desired, observed: Observed, plan: Plan, _: datetime) -> Iterator[str]:
+def _held(desired: Desired, observed: Observed, plan: Plan, _: datetime) -> Iterator[str]:
     """A new operator alone restarts nothing."""
-    policy = wish.spec.update_policy.on_operator_upgrade
-    if policy is not OnOperatorUpgrade.HOLD or wish.resource.approved:
+    policy = desired.spec.update_policy.on_operator_upgrade
+    if policy is not OnOperatorUpgrade.HOLD or desired.resource.approved:
         return
     for pod in _taken(observed, plan):
         claims = [c for c in observed.claims if c.name == f"data-{pod.name}"]
-        ordered = pod.annotations.get(names.RESTART, "") != wish.resource.restart
-        same = pod.annotations.get(names.SPEC_HASH) == wish.spec_hash
+        ordered = pod.annotations.get(names.RESTART, "") != desired.resource.restart
+        same = pod.annotations.get(names.SPEC_HASH) == desired.spec_hash
         if same and not ordered and not any(c.conditions for c in claims):
             yield f"restarts {pod.name}, about which the user said nothing new"
 
@@ -254,20 +260,25 @@ def _drained(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterat
                 yield f"stops a shard that is needed: {action.shard}"
 
 
-def _elections(wish: Desired, observed: Observed, plan: Plan, _: datetime) -> Iterator[str]:
+def _elections(desired: Desired, observed: Observed, plan: Plan, _: datetime) -> Iterator[str]:
     for action in plan.actions:
         if isinstance(action, Elect):
             shard = observed.registry.shards[action.shard] if observed.registry else None
-            allowed = wish.resource.allow_data_loss == str(action.shard)
+            allowed = desired.resource.allow_data_loss == str(action.shard)
             if not allowed or shard is None or shard.in_sync or shard.master:
                 yield f"elects who may lack messages: {action}"
 
 
-def _repair(wish: Desired, observed: Observed, plan: Plan, _: datetime) -> Iterator[str]:
+def _repair(desired: Desired, observed: Observed, plan: Plan, _: datetime) -> Iterator[str]:
     """New shards and missing objects never wait for health."""
     made = {getattr(a, "manifest", {}).get("metadata", {}).get("name") for a in plan.actions}
     refused = "DowngradeRefused" in {f.reason for f in plan.findings}
-    first = names.stateful_set(wish.name, 0)
+    first = names.stateful_set(desired.name, 0)
     nothing = observed.synced and not (observed.children or observed.pods or observed.status.shards)
-    if nothing and not refused and first not in made and 0 not in wish.spec.brokers.remove_shards:
+    if (
+        nothing
+        and not refused
+        and first not in made
+        and 0 not in desired.spec.brokers.remove_shards
+    ):
         yield "does not make what is missing"

@@ -84,33 +84,33 @@ ORDERS: Final[tuple[dict[str, str], ...]] = (
 
 
 @cache
-def wish_of(shards: int, replicas: int, edit: int, order: int, newer: bool) -> Desired:
+def desired_pipeline(shards: int, replicas: int, edit: int, order: int, newer: bool) -> Desired:
     sizes = {"spec.brokers.shards": shards, "spec.brokers.replicasPerShard": replicas}
     return wanted(EDITS[edit] | sizes, ORDERS[order], NEWER if newer else OPERATOR)
 
 
-def random_wish(rng: random.Random, replicas: int) -> Desired:
+def random_desired(rng: random.Random, replicas: int) -> Desired:
     edit, order = rng.randrange(len(EDITS)), rng.randrange(len(ORDERS))
-    return wish_of(rng.randint(1, SHARDS_MAX), replicas, edit, order, rng.random() < 0.3)
+    return desired_pipeline(rng.randint(1, SHARDS_MAX), replicas, edit, order, rng.random() < 0.3)
 
 
 def random_look(rng: random.Random) -> tuple[Desired, Observed]:
-    """Return any wish, and anything that may be seen of a cluster that once had another."""
+    """Return any desired, and anything that may be seen of a cluster that once had another."""
     replicas = rng.randint(1, 3)
-    wish, before = random_wish(rng, replicas), random_wish(rng, replicas)
+    desired, before = random_desired(rng, replicas), random_desired(rng, replicas)
     numbers = [n for n in range(SHARDS_MAX + 1) if rng.random() < 0.7]
     nodes = {f"node-{n}": Node(name=f"node-{n}", rack=rng.choice("ab ").strip()) for n in range(3)}
     if rng.random() < 0.3:
         nodes.pop(rng.choice(sorted(nodes)))
-    applied = rng.choice((wish, wish, before))
+    applied = rng.choice((desired, desired, before))
     children = [] if rng.random() < 0.1 else _children(rng, applied, numbers)
-    pods = [p for n in numbers for p in _pods(rng, rng.choice((wish, before)), n)]
+    pods = [p for n in numbers for p in _pods(rng, rng.choice((desired, before)), n)]
     shards = {n: s for n in numbers if (s := _shard(rng, n, pods))}
-    return wish, Observed(
+    return desired, Observed(
         synced=rng.random() < 0.95,
         children=tuple(children),
-        pods=(*pods, *_servers(rng, wish)),
-        claims=tuple(c for n in numbers for c in _claims(rng, wish, n)),
+        pods=(*pods, *_servers(rng, desired)),
+        claims=tuple(c for n in numbers for c in _claims(rng, desired, n)),
         nodes=None if rng.random() < 0.1 else nodes,
         expandable={"": rng.random() < 0.8},
         registry=_registry(rng, shards),
@@ -226,13 +226,13 @@ def _shard(rng: random.Random, number: int, pods: list[Pod]) -> Shard | None:
     )
 
 
-def _servers(rng: random.Random, wish: Desired) -> list[Pod]:
+def _servers(rng: random.Random, desired: Desired) -> list[Pod]:
     from imago_operator.manifests.zookeeper import zookeeper_notes
 
     found = []
     for ordinal in range(3):
         name = f"demo-zookeeper-{ordinal}"
-        notes = dict(zookeeper_notes(wish)) if rng.random() < 0.9 else {}
+        notes = dict(zookeeper_notes(desired)) if rng.random() < 0.9 else {}
         ready = rng.random() < 0.95
         if rng.random() < 0.98:
             found.append(
@@ -249,9 +249,9 @@ def _servers(rng: random.Random, wish: Desired) -> list[Pod]:
     return found
 
 
-def _claims(rng: random.Random, wish: Desired, shard: int) -> list[Claim]:
-    size, found = wish.storage_bytes or 0, []
-    for ordinal in range(wish.replicas):
+def _claims(rng: random.Random, desired: Desired, shard: int) -> list[Claim]:
+    size, found = desired.storage_bytes or 0, []
+    for ordinal in range(desired.replicas):
         name = names.claim("demo", shard, ordinal)
         asked = rng.choice((size, size, size, size // 2, size * 2))
         found.append(
@@ -305,23 +305,23 @@ def _status(rng: random.Random, numbers: list[int], pods: list[Pod]) -> ClusterS
 
 def check_look(rng: random.Random) -> None:
     """Raise AssertionError if a plan of a random look breaks a promise."""
-    wish, seen = random_look(rng)
-    found = plan(wish, seen, START)
-    broken = violations(wish, seen, found, START)
+    desired, seen = random_look(rng)
+    found = plan(desired, seen, START)
+    broken = violations(desired, seen, found, START)
     assert not broken, f"{broken} by {found.actions}"
     if rng.random() < 0.75:
         return
     history = [seen.status]
     for _ in range(5):
         same = replace(seen, status=history[-1])
-        history.append(status_of(wish, same, plan(wish, same, START), START))
+        history.append(status_of(desired, same, plan(desired, same, START), START))
     assert history[-1] == history[-2], "a status that is written again and again"
 
 
 def check_walk(rng: random.Random, steps: int = 25) -> None:
     """Raise AssertionError if edits and faults, once over, leave a cluster that never settles."""
     replicas = rng.choice((2, 3, 3))
-    world = World(wish_of(2, replicas, 0, 0, False))
+    world = World(desired_pipeline(2, replicas, 0, 0, False))
     world.grace, world.behind, world.unready = rng.choice(((0, 0, 0), (1, 1, 1), (3, 2, 4)))
     if rng.random() < 0.5:
         world.settle()
@@ -332,8 +332,10 @@ def check_walk(rng: random.Random, steps: int = 25) -> None:
             if rng.random() < 0.8:
                 world.turn()
     heal(world)
-    last = wish_of(rng.randint(1, SHARDS_MAX), replicas, rng.randrange(len(EDITS)), 0, True)
-    world.wish = last  # the newest operator, with nothing that keeps it from working
+    last = desired_pipeline(
+        rng.randint(1, SHARDS_MAX), replicas, rng.randrange(len(EDITS)), 0, True
+    )
+    world.desired = last  # the newest operator, with nothing that keeps it from working
     world.settle(looks=1500)
     assert len(world.observe().sets()) == last.spec.brokers.shards
 
@@ -352,7 +354,7 @@ def _event(rng: random.Random, world: World, replicas: int) -> None:
     chance = rng.random()
     some = rng.choice(sorted(world.pods)) if world.pods else ""
     if chance < 0.3:
-        world.wish = random_wish(rng, replicas)
+        world.desired = random_desired(rng, replicas)
     elif chance < 0.4:
         world.kill(some)
     elif chance < 0.55:

@@ -38,9 +38,9 @@ def _told() -> Iterator[dict[str, Any]]:
     world = World(wanted())
     yield from _life(world)
     for change, orders in (({}, {names.PAUSE: "true"}), ({"spec.brokers.shards": 99}, {})):
-        wish = desired_of(resource(change, orders), OPERATOR)
-        yield _manifest(wish, world.observe(), change, orders)
-    yield _manifest(world.wish, replace(world.observe(), synced=False))
+        desired = desired_of(resource(change, orders), OPERATOR)
+        yield _manifest(desired, world.observe(), change, orders)
+    yield _manifest(world.desired, replace(world.observe(), synced=False))
     yield _deleted(world)
     yield from _faults(world)
     yield from _edits(world)
@@ -48,29 +48,29 @@ def _told() -> Iterator[dict[str, Any]]:
 
 def _faults(world: World) -> Iterator[dict[str, Any]]:
     world.zookeeper = False
-    yield _manifest(world.wish, world.observe())
+    yield _manifest(world.desired, world.observe())
     world.zookeeper = True
     seen = world.observe()
     assert seen.registry is not None
     shards = dict(seen.registry.shards)
     members = tuple(replace(member, in_sync=False) for member in shards[1].members)
     shards[1] = replace(shards[1], master=None, members=members)
-    yield _manifest(world.wish, replace(seen, registry=replace(seen.registry, shards=shards)))
+    yield _manifest(world.desired, replace(seen, registry=replace(seen.registry, shards=shards)))
     pods = tuple(replace(p, role_label="slave") for p in seen.pods)
-    yield _manifest(world.wish, replace(seen, pods=pods))
+    yield _manifest(world.desired, replace(seen, pods=pods))
     down = tuple(replace(p, ready=p.name != "demo-s1-2") for p in seen.pods)
-    yield _manifest(world.wish, replace(seen, pods=down))
+    yield _manifest(world.desired, replace(seen, pods=down))
     stuck = tuple(
         replace(p, ready=False, waiting="ImagePullBackOff", annotations={}, broker=None)
         if p.name == "demo-s1-2"
         else p
         for p in seen.pods
     )
-    yield _manifest(world.wish, replace(seen, pods=stuck))
+    yield _manifest(world.desired, replace(seen, pods=stuck))
     yield _lost(world, seen)
     unknown = replace(seen.status, cluster_id=None)
     silent = tuple(replace(p, broker=None) for p in seen.pods)
-    yield _manifest(world.wish, replace(seen, registry=None, pods=silent, status=unknown))
+    yield _manifest(world.desired, replace(seen, registry=None, pods=silent, status=unknown))
     yield from _additions(world, seen)
 
 
@@ -82,7 +82,7 @@ def _additions(world: World, seen: Observed) -> Iterator[dict[str, Any]]:
         else p
         for p in seen.pods
     )
-    yield _manifest(world.wish, replace(seen, pods=other))
+    yield _manifest(world.desired, replace(seen, pods=other))
     began = tuple(replace(s, master=None) if s.id == 1 else s for s in seen.status.shards)
     fill = {"spec.scaleUp": {"fill": True}}
     status = replace(seen.status, shards=began)
@@ -95,25 +95,25 @@ def _lost(world: World, seen: Observed) -> dict[str, Any]:
         replace(c, node="node-9") if c.name == "data-demo-s0-2" else c for c in seen.claims
     )
     pods = tuple(p for p in seen.pods if p.name != "demo-s0-2")
-    return _manifest(world.wish, replace(seen, claims=claims, pods=pods))
+    return _manifest(world.desired, replace(seen, claims=claims, pods=pods))
 
 
 def _edits(world: World) -> Iterator[dict[str, Any]]:
     settings = {"spec.brokers.config": {"store.retention_ms": 5}}
     for change in (settings, GROWN, {"spec.image": "mine:2"}):
-        world.wish = wanted(change)
+        world.desired = wanted(change)
         yield from _life(world, change)
-    world.wish = wanted(FILLED)
+    world.desired = wanted(FILLED)
     yield from _life(world, FILLED)
     less = {"spec.brokers.shards": 2}
-    world.wish = wanted(less)
+    world.desired = wanted(less)
     _look(world, less)  # what filled the shard that goes is ended
     pinned = replace(world.observe(), topics=(TopicNeeds(name="orders", shard_ids=(2,)),))
-    yield _manifest(world.wish, pinned, less)
+    yield _manifest(world.desired, pinned, less)
     world.unread = 40
     for _ in range(4):
         yield _look(world, less)
-    world.wish = wanted(FILLED)
+    world.desired = wanted(FILLED)
     yield from _life(world, FILLED)
 
 
@@ -129,7 +129,7 @@ def _life(world: World, change: dict[str, Any] | None = None) -> Iterator[dict[s
 
 def _look(world: World, change: dict[str, Any] | None = None) -> dict[str, Any]:
     seen, _ = world.look()
-    told = _manifest(world.wish, seen, change)
+    told = _manifest(world.desired, seen, change)
     world.turn()
     return told
 
@@ -141,11 +141,11 @@ def _deleted(world: World) -> dict[str, Any]:
 
 
 def _manifest(
-    wish: Desired | Unreadable,
+    desired: Desired | Unreadable,
     seen: Observed,
     change: dict[str, Any] | None = None,
     annotations: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the resource with the status that a look gives it."""
-    status = status_of(wish, seen, plan(wish, seen, START), START)
+    status = status_of(desired, seen, plan(desired, seen, START), START)
     return {**resource(change, annotations), "status": to_json(status)}

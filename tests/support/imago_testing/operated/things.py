@@ -45,7 +45,7 @@ class Disk:
 class Things:
     """What there is: objects of one cluster, and the brokers in its pods."""
 
-    wish: Desired | Unreadable
+    desired: Desired | Unreadable
     now: datetime = START
     status: ClusterStatus = field(default_factory=ClusterStatus)
     children: dict[tuple[str, str], Child] = field(default_factory=dict)
@@ -132,4 +132,4 @@ class Things:
         return bool(pod.broker and shard and pod.broker.uuid in shard.in_sync)
 
     def _least(self) -> int:
-        return getattr(self.wish, "min_in_sync", 1)
+        return getattr(self.desired, "min_in_sync", 1)

@@ -67,14 +67,14 @@ class World(Things):
         `dies_after`: how many of its calls the operator makes before it ends.
         """
         seen = self.observe()
-        found = plan(self.wish, seen, self.now)
-        broken = violations(self.wish, seen, found, self.now)
+        found = plan(self.desired, seen, self.now)
+        broken = violations(self.desired, seen, found, self.now)
         assert not broken, f"{broken} by {found.actions}"
         calls: list[Callable[[], None]] = []
         if found.record:
             calls.append(partial(self._write, replace(self.status, **found.record)))
         calls += [partial(self.do, action) for action in found.actions]
-        calls.append(partial(self._write, status_of(self.wish, seen, found, self.now)))
+        calls.append(partial(self._write, status_of(self.desired, seen, found, self.now)))
         for call in calls[:dies_after]:
             call()
         self.now += timedelta(seconds=1)
@@ -131,7 +131,7 @@ class World(Things):
             self.hurt[pod.name] = pod.uid
         hurt = [name.rpartition("-")[0] for name in self.hurt]
         assert len(hurt) == len(set(hurt)), f"several members of a shard: {sorted(self.hurt)}"
-        policy = getattr(self.wish, "spec", None) and self.wish.spec.update_policy  # type: ignore[union-attr]
+        policy = getattr(self.desired, "spec", None) and self.desired.spec.update_policy  # type: ignore[union-attr]
         if self.in_sync(pod) and policy:
             assert len(hurt) <= policy.max_unavailable_shards, f"shards: {sorted(self.hurt)}"
 
@@ -293,7 +293,7 @@ class World(Things):
         in_sync = shard.master is None or not self.behind
         member = Member(uuid=disk.uuid, in_sync=in_sync, lag_bytes=0)
         self.shards[pod.shard] = replace(shard, members=(*members, member))
-        settings = getattr(self.wish, "dynamic", {})
+        settings = getattr(self.desired, "dynamic", {})
         self.config[pod.uid] = {name: settings[name] for name in KEYS if name in settings}
         version = pod.annotations.get(names.VERSION, "")
         return Probe(uuid=disk.uuid, shard=pod.shard, role="slave", settled=True, version=version)
@@ -355,5 +355,5 @@ class World(Things):
 
     def _still(self) -> bool:
         seen = self.observe()
-        after = plan(self.wish, seen, self.now)
+        after = plan(self.desired, seen, self.now)
         return not (after.actions or after.wait or after.record)
