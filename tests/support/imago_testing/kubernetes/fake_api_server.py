@@ -310,8 +310,8 @@ class FakeApiServer:
 
 def _matches(item: Manifest, selector: str) -> bool:
     labels = item["metadata"].get("labels") or {}
-    for wish in filter(None, selector.split(",")):
-        key, equals, value = wish.partition("=")
+    for requirement in filter(None, selector.split(",")):
+        key, equals, value = requirement.partition("=")
         if key not in labels or (equals and labels[key] != value):
             return False
     return True

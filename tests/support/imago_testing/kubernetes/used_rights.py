@@ -63,9 +63,9 @@ def rendered_kinds() -> frozenset[str]:
     """Return the kinds of everything that a cluster with all its parts is made of."""
     listener = {"name": "out", "type": "LoadBalancer", "advertisedHostTemplate": "{pod}.mq"}
     cluster = manifest("ImagoCluster", {"spec.listeners": [listener]})
-    wish = desired_of(cluster, OperatorInfo(version="0.1.0"))
-    assert isinstance(wish, Desired)
-    return frozenset(made["kind"] for made in render(wish, [0]))
+    desired = desired_of(cluster, OperatorInfo(version="0.1.0"))
+    assert isinstance(desired, Desired)
+    return frozenset(made["kind"] for made in render(desired, [0]))
 
 
 REBALANCE: Final = "ImagoRebalance"
