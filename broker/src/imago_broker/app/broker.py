@@ -213,9 +213,7 @@ class Broker:
             self.topics.create_or_update(topic)
         logger.info(
             "config_reloaded applied=%s needs_restart=%s topics=%s",
-            ",".join(changes.applied),
-            ",".join(changes.waiting),
-            ",".join(changes.topics),
+            *map(",".join, (changes.applied, changes.waiting, changes.topics)),
         )
         return changes
 
