@@ -106,7 +106,7 @@ bench-spark: setup-dev ## rows per second of the Spark source
 	@PYTHONPATH=tests/support:. $(PY) -m bench.spark $(ARGS)
 
 # ---- what comes later ------------------------------------------------------------------------
-.PHONY: images cluster-up cluster-down e2e-images e2e e2e-smoke docs clean lock
+.PHONY: images wheel cluster-up cluster-down e2e-images e2e e2e-smoke docs clean lock
 cluster-up: ## a Kubernetes of three nodes on this machine
 	@PYTHONPATH=e2e/cluster $(PYTHON) -m rig up
 	echo "use it: PYTHONPATH=e2e/cluster $(PYTHON) -m rig run kubectl get nodes"
@@ -124,6 +124,11 @@ images: ## an image for each Dockerfile, by docker, podman or buildah (IMAGE_FLA
 	  echo "building imago/$$part:$(VERSION) by $$builder"
 	  $$builder build $(IMAGE_FLAGS) -f $$part/Dockerfile -t imago/$$part:$(VERSION) .
 	done
+
+DIST := dist
+wheel: setup ## sdist and wheel with compiled modules, in dist/ (needs a C compiler and Python's headers)
+	@IMAGO_REQUIRE_COMPILED=1 $(BIN)/uv build -q --clear --no-build-isolation --python $(PY) --out-dir $(DIST)
+	ls $(DIST)
 
 e2e: setup-dev ## every story on a Kubernetes of our own (root), or on that of E2E_KUBECONFIG
 	@bash e2e/run.sh $(ARGS)

@@ -58,20 +58,29 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
         if compiler() and compile_hot():
             build_data["infer_tag"] = True
             build_data["pure_python"] = False
+        elif required():
+            raise RuntimeError(
+                "no C compiler found: install gcc and Python's headers, or build without"
+                " IMAGO_REQUIRE_COMPILED=1 a wheel whose plain Python twins serve"
+            )
+
+
+def required() -> bool:
+    """Return whether a build without compiled modules is an error."""
+    return os.environ.get("IMAGO_REQUIRE_COMPILED") == "1"
 
 
 def main() -> int:
-    required = os.environ.get("IMAGO_REQUIRE_COMPILED") == "1"
-    if os.environ.get("IMAGO_PURE") == "1" and not required:
+    if os.environ.get("IMAGO_PURE") == "1" and not required():
         print("hot modules: left uncompiled (IMAGO_PURE=1)")
         return 0
     if compiler() is None:
         print("hot modules: no C compiler found, the plain Python twins serve (slower)")
-        return 2 if required else 0
+        return 2 if required() else 0
     try:
         built = compile_hot(force="--force" in sys.argv[1:])
     except Exception as error:  # a compiler without Python's headers, a full disk, …
-        if required:
+        if required():
             raise
         print(f"hot modules: not compiled ({error}); the plain Python twins serve (slower)")
         return 0

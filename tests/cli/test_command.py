@@ -261,7 +261,7 @@ def test_version_is_shown() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "imago_cli", "--version"], capture_output=True, text=True, check=True
     )
-    assert done.stdout == f"imago {importlib.metadata.version('imago')}\n"
+    assert done.stdout == f"imago {importlib.metadata.version('imago-mq')}\n"
 
 
 WRONG = [

@@ -8,12 +8,11 @@ commands.
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 from typing import Annotated, NamedTuple
 
 import typer
 
-from imago_cli import exits
+from imago_cli import distribution, exits
 
 
 class Row(NamedTuple):
@@ -59,7 +58,7 @@ def build(name: str | None) -> typer.Typer:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"imago {importlib.metadata.version('imago')}")
+        print(f"imago {distribution.version()}")
         raise typer.Exit
 
 

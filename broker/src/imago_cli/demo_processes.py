@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from imago_cli.distribution import install
 from imago_cli.exits import CommandError
 from imago_cli.java import find_java, spark_home
 
@@ -107,7 +108,7 @@ class SparkApplication:
         await _stop(self.process)
         return CommandError(
             f"Spark did not run: {_last_words(self.log_path)}",
-            cure=f"see {self.log_path}; pip install 'imago[spark]' if packages are missing",
+            cure=f"see {self.log_path}; if packages are missing: {install('spark')}",
         )
 
 

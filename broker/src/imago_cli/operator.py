@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import importlib.util
 import logging
 import re
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from imago_cli.distribution import install, version
 from imago_cli.exits import UsageError
 from imago_cli.ready import announce
 
@@ -103,7 +103,7 @@ def operator(
     Any number of these processes may run: one works, the others wait for its Lease.
     """
     if importlib.util.find_spec("kopf") is None:
-        raise UsageError("kopf is not installed", cure="pip install 'imago[operator]'")
+        raise UsageError("kopf is not installed", cure=install("operator"))
     if log_level not in LEVELS:
         raise UsageError(f"--log-level {log_level}", cure=f"one of {', '.join(LEVELS)}")
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
@@ -168,7 +168,7 @@ def _settings(
     return Settings(
         credentials=credentials,
         operator=OperatorInfo(
-            version=importlib.metadata.version("imago"),
+            version=version(),
             broker_image=broker,
             zookeeper_image=zookeeper,
             spark_image=spark,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imago_cli.distribution import install
 from imago_cli.exits import UsageError
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def class_path() -> list[Path]:
     if not any(path.name.startswith("zookeeper-") for path in found):
         raise UsageError(
             "there is no ZooKeeper here: it comes with PySpark, which is not installed",
-            cure="pip install 'imago[spark]', or --zookeeper HOST:PORT, or --zookeeper none",
+            cure=f"{install('spark')}, or --zookeeper HOST:PORT, or --zookeeper none",
         )
     return found
 

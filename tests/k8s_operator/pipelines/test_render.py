@@ -161,7 +161,7 @@ def test_lists_of_named_things_are_merged_by_name() -> None:
 
 
 def test_plain_manifests_are_as_rendered() -> None:
-    files = plain.files(version("imago"))
+    files = plain.files(version("imago-mq"))
     assert {path.name for path in MANIFESTS.glob("*.yaml")} == set(files)
     for name, text in files.items():
         assert (MANIFESTS / name).read_text() == text, "make docs renews it"

@@ -52,7 +52,7 @@ def admin_services(broker: Broker) -> AdminServices:
         members=lambda group: _members(broker, group),
         member_groups=lambda: sorted(broker.rocketmq.clients.consumer_groups()),
         on_topic_made=broker.rocketmq.on_topic_made,
-        version=importlib.metadata.version("imago"),
+        version=importlib.metadata.version("imago-mq"),
         compiled=COMPILED,
     )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from typing import TYPE_CHECKING, Any, Final
 
+from imago_cli import distribution
 from imago_cli.kubectl.tool import Kubectl, KubectlError
 from imago_operator import names
 from imago_operator.desired import OperatorInfo
@@ -29,7 +29,7 @@ def installed(
     `namespace` and `status`: of the cluster, which knows the version; the images
     stand in the operator's Deployment.
     """
-    version = status.get("operatorVersion") or importlib.metadata.version("imago")
+    version = status.get("operatorVersion") or distribution.version()
     try:
         found = kube.all_of(
             "deployments.apps", labels=f"app.kubernetes.io/name={names.MANAGER}", everywhere=True

@@ -139,7 +139,7 @@ def _dump(objects: Iterable[Manifest]) -> str:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    for name, text in files(version("imago")).items():
+    for name, text in files(version("imago-mq")).items():
         (folder / name).write_text(text, encoding="utf-8")
 
 
