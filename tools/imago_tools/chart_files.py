@@ -108,7 +108,7 @@ def rights_page() -> str:
     parts = [
         "# Rights of the operator",
         f"{MADE} from `imago_operator.rights`, as are the chart's roles. A test compares the table "
-        "with the calls of the operator: nothing is missing, and nothing is there without need.",
+        "with the\noperator's calls: no right is missing, and each is needed.",
     ]
     for where, heading in PLACES.items():
         parts.append(f"## {heading}")
