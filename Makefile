@@ -8,7 +8,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PY := $(BIN)/python
 PYTEST := $(BIN)/pytest
-HOT := $(wildcard broker/src/imago_wire/*.pyx) broker/build_hot.py
+HOT := $(shell find broker/src -name '*.pyx' -o -name '*.pxi' -o -name '_*.h') broker/build_hot.py
 
 .PHONY: help
 help: ## this list

@@ -36,6 +36,7 @@ def compile_hot(*, force: bool = False) -> list[Path]:
         Extension(
             ".".join(path.relative_to(SOURCES).with_suffix("").parts),
             [str(path)],
+            include_dirs=[str(SOURCES / "imago_wire")],  # _hot.h
             extra_compile_args=["-O2", "-fno-strict-aliasing"],
         )
         for path in pyx

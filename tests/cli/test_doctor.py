@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.config import BrokerConfig
-from imago_cli import checks
-from imago_cli.checks import Level
+from imago_cli.doctor import checks
+from imago_cli.doctor.checks import Level
 from imago_cli.exits import CommandError
 from imago_cli.java import find_java, java_version, spark_home
 from imago_log.disk.vfs import DiskUsage, OsVfs
@@ -157,7 +157,7 @@ def test_listeners_that_anyone_reaches_are_a_warning() -> None:
 
 def test_pure_python_by_wish_is_told() -> None:
     code = (
-        "from imago_cli.checks import check_compiled\n"
+        "from imago_cli.doctor.checks import check_compiled\n"
         "print([(f.level.value, f.cure) for f in check_compiled()])"
     )
     done = subprocess.run(

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from imago_cli.checks import Level
-from imago_cli.checks_shards import shard_findings
+from imago_cli.doctor.checks import Level
+from imago_cli.doctor.shards import shard_findings
 
 Imago = Callable[..., Any]
 

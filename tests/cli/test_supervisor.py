@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from imago_cli import supervisor
 from imago_cli.exits import CommandError, Exit
-from imago_cli.log_relay import LogRelay
-from imago_cli.supervisor import (
+from imago_cli.up import supervisor
+from imago_cli.up.command import StopWishes
+from imago_cli.up.log_relay import LogRelay
+from imago_cli.up.supervisor import (
     Backoff,
     Child,
     ChildFailedError,
@@ -22,7 +23,6 @@ from imago_cli.supervisor import (
     reason_in,
     while_all_live,
 )
-from imago_cli.up import StopWishes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,9 +14,9 @@ import psutil
 import pytest
 from kazoo.client import KazooClient
 
-from imago_cli import up_state
 from imago_cli.exits import UsageError
-from imago_cli.up import refuse_busy_ports
+from imago_cli.up import state as up_state
+from imago_cli.up.command import refuse_busy_ports
 from imago_testing.processes.ports import free_port_block
 from imago_testing.processes.servers import accepts, wait_until
 from imago_testing.processes.up import SECONDS_MAX, command, up

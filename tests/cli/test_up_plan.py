@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imago_broker.config.loading import from_tree
-from imago_cli import toml_text, up_state
+from imago_cli import toml_text
 from imago_cli.exits import CommandError, Exit, UsageError
-from imago_cli.up import child_environment
-from imago_cli.up_plan import ClusterPlan, Place, Present, local_base, refuse_owned_keys
+from imago_cli.up import state as up_state
+from imago_cli.up.command import child_environment
+from imago_cli.up.plan import ClusterPlan, Place, Present, local_base, refuse_owned_keys
 
 DATA = Path("/data")
 

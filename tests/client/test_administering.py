@@ -26,11 +26,11 @@ from imago_client.core import topic_changes
 from imago_client.core.effects import Pause
 from imago_testing.peers.client_scripts import World, response
 from imago_wire.hot import make_entry
-from imago_wire.remoting.bodies_config import (
+from imago_wire.remoting.bodies.config import (
     SubscriptionGroupConfig,
     TopicConfigSerializeWrapper,
 )
-from imago_wire.remoting.bodies_config import TopicConfig as WireTopicConfig
+from imago_wire.remoting.bodies.config import TopicConfig as WireTopicConfig
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from imago_client.core.unique_ids import UniqueKeys
 from imago_client.errors import ConnectionLostError, NoRouteError, UsageError
 from imago_client.messages import MessageQueue
 from imago_testing.peers.client_scripts import World
-from imago_wire.remoting.bodies_route import BrokerData, QueueData, TopicRouteData
+from imago_wire.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 
 
 def queues(count: int) -> list[MessageQueue]:

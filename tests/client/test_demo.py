@@ -9,9 +9,9 @@ import lz4.frame
 import orjson
 import pytest
 
-from imago_cli.demo import prepare_folder
-from imago_cli.demo_checks import Seen, differences
-from imago_cli.demo_records import RECORDS_MIN, Record, collect, number_of
+from imago_cli.demo.checks import Seen, differences
+from imago_cli.demo.command import prepare_folder
+from imago_cli.demo.records import RECORDS_MIN, Record, collect, number_of
 from imago_cli.exits import UsageError
 
 if TYPE_CHECKING:

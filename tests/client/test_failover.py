@@ -18,7 +18,7 @@ from imago_client.errors import (
 from imago_client.messages import MessageQueue, PullStatus
 from imago_testing.peers.client_scripts import World, in_turn, response
 from imago_wire.remoting.codes import RequestCode, ResponseCode
-from imago_wire.remoting.headers_pull import GetMaxOffsetResponseHeader, PullMessageResponseHeader
+from imago_wire.remoting.headers.pull import GetMaxOffsetResponseHeader, PullMessageResponseHeader
 
 if TYPE_CHECKING:
     from imago_client.core.effects import Request

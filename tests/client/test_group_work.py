@@ -15,13 +15,13 @@ from imago_client.core.process_queue import ProcessQueue
 from imago_client.received import ReceivedMessage
 from imago_testing.peers.client_scripts import World, response
 from imago_wire.record import StoredMessage
-from imago_wire.remoting.bodies_client import ConsumerRunningInfo
+from imago_wire.remoting.bodies.client import ConsumerRunningInfo
 from imago_wire.remoting.codes import RequestCode, ResponseCode
-from imago_wire.remoting.headers_client import (
+from imago_wire.remoting.headers.client import (
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,
 )
-from imago_wire.remoting.headers_pull import GetMaxOffsetResponseHeader
+from imago_wire.remoting.headers.pull import GetMaxOffsetResponseHeader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -32,7 +32,7 @@ from imago_client.messages import Message, MessageQueue, SendResult, SendStatus
 from imago_testing.peers.client_scripts import World, in_turn, response, route_body
 from imago_wire.properties import decode
 from imago_wire.remoting.codes import RequestCode, ResponseCode
-from imago_wire.remoting.headers_send import SendMessageResponseHeader
+from imago_wire.remoting.headers.send import SendMessageResponseHeader
 from imago_wire.remoting.messages import decode_batch
 from imago_wire.sequences import Sequence, read_wire
 

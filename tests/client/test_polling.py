@@ -12,9 +12,9 @@ from imago_client import Client, MessageQueue
 from imago_client.blocking.group import GroupConsumer
 from imago_client.config import ConsumerConfig
 from imago_testing.peers.client_scripts import World, response
-from imago_wire.remoting.bodies_client import GetConsumerListByGroupResponseBody
+from imago_wire.remoting.bodies.client import GetConsumerListByGroupResponseBody
 from imago_wire.remoting.codes import RequestCode, ResponseCode
-from imago_wire.remoting.headers_pull import (
+from imago_wire.remoting.headers.pull import (
     PullMessageResponseHeader,
     QueryConsumerOffsetResponseHeader,
 )

@@ -20,7 +20,7 @@ from imago_client.errors import (
 from imago_client.messages import Message, MessageQueue, SendStatus
 from imago_testing.peers.client_scripts import Answer, World, in_turn, response
 from imago_wire.remoting.codes import RequestCode, ResponseCode
-from imago_wire.remoting.headers_send import SendMessageResponseHeader
+from imago_wire.remoting.headers.send import SendMessageResponseHeader
 from imago_wire.tags import java_hash
 
 if TYPE_CHECKING:

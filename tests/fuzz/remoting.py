@@ -12,24 +12,20 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_testing.frames.remoting import load_captures, load_known
-from imago_wire import _remoting_py as plain
 from imago_wire import hot
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting.bodies import (
-    BodyError,
-    ClusterInfo,
-    ConsumeStats,
-    HeartbeatData,
-    ResetOffsetBody,
-    TopicRouteData,
-)
+from imago_wire.remoting import _remoting_py as plain
+from imago_wire.remoting.bodies.client import HeartbeatData
+from imago_wire.remoting.bodies.fields import BodyError
+from imago_wire.remoting.bodies.register import decode_register_body
+from imago_wire.remoting.bodies.route import ClusterInfo, TopicRouteData
+from imago_wire.remoting.bodies.stats import ConsumeStats, ResetOffsetBody
+from imago_wire.remoting.fields import Header, HeaderFieldError
 from imago_wire.remoting.frame import FrameDecoder, encode_frame
-from imago_wire.remoting.header_table import REQUEST_HEADERS, RESPONSE_HEADERS
-from imago_wire.remoting.headers import Header, HeaderFieldError
+from imago_wire.remoting.headers.table import REQUEST_HEADERS, RESPONSE_HEADERS
 from imago_wire.remoting.messages import decode_batch, decode_messages, encode_batch
 from imago_wire.remoting.peer import Version
 from imago_wire.remoting.properties_text import decode_properties_text
-from imago_wire.remoting.register_body import decode_register_body
 from imago_wire.remoting.trace import decode_trace
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from imago_testing.frames.text import golden_metaq_frames
-from imago_wire import _text_py as plain
 from imago_wire import hot
 from imago_wire.errors import LimitExceededError, ProtocolError
+from imago_wire.text import _text_py as plain
 from imago_wire.text.commands import Value
 from imago_wire.text.decoder import Decoder
 from imago_wire.text.encoder import encode

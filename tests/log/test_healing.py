@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_cli.checks_damage import check_damage
+from imago_cli.doctor.damage import check_damage
 from imago_log.offline.check import Severity, check
 from imago_testing.stores.in_memory import DATA, Model, open_store
 from imago_testing.stores.vfs import MemoryVfs

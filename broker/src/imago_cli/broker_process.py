@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from imago_cli.configuration import read_config
 from imago_cli.ready import announce
+from imago_cli.server_config import read_config
 
 if TYPE_CHECKING:
     from pathlib import Path

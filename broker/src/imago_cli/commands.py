@@ -21,8 +21,10 @@ class Row(NamedTuple):
 
 
 COMMANDS: dict[str, Row] = {
-    "up": Row("imago_cli.up", "Run a whole cluster of real processes on this machine."),
-    "demo": Row("imago_cli.demo", "Show both protocols and Spark agreeing on real records."),
+    "up": Row("imago_cli.up.command", "Run a whole cluster of real processes on this machine."),
+    "demo": Row(
+        "imago_cli.demo.command", "Show both protocols and Spark agreeing on real records."
+    ),
     "cluster": Row("imago_cli.cluster", "Show who leads what, and why not."),
     "shard": Row("imago_cli.shard", "Show shards, hand leadership over, elect in need."),
     "topic": Row("imago_cli.topic", "Create, change, list and delete topics."),
@@ -35,7 +37,9 @@ COMMANDS: dict[str, Row] = {
     "operator": Row("imago_cli.operator", "Run clusters on Kubernetes."),
     "log": Row("imago_cli.log", "Check or show a broker's files while it is stopped."),
     "config": Row("imago_cli.config", "Show, explain and convert configurations."),
-    "doctor": Row("imago_cli.doctor", "Find the usual mistakes on this machine, with the cure."),
+    "doctor": Row(
+        "imago_cli.doctor.command", "Find the usual mistakes on this machine, with the cure."
+    ),
 }
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imago_cli.configuration import read_config
 from imago_cli.exits import CommandError, Exit, UsageError
 from imago_cli.ready import announce
+from imago_cli.server_config import read_config
 
 if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from imago_client.driver import Driver
     from imago_client.messages import MessageQueue
     from imago_client.received import ReceivedMessage
-    from imago_wire.remoting.bodies_config import SubscriptionGroupConfig
+    from imago_wire.remoting.bodies.config import SubscriptionGroupConfig
 
 
 class Admin:

@@ -10,14 +10,14 @@ from imago_client.messages import MessageQueue
 from imago_client.received import received
 from imago_wire.errors import ProtocolError
 from imago_wire.record import decode_record
-from imago_wire.remoting.bodies_client import (
+from imago_wire.remoting.bodies.client import (
     ConsumeMessageDirectlyResult,
     ConsumeResult,
     ConsumerRunningInfo,
     SubscriptionData,
 )
-from imago_wire.remoting.bodies_client import MessageQueue as WireQueue
-from imago_wire.remoting.bodies_stats import GetConsumerStatusBody, ResetOffsetBody
+from imago_wire.remoting.bodies.client import MessageQueue as WireQueue
+from imago_wire.remoting.bodies.stats import GetConsumerStatusBody, ResetOffsetBody
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:

@@ -18,18 +18,6 @@ from imago_wire._record_py import (
     make_entry,
     metaq_entry,
 )
-from imago_wire._remoting_py import (
-    answer_sends,
-    answer_stored,
-    encode_send_response,
-    find_each,
-    join_message_ids,
-    plain_send,
-    scan_batch,
-    scan_frames,
-    scan_plain_batch,
-    take_sends,
-)
 from imago_wire._scan_py import (
     fitting_units,
     gather_records,
@@ -43,7 +31,19 @@ from imago_wire._scan_py import (
     view_record,
     whole_records,
 )
-from imago_wire._text_py import encode_put_results, scan_text, take_puts
+from imago_wire.remoting._remoting_py import (
+    answer_sends,
+    answer_stored,
+    encode_send_response,
+    find_each,
+    join_message_ids,
+    plain_send,
+    scan_batch,
+    scan_frames,
+    scan_plain_batch,
+    take_sends,
+)
+from imago_wire.text._text_py import encode_put_results, scan_text, take_puts
 
 __all__ = [
     "COMPILED",
@@ -86,7 +86,7 @@ def _compiled_twins() -> dict[str, object]:
         return {}
     found: dict[str, object] = {}
     try:
-        for part in ("_text_c", "_record_c", "_scan_c", "_remoting_c"):
+        for part in ("text._text_c", "_record_c", "_scan_c", "remoting._remoting_c"):
             found |= vars(importlib.import_module(f"imago_wire.{part}"))
         return {name: found[name] for name in __all__ if name != "COMPILED"}
     except (ImportError, KeyError):

@@ -20,13 +20,8 @@ from imago_broker.server.remoting_server import RemotingServer
 from imago_testing.frames.remoting import load_captures
 from imago_testing.peers.remoting import RemotingPeer
 from imago_wire.crc import crc31
-from imago_wire.remoting.bodies import (
-    DataVersion,
-    RegisterBrokerBody,
-    TopicConfig,
-    TopicConfigSerializeWrapper,
-    encode_register_body,
-)
+from imago_wire.remoting.bodies.config import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from imago_wire.remoting.bodies.register import RegisterBrokerBody, encode_register_body
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import SerializeType
 from imago_wire.remoting.header import decode_header

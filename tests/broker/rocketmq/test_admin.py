@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_testing.peers.remoting import RemotingPeer, heartbeat
-from imago_wire.remoting.bodies import (
-    ConsumeStats,
-    MessageQueue,
-    TopicStatsTable,
-)
+from imago_wire.remoting.bodies.client import MessageQueue
+from imago_wire.remoting.bodies.stats import ConsumeStats, TopicStatsTable
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
 

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_testing.peers.remoting import RemotingPeer, heartbeat, pull_ext
-from imago_wire.remoting.bodies import (
-    MessageQueue,
-    ResetOffsetBody,
-    ResetOffsetBodyForC,
-)
+from imago_wire.remoting.bodies.client import MessageQueue
+from imago_wire.remoting.bodies.stats import ResetOffsetBody, ResetOffsetBodyForC
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand

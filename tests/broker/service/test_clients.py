@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from imago_broker.service.clients import ClientRegistry, TooManyGroupsError
-from imago_wire.remoting.bodies import (
+from imago_wire.remoting.bodies.client import (
     ConsumerData,
     HeartbeatData,
     ProducerData,

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 SHOW = "from imago_wire import hot; print(hot.COMPILED, hot.scan_text.__module__)"
-STALE = "import sys, types; sys.modules['imago_wire._text_c'] = types.ModuleType('old');"
+STALE = "import sys, types; sys.modules['imago_wire.text._text_c'] = types.ModuleType('old');"
 
 
 def shown(code: str, **environ: str) -> str:
@@ -22,12 +22,12 @@ def shown(code: str, **environ: str) -> str:
 
 
 def test_compiled_twins_serve_where_they_are_built() -> None:
-    assert shown(SHOW) == "True imago_wire._text_c"
+    assert shown(SHOW) == "True imago_wire.text._text_c"
 
 
 def test_reference_serves_on_demand() -> None:
-    assert shown(SHOW, IMAGO_PURE="1") == "False imago_wire._text_py"
+    assert shown(SHOW, IMAGO_PURE="1") == "False imago_wire.text._text_py"
 
 
 def test_reference_serves_where_a_compiled_module_lacks_a_name() -> None:
-    assert shown(STALE + SHOW) == "False imago_wire._text_py"
+    assert shown(STALE + SHOW) == "False imago_wire.text._text_py"

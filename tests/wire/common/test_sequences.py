@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_wire import _remoting_py, hot
+from imago_wire import hot
 from imago_wire.errors import ProtocolError
+from imago_wire.remoting import _remoting_py
 from imago_wire.remoting.messages import BatchEntry, encode_batch
 from imago_wire.sequences import (
     NUMBER_MAX,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import fields
 from enum import Enum
@@ -13,50 +12,45 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imago_testing.frames.remoting import languages, longs, texts
+from imago_testing.frames.remoting import classes_below, languages, longs, texts
 from imago_wire.remoting import bodies
-from imago_wire.remoting.bodies import (
-    Body,
-    BodyError,
+from imago_wire.remoting.bodies.client import (
     CheckClientRequestBody,
-    ClusterInfo,
     Connection,
     ConsumeFromWhere,
     ConsumeMessageDirectlyResult,
     ConsumeResult,
-    ConsumerOffsetSerializeWrapper,
     ConsumerRunningInfo,
-    ConsumeStats,
     ConsumeType,
-    DelayOffsetSerializeWrapper,
     GetConsumerListByGroupResponseBody,
-    GetConsumerStatusBody,
     HeartbeatData,
     MessageModel,
     MessageQueue,
+)
+from imago_wire.remoting.bodies.config import (
+    SubscriptionGroupConfig,
+    TopicConfig,
+    TopicConfigAndQueueMapping,
+)
+from imago_wire.remoting.bodies.fields import Body, BodyError
+from imago_wire.remoting.bodies.route import ClusterInfo, TopicList
+from imago_wire.remoting.bodies.stats import (
+    ConsumerOffsetSerializeWrapper,
+    ConsumeStats,
+    DelayOffsetSerializeWrapper,
+    GetConsumerStatusBody,
     MessageQueueForC,
     OffsetWrapper,
     QueryCorrectionOffsetBody,
     ResetOffsetBody,
     ResetOffsetBodyForC,
-    SubscriptionGroupConfig,
-    TopicConfig,
-    TopicConfigAndQueueMapping,
-    TopicList,
     TopicOffset,
     TopicStatsTable,
 )
 from imago_wire.remoting.fields import wire_name
 from imago_wire.remoting.peer import Language
 
-# One class has a second name: as keys, each stands once.
-CLASSES = list(
-    dict.fromkeys(
-        kind
-        for kind in vars(bodies).values()
-        if inspect.isclass(kind) and issubclass(kind, Body) and kind is not Body
-    )
-)
+CLASSES = classes_below(bodies, Body)
 
 plain = st.none() | st.booleans() | longs | texts
 json_values = plain | st.lists(plain, max_size=2) | st.dictionaries(texts, plain, max_size=2)

@@ -7,17 +7,13 @@ from pathlib import Path
 import pytest
 
 from imago_testing.frames.remoting import Capture, load_captures
-from imago_wire.remoting.bodies import (
-    ConsumeFromWhere,
-    HeartbeatData,
-    SubscriptionData,
-    TopicRouteData,
-)
+from imago_wire.remoting.bodies.client import ConsumeFromWhere, HeartbeatData, SubscriptionData
+from imago_wire.remoting.bodies.route import TopicRouteData
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.command import RemotingCommand, SerializeType
 from imago_wire.remoting.frame import FrameDecoder, encode_frame
 from imago_wire.remoting.header import decode_header
-from imago_wire.remoting.header_table import REQUEST_HEADERS, RESPONSE_HEADERS
+from imago_wire.remoting.headers.table import REQUEST_HEADERS, RESPONSE_HEADERS
 from imago_wire.remoting.messages import decode_batch, decode_messages, encode_message
 from imago_wire.remoting.peer import Language, Version
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from imago_testing.frames.remoting import load_known
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting.bodies import BodyError
-from imago_wire.remoting.bodies_pop import (
+from imago_wire.remoting.bodies.fields import BodyError
+from imago_wire.remoting.bodies.pop import (
     BatchAck,
     BatchAckMessageRequestBody,
     MessageQueueAssignment,
@@ -25,7 +25,7 @@ from imago_wire.remoting.handles import (
     parse_pop_receipt,
     parse_recall_handle,
 )
-from imago_wire.remoting.headers import AckMessageRequestHeader, PopMessageResponseHeader
+from imago_wire.remoting.headers.pop import AckMessageRequestHeader, PopMessageResponseHeader
 from imago_wire.remoting.opening import OPENING_BYTES, Opening, opening_of
 from imago_wire.remoting.trace import FIELDS, TraceRecord, decode_trace, encode_trace
 

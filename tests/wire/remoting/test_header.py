@@ -20,7 +20,7 @@ from imago_wire.remoting.header import (
     decode_raw_header,
     encode_header,
 )
-from imago_wire.remoting.headers import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
+from imago_wire.remoting.headers.pull import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from imago_wire.remoting.peer import Language, Version, version_name
 
 FIXED = struct.Struct(">hBhiii")

@@ -11,24 +11,28 @@ import pytest
 from imago_testing.frames.remoting import load_known
 from imago_wire import properties
 from imago_wire.layout import UNIT
-from imago_wire.remoting.bodies import (
+from imago_wire.remoting.bodies.client import (
     HeartbeatData,
     LockBatchRequestBody,
     LockBatchResponseBody,
     MessageQueue,
-    RegisterBrokerBody,
-    TopicRouteData,
 )
+from imago_wire.remoting.bodies.register import (
+    RegisterBrokerBody,
+    decode_register_body,
+    encode_register_body,
+)
+from imago_wire.remoting.bodies.route import TopicRouteData
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import RemotingCommand, SerializeType
 from imago_wire.remoting.frame import FrameDecoder, encode_frame
-from imago_wire.remoting.header_table import REQUEST_HEADERS
-from imago_wire.remoting.headers import (
-    PullMessageResponseHeader,
+from imago_wire.remoting.headers.pull import PullMessageResponseHeader
+from imago_wire.remoting.headers.send import (
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
     read_send_header,
 )
+from imago_wire.remoting.headers.table import REQUEST_HEADERS
 from imago_wire.remoting.messages import (
     BatchEntry,
     decode_batch,
@@ -37,7 +41,6 @@ from imago_wire.remoting.messages import (
     encode_message,
 )
 from imago_wire.remoting.peer import Language, Version
-from imago_wire.remoting.register_body import decode_register_body, encode_register_body
 from imago_wire.tags import java_hash
 
 KNOWN = load_known(Path(__file__).parent / "golden" / "known.hex")

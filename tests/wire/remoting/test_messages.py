@@ -15,13 +15,13 @@ from imago_wire.compression import compress
 from imago_wire.crc import crc31
 from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.record import StoredMessage
-from imago_wire.remoting import register_body
-from imago_wire.remoting.bodies import (
-    BodyError,
-    DataVersion,
+from imago_wire.remoting.bodies import register as register_body
+from imago_wire.remoting.bodies.config import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from imago_wire.remoting.bodies.fields import BodyError
+from imago_wire.remoting.bodies.register import (
     RegisterBrokerBody,
-    TopicConfig,
-    TopicConfigSerializeWrapper,
+    decode_register_body,
+    encode_register_body,
 )
 from imago_wire.remoting.message_ids import (
     UniqueKey,
@@ -40,7 +40,6 @@ from imago_wire.remoting.messages import (
 )
 from imago_wire.remoting.peer import Version
 from imago_wire.remoting.properties_text import decode_properties_text, encode_properties_text
-from imago_wire.remoting.register_body import decode_register_body, encode_register_body
 from imago_wire.remoting.subscriptions import tag_subscription
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from imago_testing.frames.records import HOST
 from imago_testing.frames.remoting import commands
-from imago_wire import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
-from imago_wire import _remoting_py as plain
 from imago_wire.hot import QueueTail
+from imago_wire.remoting import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
+from imago_wire.remoting import _remoting_py as plain
 from imago_wire.remoting.command import RemotingCommand, SerializeType
 from imago_wire.remoting.frame import FRAME_BYTES_MAX, encode_frame
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from imago_testing.frames.records import HOST, NOW_MS
 from imago_testing.frames.text import commands, garbage_text, golden_metaq_frames, i32, i64
-from imago_wire._text_py import BAD, GET, OTHER, PUT, scan_text
 from imago_wire.crc import crc31
 from imago_wire.errors import ProtocolError
+from imago_wire.text._text_py import BAD, GET, OTHER, PUT, scan_text
 from imago_wire.text.commands import Command, Get, Put, Quit, Stats, Value, Version
 from imago_wire.text.decoder import Decoder
 from imago_wire.text.encoder import encode, encode_items, result

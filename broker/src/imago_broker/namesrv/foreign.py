@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 from imago_broker.model.cluster import ForeignBroker
 from imago_broker.namesrv import routes
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
-from imago_wire.remoting.bodies import (
+from imago_wire.remoting.bodies.config import DataVersion
+from imago_wire.remoting.bodies.register import decode_register_body
+from imago_wire.remoting.bodies.route import (
     BrokerMemberGroup,
-    DataVersion,
     GetBrokerMemberGroupResponseBody,
     KvTable,
 )
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.headers import (
+from imago_wire.remoting.headers.namesrv import (
     BrokerHeartbeatRequestHeader,
     GetBrokerMemberGroupRequestHeader,
     QueryDataVersionRequestHeader,
@@ -28,7 +29,6 @@ from imago_wire.remoting.headers import (
     RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
-from imago_wire.remoting.register_body import decode_register_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from imago_broker.namesrv import pipelines, routes
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.rules import FAQ
-from imago_wire.remoting.bodies import KvTable
+from imago_wire.remoting.bodies.route import KvTable
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.headers import (
+from imago_wire.remoting.headers.namesrv import (
     AddWritePermOfBrokerRequestHeader,
     DeleteKVConfigRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from imago_broker.model.cluster import PERM_WRITE
-from imago_wire.remoting.bodies import (
+from imago_wire.remoting.bodies.route import (
     MASTER_ID,
     BrokerData,
     ClusterInfo,

@@ -36,7 +36,7 @@ from imago_wire.text.encoder import result
 from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
-    from imago_wire._text_py import Item
+    from imago_wire.text._text_py import Item
 
 MASTER_LOST = "the master that this was passed on to is gone"
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from imago_broker.service.channel import Channel
-    from imago_wire.remoting.bodies_client import (
+    from imago_wire.remoting.bodies.client import (
         ConsumeFromWhere,
         ConsumerData,
         ConsumeType,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from imago_wire.remoting.bodies_config import DataVersion
+from imago_wire.remoting.bodies.config import DataVersion
 from imago_wire.remoting.peer import Version
 
 

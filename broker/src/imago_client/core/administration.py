@@ -12,16 +12,16 @@ from imago_client.errors import AnswerError, TryAgainError
 from imago_client.messages import MessageQueue
 from imago_client.received import INFLATED_BYTES_MAX, received
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting.bodies_route import TopicList
-from imago_wire.remoting.bodies_stats import TopicStatsTable
-from imago_wire.remoting.body_fields import Body
+from imago_wire.remoting.bodies.fields import Body
+from imago_wire.remoting.bodies.route import TopicList
+from imago_wire.remoting.bodies.stats import TopicStatsTable
 from imago_wire.remoting.codes import RequestCode, ResponseCode
-from imago_wire.remoting.headers_admin import (
+from imago_wire.remoting.headers.admin import (
     DeleteTopicRequestHeader,
     GetTopicStatsInfoRequestHeader,
 )
-from imago_wire.remoting.headers_namesrv import DeleteTopicFromNamesrvRequestHeader
-from imago_wire.remoting.headers_pull import QueryMessageRequestHeader
+from imago_wire.remoting.headers.namesrv import DeleteTopicFromNamesrvRequestHeader
+from imago_wire.remoting.headers.pull import QueryMessageRequestHeader
 from imago_wire.remoting.messages import decode_messages
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from imago_client.core.state import ClientState
     from imago_client.received import ReceivedMessage
-    from imago_wire.remoting.bodies_client import MessageQueue as WireQueue
+    from imago_wire.remoting.bodies.client import MessageQueue as WireQueue
     from imago_wire.remoting.fields import Header
 
 B = TypeVar("B", bound=Body)

@@ -10,15 +10,15 @@ from imago_client.core import pulling
 from imago_client.core.administration import body_of, decode, from_wire, masters
 from imago_client.core.lookup import find_route
 from imago_client.errors import BrokerError, UsageError
-from imago_wire.remoting.bodies_client import ConsumerConnection
-from imago_wire.remoting.bodies_config import SubscriptionGroupConfig, SubscriptionGroupWrapper
-from imago_wire.remoting.bodies_stats import ConsumeStats, ResetOffsetBody
+from imago_wire.remoting.bodies.client import ConsumerConnection
+from imago_wire.remoting.bodies.config import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from imago_wire.remoting.bodies.stats import ConsumeStats, ResetOffsetBody
 from imago_wire.remoting.codes import RequestCode, ResponseCode
-from imago_wire.remoting.headers_admin import (
+from imago_wire.remoting.headers.admin import (
     DeleteSubscriptionGroupRequestHeader,
     GetConsumeStatsRequestHeader,
 )
-from imago_wire.remoting.headers_client import (
+from imago_wire.remoting.headers.client import (
     GetConsumerConnectionListRequestHeader,
     ResetOffsetRequestHeader,
 )

@@ -8,10 +8,10 @@ from imago_client.core.effects import Operation, Request, Wait, ask
 from imago_client.core.routing import TopicRoute, topic_route
 from imago_client.core.state import Lookup
 from imago_client.errors import AnswerError, BrokerError, ClientError, NoRouteError, TryAgainError
-from imago_wire.remoting.bodies_route import ClusterInfo, TopicRouteData
+from imago_wire.remoting.bodies.route import ClusterInfo, TopicRouteData
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.fields import header
-from imago_wire.remoting.headers_namesrv import GetRouteInfoRequestHeader
+from imago_wire.remoting.headers.namesrv import GetRouteInfoRequestHeader
 
 if TYPE_CHECKING:
     from imago_client.core.state import ClientState

@@ -12,7 +12,7 @@ from imago_client.core.lookup import find_route
 from imago_client.core.pulling import commit, committed_offset, max_offset, min_offset, offset_at
 from imago_client.errors import BrokerError, ClientError, NoRouteError
 from imago_client.messages import RETRY_PREFIX, MessageQueue
-from imago_wire.remoting.bodies_client import (
+from imago_wire.remoting.bodies.client import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
@@ -22,13 +22,13 @@ from imago_wire.remoting.bodies_client import (
     LockBatchResponseBody,
     SubscriptionData,
 )
-from imago_wire.remoting.bodies_client import MessageQueue as WireQueue
+from imago_wire.remoting.bodies.client import MessageQueue as WireQueue
 from imago_wire.remoting.codes import RequestCode
-from imago_wire.remoting.headers_client import (
+from imago_wire.remoting.headers.client import (
     GetConsumerListByGroupRequestHeader,
     UnregisterClientRequestHeader,
 )
-from imago_wire.remoting.headers_pull import ConsumerSendMsgBackRequestHeader
+from imago_wire.remoting.headers.pull import ConsumerSendMsgBackRequestHeader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from imago_client.core.lookup import ask_name_service
 from imago_client.errors import AnswerError, BrokerError, ProducerFencedError
 from imago_wire.remoting.codes import RequestCode, ResponseCode
-from imago_wire.remoting.headers_namesrv import GetKVConfigRequestHeader, PutKVConfigRequestHeader
+from imago_wire.remoting.headers.namesrv import GetKVConfigRequestHeader, PutKVConfigRequestHeader
 
 if TYPE_CHECKING:
     from imago_client.core.effects import Operation

@@ -13,10 +13,10 @@ from imago_client.errors import AnswerError, BrokerError, NoMasterError, TryAgai
 from imago_client.messages import PullStatus, QueueEnd
 from imago_client.received import Pulled
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting.bodies_config import SubscriptionGroupConfig
+from imago_wire.remoting.bodies.config import SubscriptionGroupConfig
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.fields import Header, Long, header
-from imago_wire.remoting.headers_pull import (
+from imago_wire.remoting.headers.pull import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     GetMinOffsetRequestHeader,

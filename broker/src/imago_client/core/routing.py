@@ -12,7 +12,7 @@ from imago_client.messages import MessageQueue
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from imago_wire.remoting.bodies_route import QueueData, TopicRouteData
+    from imago_wire.remoting.bodies.route import QueueData, TopicRouteData
 
 MASTER_ID: Final = 0
 _PERM_READ: Final = 4

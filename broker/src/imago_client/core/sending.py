@@ -20,7 +20,7 @@ from imago_client.errors import (
 from imago_client.messages import MessageQueue, SendResult, SendStatus
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.headers_send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from imago_wire.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 
 if TYPE_CHECKING:
     from imago_client.config import ProducerConfig

@@ -26,10 +26,10 @@ from imago_client.errors import (
     UsageError,
 )
 from imago_client.messages import check_name
-from imago_wire.remoting.bodies_config import TopicConfig, TopicConfigSerializeWrapper
+from imago_wire.remoting.bodies.config import TopicConfig, TopicConfigSerializeWrapper
 from imago_wire.remoting.codes import RequestCode, ResponseCode
-from imago_wire.remoting.headers_admin import GetTopicConfigRequestHeader
-from imago_wire.remoting.headers_imago import (
+from imago_wire.remoting.headers.admin import GetTopicConfigRequestHeader
+from imago_wire.remoting.headers.imago import (
     PERM,
     QUEUES,
     ChangeTopicRequestHeader,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting.bodies_client import SubscriptionData
+from imago_wire.remoting.bodies.client import SubscriptionData
 from imago_wire.tags import java_hash
 
 ALL: Final = "*"

@@ -23,7 +23,7 @@ from imago_wire.text.commands import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from imago_wire._text_py import Item
+    from imago_wire.text._text_py import Item
 
 
 def value_head(size: int, opaque: int) -> bytes:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
+import pkgutil
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hypothesis import strategies as st
 
@@ -14,6 +17,9 @@ from imago_wire.remoting.peer import Language
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import ModuleType
+
+T = TypeVar("T")
 
 _ENTRY = re.compile(r"^== (.*)\n((?:[^=\n].*\n?)+)", re.MULTILINE)
 _HEX_LINE = re.compile(r"^[0-9a-f]+$", re.MULTILINE)
@@ -79,3 +85,15 @@ def commands(draw: st.DrawFn, serialize: SerializeType | None = None) -> Remotin
         body=draw(st.binary(max_size=64)),
         serialize=form,
     )
+
+
+def classes_below(package: ModuleType, base: type[T]) -> list[type[T]]:
+    """Return the classes that a package's modules declare below a base, each once."""
+    found: dict[type[T], None] = {}
+    for named in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{named.name}")
+        for kind in vars(module).values():
+            declared = inspect.isclass(kind) and kind.__module__.startswith(package.__name__)
+            if declared and issubclass(kind, base) and kind is not base:
+                found[kind] = None
+    return list(found)

@@ -21,7 +21,7 @@ class Twin:
         self.kind = kind
         suffix = "_py" if kind == "python" else "_c"
         self._modules = [
-            load(f"imago_wire.{name}{suffix}") for name in ("_text", "_record", "_scan")
+            load(f"imago_wire.{name}{suffix}") for name in ("text._text", "_record", "_scan")
         ]
 
     def __getattr__(self, name: str) -> Any:

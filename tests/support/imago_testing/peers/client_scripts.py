@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from imago_client.config import ClientConfig
 from imago_client.core.effects import Effect, Oneway, Operation, Pause, Request, Wait
 from imago_client.core.state import ClientState
-from imago_wire.remoting.bodies_route import BrokerData, QueueData, TopicRouteData
+from imago_wire.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.patterns import TopicPatterns
     from imago_broker.processors.metaq.services import MetaqServices, Peer
     from imago_broker.service.topics import TopicHandle
-    from imago_wire._text_py import Asked, Item, PutItem
     from imago_wire.record import Placed
+    from imago_wire.text._text_py import Asked, Item, PutItem
 
     PutRound = Round[Peer, Asked]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imago_broker.processors.metaq.services import MetaqServices, Peer
-    from imago_wire._text_py import BadItem, Item, OtherItem
+    from imago_wire.text._text_py import BadItem, Item, OtherItem
 
 PUT_LENGTH: Final = 8
 GET_LENGTH: Final = 7

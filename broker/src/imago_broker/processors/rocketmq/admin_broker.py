@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.runtime_info import runtime_table
 from imago_wire.record import decode_record
-from imago_wire.remoting import bodies
-from imago_wire.remoting.bodies_route import MASTER_ID
+from imago_wire.remoting.bodies.route import MASTER_ID, KvTable
+from imago_wire.remoting.bodies.stats import ConsumeQueueData, QueryConsumeQueueResponseBody
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.headers import (
+from imago_wire.remoting.headers.admin import (
     GetBrokerConfigResponseHeader,
     QueryConsumeQueueRequestHeader,
     ViewBrokerStatsDataRequestHeader,
 )
+from imago_wire.remoting.properties_text import decode_properties_text, encode_properties_text
 from imago_wire.tags import tag_code
 
 if TYPE_CHECKING:
@@ -50,13 +51,11 @@ class BrokerAdmin:
         """GET_BROKER_CONFIG: what of RocketMQ's settings has a meaning here."""
         version = self._services.topic_version.body(exchange.command.version)
         header = GetBrokerConfigResponseHeader(version=version.encode().decode())
-        return Reply(
-            ext=header.to_ext(), body=bodies.encode_properties_text(self._config_entries())
-        )
+        return Reply(ext=header.to_ext(), body=encode_properties_text(self._config_entries()))
 
     def update_config(self, exchange: Exchange) -> Reply:
         """UPDATE_BROKER_CONFIG: all of it, or nothing when one key cannot be changed."""
-        entries = bodies.decode_properties_text(exchange.command.body)
+        entries = decode_properties_text(exchange.command.body)
         if not entries:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "string2Properties error")
         settings = self._services.settings
@@ -78,7 +77,7 @@ class BrokerAdmin:
 
     def runtime_info(self, _: Exchange) -> Reply:
         """GET_BROKER_RUNTIME_INFO."""
-        return Reply(body=bodies.KvTable(table=runtime_table(self._services)).encode())
+        return Reply(body=KvTable(table=runtime_table(self._services)).encode())
 
     def stats(self, exchange: Exchange) -> Reply:
         """VIEW_BROKER_STATS_DATA: rates by minute and hour are kept by the metrics, not here."""
@@ -102,12 +101,12 @@ class BrokerAdmin:
         store = self._services.messages.store
         low, high = store.queue_range(topic, queue_id)
         index = header.index or 0
-        entries: list[bodies.ConsumeQueueData] = []
+        entries: list[ConsumeQueueData] = []
         if low <= index < high:
             count = max(1, min(header.count or 1, QUEUE_ENTRIES_MAX))
             found = store.read(topic, queue_id, index, messages_max=count, bytes_max=4 << 20)
             entries = _entries(found.body)
-        body = bodies.QueryConsumeQueueResponseBody(
+        body = QueryConsumeQueueResponseBody(
             max_queue_index=high, min_queue_index=low, queue_data=tuple(entries)
         )
         remark = None if entries else f"Index {index} of {queue_id}@{topic} is not exist!"
@@ -150,14 +149,14 @@ def _truth(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _entries(records: bytes) -> list[bodies.ConsumeQueueData]:
-    entries: list[bodies.ConsumeQueueData] = []
+def _entries(records: bytes) -> list[ConsumeQueueData]:
+    entries: list[ConsumeQueueData] = []
     at = 0
     while at < len(records):
         message = decode_record(records, at, verify=False)
         tags = message.tags
         entries.append(
-            bodies.ConsumeQueueData(
+            ConsumeQueueData(
                 physic_offset=message.physical_offset,
                 physic_size=message.size,
                 tags_code=tag_code(tags.encode() if tags else None),

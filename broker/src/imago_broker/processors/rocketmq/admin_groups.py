@@ -6,15 +6,30 @@ from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.wire_forms import group_body, group_config
-from imago_wire.remoting import bodies
+from imago_wire.remoting.bodies.client import (
+    Connection,
+    ConsumerConnection,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+    QuerySubscriptionResponseBody,
+)
+from imago_wire.remoting.bodies.config import (
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+    SubscriptionGroupWrapper,
+)
+from imago_wire.remoting.bodies.route import TopicList
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.headers import (
+from imago_wire.remoting.headers.admin import (
     DeleteSubscriptionGroupRequestHeader,
-    GetConsumerConnectionListRequestHeader,
-    GetProducerConnectionListRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
     QuerySubscriptionByConsumerRequestHeader,
     QueryTopicsByConsumerRequestHeader,
+)
+from imago_wire.remoting.headers.client import (
+    GetConsumerConnectionListRequestHeader,
+    GetProducerConnectionListRequestHeader,
 )
 
 if TYPE_CHECKING:
@@ -32,15 +47,15 @@ class GroupAdmin:
 
     def update(self, exchange: Exchange) -> Reply:
         """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP."""
-        self._put([bodies.SubscriptionGroupConfig.decode(exchange.command.body)])
+        self._put([SubscriptionGroupConfig.decode(exchange.command.body)])
         return OK
 
     def update_list(self, exchange: Exchange) -> Reply:
         """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: all, or none when one of them cannot be."""
-        self._put(bodies.SubscriptionGroupList.decode(exchange.command.body).group_config_list)
+        self._put(SubscriptionGroupList.decode(exchange.command.body).group_config_list)
         return OK
 
-    def _put(self, wanted: Iterable[bodies.SubscriptionGroupConfig]) -> None:
+    def _put(self, wanted: Iterable[SubscriptionGroupConfig]) -> None:
         for config in [group_config(body) for body in wanted]:
             self._services.groups.update(config)
         self._services.group_version.bump(self._services.clock.epoch_ms())
@@ -61,7 +76,7 @@ class GroupAdmin:
         start = max(0, int(exchange.ext.get("groupSeq") or 0))
         count = max(0, int(exchange.ext.get("maxGroupNum") or len(configs)))
         version = exchange.command.version
-        wrapper = bodies.SubscriptionGroupWrapper(
+        wrapper = SubscriptionGroupWrapper(
             data_version=self._services.group_version.body(version),
             subscription_group_table={
                 config.name: group_body(config, version)
@@ -82,7 +97,7 @@ class GroupAdmin:
         """GET_CONSUMER_CONNECTION_LIST."""
         header = GetConsumerConnectionListRequestHeader.from_ext(exchange.ext)
         group = self._online(header.consumer_group)
-        body = bodies.ConsumerConnection(
+        body = ConsumerConnection(
             connection_set=tuple(map(_connection, group.members.values())),
             consume_from_where=group.consume_from_where,
             consume_type=group.consume_type,
@@ -100,14 +115,14 @@ class GroupAdmin:
                 ResponseCode.SYSTEM_ERROR,
                 f"the producer group[{header.producer_group}] not exist",
             )
-        body = bodies.ProducerConnection(connection_set=tuple(map(_connection, members.values())))
+        body = ProducerConnection(connection_set=tuple(map(_connection, members.values())))
         return Reply(body=body.encode())
 
     def all_producers(self, _: Exchange) -> Reply:
         """GET_ALL_PRODUCER_INFO."""
         data = {
             group: tuple(
-                bodies.ProducerInfo(
+                ProducerInfo(
                     client_id=client.client_id,
                     language=client.language,
                     last_update_timestamp=client.seen_ms,
@@ -118,7 +133,7 @@ class GroupAdmin:
             )
             for group, members in self._services.clients.producer_groups().items()
         }
-        return Reply(body=bodies.ProducerTableInfo(data=data).encode())
+        return Reply(body=ProducerTableInfo(data=data).encode())
 
     def topics(self, exchange: Exchange) -> Reply:
         """QUERY_TOPICS_BY_CONSUMER: where the group has been, and what it subscribes to."""
@@ -128,14 +143,14 @@ class GroupAdmin:
             *self._services.offsets.of_group(header.group),
             *(group.subscriptions if group else ()),
         }
-        return Reply(body=bodies.TopicList(topic_list=tuple(sorted(found))).encode())
+        return Reply(body=TopicList(topic_list=tuple(sorted(found))).encode())
 
     def subscription(self, exchange: Exchange) -> Reply:
         """QUERY_SUBSCRIPTION_BY_CONSUMER."""
         header = QuerySubscriptionByConsumerRequestHeader.from_ext(exchange.ext)
         topic = header.topic or ""
         group = self._online(header.group)
-        body = bodies.QuerySubscriptionResponseBody(
+        body = QuerySubscriptionResponseBody(
             group=header.group, topic=topic, subscription_data=group.subscriptions.get(topic)
         )
         return Reply(body=body.encode())
@@ -149,8 +164,8 @@ class GroupAdmin:
         return group
 
 
-def _connection(client: Client) -> bodies.Connection:
-    return bodies.Connection(
+def _connection(client: Client) -> Connection:
+    return Connection(
         client_addr=client.channel.peer,
         client_id=client.client_id,
         language=client.language,

@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING
 from imago_broker.model import names
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.resetting import body_of, reset_offsets
-from imago_wire.remoting import bodies
+from imago_wire.remoting.bodies.client import MessageQueue
+from imago_wire.remoting.bodies.stats import (
+    ConsumerOffsetSerializeWrapper,
+    ConsumeStats,
+    ConsumeStatsList,
+    DelayOffsetSerializeWrapper,
+    OffsetWrapper,
+    QueryCorrectionOffsetBody,
+)
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.headers import (
+from imago_wire.remoting.headers.admin import (
     CloneGroupOffsetRequestHeader,
     GetConsumeStatsRequestHeader,
     QueryCorrectionOffsetHeader,
-    ResetOffsetRequestHeader,
 )
+from imago_wire.remoting.headers.client import ResetOffsetRequestHeader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +49,7 @@ class ProgressAdmin:
 
     def all_stats(self, _: Exchange) -> Reply:
         """GET_BROKER_CONSUME_STATS: the same of all groups."""
-        tables: list[Mapping[str, tuple[bodies.ConsumeStats, ...]]] = []
+        tables: list[Mapping[str, tuple[ConsumeStats, ...]]] = []
         behind = 0
         for config in self._services.groups.all():
             stats = self._stats(config.name, self._topics_of(config.name))
@@ -51,7 +59,7 @@ class ProgressAdmin:
                     place.broker_offset - place.consumer_offset
                     for place in stats.offset_table.values()
                 )
-        body = bodies.ConsumeStatsList(
+        body = ConsumeStatsList(
             broker_addr=self._services.identity.address,
             consume_stats_list=tuple(tables),
             total_diff=behind,
@@ -65,12 +73,12 @@ class ProgressAdmin:
             for group in self._services.offsets.groups()
             for topic, queues in self._services.offsets.of_group(group).items()
         }
-        return Reply(body=bodies.ConsumerOffsetSerializeWrapper(offset_table=table).encode())
+        return Reply(body=ConsumerOffsetSerializeWrapper(offset_table=table).encode())
 
     def delay_offsets(self, _: Exchange) -> Reply:
         """GET_ALL_DELAY_OFFSET."""
         table = {level: place for level, (place, _) in self._services.delay.offsets().items()}
-        return Reply(body=bodies.DelayOffsetSerializeWrapper(offset_table=table).encode())
+        return Reply(body=DelayOffsetSerializeWrapper(offset_table=table).encode())
 
     def clone(self, exchange: Exchange) -> Reply:
         """CLONE_GROUP_OFFSET: one group goes on where another is."""
@@ -94,7 +102,7 @@ class ProgressAdmin:
             for queue_id, place in queues.items():
                 found[queue_id] = min(place, found.get(queue_id, place))
         behind = {queue: place for queue, place in found.items() if place <= own.get(queue, place)}
-        return Reply(body=bodies.QueryCorrectionOffsetBody(correction_offsets=behind).encode())
+        return Reply(body=QueryCorrectionOffsetBody(correction_offsets=behind).encode())
 
     def reset(self, exchange: Exchange) -> Reply:
         """INVOKE_BROKER_TO_RESET_OFFSET: the group shall go on from a time or an offset."""
@@ -137,7 +145,7 @@ class ProgressAdmin:
         current = self._services.offsets.query(header.group, header.topic, queue_id)
         return target if current is None else min(current, target)
 
-    def _stats(self, group: str, topics: list[str]) -> bodies.ConsumeStats:
+    def _stats(self, group: str, topics: list[str]) -> ConsumeStats:
         live = self._services.clients.consumers(group)
         table = {}
         for topic in topics:
@@ -146,13 +154,13 @@ class ProgressAdmin:
                 continue
             for queue_id in range(config.read_queues):
                 table[self._queue(topic, queue_id)] = self._place(group, topic, queue_id)
-        return bodies.ConsumeStats(offset_table=table)
+        return ConsumeStats(offset_table=table)
 
-    def _place(self, group: str, topic: str, queue_id: int) -> bodies.OffsetWrapper:
+    def _place(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         _, end = self._store.queue_range(topic, queue_id)
         place = self._services.offsets.query(group, topic, queue_id) or 0
         consumed = self._store.store_time(topic, queue_id, place - 1) if place > 0 else None
-        return bodies.OffsetWrapper(
+        return OffsetWrapper(
             broker_offset=end,
             consumer_offset=place,
             last_timestamp=consumed or 0,
@@ -177,5 +185,5 @@ class ProgressAdmin:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist"
             )
 
-    def _queue(self, topic: str, queue_id: int) -> bodies.MessageQueue:
-        return bodies.MessageQueue(topic, self._services.identity.broker_name, queue_id)
+    def _queue(self, topic: str, queue_id: int) -> MessageQueue:
+        return MessageQueue(topic, self._services.identity.broker_name, queue_id)

@@ -12,16 +12,29 @@ from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.topic_changes import change
 from imago_broker.processors.rocketmq.wire_forms import changed_attributes, topic_body
-from imago_wire.remoting import bodies
+from imago_wire.remoting.bodies.client import GroupList, MessageQueue
+from imago_wire.remoting.bodies.config import (
+    CreateTopicListRequestBody,
+    TopicConfigAndQueueMapping,
+    TopicConfigSerializeWrapper,
+)
+from imago_wire.remoting.bodies.config import TopicConfig as TopicConfigBody
+from imago_wire.remoting.bodies.route import TopicList
+from imago_wire.remoting.bodies.stats import (
+    QueryConsumeTimeSpanBody,
+    QueueTimeSpan,
+    TopicOffset,
+    TopicStatsTable,
+)
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.headers import (
+from imago_wire.remoting.headers.admin import (
     DeleteTopicRequestHeader,
     GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
-from imago_wire.remoting.headers_imago import ChangeTopicRequestHeader
+from imago_wire.remoting.headers.imago import ChangeTopicRequestHeader
 
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.services import RocketmqServices
@@ -40,7 +53,7 @@ class TopicAdmin:
     def create(self, exchange: Exchange) -> Reply:
         """UPDATE_AND_CREATE_TOPIC: what is named is what the topic has then, whatever it hides."""
         header = ChangeTopicRequestHeader.from_ext(exchange.ext)
-        body = bodies.TopicConfig(
+        body = TopicConfigBody(
             topic_name=header.topic,
             read_queue_nums=header.read_queue_nums,
             write_queue_nums=header.write_queue_nums,
@@ -58,7 +71,7 @@ class TopicAdmin:
 
     def create_list(self, exchange: Exchange) -> Reply:
         """UPDATE_AND_CREATE_TOPIC_LIST: all, or none when one of them cannot be."""
-        wanted = bodies.CreateTopicListRequestBody.decode(exchange.command.body)
+        wanted = CreateTopicListRequestBody.decode(exchange.command.body)
         configs = [
             self._checked(body, _as_changes(body.attributes)) for body in wanted.topic_config_list
         ]
@@ -66,7 +79,7 @@ class TopicAdmin:
             self._services.topics.create_or_update(config, hide_messages=True)
         return OK
 
-    def _checked(self, body: bodies.TopicConfig, attributes: str | None) -> TopicConfig:
+    def _checked(self, body: TopicConfigBody, attributes: str | None) -> TopicConfig:
         name = body.topic_name
         current = self._services.topics.get(name)
         if current is None and (problem := rules.topic_problem(name)):
@@ -109,7 +122,7 @@ class TopicAdmin:
         start = int(exchange.ext.get("topicSeq") or 0)
         count = int(exchange.ext.get("maxTopicNum") or len(configs))
         version = exchange.command.version
-        wrapper = bodies.TopicConfigSerializeWrapper(
+        wrapper = TopicConfigSerializeWrapper(
             data_version=self._services.topic_version.body(version),
             topic_config_table={
                 config.name: topic_body(config, version)
@@ -127,7 +140,7 @@ class TopicAdmin:
                 ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}"
             )
         value = topic_body(config, exchange.command.version).to_json()
-        return Reply(body=bodies.TopicConfigAndQueueMapping.from_json(value).encode())
+        return Reply(body=TopicConfigAndQueueMapping.from_json(value).encode())
 
     def stats(self, exchange: Exchange) -> Reply:
         """GET_TOPIC_STATS_INFO: each queue's bounds and when it was written last."""
@@ -137,7 +150,7 @@ class TopicAdmin:
             self._queue(config.name, queue_id): self._bounds(config.name, queue_id)
             for queue_id in range(config.queues)
         }
-        return Reply(body=bodies.TopicStatsTable(offset_table=table).encode())
+        return Reply(body=TopicStatsTable(offset_table=table).encode())
 
     def who_consumes(self, exchange: Exchange) -> Reply:
         """QUERY_TOPIC_CONSUME_BY_WHO: groups with an offset in the topic, and live ones."""
@@ -146,7 +159,7 @@ class TopicAdmin:
             *self._services.offsets.of_topic(header.topic),
             *self._services.clients.groups_of_topic(header.topic),
         }
-        return Reply(body=bodies.GroupList(group_list=tuple(sorted(groups))).encode())
+        return Reply(body=GroupList(group_list=tuple(sorted(groups))).encode())
 
     def time_span(self, exchange: Exchange) -> Reply:
         """QUERY_CONSUME_TIME_SPAN: how old what a group reads is, queue by queue."""
@@ -155,12 +168,12 @@ class TopicAdmin:
         spans = tuple(
             self._span(header.group, config.name, queue_id) for queue_id in range(config.queues)
         )
-        return Reply(body=bodies.QueryConsumeTimeSpanBody(consume_time_span_set=spans).encode())
+        return Reply(body=QueryConsumeTimeSpanBody(consume_time_span_set=spans).encode())
 
     def system_list(self, _: Exchange) -> Reply:
         """GET_SYSTEM_TOPIC_LIST_FROM_BROKER."""
         found = tuple(c.name for c in self._services.topics.all() if names.is_system(c.name))
-        return Reply(body=bodies.TopicList(topic_list=found).encode())
+        return Reply(body=TopicList(topic_list=found).encode())
 
     def _config(self, topic: str) -> TopicConfig:
         config = self._services.topics.get(topic)
@@ -168,17 +181,15 @@ class TopicAdmin:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         return config
 
-    def _queue(self, topic: str, queue_id: int) -> bodies.MessageQueue:
-        return bodies.MessageQueue(topic, self._services.identity.broker_name, queue_id)
+    def _queue(self, topic: str, queue_id: int) -> MessageQueue:
+        return MessageQueue(topic, self._services.identity.broker_name, queue_id)
 
-    def _bounds(self, topic: str, queue_id: int) -> bodies.TopicOffset:
+    def _bounds(self, topic: str, queue_id: int) -> TopicOffset:
         low, high = self._store.queue_range(topic, queue_id)
         written = self._store.store_time(topic, queue_id, high - 1) if high > low else None
-        return bodies.TopicOffset(
-            last_update_timestamp=written or 0, max_offset=high, min_offset=low
-        )
+        return TopicOffset(last_update_timestamp=written or 0, max_offset=high, min_offset=low)
 
-    def _span(self, group: str, topic: str, queue_id: int) -> bodies.QueueTimeSpan:
+    def _span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
         low, high = self._store.queue_range(topic, queue_id)
         oldest = self._store.store_time(topic, queue_id, low) or 0
         newest = self._store.store_time(topic, queue_id, high - 1) or 0
@@ -186,7 +197,7 @@ class TopicAdmin:
         consumed = self._store.store_time(topic, queue_id, offset - 1) if offset > 0 else None
         consumed = consumed if consumed is not None else oldest
         behind = self._services.clock.epoch_ms() - consumed if offset < high else 0
-        return bodies.QueueTimeSpan(
+        return QueueTimeSpan(
             message_queue=self._queue(topic, queue_id),
             min_time_stamp=oldest,
             min_time_stamp_str=_time_text(oldest),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from imago_wire.remoting.bodies_route import MASTER_ID
+from imago_wire.remoting.bodies.route import MASTER_ID
 
 if TYPE_CHECKING:
     from imago_broker.model.cluster import BrokerRecord

@@ -10,7 +10,7 @@ from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, Reque
 from imago_broker.processors.rocketmq.subscriptions import require_tag_type, tag_codes
 from imago_broker.service.locks import KIND as LOCK_KIND
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting.bodies import (
+from imago_wire.remoting.bodies.client import (
     CheckClientRequestBody,
     GetConsumerListByGroupResponseBody,
     HeartbeatData,
@@ -19,7 +19,7 @@ from imago_wire.remoting.bodies import (
     MessageQueue,
 )
 from imago_wire.remoting.codes import RequestCode, ResponseCode
-from imago_wire.remoting.headers import (
+from imago_wire.remoting.headers.client import (
     GetConsumerListByGroupRequestHeader,
     UnregisterClientRequestHeader,
 )
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from imago_broker.service.clients import ConsumerGroup
     from imago_broker.service.locks import QueueKey
     from imago_broker.service.role import ShardRole
-    from imago_wire.remoting.bodies_client import SubscriptionData
+    from imago_wire.remoting.bodies.client import SubscriptionData
 
 
 class MemberProcessor:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.headers import (
+from imago_wire.remoting.headers.pull import (
     BoundaryType,
     GetEarliestMsgStoretimeRequestHeader,
     GetMaxOffsetRequestHeader,

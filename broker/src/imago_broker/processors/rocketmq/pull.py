@@ -27,7 +27,7 @@ from imago_broker.processors.rocketmq.pull_request import (
 from imago_broker.processors.rocketmq.subscriptions import wanted_tags
 from imago_broker.service.serving_rules import Asks
 from imago_log.results import ReadStatus
-from imago_wire.remoting.bodies_route import MASTER_ID
+from imago_wire.remoting.bodies.route import MASTER_ID
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:

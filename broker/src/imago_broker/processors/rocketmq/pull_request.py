@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from imago_wire.remoting.headers import PullMessageRequestHeader
+from imago_wire.remoting.headers.pull import PullMessageRequestHeader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

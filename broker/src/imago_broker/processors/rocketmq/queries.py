@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.headers import QueryMessageRequestHeader, ViewMessageRequestHeader
+from imago_wire.remoting.headers.pull import QueryMessageRequestHeader, ViewMessageRequestHeader
 
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.services import RocketmqServices

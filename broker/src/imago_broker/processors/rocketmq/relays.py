@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting import bodies
+from imago_wire.remoting.bodies.stats import GetConsumerStatusBody
 from imago_wire.remoting.codes import RequestCode, ResponseCode
-from imago_wire.remoting.headers import (
+from imago_wire.remoting.headers.client import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,
@@ -19,6 +19,7 @@ from imago_wire.remoting.peer import Version
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.services import RocketmqServices
     from imago_broker.service.clients import Client
+    from imago_wire.remoting.bodies.client import MessageQueue
     from imago_wire.remoting.command import RemotingCommand
 
 TIMEOUT_MS = 10_000
@@ -112,7 +113,7 @@ class _StatusRound:
     def __init__(self, exchange: Exchange, waiting: int) -> None:
         self._exchange = exchange
         self._waiting = waiting
-        self._table: dict[str, dict[bodies.MessageQueue, int]] = {}
+        self._table: dict[str, dict[MessageQueue, int]] = {}
 
     def ask(self, clients: list[Client], ext: dict[str, str]) -> None:
         """Send the question to every client."""
@@ -129,10 +130,10 @@ class _StatusRound:
         self._waiting -= 1
         if response is not None and response.code == ResponseCode.SUCCESS:
             try:
-                status = bodies.GetConsumerStatusBody.decode(response.body)
+                status = GetConsumerStatusBody.decode(response.body)
             except ProtocolError:
-                status = bodies.GetConsumerStatusBody()
+                status = GetConsumerStatusBody()
             self._table[client_id] = dict(status.message_queue_table or {})
         if self._waiting == 0:
-            body = bodies.GetConsumerStatusBody(consumer_table=self._table)
+            body = GetConsumerStatusBody(consumer_table=self._table)
             self._exchange.answer(Reply(body=body.encode()))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_wire.remoting import bodies
+from imago_wire.remoting.bodies.client import MessageQueue
+from imago_wire.remoting.bodies.stats import MessageQueueForC, ResetOffsetBody, ResetOffsetBodyForC
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.peer import Language, Version
 
@@ -44,20 +45,18 @@ def reset_offsets(
             client.channel.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, body.encode())
 
 
-def body_of(broker: str, topic: str, targets: Mapping[int, int]) -> bodies.ResetOffsetBody:
+def body_of(broker: str, topic: str, targets: Mapping[int, int]) -> ResetOffsetBody:
     """The new places as Java clients and tools read them."""
-    return bodies.ResetOffsetBody(
-        offset_table={
-            bodies.MessageQueue(topic, broker, queue): place for queue, place in targets.items()
-        }
+    return ResetOffsetBody(
+        offset_table={MessageQueue(topic, broker, queue): place for queue, place in targets.items()}
     )
 
 
-def body_for_c(broker: str, topic: str, targets: Mapping[int, int]) -> bodies.ResetOffsetBodyForC:
+def body_for_c(broker: str, topic: str, targets: Mapping[int, int]) -> ResetOffsetBodyForC:
     """The new places as the C++ client reads them."""
-    return bodies.ResetOffsetBodyForC(
+    return ResetOffsetBodyForC(
         offset_table=tuple(
-            bodies.MessageQueueForC(broker_name=broker, offset=place, queue_id=queue, topic=topic)
+            MessageQueueForC(broker_name=broker, offset=place, queue_id=queue, topic=topic)
             for queue, place in targets.items()
         )
     )

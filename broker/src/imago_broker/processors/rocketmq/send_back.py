@@ -19,7 +19,7 @@ from imago_wire import properties as props
 from imago_wire.errors import ProtocolError
 from imago_wire.record import make_entry
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.headers import ConsumerSendMsgBackRequestHeader
+from imago_wire.remoting.headers.pull import ConsumerSendMsgBackRequestHeader
 from imago_wire.remoting.peer import Version
 
 if TYPE_CHECKING:

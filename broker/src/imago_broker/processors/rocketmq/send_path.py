@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.rows import Lane, Table
     from imago_broker.processors.rocketmq.services import RocketmqServices
     from imago_broker.service.topics import TopicHandle
-    from imago_wire._remoting_py import AskedSend
     from imago_wire.record import Placed
+    from imago_wire.remoting._remoting_py import AskedSend
 
 logger = logging.getLogger(__name__)
 _OK = PutStatus.OK

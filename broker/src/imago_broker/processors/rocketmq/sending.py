@@ -17,7 +17,7 @@ from imago_broker.service.copies import joined
 from imago_wire import properties as props
 from imago_wire.layout import SYS_COMPRESSED, SYS_COMPRESSION_MASK, SYS_TRANSACTION_MASK
 from imago_wire.remoting.codes import RequestCode, ResponseCode
-from imago_wire.remoting.headers_send import read_send_header
+from imago_wire.remoting.headers.send import read_send_header
 from imago_wire.remoting.peer import Version
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import RequestError
 from imago_broker.processors.rocketmq.pull_request import FLAG_SUBSCRIPTION, PullRequest
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting.bodies_client import MessageModel
+from imago_wire.remoting.bodies.client import MessageModel
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.subscriptions import ALL, TAG, tag_subscription
 
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.services import RocketmqServices
-    from imago_wire.remoting.bodies_client import SubscriptionData
+    from imago_wire.remoting.bodies.client import SubscriptionData
 
 
 @lru_cache(maxsize=4096)

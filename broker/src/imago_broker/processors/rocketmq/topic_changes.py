@@ -14,7 +14,7 @@ from imago_broker.model.sealing import seal_of, without_seal
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Reply, RequestError
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.headers_imago import (
+from imago_wire.remoting.headers.imago import (
     PERM,
     QUEUES,
     ChangeTopicRequestHeader,

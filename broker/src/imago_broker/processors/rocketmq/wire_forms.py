@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from imago_broker.model.groups import GroupConfig
 from imago_broker.processors.rocketmq import rules
-from imago_wire.remoting import bodies
+from imago_wire.remoting.bodies.config import SubscriptionGroupConfig
+from imago_wire.remoting.bodies.config import TopicConfig as TopicConfigBody
 from imago_wire.remoting.peer import Version
 
 if TYPE_CHECKING:
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
     from imago_broker.model.topics import TopicConfig
 
 
-def topic_body(config: TopicConfig, version: int) -> bodies.TopicConfig:
+def topic_body(config: TopicConfig, version: int) -> TopicConfigBody:
     """Return a topic's settings as a client of this version reads them."""
-    return bodies.TopicConfig(
+    return TopicConfigBody(
         attributes=dict(config.attributes) if version >= Version.V5_0_0 else None,
         order=config.order,
         perm=config.perm,
@@ -29,10 +30,10 @@ def topic_body(config: TopicConfig, version: int) -> bodies.TopicConfig:
     )
 
 
-def group_body(config: GroupConfig, version: int) -> bodies.SubscriptionGroupConfig:
+def group_body(config: GroupConfig, version: int) -> SubscriptionGroupConfig:
     """Return a group's settings as a client of this version reads them."""
     modern = version >= Version.V5_0_0
-    return bodies.SubscriptionGroupConfig(
+    return SubscriptionGroupConfig(
         attributes=dict(config.attributes) if modern else None,
         broker_id=config.broker_id,
         consume_broadcast_enable=config.consume_broadcast_enable,
@@ -50,7 +51,7 @@ def group_body(config: GroupConfig, version: int) -> bodies.SubscriptionGroupCon
     )
 
 
-def group_config(body: bodies.SubscriptionGroupConfig) -> GroupConfig:
+def group_config(body: SubscriptionGroupConfig) -> GroupConfig:
     """Return what a tool wants a group to be; refuse names and numbers that cannot be."""
     if problem := rules.group_problem(body.group_name):
         raise rules.invalid(problem)

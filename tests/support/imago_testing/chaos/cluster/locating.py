@@ -12,7 +12,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from imago_testing.chaos.cluster.members import NAMES_PORT
 from imago_testing.chaos.connections import ConnectionLostError, RemotingConnection
-from imago_wire.remoting.bodies_route import MASTER_ID, TopicRouteData
+from imago_wire.remoting.bodies.route import MASTER_ID, TopicRouteData
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:

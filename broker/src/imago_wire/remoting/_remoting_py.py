@@ -17,7 +17,7 @@ from imago_wire.remoting.codes import SEND_CODES, RequestCode
 from imago_wire.remoting.fields import HeaderFieldError
 from imago_wire.remoting.frame import HEADER_BYTES_MAX, check_frame_size, check_header_size
 from imago_wire.remoting.header import decode_raw_header
-from imago_wire.remoting.headers_send import read_send_header
+from imago_wire.remoting.headers.send import read_send_header
 from imago_wire.remoting.peer import OWN_VERSION
 
 if TYPE_CHECKING:

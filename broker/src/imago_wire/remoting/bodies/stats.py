@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import field
 
-from imago_wire.remoting.bodies_client import MessageQueue
-from imago_wire.remoting.bodies_config import DataVersion
-from imago_wire.remoting.body_fields import Body, body
+from imago_wire.remoting.bodies.client import MessageQueue
+from imago_wire.remoting.bodies.config import DataVersion
+from imago_wire.remoting.bodies.fields import Body, body
 
 
 @body

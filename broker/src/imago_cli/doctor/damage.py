@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_cli.checks import Finding, Level
+from imago_cli.doctor.checks import Finding, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,8 +3,8 @@
 import base64
 import binascii
 
-from imago_wire.remoting.bodies_client import MessageModel, MessageQueue
-from imago_wire.remoting.body_fields import Body, BodyError, body
+from imago_wire.remoting.bodies.client import MessageModel, MessageQueue
+from imago_wire.remoting.bodies.fields import Body, BodyError, body
 from imago_wire.remoting.fields import wire
 
 

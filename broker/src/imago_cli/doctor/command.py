@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imago_cli import checks, up_state
-from imago_cli.checks import Finding, Level
-from imago_cli.checks_damage import check_damage
-from imago_cli.checks_shards import check_shards
-from imago_cli.configuration import listener_ports, read_config
+from imago_cli.doctor import checks
+from imago_cli.doctor.checks import Finding, Level
+from imago_cli.doctor.damage import check_damage
+from imago_cli.doctor.shards import check_shards
 from imago_cli.exits import Exit
 from imago_cli.output import print_json, print_table
-from imago_cli.up_plan import HOST, ClusterPlan
+from imago_cli.server_config import listener_ports, read_config
+from imago_cli.up import state as up_state
+from imago_cli.up.plan import HOST, ClusterPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

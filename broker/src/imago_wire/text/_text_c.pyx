@@ -18,7 +18,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
 from imago_wire import _record_c as _compiled_record
-from imago_wire import _text_py as _reference
+from imago_wire.text import _text_py as _reference
 from imago_wire import layout as _layout
 from imago_wire.errors import ChecksumError, ProtocolError
 

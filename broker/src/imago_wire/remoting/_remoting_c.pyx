@@ -13,7 +13,7 @@ from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 
-from imago_wire import _remoting_py as plain
+from imago_wire.remoting import _remoting_py as plain
 from imago_wire import layout as _layout
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.command import RemotingCommand, SerializeType

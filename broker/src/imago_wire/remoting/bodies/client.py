@@ -5,7 +5,7 @@ from dataclasses import field
 from enum import Enum
 from typing import Any
 
-from imago_wire.remoting.body_fields import Body, body, key_body
+from imago_wire.remoting.bodies.fields import Body, body, key_body
 from imago_wire.remoting.fields import wire
 from imago_wire.remoting.peer import Language
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from imago_wire.remoting.fields import Header, Int, header
-from imago_wire.remoting.headers_admin import CreateTopicRequestHeader
+from imago_wire.remoting.headers.admin import CreateTopicRequestHeader
 
 
 class TopicChange(StrEnum):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imago_broker.config import BrokerConfig
-    from imago_cli.up_plan import ClusterPlan, Place
+    from imago_cli.up.plan import ClusterPlan, Place
 
 SECONDS_MAX = 120.0
 """How long a cluster may take to settle: after a crash members first read their logs."""

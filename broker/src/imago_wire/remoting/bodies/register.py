@@ -13,8 +13,8 @@ from typing import Any, Final
 from imago_wire.crc import crc31
 from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.remoting import fastjson
-from imago_wire.remoting.bodies_config import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-from imago_wire.remoting.body_fields import Body, BodyError, body
+from imago_wire.remoting.bodies.config import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from imago_wire.remoting.bodies.fields import Body, BodyError, body
 from imago_wire.remoting.peer import Version
 
 INFLATED_BYTES_MAX: Final = 64 << 20

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from imago_cli.demo_records import number_of
+from imago_cli.demo.records import number_of
 from imago_wire.crc import crc31
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imago_cli.demo_records import Record
+    from imago_cli.demo.records import Record
 
 
 @dataclass(slots=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from imago_cli.demo_checks import Seen
+from imago_cli.demo.checks import Seen
 from imago_cli.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_cli.demo_records import Record
+    from imago_cli.demo.records import Record
     from imago_client import ReceivedMessage
     from imago_client.metaq import MetaqMessage
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from imago_cli.exits import CommandError, Exit, UsageError
-from imago_cli.up_plan import OWN_ZOOKEEPER, ClusterPlan
+from imago_cli.up.plan import OWN_ZOOKEEPER, ClusterPlan
 from imago_log.disk.vfs import make_private
 
 if TYPE_CHECKING:

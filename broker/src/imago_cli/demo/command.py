@@ -18,9 +18,9 @@ from imago_cli.output import print_json, print_table, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_cli.demo_checks import Seen
-    from imago_cli.demo_processes import Cluster
-    from imago_cli.demo_records import Record
+    from imago_cli.demo.checks import Seen
+    from imago_cli.demo.processes import Cluster
+    from imago_cli.demo.records import Record
     from imago_cli.pace import Pace
 
 DEFAULT_DATA = Path("demo-data")
@@ -91,8 +91,8 @@ def prepare_folder(folder: Path) -> Path:
 
 
 async def _run(folder: Path, *, replicas: int, keep: bool, as_json: bool) -> int:
-    from imago_cli.demo_processes import SHARDS, start_cluster
-    from imago_cli.demo_records import collect
+    from imago_cli.demo.processes import SHARDS, start_cluster
+    from imago_cli.demo.records import collect
 
     began = time.monotonic()
     brokers = SHARDS * replicas
@@ -113,8 +113,8 @@ async def _run(folder: Path, *, replicas: int, keep: bool, as_json: bool) -> int
 
 
 async def _show(cluster: Cluster, records: Sequence[Record], folder: Path) -> Outcome:
-    from imago_cli import demo_traffic as traffic
-    from imago_cli.demo_processes import start_spark
+    from imago_cli.demo import traffic
+    from imago_cli.demo.processes import start_spark
     from imago_client import Client
 
     parquet = folder / "parquet"
@@ -155,7 +155,7 @@ def _step(what: str, pace: Pace) -> Step:
 
 
 def _problems(records: Sequence[Record], readers: Sequence[Seen], damaged: int) -> list[str]:
-    from imago_cli.demo_checks import differences
+    from imago_cli.demo.checks import differences
 
     problems = [line for seen in readers for line in differences(records, seen)]
     if damaged:
@@ -167,7 +167,7 @@ def _read_parquet(path: Path) -> Seen:
     """Read the landed files back, as any other program would."""
     import pyarrow.dataset
 
-    from imago_cli.demo_checks import Seen
+    from imago_cli.demo.checks import Seen
 
     seen = Seen("Parquet files")
     dataset = pyarrow.dataset.dataset(path, partitioning="hive")

@@ -18,13 +18,13 @@ from imago_broker.config import BrokerConfig, ConfigError
 from imago_broker.config.loading import from_tree, with_overrides
 from imago_broker.config.metaq_ini import convert
 from imago_broker.server.binding import cure_of
-from imago_cli import toml_text, up_state
+from imago_cli import toml_text
 from imago_cli.exits import Exit, UsageError
 from imago_cli.java import find_java
-from imago_cli.log_relay import LogRelay
 from imago_cli.output import print_json, print_line, print_table, say
-from imago_cli.supervisor import Child, ProcessSpec, while_all_live
-from imago_cli.up_plan import (
+from imago_cli.up import state as up_state
+from imago_cli.up.log_relay import LogRelay
+from imago_cli.up.plan import (
     HOST,
     NO_ZOOKEEPER,
     ClusterPlan,
@@ -33,7 +33,8 @@ from imago_cli.up_plan import (
     local_base,
     refuse_owned_keys,
 )
-from imago_cli.up_roles import Roles
+from imago_cli.up.roles import Roles
+from imago_cli.up.supervisor import Child, ProcessSpec, while_all_live
 from imago_cli.zookeeper_server import ZooKeeperServer
 from imago_log.disk.vfs import OTHERS
 
@@ -246,7 +247,7 @@ class ClusterRun:
     async def _settle(self) -> None:
         """Return once clients find everything and each shard takes messages."""
         # Only now: with the client's code loaded meanwhile the brokers would start later.
-        from imago_cli.up_names import wait_for_names
+        from imago_cli.up.names import wait_for_names
 
         configs = list(self._configs.values())
         host = local_address(configs[0].broker.bind)

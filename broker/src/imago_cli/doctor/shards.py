@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from imago_cli.admin_http import cluster_at
-from imago_cli.checks import Finding, Level
 from imago_cli.cluster import missing_members
+from imago_cli.doctor.checks import Finding, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

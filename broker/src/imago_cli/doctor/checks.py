@@ -189,7 +189,7 @@ def check_zookeeper(connect: str, session_timeout_ms: int) -> Iterator[Finding]:
     if connect == "none":
         yield Finding("zookeeper", Level.NOTE, "zookeeper.connect is none: one broker alone")
         return
-    from imago_cli.zookeeper_probe import granted_ms
+    from imago_cli.doctor.zookeeper import granted_ms
 
     granted = granted_ms(connect, session_timeout_ms, seconds_max=_TIMEOUT_SECONDS)
     for address, answer in granted.items():

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from imago_wire.remoting.body_fields import Body, body
+from imago_wire.remoting.bodies.fields import Body, body
 
 MASTER_ID = 0
 """The broker id that producers send to; every other id is a slave."""

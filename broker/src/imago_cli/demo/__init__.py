@@ -1,0 +1,1 @@
+"""`imago demo`: both protocols and Spark agree on real records."""

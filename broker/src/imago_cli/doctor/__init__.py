@@ -1,0 +1,1 @@
+"""`imago doctor`: the usual mistakes on this machine, each with its cure."""

@@ -1,0 +1,1 @@
+"""`imago up`: a cluster of real processes on this machine."""

@@ -1,0 +1,1 @@
+"""JSON bodies, one module for each group of request codes; `fields` declares them."""
