@@ -16,7 +16,10 @@ from imago_cli.ready import announce
 from imago_cli.server_config import read_config
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imago_broker.config import BrokerConfig
+    from imago_broker.model.cluster import ClusterView
     from imago_broker.namesrv.server import Serving
     from imago_broker.processors.rocketmq.rows import Table
 
@@ -65,8 +68,10 @@ async def _run(settings: BrokerConfig, ready_fd: int) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
 
+    coordinator = make_coordinator(settings, b"")
+
     async def serve(table: Table, host: str, port: int) -> Serving:
-        serving = await _serve(settings, table, host, port)
+        serving = await _serve(settings, table, host, port, coordinator.view)
         announce(ready_fd, {"pid": os.getpid(), "namesrv": serving.port})
         started.set_result(None)
         return serving
@@ -74,7 +79,7 @@ async def _run(settings: BrokerConfig, ready_fd: int) -> int:
     running = loop.create_task(
         run(
             NameServiceConfig(host=settings.broker.bind, port=settings.namesrv.port),
-            coordinator=make_coordinator(settings, b""),
+            coordinator=coordinator,
             clock=SystemClock(),
             serve=serve,
             stop=stop,
@@ -97,8 +102,11 @@ async def _run(settings: BrokerConfig, ready_fd: int) -> int:
         raise CommandError(f"zookeeper.connect: {error}", code=Exit.FAILED) from error
 
 
-async def _serve(settings: BrokerConfig, table: Table, host: str, port: int) -> Serving:
+async def _serve(
+    settings: BrokerConfig, table: Table, host: str, port: int, view: Callable[[], ClusterView]
+) -> Serving:
     from imago_broker.app.input_memory import input_budget, memory_limit
+    from imago_broker.app.member_addresses import MemberAddresses
     from imago_broker.app.open_files import connections_that_fit, files_allowed, raise_limit
     from imago_broker.app.rocketmq_ports import remoting_limits
     from imago_broker.server.binding import cure_of
@@ -107,12 +115,13 @@ async def _serve(settings: BrokerConfig, table: Table, host: str, port: int) -> 
     from imago_broker.server.remoting_server import RemotingServer
     from imago_broker.server.unfinished import InputGuard
 
-    limits = ListenerLimits(
-        connections_max=settings.limits.connections_max,
-        connections_per_address_max=settings.limits.connections_per_address_max,
-    )
+    limits = ListenerLimits(connections_max=settings.limits.connections_max)
     raise_limit()
-    places = Places(connections_that_fit(files_allowed(), 0))
+    places = Places(
+        connections_that_fit(files_allowed(), 0),
+        per_address_max=settings.limits.connections_per_address_max,
+        is_member=MemberAddresses(view),
+    )
     listener = Listener(host, port, Session, limits, places=places)
     budget = input_budget(settings, memory_limit())
     InputGuard(budget)

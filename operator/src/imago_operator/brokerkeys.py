@@ -90,7 +90,7 @@ KEYS: Final[dict[str, Key]] = {
     "acknowledgement.timeout_ms": Key(5000, True),
     "acknowledgement.in_flight_bytes_max": Key(268435456, False),
     "limits.connections_max": Key(20000, False),
-    "limits.connections_per_address_max": Key(10000, False),
+    "limits.connections_per_address_max": Key(0, False),
     "limits.output_bytes_pause": Key(262144, False),
     "limits.output_bytes_max": Key(33554432, False),
     "limits.output_bytes_total_max": Key(536870912, False),

@@ -42,6 +42,25 @@ async def started(folder: Path) -> AsyncIterator[tuple[Broker, MetaqPeer]]:
         yield broker, peer
 
 
+async def test_one_address_is_counted_over_all_ports(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, "limits.connections_per_address_max=3") as broker:
+        listeners = {each.port: each for each in broker.ports.wanted}
+        assert len(listeners) == 4
+        ports = [*listeners, broker.admin_port]
+        places = broker.ports.places
+        writers = []
+        for port in ports:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writers.append(writer)
+        while sum(each.accepted for each in listeners.values()) < len(listeners):
+            await asyncio.sleep(0.01)
+        assert places.taken == places.held("127.0.0.1") == 3, "the machine has places kept for it"
+        for writer in writers:
+            writer.close()
+        while places.taken:
+            await asyncio.sleep(0.01)
+
+
 async def test_ports_are_bound_and_known(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         ports = {

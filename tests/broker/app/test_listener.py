@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from imago_broker.app.open_files import DESCRIPTORS_RESERVED, connections_that_fit
-from imago_broker.server.listener import Listener, ListenerLimits, Session, bound_socket
+from imago_broker.server.listener import Listener, Session, bound_socket
 from imago_broker.server.places import Places
 
 
@@ -69,7 +69,7 @@ async def test_accepted_connections_do_not_delay_small_answers() -> None:
 
 
 async def test_connections_of_one_address_are_limited() -> None:
-    listener = Listener("127.0.0.1", 0, Echo, ListenerLimits(connections_per_address_max=1))
+    listener = Listener("127.0.0.1", 0, Echo, places=Places(per_address_max=1, known_kept=0))
     await listener.start()
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)

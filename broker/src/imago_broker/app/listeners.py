@@ -28,10 +28,7 @@ class Ports:
 
     def __init__(self, config: BrokerConfig) -> None:
         bind, rocketmq = config.broker.bind, config.rocketmq
-        limits = ListenerLimits(
-            connections_max=config.limits.connections_max,
-            connections_per_address_max=config.limits.connections_per_address_max,
-        )
+        limits = ListenerLimits(connections_max=config.limits.connections_max)
         self._config = config
         self.budget = OutputBudget(config.limits.output_bytes_total_max)
         """Of what the clients of all ports have not read yet."""
@@ -40,8 +37,11 @@ class Ports:
         self._input_guard = InputGuard(self.input_budget)
         # Each gets the sessions of its protocol when the services that these need are there.
         self._files_allowed = files_allowed()
-        places = self.places = Places(connections_that_fit(self._files_allowed, 0))
-        """Of the clients of all ports together."""
+        places = self.places = Places(
+            connections_that_fit(self._files_allowed, 0),
+            per_address_max=config.limits.connections_per_address_max,
+        )
+        """Of the callers of all ports together."""
         self.metaq = Listener(bind, config.metaq.port, Session, limits, places=places)
         self.rocketmq = Listener(bind, rocketmq.port, Session, limits, places=places)
         self.fast = Listener(bind, config.fast_port, Session, limits, places=places)

@@ -12,8 +12,9 @@ logger = logging.getLogger(__name__)
 
 ADMIN_PLACES = 128
 """Kept for the admin port, whatever the clients' ports have."""
-DESCRIPTORS_RESERVED = 768
-"""For the admin port, the other members (256), the registry, probes, files in use for a moment."""
+DESCRIPTORS_RESERVED = 896
+"""For the admin port, places kept for known callers, the other members (256), the registry, probes,
+files in use for a moment."""
 CONNECTIONS_PART_MIN = 4
 """A quarter of the files is for connections, however few there are."""
 

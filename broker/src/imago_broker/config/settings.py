@@ -268,7 +268,11 @@ class LimitsSection:
         low=1,
     )
     connections_per_address_max: int = setting(
-        10_000, "Connections of one listener from one address.", low=1
+        0,
+        "Connections from one address over all listeners together (an IPv6 /64 counts as one); "
+        "0: any number but the last eighth of the places. Brokers of the cluster are not held to "
+        "it.",
+        low=0,
     )
     output_bytes_pause: int = setting(
         256 << 10, "Unsent answers above which a connection is no longer read.", low=4096

@@ -185,13 +185,13 @@ class ClientPorts:
         assert self._to is not None
         port = door.port_of(self._to)
         places = door.listener.places
-        if not port or not places.take():  # its own connection needs one
+        if not port or not places.take_own():  # its own connection needs one
             return
 
         def ended(relay: Relay) -> None:
             if relay in self._relays:
                 self._relays.remove(relay)
-                places.leave()
+                places.leave_own()
 
         relay = Relay(Address(self._to.host, port), connects=self._connects, on_end=ended)
         self._relays.add(relay)

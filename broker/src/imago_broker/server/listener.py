@@ -12,11 +12,11 @@ import errno
 import logging
 import socket
 import time
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from imago_broker.server.places import Places
+from imago_broker.server.places import KeptPlaces, Place, Places, Port
+from imago_broker.server.refusals import Refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,6 @@ class ListenerLimits:
     """What one port may be asked for."""
 
     connections_max: int = 20_000
-    connections_per_address_max: int = 10_000
 
 
 class Session(asyncio.Protocol):
@@ -137,21 +136,21 @@ class Listener:
     ) -> None:
         """`protocol_factory` may be replaced until `start`, for parts that need the port first.
 
-        `places`: those of the whole process. `places_kept`: how many of its own this port has.
+        `places`: those of the whole process. `places_kept`: how many more are for this port's
+        callers alone.
         """
         self.host = host
         self.port = port
         """The bound port, once started; 0 before then means any free one."""
         self.accepted = 0
-        self.refused = 0
+        self.refusals = Refusals()
         self.on_open: Callable[[Session], None] | None = None
         """Told each new connection, before anything is read from it."""
         self.protocol_factory = protocol_factory
         self.places = places or Places()
         self._limits = limits
-        self._places_kept = places_kept
-        self._sessions: set[Session] = set()
-        self._per_address: Counter[str] = Counter()
+        self._kept = KeptPlaces(places_kept)
+        self._sessions: dict[Session, Place] = {}
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._left = asyncio.Event()
@@ -163,6 +162,11 @@ class Listener:
     def connections(self) -> int:
         """How many connections are open."""
         return len(self._sessions)
+
+    @property
+    def refused(self) -> int:
+        """How many callers found no place."""
+        return self.refusals.count
 
     @property
     def sessions(self) -> frozenset[Session]:
@@ -216,21 +220,15 @@ class Listener:
         """Count a new connection, or say that there is no place for it."""
         if self._stopped:
             return False  # accepted just before, and not yet a session when the others were ended
-        full = len(self._sessions) >= self._limits.connections_max
-        crowded = self._per_address[session.address] >= self._limits.connections_per_address_max
-        if full or crowded or not self.places.take(self._places_kept):
-            self.refused += 1
-            logger.warning(
-                "connection_refused port=%d peer=%s connections=%d in_all=%d",
-                self.port,
-                session.address,
-                len(self._sessions),
-                self.places.taken,
+        port = Port(len(self._sessions), self._limits.connections_max, self._kept)
+        place = self.places.take(session.address, port)
+        if isinstance(place, str):
+            self.refusals.note(
+                place, port=self.port, peer=session.address, held=self.places.held(session.address)
             )
             return False
         self.accepted += 1
-        self._sessions.add(session)
-        self._per_address[session.address] += 1
+        self._sessions[session] = place
         return True
 
     def opened(self, session: Session) -> None:
@@ -240,13 +238,10 @@ class Listener:
 
     def leave(self, session: Session) -> None:
         """Forget a closed connection. Connections that were refused are unknown here."""
-        if session not in self._sessions:
+        place = self._sessions.pop(session, None)
+        if place is None:
             return
-        self._sessions.remove(session)
-        self.places.leave()
-        self._per_address[session.address] -= 1
-        if self._per_address[session.address] <= 0:
-            del self._per_address[session.address]
+        self.places.leave(place)
         self._left.set()
 
     def _make(self) -> Session:
@@ -262,7 +257,10 @@ class Listener:
         for session in asked:
             if session in self._sessions:
                 session.sweep(now_ms)
-        pause = SWEEP_PAUSE_SECONDS if self._unswept else SWEEP_SECONDS
+        pause = SWEEP_PAUSE_SECONDS
+        if not self._unswept:
+            pause = SWEEP_SECONDS
+            self.refusals.say()
         self._sweeper = asyncio.get_running_loop().call_later(pause, self._sweep)
 
     async def _wait_until_empty(self, seconds: float) -> None:

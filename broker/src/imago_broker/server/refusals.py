@@ -1,0 +1,37 @@
+"""Callers that found no place: counted, and told in one line a second."""
+
+from __future__ import annotations
+
+import logging
+
+logger = logging.getLogger(__name__)
+
+
+class Refusals:
+    """Those of one port. `say` is called once a second."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._unsaid = 0
+        self._quiet = False
+        """Whether a line was written since the last `say`."""
+        self._last = ""
+
+    def note(self, reason: str, *, port: int, peer: str, held: int) -> None:
+        """Count a caller; the first one of a second is told at once."""
+        self.count += 1
+        self._unsaid += 1
+        self._last = f"port={port} peer={peer} held={held} reason={reason}"
+        if not self._quiet:
+            self._write()
+
+    def say(self) -> None:
+        """Tell of those since the last line, if there are any."""
+        self._quiet = False
+        if self._unsaid:
+            self._write()
+
+    def _write(self) -> None:
+        logger.warning("connection_refused count=%d %s", self._unsaid, self._last)
+        self._unsaid = 0
+        self._quiet = True
