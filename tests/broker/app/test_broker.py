@@ -23,6 +23,7 @@ from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model.topics import TopicConfig
 from imago_log.errors import LogIOError
 from imago_testing.clusters.brokers import loopback_config, running_broker
+from imago_testing.clusters.shard_brokers import until
 from imago_testing.peers.metaq import MetaqPeer, metaq_peer, put_frame, put_place, value_body
 
 if TYPE_CHECKING:
@@ -52,13 +53,11 @@ async def test_one_address_is_counted_over_all_ports(tmp_path: Path) -> None:
         for port in ports:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writers.append(writer)
-        while sum(each.accepted for each in listeners.values()) < len(listeners):
-            await asyncio.sleep(0.01)
+        await until(lambda: sum(each.accepted for each in listeners.values()) == len(listeners))
         assert places.taken == places.held("127.0.0.1") == 3, "the machine has places kept for it"
         for writer in writers:
             writer.close()
-        while places.taken:
-            await asyncio.sleep(0.01)
+        await until(lambda: not places.taken)
 
 
 async def test_ports_are_bound_and_known(tmp_path: Path) -> None:

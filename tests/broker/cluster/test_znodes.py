@@ -77,11 +77,15 @@ foreigners = st.builds(
     broker_name=words,
     broker_id=st.integers(0, 1 << 53),
     address=words,
-    ha_address=texts,
-    zone=texts,
+    ha_address=st.just("") | words,
+    zone=st.just("") | words,
     data_version=st.dictionaries(texts, plain, max_size=3),
-    topics=st.dictionaries(texts, st.dictionaries(texts, plain, max_size=3), max_size=3),
-    filter_servers=st.lists(texts, max_size=3).map(tuple),
+    topics=st.dictionaries(
+        words,
+        st.dictionaries(texts, st.none() | st.integers(-9, 9) | words, max_size=3),
+        max_size=3,
+    ),
+    filter_servers=st.lists(words, max_size=3).map(tuple),
     acting_master=st.booleans(),
 )
 

@@ -144,3 +144,37 @@ def test_one_connection_cannot_join_ever_more_groups() -> None:
         join("d")
     registry.unregister(channel, producer_group="a", consumer_group=None)
     join("d")
+
+
+def test_what_all_clients_say_together_has_limits() -> None:
+    registry = ClientRegistry(memberships_max=5, producer_groups_max=2, subscription_bytes_max=4000)
+    channels = [FakeChannel() for _ in range(4)]
+    beat(registry, channels[0], "a", subscription("T"))
+    beat(registry, channels[1], "b", subscription("T"))
+    with pytest.raises(TooManyGroupsError, match="memberships"):
+        beat(registry, channels[2], "c", subscription("T"))
+    assert registry.consumers("G").client_ids == ["a", "b"]  # type: ignore[union-attr]  # it is there
+    beat(registry, channels[0], "a", subscription("T"))
+    registry.closed(channels[1])  # type: ignore[arg-type]  # a fake
+    beat(registry, channels[2], "c", subscription("T"))
+    registry.closed(channels[0])  # type: ignore[arg-type]  # a fake
+    registry.closed(channels[2])  # type: ignore[arg-type]  # a fake
+    for name in ("P1", "P2"):
+        _produces(registry, channels[0], name)
+    with pytest.raises(TooManyGroupsError, match="producer groups"):
+        _produces(registry, channels[0], "P3")
+    registry.unregister(channels[0], producer_group="P1", consumer_group=None)  # type: ignore[arg-type]  # a fake
+    _produces(registry, channels[0], "P3")
+    registry.closed(channels[0])  # type: ignore[arg-type]  # a fake
+    long = subscription("T", "x" * 3000)
+    beat(registry, channels[0], "a", long)
+    with pytest.raises(TooManyGroupsError, match="subscriptions"):
+        beat(registry, channels[0], "a", subscription("T", "x" * 5000, 2))
+    beat(registry, channels[0], "a", long)
+    registry.closed(channels[0])  # type: ignore[arg-type]  # a fake
+    assert registry.subscription_bytes == registry.memberships == 0
+
+
+def _produces(registry: ClientRegistry, channel: Any, name: str) -> None:
+    data = HeartbeatData(client_id="c", producer_data_set=(ProducerData(group_name=name),))
+    registry.heartbeat(channel, data, Language.JAVA, 409, 0)

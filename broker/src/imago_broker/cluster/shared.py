@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.cluster import znodes
 from imago_broker.cluster.shard_record import ShardRecord, decode_shard, encode_shard
+from imago_broker.model import names
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ def putting(paths: Paths, namespace: str, key: str, value: str | None) -> Edit:
         if value is None:
             entries.pop(key, None)
         else:
+            if key not in entries:
+                _check_count("keys", sum(map(len, kv.values())), names.KV_KEYS_MAX)
+            if not entries:
+                _check_count("namespaces", len(kv) - 1, names.KV_NAMESPACES_MAX)
             entries[key] = value
         return znodes.encode_kv({name: kept for name, kept in kv.items() if kept})
 
@@ -146,3 +151,9 @@ def surplus(
     kept = {placement.name for placement in placements}
     topics = view.topics
     return [n for n, topic in topics.items() if n not in kept and shards & topic.shards.keys()]
+
+
+def _check_count(what: str, count: int, count_max: int) -> None:
+    """ValueError: there is no room for one more."""
+    if count >= count_max:
+        raise ValueError(f"the name service has {count} {what} of settings, at most {count_max}")

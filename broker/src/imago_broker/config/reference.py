@@ -40,19 +40,20 @@ MetaQ's `server.ini` is translated by `imago config convert`.
 
 NOTES = {
     "limits": """
-**Connections from one address.** A broker cannot tell one machine that opens many connections from many
-users behind one address: a Kubernetes Service with `externalTrafficPolicy: Cluster`, a NAT gateway and a
-TCP proxy all show their own. By default no number is therefore set to `connections_per_address_max`; an
-address that has 64 connections or more only takes none of the last eighth of a listener's
-`connections_max`, nor of the places of all listeners together (`imago_connections_max`). That part stays
-for callers with few connections. Where clients come from addresses of their own, set it to what one
-machine needs, say 1000.
+**Connections from one address.** A broker cannot tell one machine that opens many connections from
+many users behind one address: a Kubernetes Service with `externalTrafficPolicy: Cluster`, a NAT
+gateway and a TCP proxy all show their own. By default no number is therefore set to
+`connections_per_address_max`; an address that has 64 connections or more only takes none of the
+last eighth of a listener's `connections_max`, nor of the places of all listeners together
+(`imago_connections_max`). That part stays for callers with few connections. Where clients come
+from addresses of their own, set it to what one machine needs, say 1000.
 
-All listeners count together: MetaQ, both of RocketMQ, the name service and administration (replication
-has places of its own). Members of the cluster, that is, addresses at which brokers are registered in
-ZooKeeper, are held to neither rule, since after a handover they pass their clients' connections on.
-128 further places are for loopback and for members, 128 for whoever calls the admin port (probes,
-tools), half of each at most for one address: they get in when clients have taken everything.
+All listeners count together: MetaQ, both of RocketMQ, the name service and administration
+(replication has places of its own). Members of the cluster, that is, addresses at which brokers
+are registered in ZooKeeper, are held to neither rule, since after a handover they pass their
+clients' connections on. 128 further places are for loopback and for members, 128 for whoever calls
+the admin port (probes, tools), half of each at most for one address: they get in when clients have
+taken everything.
 """,
 }
 """What is said below the table of a section."""

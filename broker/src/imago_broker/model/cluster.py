@@ -12,6 +12,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from imago_broker.model import foreign
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -23,6 +25,8 @@ SHARD_MAX = 1023
 REPLICA_MAX = 255
 PORT_MAX = 65535
 QUEUES_MAX = 65536
+ADDRESSES_MAX = 64
+"""Of one broker's machine."""
 NUMBER_MAX = (1 << 63) - 1
 
 PERM_WRITE = 2
@@ -131,6 +135,9 @@ class BrokerRecord:
         for name in ("zone", "client_host", "problem"):
             if text := getattr(self, name):
                 _check_text(name, text)
+        _check_range("addresses", len(self.addresses), 0, ADDRESSES_MAX)
+        for address in self.addresses:
+            _check_text("address", address)
 
     @property
     def rocketmq_address(self) -> str:
@@ -202,7 +209,12 @@ class ForeignBroker:
 
     def __post_init__(self) -> None:
         for name in ("cluster", "broker_name", "address"):
+            foreign.check_word(name, getattr(self, name))
             _check_text(name, getattr(self, name))
+        foreign.check_word("ha_address", self.ha_address)
+        foreign.check_word("zone", self.zone)
+        foreign.check_filter_servers(self.filter_servers)
+        foreign.check_topics(self.topics)
         _check_range("broker_id", self.broker_id, 0, NUMBER_MAX)
 
     @property

@@ -17,6 +17,13 @@ WORD_SIZE_MAX = 255
 """Of names that clients make up without a rule of ours: client ids, groups of producers."""
 SUBSCRIPTION_SIZE_MAX = 32 << 10
 """Of what a consumer wants of one topic: an expression, its tags, their hashes."""
+FOREIGN_TOPIC_SIZE_MAX = len("%RETRY%") + GROUP_SIZE_MAX
+"""Of topics of brokers that are not ours: the retry topic of the longest group."""
+KV_VALUE_SIZE_MAX = 32 << 10
+"""Of a setting of the name service: an order configuration of a thousand brokers."""
+KV_KEYS_MAX = 10_000
+KV_NAMESPACES_MAX = 256
+"""Of the name service's settings, which are one node of the registry."""
 PARTITIONS_MAX = 65536
 """Queue numbers have 32 bits on the wire; a topic with more queues than this is a mistake."""
 
@@ -93,6 +100,11 @@ def word_problem(what: str, word: str) -> str | None:
     if not word.isprintable():
         return f"the {what} has characters that cannot be printed"
     return None
+
+
+def shown(word: str) -> str:
+    """Return a name as an answer may repeat it."""
+    return word if len(word) <= WORD_SIZE_MAX else f"{word[:WORD_SIZE_MAX]}…"
 
 
 def is_system(name: str) -> bool:

@@ -11,7 +11,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from imago_broker.model.cluster import ForeignBroker
+from imago_broker.model.foreign import bytes_of
+from imago_broker.model.names import shown
 from imago_broker.namesrv import routes
+from imago_broker.ports import CoordinatorError, CoordinatorUnavailableError
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_wire.remoting.bodies.config import DataVersion
 from imago_wire.remoting.bodies.register import decode_register_body
@@ -41,8 +44,12 @@ log = logging.getLogger(__name__)
 
 LIFE_MS = 120_000
 """How long a registration counts that names no time of its own; brokers repeat it every 30 s."""
+LIFE_MS_MAX = 3_600_000
 BROKERS_MAX = 1000
-TOPICS_MAX = 100_000
+CONNECTION_BROKERS_MAX = 64
+"""Registered over one connection; a process has one for each of its brokers."""
+HELD_BYTES_MAX = 256 << 20
+"""Of the tables of all brokers that are connected here."""
 
 Key = tuple[str, str, int]
 
@@ -56,6 +63,8 @@ class _Held:
     life_ms: int
     seen_ms: int
     watcher: Callable[[], None]
+    size: int
+    """About how many bytes its topics take."""
 
 
 class ForeignBrokers:
@@ -76,16 +85,17 @@ class ForeignBrokers:
                 f"broker name {header.broker_name} belongs to this cluster's own brokers",
             )
         broker = self._broker(exchange, header)
-        self._hold(exchange.channel, broker, header.heartbeat_timeout_millis or LIFE_MS)
-        self._later.answer(
-            exchange, self._coordinator.put_foreign(broker), lambda: self._registered(broker)
-        )
+        life_ms = min(header.heartbeat_timeout_millis or LIFE_MS, LIFE_MS_MAX)
+        self._hold(exchange.channel, broker, life_ms)
+        self._later.answer(exchange, self._put(broker), lambda: self._registered(broker))
         return None
 
     def unregister(self, exchange: Exchange) -> Reply | None:
         """UNREGISTER_BROKER: the broker stops in order."""
         header = UnRegisterBrokerRequestHeader.from_ext(exchange.ext)
         key = (header.cluster_name, header.broker_name, header.broker_id)
+        if key not in self._held:
+            return Reply()  # what is not registered here is gone already
         self._release(key)
         self._later.answer(exchange, self._coordinator.remove_foreign(key), Reply)
         return None
@@ -114,7 +124,9 @@ class ForeignBrokers:
         data = routes.members(self._coordinator.view(), header.broker_name)
         addresses = data.broker_addrs if data is not None else {}
         group = BrokerMemberGroup(
-            broker_addrs=addresses, broker_name=header.broker_name, cluster=header.cluster_name
+            broker_addrs=addresses,
+            broker_name=shown(header.broker_name),
+            cluster=shown(header.cluster_name),
         )
         return Reply(body=GetBrokerMemberGroupResponseBody(broker_member_group=group).encode())
 
@@ -144,10 +156,6 @@ class ForeignBrokers:
             body_crc32=header.body_crc32,
         )
         wrapper = body.topic_config_serialize_wrapper
-        if len(wrapper.topic_config_table) > TOPICS_MAX:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"more than {TOPICS_MAX} topics in a registration"
-            )
         topics = {name: config.to_json() for name, config in wrapper.topic_config_table.items()}
         key = (header.cluster_name, header.broker_name, header.broker_id)
         known = self._known(key)
@@ -185,20 +193,43 @@ class ForeignBrokers:
             return held.broker
         return next((b for b in self._coordinator.view().foreign if b.key == key), None)
 
+    async def _put(self, broker: ForeignBroker) -> None:
+        try:
+            await self._coordinator.put_foreign(broker)
+        except CoordinatorUnavailableError:
+            raise  # it is written when the registry answers again
+        except CoordinatorError:
+            held = self._held.get(broker.key)
+            if held is not None and held.broker is broker:
+                self._release(broker.key)
+            raise
+
     def _hold(self, channel: Channel, broker: ForeignBroker, life_ms: int) -> None:
-        key = broker.key
-        self._release(key)
-        if len(self._held) >= BROKERS_MAX:
+        key, size = broker.key, bytes_of(broker.topics)
+        others = [held for known, held in self._held.items() if known != key]
+        if len(others) >= BROKERS_MAX:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"{BROKERS_MAX} brokers are registered here already"
             )
+        if sum(held.channel is channel for held in others) >= CONNECTION_BROKERS_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"{CONNECTION_BROKERS_MAX} brokers are registered over this connection already",
+            )
+        if sum(held.size for held in others) + size > HELD_BYTES_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the topics of all brokers that are registered here take {HELD_BYTES_MAX} bytes"
+                " at most",
+            )
+        self._release(key)
 
         def closed() -> None:
             log.info("foreign_broker_gone broker=%s id=%d", key[1], key[2])
             self._remove(key)
 
         channel.watch(closed)
-        self._held[key] = _Held(broker, channel, life_ms, self._clock.monotonic_ms(), closed)
+        self._held[key] = _Held(broker, channel, life_ms, self._clock.monotonic_ms(), closed, size)
 
     def _release(self, key: Key) -> None:
         held = self._held.pop(key, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from imago_broker.model import names
 from imago_broker.namesrv import pipelines, routes
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.rules import FAQ
@@ -66,7 +67,8 @@ class NameProcessor:
         if body is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST,
-                f"No topic route info in name server for the topic: {header.topic}\n{FAQ}",
+                "No topic route info in name server for the topic: "
+                f"{names.shown(header.topic)}\n{FAQ}",
             )
         return Reply(body=body)
 
@@ -145,6 +147,8 @@ class NameProcessor:
             noted = pipelines.note(self._coordinator, header.key, header.value)
             self._later.answer_with(exchange, noted)
             return None
+        if problem := _kv_problem(header):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, problem)
         work = self._coordinator.put_kv(header.namespace, header.key, header.value)
         self._later.answer(exchange, work, Reply)
         return None
@@ -159,7 +163,8 @@ class NameProcessor:
         if value is None:
             raise RequestError(
                 ResponseCode.QUERY_NOT_FOUND,
-                f"No config item, Namespace: {header.namespace} Key: {header.key}",
+                f"No config item, Namespace: {names.shown(header.namespace)}"
+                f" Key: {names.shown(header.key)}",
             )
         return Reply(ext={"value": value})
 
@@ -178,7 +183,8 @@ class NameProcessor:
         table = self._coordinator.view().kv.get(header.namespace)
         if not table:
             raise RequestError(
-                ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}"
+                ResponseCode.QUERY_NOT_FOUND,
+                f"No config item, Namespace: {names.shown(header.namespace)}",
             )
         return Reply(body=KvTable(table=dict(table)).encode())
 
@@ -202,3 +208,13 @@ class NameProcessor:
                 )
             self._config = replace(self._config, order_messages=value.strip().lower() == "true")
         return Reply()
+
+
+def _kv_problem(header: PutKVConfigRequestHeader) -> str | None:
+    """Return why a setting is not taken, or None."""
+    problem = names.word_problem("namespace", header.namespace)
+    if problem := problem or names.word_problem("key", header.key):
+        return problem
+    if (size := len(header.value)) > names.KV_VALUE_SIZE_MAX:
+        return f"the value has {size} characters, at most {names.KV_VALUE_SIZE_MAX}"
+    return None

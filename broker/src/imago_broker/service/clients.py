@@ -50,6 +50,8 @@ class ConsumerGroup:
     consume_from_where: ConsumeFromWhere
     members: dict[Channel, Client] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    subscription_bytes: int = 0
+    """About what those take."""
 
     @property
     def client_ids(self) -> list[str]:
@@ -65,7 +67,7 @@ class ConsumerGroup:
 
 
 class TooManyGroupsError(ValueError):
-    """One connection names more groups, or one group more topics, than this broker keeps."""
+    """One connection names more groups, one group more topics, or all more than is kept."""
 
 
 class ClientRegistry:
@@ -76,15 +78,26 @@ class ClientRegistry:
         *,
         groups_per_client_max: int = 1024,
         topics_per_group_max: int = 10_000,
+        memberships_max: int = 500_000,
+        producer_groups_max: int = 100_000,
+        subscription_bytes_max: int = 128 << 20,
         life_ms: int = CLIENT_LIFE_MS,
     ) -> None:
+        """The first two are of one connection or group, the others of all of them."""
         self._groups_per_client_max = groups_per_client_max
         self._topics_per_group_max = topics_per_group_max
+        self._memberships_max = memberships_max
+        self._producer_groups_max = producer_groups_max
+        self._subscription_bytes_max = subscription_bytes_max
         self._life_ms = life_ms
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Channel, Client]] = {}
         self._groups_of: dict[Channel, tuple[set[str], set[str]]] = {}
         """Producer and consumer groups that were joined through each connection."""
+        self.memberships = 0
+        """Groups of connections, of producers and consumers, each counted for each connection."""
+        self.subscription_bytes = 0
+        """About what the subscriptions of all groups take."""
         self.on_group_change: list[Callable[[ConsumerGroup], None]] = []
         """Called after the members or subscriptions of a group changed."""
 
@@ -95,11 +108,14 @@ class ClientRegistry:
         self._check_limits(channel, data)
         client = Client(channel, data.client_id, language, version, now_ms)
         joined = self._groups_of.setdefault(channel, (set(), set()))
+        before = len(joined[0]) + len(joined[1])
         for producer in data.producer_data_set:
             self._producers.setdefault(producer.group_name, {})[channel] = client
             joined[0].add(producer.group_name)
         for consumer in data.consumer_data_set:
             joined[1].add(consumer.group_name)
+        self.memberships += len(joined[0]) + len(joined[1]) - before
+        for consumer in data.consumer_data_set:
             self._join(consumer, client)
 
     def _check_limits(self, channel: Channel, data: HeartbeatData) -> None:
@@ -110,27 +126,49 @@ class ClientRegistry:
             raise TooManyGroupsError(
                 f"{count} groups of one connection, at most {self._groups_per_client_max}"
             )
+        if self.memberships + count - len(producers) - len(consumers) > self._memberships_max:
+            raise TooManyGroupsError(
+                f"{self.memberships} memberships of all clients, at most {self._memberships_max}"
+            )
+        if len(self._producers) + len(told - self._producers.keys()) > self._producer_groups_max:
+            raise TooManyGroupsError(
+                f"{len(self._producers)} producer groups, at most {self._producer_groups_max}"
+            )
+        size = self.subscription_bytes + sum(map(self._grown, data.consumer_data_set))
+        if size > self._subscription_bytes_max:
+            raise TooManyGroupsError(
+                f"{size} bytes of subscriptions of all groups, at most"
+                f" {self._subscription_bytes_max}"
+            )
         topics = max((len(one.subscription_data_set) for one in data.consumer_data_set), default=0)
         if topics > self._topics_per_group_max:
             raise TooManyGroupsError(
                 f"{topics} subscriptions of one group, at most {self._topics_per_group_max}"
             )
 
+    def _grown(self, told: ConsumerData) -> int:
+        group = self._consumers.get(told.group_name)
+        known = 0 if group is None else group.subscription_bytes
+        return sum(map(_size, told.subscription_data_set)) - known
+
     def unregister(
         self, channel: Channel, *, producer_group: str | None, consumer_group: str | None
     ) -> None:
         """Take a client out of a group because it says so."""
         producers, consumers = self._groups_of.get(channel, (set(), set()))
+        before = len(producers) + len(consumers)
         if producer_group:
             producers.discard(producer_group)
             self._leave_producers(producer_group, channel)
         if consumer_group:
             consumers.discard(consumer_group)
             self._leave_consumers(consumer_group, channel)
+        self.memberships -= before - len(producers) - len(consumers)
 
     def closed(self, channel: Channel) -> None:
         """Take everything out that was connected through this channel."""
         producers, consumers = self._groups_of.pop(channel, (set(), set()))
+        self.memberships -= len(producers) + len(consumers)
         for name in producers:
             self._leave_producers(name, channel)
         for name in consumers:
@@ -186,8 +224,16 @@ class ClientRegistry:
         before = group.members.get(client.channel)
         group.members[client.channel] = client
         joined = before is None or replace(before, seen_ms=client.seen_ms) != client
-        if _update(group.subscriptions, data.subscription_data_set) or joined:
+        changed = _update(group.subscriptions, data.subscription_data_set)
+        self._measure(group)
+        if changed or joined:
             self._changed(group)
+
+    def _measure(self, group: ConsumerGroup) -> None:
+        """Count anew what a group's subscriptions take."""
+        self.subscription_bytes -= group.subscription_bytes
+        group.subscription_bytes = sum(map(_size, group.subscriptions.values()))
+        self.subscription_bytes += group.subscription_bytes
 
     def _leave_producers(self, name: str, channel: Channel) -> None:
         members = self._producers.get(name, {})
@@ -201,6 +247,7 @@ class ClientRegistry:
             return
         if not group.members:
             del self._consumers[name]
+            self.subscription_bytes -= group.subscription_bytes
         self._changed(group)
 
     def _changed(self, group: ConsumerGroup) -> None:
@@ -225,3 +272,9 @@ def _update(current: dict[str, SubscriptionData], told: Iterable[SubscriptionDat
 
 def _same(one: SubscriptionData, other: SubscriptionData) -> bool:
     return (one.expression_type, one.sub_string) == (other.expression_type, other.sub_string)
+
+
+def _size(wanted: SubscriptionData) -> int:
+    """Return about how many bytes a subscription takes."""
+    tags = sum(64 + len(tag) for tag in wanted.tags_set)
+    return 512 + len(wanted.sub_string) + tags + 32 * len(wanted.code_set)

@@ -17,8 +17,8 @@ from imago_wire.remoting.bodies.config import DataVersion, TopicConfig, TopicCon
 from imago_wire.remoting.bodies.fields import Body, BodyError, body
 from imago_wire.remoting.peer import Version
 
-INFLATED_BYTES_MAX: Final = 64 << 20
-"""What a compressed registration may inflate to: about half a million topics."""
+INFLATED_BYTES_MAX: Final = 16 << 20
+"""What a compressed registration may inflate to: a hundred thousand topics, or one whole frame."""
 
 _SIZE: Final = Struct(">i")
 _ZLIB_FIRST_BYTE: Final = 0x78
