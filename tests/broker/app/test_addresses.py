@@ -7,6 +7,7 @@ import pytest
 from imago_broker.app.identity import advertised_host
 from imago_broker.app.listeners import Ports
 from imago_broker.config import load
+from imago_broker.model.cluster import ClusterView
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ from imago_broker.config import load
 )
 def test_only_who_says_so_listens_to_other_machines(text: str, bound: str, told: str) -> None:
     config = load(text)
-    ports = Ports(config)
+    ports = Ports(config, lambda: ClusterView(cluster="c"))
     assert {each.host for each in ports.wanted} == {bound}
     assert ports.replication.host == bound
     assert advertised_host(config.broker.host, config.broker.bind) == told

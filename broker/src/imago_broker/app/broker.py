@@ -16,7 +16,6 @@ from imago_broker.app.core_services import CoreServices
 from imago_broker.app.group_metrics import group_samples
 from imago_broker.app.identity import advertised_host, data_folder_uuid, numeric_address
 from imago_broker.app.listeners import Ports
-from imago_broker.app.member_addresses import MemberAddresses
 from imago_broker.app.metaq_port import serve_metaq
 from imago_broker.app.metrics import broker_samples
 from imago_broker.app.registration import Registration, broker_record
@@ -112,8 +111,7 @@ class Broker:
         self.coordinator = coordinator or make_coordinator(config, self.config_file)
         self.serving = False
         self.registration: Registration | None = None
-        self.ports = Ports(config)
-        self.ports.places.is_member = MemberAddresses(self.coordinator.view)
+        self.ports = Ports(config, self.coordinator.view)
         self.role = RoleState(UNSETTLED if is_member(config) else ALONE)
         self._clean = True
         self._undo = AsyncExitStack()

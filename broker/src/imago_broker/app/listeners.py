@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.app.admin_port import AdminPort
 from imago_broker.app.input_memory import input_budget, memory_limit
+from imago_broker.app.member_addresses import MemberAddresses
 from imago_broker.app.open_files import connections_that_fit, files_allowed, warn_if_few
 from imago_broker.core.budget import OutputBudget
 from imago_broker.errors import ExitCode, FatalError
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.config import BrokerConfig
+    from imago_broker.model.cluster import ClusterView
 
 
 class Ports:
     """Every listener that the configuration may ask for; those that it does not stay unbound."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, view: Callable[[], ClusterView]) -> None:
+        """`view`: the registry's, which says where members call from."""
         bind, rocketmq = config.broker.bind, config.rocketmq
         limits = ListenerLimits(connections_max=config.limits.connections_max)
         self._config = config
@@ -40,6 +43,7 @@ class Ports:
         places = self.places = Places(
             connections_that_fit(self._files_allowed, 0),
             per_address_max=config.limits.connections_per_address_max,
+            is_member=MemberAddresses(view),
         )
         """Of the callers of all ports together."""
         self.metaq = Listener(bind, config.metaq.port, Session, limits, places=places)
