@@ -14,9 +14,9 @@ from imago_broker.model import names
 from imago_broker.model.cluster import ForeignBroker
 from imago_broker.namesrv import foreign
 from imago_wire.crc import crc31
+from imago_wire.remoting.bodies.register import INFLATED_BYTES_MAX
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.register_body import INFLATED_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
