@@ -17,7 +17,7 @@ import pytest
 
 from imago_broker.config import BrokerConfig
 from imago_cli.doctor import checks
-from imago_cli.doctor.checks import Level
+from imago_cli.doctor.checks import CheckLevel
 from imago_cli.exits import CommandError
 from imago_cli.java import find_java, java_version, spark_home
 from imago_log.disk.vfs import DiskUsage, OsVfs
@@ -37,16 +37,16 @@ def test_a_taken_port_is_named_with_its_holder() -> None:
         ports = [("MetaQ", port), ("RocketMQ", port + 1)]
         findings = list(checks.check_ports(ports, {}))
         known = list(checks.check_ports(ports, {os.getpid(): "shard-0"}))
-    assert [finding.level for finding in findings][-1] is Level.OK
+    assert [finding.level for finding in findings][-1] is CheckLevel.OK
     assert findings[-1].message == f"free: {port + 1}"
     assert f"{port} (MetaQ)" in findings[0].message
     assert f"pid {os.getpid()}" in findings[0].message
-    assert findings[0].level is Level.WARNING
-    assert known[0].level is Level.NOTE
+    assert findings[0].level is CheckLevel.WARNING
+    assert known[0].level is CheckLevel.NOTE
     assert f"served by imago shard-0 (pid {os.getpid()})" in known[0].message
 
 
-def disk(folder: Path, clean: float, force: float, full: float) -> list[checks.Finding]:
+def disk(folder: Path, clean: float, force: float, full: float) -> list[checks.CheckFinding]:
     return list(checks.check_disk(folder, clean_ratio=clean, force_ratio=force, full_ratio=full))
 
 
@@ -55,12 +55,12 @@ def test_a_full_disk_is_an_error_and_a_filling_one_a_warning(
 ) -> None:
     monkeypatch.setattr(checks, "disk_usage", lambda _: DiskUsage(total=100 << 20, used=80 << 20))
     folder = tmp_path / "not" / "yet"
-    assert [found.level for found in disk(folder, 0.8, 0.85, 0.9)] == [Level.OK]
+    assert [found.level for found in disk(folder, 0.8, 0.85, 0.9)] == [CheckLevel.OK]
     filling, full = disk(folder, 0.7, 0.85, 0.9)[0], disk(folder, 0.5, 0.6, 0.7)[0]
-    assert filling.level is Level.WARNING
+    assert filling.level is CheckLevel.WARNING
     assert filling.message == f"80% of the disk of {folder} is used, 20 MiB are free"
     assert "above 85% (store.disk_force_ratio)" in filling.cure
-    assert full.level is Level.ERROR
+    assert full.level is CheckLevel.ERROR
     assert "above 70% (store.disk_full_ratio)" in full.cure
 
 
@@ -74,23 +74,23 @@ def test_a_folder_that_cannot_be_written_is_an_error(
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
     findings = disk(tmp_path, 1.0, 1.0, 1.0)
-    assert findings[-1].level is Level.ERROR
+    assert findings[-1].level is CheckLevel.ERROR
     assert "cannot be written" in findings[-1].message
     assert findings[-1].cure
 
 
 def test_too_few_open_files_are_a_warning() -> None:
-    assert next(checks.check_open_files(1 << 40)).level is Level.WARNING
-    assert next(checks.check_open_files(-checks.FILES_BESIDE_CONNECTIONS)).level is Level.OK
+    assert next(checks.check_open_files(1 << 40)).level is CheckLevel.WARNING
+    assert next(checks.check_open_files(-checks.FILES_BESIDE_CONNECTIONS)).level is CheckLevel.OK
 
 
 def test_files_from_the_future_tell_of_a_clock_that_was_set_back(tmp_path: Path) -> None:
     (tmp_path / "shard-0").mkdir()
     file = tmp_path / "shard-0" / "checkpoint"
     file.touch()
-    assert not [f for f in checks.check_clock(tmp_path, []) if f.level is Level.ERROR]
+    assert not [f for f in checks.check_clock(tmp_path, []) if f.level is CheckLevel.ERROR]
     os.utime(file, (time.time() + 3600, time.time() + 3600))
-    errors = [f for f in checks.check_clock(tmp_path, []) if f.level is Level.ERROR]
+    errors = [f for f in checks.check_clock(tmp_path, []) if f.level is CheckLevel.ERROR]
     assert "in the future" in errors[0].message
     assert errors[0].cure
 
@@ -113,46 +113,46 @@ def test_another_clock_is_compared(tmp_path: Path, skew: int, errors: int) -> No
         thread.start()
         found = list(checks.check_clock(tmp_path, [("127.0.0.1", server.server_port)]))
         thread.join()
-    assert len([finding for finding in found if finding.level is Level.ERROR]) == errors
+    assert len([finding for finding in found if finding.level is CheckLevel.ERROR]) == errors
 
 
 def test_an_unreachable_broker_says_nothing_about_the_clock(tmp_path: Path) -> None:
     address = ("127.0.0.1", free_port_block(1))
-    assert not [f for f in checks.check_clock(tmp_path, [address]) if f.level is Level.ERROR]
+    assert not [f for f in checks.check_clock(tmp_path, [address]) if f.level is CheckLevel.ERROR]
 
 
 def test_an_unreachable_zookeeper_is_an_error() -> None:
     address = f"127.0.0.1:{free_port_block(1)}"
     (finding,) = checks.check_zookeeper(address, 6000)
-    assert finding.level is Level.ERROR
+    assert finding.level is CheckLevel.ERROR
     assert address in finding.message
     assert "start it" in finding.cure
 
 
 def test_an_address_list_of_the_wrong_form_is_an_error() -> None:
     (finding,) = checks.check_zookeeper("host:port", 6000)
-    assert finding.level is Level.ERROR
+    assert finding.level is CheckLevel.ERROR
     assert "host:port" in finding.message
 
 
 @pytest.mark.zookeeper
 def test_each_server_of_a_zookeeper_is_asked(zookeeper: RunningZooKeeper) -> None:
     (finding,) = checks.check_zookeeper(zookeeper.address, 6000)
-    assert finding.level is Level.OK
+    assert finding.level is CheckLevel.OK
     assert "standalone" in finding.message
     dead = f"127.0.0.1:{free_port_block(1)}"
     found = checks.check_zookeeper(f"{zookeeper.address},{dead}/imago", 600_000)
-    assert [finding.level for finding in found] == [Level.ERROR, Level.ERROR]
+    assert [finding.level for finding in found] == [CheckLevel.ERROR, CheckLevel.ERROR]
 
 
 def test_listeners_that_anyone_reaches_are_a_warning() -> None:
     config = BrokerConfig()
-    assert [finding.level for finding in checks.check_listeners(config)] == [Level.OK]
+    assert [finding.level for finding in checks.check_listeners(config)] == [CheckLevel.OK]
     config = replace(config, broker=replace(config.broker, bind="0.0.0.0"))
     levels = [finding.level for finding in checks.check_listeners(config)]
-    assert levels == [Level.WARNING, Level.NOTE]
+    assert levels == [CheckLevel.WARNING, CheckLevel.NOTE]
     closed = replace(config, broker=replace(config.broker, bind="127.0.0.1"))
-    assert [finding.level for finding in checks.check_listeners(closed)] == [Level.OK]
+    assert [finding.level for finding in checks.check_listeners(closed)] == [CheckLevel.OK]
 
 
 def test_pure_python_by_wish_is_told() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from imago_cli.doctor.checks import Level
+from imago_cli.doctor.checks import CheckLevel
 from imago_cli.doctor.shards import shard_findings
 
 Imago = Callable[..., Any]
@@ -127,7 +127,7 @@ def test_members_that_are_not_there_are_missed_by_every_command(
     assert "2 of 3" in imago("shard", "list", "--admin", broker.address).stdout
     assert said in [finding.message for finding in shard_findings(broker.cluster)]
     whole = cluster(broker.address) | {"replicas": 2}
-    assert [finding.level for finding in shard_findings(whole)] == [Level.OK]
+    assert [finding.level for finding in shard_findings(whole)] == [CheckLevel.OK]
 
 
 def test_list_and_show_tell_epochs_and_elections(imago: Imago, broker: FakeBroker) -> None:
@@ -195,18 +195,18 @@ def test_nobody_there_is_said_in_one_sentence(imago: Imago, broker: FakeBroker) 
 def test_the_doctor_sees_shards_without_master_lossy_elections_and_shared_zones() -> None:
     good = list(shard_findings(cluster("a")))
     assert [(f.level, f.message) for f in good] == [
-        (Level.OK, "led by replica 0 at h:10911, 2 members in sync")
+        (CheckLevel.OK, "led by replica 0 at h:10911, 2 members in sync")
     ]
     why = {"why": "nobody leads", "waitsFor": "x", "next": "start it"}
     (bad,) = shard_findings(cluster("a", master=None, explain=why))
-    assert (bad.level, bad.cure) == (Level.ERROR, "start it")
+    assert (bad.level, bad.cure) == (CheckLevel.ERROR, "start it")
     crowded = [member(n, "a", zone="z1") for n in range(2)]
     still = [member(0, "a", role="master"), member(1, "a", stalled="damaged here")]
     why = {"why": "it stands still: damaged here", "waitsFor": "a whole copy", "next": "do this"}
     (bad,) = shard_findings(cluster("a", members=still, explain=why))
-    assert (bad.level, bad.message, bad.cure) == (Level.ERROR, why["why"], why["next"])
+    assert (bad.level, bad.message, bad.cure) == (CheckLevel.ERROR, why["why"], why["next"])
     found = list(shard_findings(cluster("a", unclean=True, members=crowded)))
-    assert [f.level for f in found] == [Level.WARNING, Level.OK, Level.WARNING]
+    assert [f.level for f in found] == [CheckLevel.WARNING, CheckLevel.OK, CheckLevel.WARNING]
     assert "several members stand in one zone: z1, z1" in found[2].message
     damaged = cluster("a") | {"refused": {"/imago/c/shards/0/state": "not JSON"}}
     assert next(iter(shard_findings(damaged))).check == "registry"

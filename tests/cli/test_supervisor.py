@@ -17,9 +17,9 @@ from imago_cli.up.command import StopWishes
 from imago_cli.up.log_relay import LogRelay
 from imago_cli.up.supervisor import (
     Backoff,
-    Child,
     ChildFailedError,
     ProcessSpec,
+    SupervisedProcess,
     reason_in,
     while_all_live,
 )
@@ -56,7 +56,7 @@ async def wait_for(condition: Any) -> None:
 
 
 async def test_start_returns_what_the_child_said(tmp_path: Path) -> None:
-    child = Child(spec(tmp_path, WAITS), restart=True)
+    child = SupervisedProcess(spec(tmp_path, WAITS), restart=True)
     await child.start()
     assert child.ready == {"answer": 42}
     assert (tmp_path / "run" / "child.pid").read_text() == f"{child.pid}\n"
@@ -87,7 +87,7 @@ async def test_start_returns_what_the_child_said(tmp_path: Path) -> None:
 async def test_a_child_that_ends_before_it_serves_is_told_with_its_own_words(
     tmp_path: Path, code: str, reason: str, exit_code: Exit
 ) -> None:
-    child = Child(spec(tmp_path, code), restart=True)
+    child = SupervisedProcess(spec(tmp_path, code), restart=True)
     with pytest.raises(ChildFailedError) as failed:
         await child.start()
     assert failed.value.message == f"child: {reason}"
@@ -97,7 +97,7 @@ async def test_a_child_that_ends_before_it_serves_is_told_with_its_own_words(
 
 async def test_damaged_data_is_told_with_what_helps(tmp_path: Path) -> None:
     code = "import sys; sys.stderr.write('error: byte 7 is damaged\\n'); raise SystemExit(3)"
-    child = Child(spec(tmp_path, code, damage_cure="move it away"), restart=True)
+    child = SupervisedProcess(spec(tmp_path, code, damage_cure="move it away"), restart=True)
     with pytest.raises(ChildFailedError, match="byte 7 is damaged") as failed:
         await child.start()
     assert failed.value.code is Exit.DATA
@@ -106,7 +106,7 @@ async def test_damaged_data_is_told_with_what_helps(tmp_path: Path) -> None:
 
 
 async def test_a_child_that_dies_during_the_work_ends_it(tmp_path: Path) -> None:
-    children = [Child(spec(tmp_path / name, WAITS), restart=True) for name in "ab"]
+    children = [SupervisedProcess(spec(tmp_path / name, WAITS), restart=True) for name in "ab"]
     for child in children:
         await child.start()
     begun = asyncio.Event()
@@ -125,7 +125,7 @@ async def test_a_child_that_dies_during_the_work_ends_it(tmp_path: Path) -> None
 
 
 async def test_children_that_live_leave_the_work_alone(tmp_path: Path) -> None:
-    child = Child(spec(tmp_path, WAITS), restart=True)
+    child = SupervisedProcess(spec(tmp_path, WAITS), restart=True)
     await child.start()
     done: list[str] = []
 
@@ -153,7 +153,7 @@ async def test_a_child_that_never_serves_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "READY_SECONDS_MAX", 0.5)
-    child = Child(spec(tmp_path, "import signal; signal.pause()"), restart=True)
+    child = SupervisedProcess(spec(tmp_path, "import signal; signal.pause()"), restart=True)
     with pytest.raises(CommandError, match="does not serve within"):
         await child.start()
     assert child.pid == 0
@@ -166,7 +166,7 @@ async def test_a_restart_that_hangs_is_tried_again(
     count = f"import pathlib; lives = pathlib.Path({str(lives)!r})\n"
     count += "lives.write_text(lives.read_text() + 'x' if lives.exists() else 'x')\n"
     hang = "import signal\nif lives.read_text() == 'xx': signal.pause()\n"
-    child = Child(spec(tmp_path, count + hang + WAITS, stop_seconds=5), restart=True)
+    child = SupervisedProcess(spec(tmp_path, count + hang + WAITS, stop_seconds=5), restart=True)
     await child.start()
     monkeypatch.setattr(supervisor, "READY_SECONDS_MAX", 2.0)
     keeper = asyncio.create_task(child.keep())
@@ -181,14 +181,14 @@ async def test_a_restart_that_hangs_is_tried_again(
 async def test_a_child_without_a_ready_line_is_probed(tmp_path: Path) -> None:
     flag = tmp_path / "serves"
     code = f"import pathlib, signal; pathlib.Path({str(flag)!r}).touch(); signal.pause()"
-    child = Child(spec(tmp_path, code, probe=flag.exists), restart=True)
+    child = SupervisedProcess(spec(tmp_path, code, probe=flag.exists), restart=True)
     await child.start()
     assert flag.exists()
     await child.stop()
 
 
 async def test_a_dead_child_is_started_again(tmp_path: Path) -> None:
-    child = Child(spec(tmp_path, WAITS), restart=True)
+    child = SupervisedProcess(spec(tmp_path, WAITS), restart=True)
     await child.start()
     keeper = asyncio.create_task(child.keep())
     for _ in range(2):
@@ -209,7 +209,7 @@ def test_pauses_grow_while_lives_are_short_and_start_over_after_a_long_one() -> 
 
 
 async def test_a_child_that_is_not_to_be_restarted_stays_dead(tmp_path: Path) -> None:
-    child = Child(spec(tmp_path, WAITS), restart=False)
+    child = SupervisedProcess(spec(tmp_path, WAITS), restart=False)
     await child.start()
     keeper = asyncio.create_task(child.keep())
     os.kill(child.pid, signal.SIGKILL)
@@ -221,7 +221,7 @@ async def test_a_child_that_is_not_to_be_restarted_stays_dead(tmp_path: Path) ->
 async def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     then = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True)\n"
     code = SERVES + then + "while True: time.sleep(60)"
-    child = Child(spec(tmp_path, code, stop_seconds=0.2), restart=True)
+    child = SupervisedProcess(spec(tmp_path, code, stop_seconds=0.2), restart=True)
     await child.start()
     process = psutil.Process(child.pid)
     log = tmp_path / "logs" / "child.log"
@@ -231,7 +231,7 @@ async def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 
 
 async def test_a_child_has_a_session_of_its_own(tmp_path: Path) -> None:
-    child = Child(spec(tmp_path, WAITS), restart=True)
+    child = SupervisedProcess(spec(tmp_path, WAITS), restart=True)
     await child.start()
     assert os.getsid(child.pid) == child.pid, "a Ctrl-C at the terminal is for the parent"
     await child.stop()

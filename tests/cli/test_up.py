@@ -14,7 +14,7 @@ import psutil
 import pytest
 from kazoo.client import KazooClient
 
-from imago_cli.exits import UsageError
+from imago_cli.exits import CommandUsageError
 from imago_cli.up import state as up_state
 from imago_cli.up.command import refuse_busy_ports
 from imago_testing.processes.ports import free_port_block
@@ -235,7 +235,7 @@ def test_a_port_that_only_root_may_bind_says_who_may(
         tmp_path, shards=1, replicas=1, cluster=None, zookeeper="none", port_base=80
     )
     monkeypatch.setattr(socket.socket, "bind", bind)
-    with pytest.raises(UsageError, match="port 80, for the name service, cannot") as refusal:
+    with pytest.raises(CommandUsageError, match="port 80, for the name service, cannot") as refusal:
         refuse_busy_ports(plan, "127.0.0.1")
     assert "root" in refusal.value.cure
     assert "another --port-base" in refusal.value.cure

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from imago_broker.config.loading import from_tree
 from imago_cli import toml_text
-from imago_cli.exits import CommandError, Exit, UsageError
+from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.up import state as up_state
 from imago_cli.up.command import child_environment
-from imago_cli.up.plan import ClusterPlan, Place, Present, local_base, refuse_owned_keys
+from imago_cli.up.plan import BrokerPlace, ClusterPlan, Present, local_base, refuse_owned_keys
 
 DATA = Path("/data")
 
 
-FIRST = Place(0, 0)
+FIRST = BrokerPlace(0, 0)
 
 
 def plan(
@@ -40,7 +40,7 @@ def plan(
     )
 
 
-def running(made: ClusterPlan) -> dict[Place, Present]:
+def running(made: ClusterPlan) -> dict[BrokerPlace, Present]:
     """All brokers of a plan, each replica 0 leading."""
     return {
         place: Present(4242 + n, place.replica, "slave" if place.replica else "master")
@@ -84,13 +84,13 @@ def test_brokers_are_counted_shard_by_shard() -> None:
     assert [made.broker_ports(place).metaq for place in made.places()] == [
         30011, 30021, 30031, 30041, 30051, 30061
     ]  # fmt: skip
-    assert made.broker_data(Place(1, 2)) == DATA / "shard-1-2"
+    assert made.broker_data(BrokerPlace(1, 2)) == DATA / "shard-1-2"
 
 
 def test_more_brokers_than_a_machine_should_run_are_refused() -> None:
-    with pytest.raises(UsageError, match="66 brokers are more"):
+    with pytest.raises(CommandUsageError, match="66 brokers are more"):
         plan(shards=22, replicas=3, port_base=30000)
-    with pytest.raises(UsageError, match="--replicas 0: must be"):
+    with pytest.raises(CommandUsageError, match="--replicas 0: must be"):
         plan(replicas=0)
 
 
@@ -98,20 +98,20 @@ def test_well_known_ports_stay_apart_or_are_refused() -> None:
     for shards in range(1, 44):
         ports = [port for _, port in plan(shards=shards).ports()]
         assert len(set(ports)) == len(ports)
-    with pytest.raises(UsageError, match="44 brokers do not fit"):
+    with pytest.raises(CommandUsageError, match="44 brokers do not fit"):
         plan(shards=44)
 
 
 @pytest.mark.parametrize("base", [0, -5, 65530])
 def test_a_block_that_does_not_fit_is_refused(base: int) -> None:
-    with pytest.raises(UsageError, match="--port-base"):
+    with pytest.raises(CommandUsageError, match="--port-base"):
         plan(port_base=base)
 
 
 def test_without_zookeeper_there_is_one_broker_that_answers_the_name_service() -> None:
-    with pytest.raises(UsageError, match="exactly one broker"):
+    with pytest.raises(CommandUsageError, match="exactly one broker"):
         plan(shards=2, zookeeper="none")
-    with pytest.raises(UsageError, match="exactly one broker, not 3"):
+    with pytest.raises(CommandUsageError, match="exactly one broker, not 3"):
         plan(replicas=3, zookeeper="none")
     tree = plan(zookeeper="none").broker_tree(FIRST, {})
     assert tree["namesrv"] == {"enabled": True, "port": 9876}
@@ -122,7 +122,9 @@ def test_without_zookeeper_there_is_one_broker_that_answers_the_name_service() -
 def test_an_ensemble_that_is_there_is_used() -> None:
     made = plan(shards=2, zookeeper="zk-0:2181,zk-1:2181/root")
     assert made.zookeeper_connect == "zk-0:2181,zk-1:2181/root"
-    assert made.broker_tree(Place(1, 0), {})["zookeeper"] == {"connect": "zk-0:2181,zk-1:2181/root"}
+    assert made.broker_tree(BrokerPlace(1, 0), {})["zookeeper"] == {
+        "connect": "zk-0:2181,zk-1:2181/root"
+    }
     assert made.ready("h", running(made))["zookeeper"] == "zk-0:2181,zk-1:2181/root"
     assert "ZooKeeper" not in [what for what, _ in made.ports()]
 
@@ -130,7 +132,7 @@ def test_an_ensemble_that_is_there_is_used() -> None:
 def test_what_a_broker_is_told_is_a_configuration_that_it_takes() -> None:
     base = {**local_base(), "metaq": {"port": 1, "default_partitions": 3}}
     for shard in range(2):
-        config = from_tree(plan(shards=2, port_base=30000).broker_tree(Place(shard, 0), base))
+        config = from_tree(plan(shards=2, port_base=30000).broker_tree(BrokerPlace(shard, 0), base))
         assert config.broker.shard == shard
         assert config.broker.bind == config.broker.host == "127.0.0.1"
         assert config.metaq.port == 30011 + 10 * shard
@@ -139,7 +141,7 @@ def test_what_a_broker_is_told_is_a_configuration_that_it_takes() -> None:
         assert Path(config.broker.data_dir) == DATA / f"shard-{shard}"
         assert not config.namesrv.enabled
     made = plan(shards=2, replicas=3, port_base=30000)
-    member = from_tree(made.broker_tree(Place(1, 2), base))
+    member = from_tree(made.broker_tree(BrokerPlace(1, 2), base))
     assert (member.broker.shard, member.broker.replica, member.broker.replicas) == (1, 2, 3)
     assert (member.min_in_sync, member.acknowledgement_level) == (2, "replicated")
     names = from_tree(plan(port_base=30000).namesrv_tree(base))
@@ -177,9 +179,9 @@ def test_the_ready_line_is_as_documented() -> None:
 def test_settings_that_a_flag_decides_are_refused() -> None:
     refuse_owned_keys(["metaq.default_partitions=3", "broker.bind=0.0.0.0"])
     refuse_owned_keys(["replication.min_in_sync=2", "broker.zone=a"])
-    with pytest.raises(UsageError, match=r"rocketmq\.port: --port-base decides"):
+    with pytest.raises(CommandUsageError, match=r"rocketmq\.port: --port-base decides"):
         refuse_owned_keys(["rocketmq.port=1"])
-    with pytest.raises(UsageError, match=r"broker\.replicas: --replicas decides"):
+    with pytest.raises(CommandUsageError, match=r"broker\.replicas: --replicas decides"):
         refuse_owned_keys(["broker.replicas=2"])
 
 
@@ -211,12 +213,12 @@ def test_a_folder_remembers_its_cluster(tmp_path: Path) -> None:
     more = again(tmp_path, shards=4, port_base=31000)
     assert (more.shards, more.port_base, more.cluster) == (4, 31000, "mine")
     (tmp_path / "shard-2-1").mkdir()
-    with pytest.raises(UsageError, match="holds 3 shards"):
+    with pytest.raises(CommandUsageError, match="holds 3 shards"):
         again(tmp_path, shards=2)
     assert again(tmp_path, replicas=3).replicas == 3
-    with pytest.raises(UsageError, match="holds 2 members of each shard"):
+    with pytest.raises(CommandUsageError, match="holds 2 members of each shard"):
         again(tmp_path, replicas=1)
-    with pytest.raises(UsageError, match="holds cluster mine"):
+    with pytest.raises(CommandUsageError, match="holds cluster mine"):
         again(tmp_path, cluster="other")
 
 
@@ -248,7 +250,7 @@ def test_a_memory_of_before_there_were_replicas_is_understood(tmp_path: Path) ->
 def test_only_one_process_holds_a_folder(tmp_path: Path) -> None:
     with up_state.locked(tmp_path / "new"):
         second = up_state.locked(tmp_path / "new")
-        with pytest.raises(UsageError, match="locked by another"), second:
+        with pytest.raises(CommandUsageError, match="locked by another"), second:
             pass
     with up_state.locked(tmp_path / "new"):
         pass

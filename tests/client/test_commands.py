@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from imago_cli.commands import build
-from imago_cli.exits import CommandError, Exit, UsageError
+from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.group import parse_target
 from imago_client import Message, ResetTo
 
@@ -148,13 +148,13 @@ async def test_repeated_message_is_counted(
     [
         ("topic describe nothing", CommandError, "no topic nothing"),
         ("topic delete nothing --yes", CommandError, "no topic nothing"),
-        ("topic create no!name", UsageError, "only letters"),
+        ("topic create no!name", CommandUsageError, "only letters"),
         ("group describe nothing", CommandError, "no group nothing"),
-        ("group reset g orders --to soon --yes", UsageError, "no place in a topic"),
-        ("produce orders x --protocol metaq --key k", UsageError, "have no keys"),
+        ("group reset g orders --to soon --yes", CommandUsageError, "no place in a topic"),
+        ("produce orders x --protocol metaq --key k", CommandUsageError, "have no keys"),
         ("produce orders x --protocol metaq --create", CommandError, "do not accept topic orders"),
-        ("consume orders --offsets f", UsageError, "only with --protocol metaq"),
-        ("consume orders --protocol metaq --tags a", UsageError, "do not filter"),
+        ("consume orders --offsets f", CommandUsageError, "only with --protocol metaq"),
+        ("consume orders --protocol metaq --tags a", CommandUsageError, "do not filter"),
     ],
 )
 async def test_mistakes_are_told_with_their_cause(
@@ -266,7 +266,7 @@ async def test_deleting_asks_first_and_refuses_where_nobody_answers(
     def body(run: Commands) -> None:
         run.ok("topic create orders")
         error = run.run("topic delete orders").exception
-        assert isinstance(error, UsageError)
+        assert isinstance(error, CommandUsageError)
         assert error.cure == "add --yes"
         assert run.json("topic list")[0]["topic"] == "orders"
 
@@ -299,7 +299,7 @@ async def test_idempotent_producing(commands: RunBody) -> None:
         assert run.json("produce orders one two --idempotent --count 20")["sent"] == 40
         assert len(run.rows("consume orders --group g --from earliest --count 40")) == 40
         refused = run.run("produce orders one --protocol metaq --idempotent")
-        assert isinstance(refused.exception, UsageError)
+        assert isinstance(refused.exception, CommandUsageError)
 
     await commands(body)
 

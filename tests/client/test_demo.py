@@ -9,25 +9,25 @@ import lz4.frame
 import orjson
 import pytest
 
-from imago_cli.demo.checks import Seen, differences
+from imago_cli.demo.checks import ReadRecords, differences
 from imago_cli.demo.command import prepare_folder
-from imago_cli.demo.records import RECORDS_MIN, Record, collect, number_of
-from imago_cli.exits import UsageError
+from imago_cli.demo.records import RECORDS_MIN, DemoRecord, collect, number_of
+from imago_cli.exits import CommandUsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def record(number: int, text: str = "x") -> Record:
+def record(number: int, text: str = "x") -> DemoRecord:
     body = orjson.dumps({"number": number, "text": text})
-    return Record(number, "kind", "key", body)
+    return DemoRecord(number, "kind", "key", body)
 
 
 RECORDS = [record(number) for number in range(5)]
 
 
-def seen(*records: Record) -> Seen:
-    found = Seen("reader")
+def seen(*records: DemoRecord) -> ReadRecords:
+    found = ReadRecords("reader")
     for one in records:
         found.add(one.body)
     return found
@@ -46,7 +46,7 @@ def test_reader_that_saw_everything_once_has_no_differences() -> None:
         (seen(*RECORDS, record(77)), "reader: 1 messages that nobody wrote"),
     ],
 )
-def test_every_difference_is_named(got: Seen, why: str) -> None:
+def test_every_difference_is_named(got: ReadRecords, why: str) -> None:
     assert differences(RECORDS, got) == [why]
 
 
@@ -91,6 +91,6 @@ def test_folder_of_an_earlier_run_is_emptied_and_no_other(tmp_path: Path) -> Non
     assert not (prepare_folder(folder) / "left").exists()
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").write_text("x")
-    with pytest.raises(UsageError, match="not of a demonstration"):
+    with pytest.raises(CommandUsageError, match="not of a demonstration"):
         prepare_folder(tmp_path / "precious")
     assert (tmp_path / "precious" / "file").exists()

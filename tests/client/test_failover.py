@@ -46,7 +46,7 @@ def redirect() -> RemotingCommand:
 
 def pull(world: World, *, read_from: int = 0) -> Pulled:
     subscription = subscribe("orders", ALL, 1)
-    asked = pulling.PullRequest(
+    asked = pulling.PullArguments(
         group="g", queue=QUEUE, offset=5, subscription=subscription, read_from=read_from
     )
     return world.run(pulling.pull(world.state, asked))

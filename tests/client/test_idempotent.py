@@ -14,7 +14,7 @@ from imago_broker.core.sequencing import Numbers, ProducerState, Verdict, judge
 from imago_client.config import ClientConfig, ProducerConfig
 from imago_client.core.effects import Operation, Pause, Request, Wait
 from imago_client.core.idempotent import send
-from imago_client.core.lanes import IDLE_S_MAX, Lanes
+from imago_client.core.lanes import IDLE_S_MAX, ProducerLanes
 from imago_client.core.outgoing import prepare, prepare_batch
 from imago_client.core.selection import queue_for_key
 from imago_client.core.sending import Rotations
@@ -61,7 +61,7 @@ class Producer:
         self.world = World(brokers=in_turn(answers))
         self.config = config
         self.rotations = Rotations(0)
-        self.lanes = Lanes(config, random.Random(3))
+        self.lanes = ProducerLanes(config, random.Random(3))
 
     def send(self, body: bytes = b"x", queue: MessageQueue | None = QUEUE) -> SendResult:
         outgoing = prepare(self.world.state, self.config, Message("orders", body))
@@ -202,7 +202,7 @@ def test_late_replication_is_asked_for_again() -> None:
 
 def test_batch_numbers_its_messages() -> None:
     world = World(brokers=in_turn([stored(), stored()]))
-    lanes = Lanes(FIXED, random.Random(3))
+    lanes = ProducerLanes(FIXED, random.Random(3))
     for _ in range(2):
         messages = [Message("orders", b"%d" % n, tags="t") for n in range(3)]
         outgoing = prepare_batch(world.state, FIXED, messages)
@@ -356,7 +356,7 @@ def test_whatever_the_network_does_messages_are_stored_once_and_in_order(
     given_up = 0
     for seed in range(150):
         net = Net(seed, failures)
-        lanes, rotations = Lanes(config, random.Random(seed)), Rotations(0)
+        lanes, rotations = ProducerLanes(config, random.Random(seed)), Rotations(0)
         for number in range(30):
             outgoing = prepare(net.state, config, Message("orders", b"%02d" % number))
             net.start(number, send(net.state, config, rotations, lanes, outgoing, QUEUE))

@@ -20,7 +20,7 @@ from imago_client.metaq import (
     MetaqMessage,
     Partition,
 )
-from imago_client.metaq.cursor import Cursor, UnreadableError
+from imago_client.metaq.cursor import FetchCursor, UnreadableMessageError
 from imago_client.metaq.values import FETCH_BYTES_MAX, read_get, read_offsets, read_put
 from imago_wire.text.commands import Result, Value
 from imago_wire.text.message import encode_message
@@ -171,7 +171,7 @@ def fetched(block: bytes = b"", next_offset: int = 0) -> Fetched:
 
 
 def test_delay_grows_in_ten_steps_and_ends_with_the_next_message() -> None:
-    cursor = Cursor(0, 1000, 5.0)
+    cursor = FetchCursor(0, 1000, 5.0)
     delays = []
     for _ in range(12):
         cursor.take(fetched())
@@ -186,18 +186,18 @@ def test_delay_grows_in_ten_steps_and_ends_with_the_next_message() -> None:
 
 
 def test_moved_position_is_followed() -> None:
-    cursor = Cursor(5, 1000, 5.0)
+    cursor = FetchCursor(5, 1000, 5.0)
     cursor.take(read_get(PARTITION, 5, Result(301, b"777", 1)))
     assert cursor.position == 777
 
 
 def test_cut_message_doubles_the_fetch_until_nothing_helps() -> None:
-    cursor = Cursor(0, FETCH_BYTES_MAX // 4, 5.0)
+    cursor = FetchCursor(0, FETCH_BYTES_MAX // 4, 5.0)
     cut = fetched(encode_message(1, 0, bytes(100))[:50])
     for size in (FETCH_BYTES_MAX // 2, FETCH_BYTES_MAX):
         cursor.take(cut)
         assert cursor.fetch_bytes == size
-    with pytest.raises(UnreadableError, match="orders/"):
+    with pytest.raises(UnreadableMessageError, match="orders/"):
         cursor.take(cut)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.model.pipelines import Pipeline, Progress
+from imago_broker.model.pipelines import Pipeline, PipelineProgress
 from imago_broker.ports import CoordinatorConflictError, RegistryDamagedError
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 NAME = "lake.orders"
 
 
-def progress(rows: int) -> Progress:
-    return Progress(rows=rows, lag=3, batch=7, at=1_700_000_000_000)
+def progress(rows: int) -> PipelineProgress:
+    return PipelineProgress(rows=rows, lag=3, batch=7, at=1_700_000_000_000)
 
 
 async def test_an_unknown_pipeline_has_no_run_that_may_write(registry: Registry) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from imago_broker.model.cluster import (
-    Connection,
+    RegistryConnection,
     Role,
 )
 from imago_broker.ports import CoordinatorConflictError
@@ -83,7 +83,7 @@ async def test_a_process_whose_place_was_taken_is_fenced(registry: Registry) -> 
     await former.register(broker())
     await former.publish_topic(topic("orders"))
     after = await now.register(broker())
-    await in_state(former, Connection.FENCED)
+    await in_state(former, RegistryConnection.FENCED)
     assert former.registered is None
     with pytest.raises(CoordinatorConflictError, match="taken this broker's place"):
         await former.publish_topic(topic("orders", 16))
@@ -125,7 +125,7 @@ async def test_stopping_takes_the_broker_away_for_others(registry: Registry) -> 
     await one.stop()
     view = await until(two, lambda view: not view.brokers and not view.foreign)
     assert view.brokers == ()
-    assert one.state is Connection.LOST
+    assert one.state is RegistryConnection.LOST
 
 
 async def test_registration_waits_for_a_dead_stranger_to_go(registry: Registry) -> None:
@@ -143,7 +143,7 @@ async def test_a_new_session_writes_everything_again(registry: Registry) -> None
     before = await one.register(broker())
     await one.publish_topics([topic("orders"), topic("returns")])
     await one.put_foreign(foreign())
-    states: list[Connection] = []
+    states: list[RegistryConnection] = []
     one.on_state(states.append)
     await registry.expire(one)
     await until(two, lambda v: bool(v.brokers) and v.brokers[0].incarnation > before)
@@ -152,7 +152,7 @@ async def test_a_new_session_writes_everything_again(registry: Registry) -> None
     for name in ("orders", "returns", "more"):
         assert await registry.names(f"/meta/brokers/topics-pub/{name}") == ["0-m"]
     assert await registry.data("/meta/brokers/ids/0/master") == "meta://127.0.0.1:8123"
-    assert states[-2:] == [Connection.LOST, Connection.CONNECTED]
+    assert states[-2:] == [RegistryConnection.LOST, RegistryConnection.CONNECTED]
     assert one.registered
     assert one.registered.incarnation > before
 
@@ -160,16 +160,16 @@ async def test_a_new_session_writes_everything_again(registry: Registry) -> None
 async def test_silence_becomes_loss_by_our_own_clock_and_heals(registry: Registry) -> None:
     one = await registry.join()
     await one.register(broker())
-    states: list[Connection] = []
+    states: list[RegistryConnection] = []
     one.on_state(states.append)
     await registry.cut(one)
     try:
-        await in_state(one, Connection.LOST)
+        await in_state(one, RegistryConnection.LOST)
     finally:
         await registry.heal(one)
-    await in_state(one, Connection.CONNECTED)
+    await in_state(one, RegistryConnection.CONNECTED)
     # A cut is noticed late; that the lease has run out we know by ourselves.
-    assert states[-2:] == [Connection.LOST, Connection.CONNECTED]
+    assert states[-2:] == [RegistryConnection.LOST, RegistryConnection.CONNECTED]
     await one.publish_topic(topic("after"))
     assert await registry.names("/meta/brokers/topics-pub/after") == ["0-m"]
     assert one.view().master(0) is not None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.cluster.lease import monotonic_ms
-from imago_broker.model.cluster import Connection, Role
+from imago_broker.model.cluster import RegistryConnection, Role
 from imago_broker.model.shard import Member, ShardState
 from imago_broker.ports import (
     CoordinatorConflictError,
@@ -171,13 +171,13 @@ async def test_while_the_registry_is_silent_no_state_changes(registry: Registry)
     state = await one.change_shard(0, led_by(own(one)))
     await registry.cut(one)
     try:
-        await in_state(one, Connection.LOST)
+        await in_state(one, RegistryConnection.LOST)
         with pytest.raises(CoordinatorUnavailableError):
             await one.change_shard(0, led_by(own(one), epoch=2, version=state.version))
         assert one.lease_end_ms == 0
     finally:
         await registry.heal(one)
-    await in_state(one, Connection.CONNECTED)
+    await in_state(one, RegistryConnection.CONNECTED)
     assert one.lease_end_ms > 0
 
 
@@ -195,19 +195,19 @@ async def test_the_lease_counts_from_when_an_answered_call_was_sent(registry: Re
 
 async def test_a_session_that_ended_leaves_no_lease(registry: Registry) -> None:
     one, _ = await pair(registry)
-    seen: list[tuple[Connection, bool]] = []
+    seen: list[tuple[RegistryConnection, bool]] = []
     back = asyncio.Event()
 
-    def note(state: Connection) -> None:
+    def note(state: RegistryConnection) -> None:
         seen.append((state, one.lease_end_ms > 0))
-        if state is Connection.CONNECTED:
+        if state is RegistryConnection.CONNECTED:
             back.set()
 
     one.on_state(note)
     await registry.expire(one)
     async with asyncio.timeout(30):
         await back.wait()
-    assert seen[-2:] == [(Connection.LOST, False), (Connection.CONNECTED, True)]
+    assert seen[-2:] == [(RegistryConnection.LOST, False), (RegistryConnection.CONNECTED, True)]
 
 
 async def test_a_copy_of_a_data_folder_is_refused_and_names_the_first(registry: Registry) -> None:

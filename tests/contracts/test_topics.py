@@ -9,7 +9,7 @@ import pytest
 
 from imago_broker.cluster.znodes import Paths
 from imago_broker.model.cluster import (
-    Connection,
+    RegistryConnection,
     ShardQueues,
 )
 from imago_broker.ports import RegistryDamagedError
@@ -108,7 +108,7 @@ async def test_a_wish_made_in_silence_is_written_afterwards(registry: Registry) 
     await registry.cut(one)
     try:
         publishing = asyncio.create_task(one.publish_topic(topic("silent")))
-        await in_state(one, Connection.LOST)
+        await in_state(one, RegistryConnection.LOST)
         assert not publishing.done()
     finally:
         await registry.heal(one)

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.cluster.zookeeper import zookeeper_coordinator
-from imago_broker.model.cluster import BrokerRecord, Connection, ShardQueues, TopicPlacement
+from imago_broker.model.cluster import BrokerRecord, RegistryConnection, ShardQueues, TopicPlacement
 from imago_broker.ports import CoordinatorConflictError, CoordinatorUnavailableError
 from imago_testing.clusters.registry import in_state
 from imago_testing.processes.ports import free_port_block
@@ -73,9 +73,9 @@ async def test_a_restart_of_zookeeper_costs_no_registration(tmp_path: Path) -> N
         await coordinator.start()
         incarnation = await coordinator.register(RECORD)
         server.kill()
-        await in_state(coordinator, Connection.SUSPENDED)
+        await in_state(coordinator, RegistryConnection.SUSPENDED)
         server.start()
-        await in_state(coordinator, Connection.CONNECTED)
+        await in_state(coordinator, RegistryConnection.CONNECTED)
         topic = TopicPlacement(name="after", shards={0: ShardQueues(1, 1)})
         await coordinator.publish_topic(topic)
         assert coordinator.registered
@@ -94,9 +94,9 @@ async def test_a_zookeeper_that_lost_its_data_is_filled_again(tmp_path: Path) ->
         await coordinator.register(RECORD)
         await coordinator.publish_topic(TopicPlacement(name="t", shards={0: ShardQueues(1, 1)}))
         server.kill()
-    await in_state(coordinator, Connection.SUSPENDED)
+    await in_state(coordinator, RegistryConnection.SUSPENDED)
     with running_zookeeper(second, port=port) as server:
-        await in_state(coordinator, Connection.CONNECTED)
+        await in_state(coordinator, RegistryConnection.CONNECTED)
         await coordinator.publish_topic(TopicPlacement(name="u", shards={0: ShardQueues(1, 1)}))
         other = zookeeper_coordinator(config, server.address)
         await other.start()
@@ -124,10 +124,10 @@ async def test_a_broker_whose_event_loop_hangs_is_gone_for_the_others(
     )
     assert coordinator.lease_end_ms == 0
     lost = asyncio.Event()
-    coordinator.on_state(lambda state: lost.set() if state is Connection.LOST else None)
+    coordinator.on_state(lambda state: lost.set() if state is RegistryConnection.LOST else None)
     async with asyncio.timeout(30):
         await lost.wait()
-    await in_state(coordinator, Connection.CONNECTED)
+    await in_state(coordinator, RegistryConnection.CONNECTED)
     assert await coordinator.register(RECORD) > before
     await asyncio.to_thread(other.stop)
     other.close()

@@ -8,7 +8,7 @@ import pytest
 
 from imago_broker.config.loading import describe, load
 from imago_operator.brokerkeys import KEYS
-from imago_operator.desired import Desired, Unreadable, desired_of
+from imago_operator.desired import Desired, UnreadableSpec, desired_of
 from imago_operator.manifests.config import toml
 from imago_testing.operated.resources import OPERATOR, resource, wanted
 
@@ -76,7 +76,7 @@ def test_external_zookeeper_is_named_with_its_chroot() -> None:
 )
 def test_what_no_server_can_see_is_refused_too(changes: dict[str, object], said: str) -> None:
     found = desired_of(resource(changes), OPERATOR)
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableSpec)
     assert said in found.problem
 
 
@@ -103,7 +103,7 @@ def test_an_operator_runs_its_own_minor_line_and_the_one_before(
         assert isinstance(found, Desired)
         assert (found.version, found.image) == (version, f"imago/broker:{version}")
     else:
-        assert isinstance(found, Unreadable)
+        assert isinstance(found, UnreadableSpec)
         assert found.reason == "UnsupportedVersion"
         assert said in found.problem
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from imago_operator.actions import ADDITIVE, Action
-from imago_operator.plan import Row, plan
+from imago_operator.plan import PlanRow, plan
 from imago_operator.reasons import EVENTS, REASONS, find
 from imago_operator.reasons.cases import CASES
 from imago_operator.reasons.page import PAGES, renewed
@@ -75,12 +75,12 @@ def words() -> set[str]:
 
 def test_every_reason_in_the_code_has_an_entry() -> None:
     known = {one.reason for one in REASONS} | {one.type for one in REASONS}
-    known |= {row.title for row in Row} | {one.reason for one in EVENTS}
+    known |= {row.title for row in PlanRow} | {one.reason for one in EVENTS}
     assert words() - known - NO_REASONS == set()
 
 
 def test_every_entry_is_in_the_code() -> None:
-    titles = {row.title for row in Row}
+    titles = {row.title for row in PlanRow}
     said = {one.reason for one in REASONS if one.kind == "ImagoCluster"}
     assert said - words() - titles == set()
 
@@ -125,7 +125,7 @@ def test_pages_show_them(name: str) -> None:
 
 
 def test_every_case_has_its_line() -> None:
-    assert [case.title for case in CASES] == [row.title for row in Row]
+    assert [case.title for case in CASES] == [row.title for row in PlanRow]
 
 
 def test_entries_refer_to_parts_of_the_runbook_that_are_there() -> None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from imago_client import Message, batches
-from imago_spark.pipelines.table import Table
+from imago_spark.pipelines.table import TableWriter
 from imago_testing.clusters.pipelines import allow, record
 from imago_testing.processes.servers import ServerProcess, running, wait_until
 
@@ -64,7 +64,7 @@ class Rig:
         return ended.returncode, json.loads(ended.stdout) if ended.stdout else None
 
     def commits(self) -> int:
-        last = Table(self.lake).read_last()
+        last = TableWriter(self.lake).read_last()
         return 0 if last is None else last.number
 
     def places(self) -> Counter[tuple[str, int, int]]:
@@ -104,7 +104,7 @@ def assert_each_once(rig: Rig, rows: int) -> None:
     places = rig.places()
     assert set(places.values()) == {1}
     assert len(places) == rows
-    last = Table(rig.lake).read_last()
+    last = TableWriter(rig.lake).read_last()
     assert last is not None
     assert last.rows == rows
     assert sum(last.ends.values()) == rows

@@ -6,7 +6,7 @@ import pytest
 
 from imago_client.messages import MessageQueue
 from imago_spark.errors import OptionError
-from imago_spark.options import Columns, OnDataLoss, Run, parse_options
+from imago_spark.options import Columns, FencedRun, OnDataLoss, parse_options
 from imago_spark.sink_options import parse_sink_options
 
 GIVEN = {"bootstrap": "a:1,b:2", "subscribe": "orders, events"}
@@ -89,11 +89,13 @@ def test_run_of_a_pipeline_comes_by_options_or_by_the_environment(
 ) -> None:
     least = {"bootstrap": "b:9876", "subscribe": "t"}
     assert parse_options(least).run is None
-    assert parse_options({**least, "pipeline": "lake.t", "EPOCH": "3"}).run == Run("lake.t", 3)
+    assert parse_options({**least, "pipeline": "lake.t", "EPOCH": "3"}).run == FencedRun(
+        "lake.t", 3
+    )
     monkeypatch.setenv("IMAGO_PIPELINE", "lake.u")
     monkeypatch.setenv("IMAGO_EPOCH", "4")
-    assert parse_options(least).run == Run("lake.u", 4)
-    assert parse_sink_options({"bootstrap": "b:9876"}).run == Run("lake.u", 4)
+    assert parse_options(least).run == FencedRun("lake.u", 4)
+    assert parse_sink_options({"bootstrap": "b:9876"}).run == FencedRun("lake.u", 4)
     monkeypatch.delenv("IMAGO_EPOCH")
     with pytest.raises(OptionError, match="give both"):
         parse_options(least)

@@ -8,7 +8,7 @@ import pytest
 
 from imago_client.messages import MessageQueue
 from imago_spark.errors import FencedError, TableError
-from imago_spark.pipelines.table import Batch, DataFile, Landed, Table
+from imago_spark.pipelines.table import DataFile, Landed, StagedBatch, TableWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,9 @@ QUEUE = MessageQueue("orders", "shard-0", 1)
 DAY = "date=2026-11-21"
 
 
-def staged(table: Table, start: int, end: int, *, batch: int = 0, query: str = "q") -> Batch:
+def staged(
+    table: TableWriter, start: int, end: int, *, batch: int = 0, query: str = "q"
+) -> StagedBatch:
     """Stage one file that stands for these rows; its content names them."""
     attempt = table.stage()
     (attempt / DAY).mkdir(parents=True)
@@ -25,7 +27,7 @@ def staged(table: Table, start: int, end: int, *, batch: int = 0, query: str = "
     file.write_text(f"{start}-{end}\n")
     name = file.relative_to(attempt.parent).as_posix()
     files = (DataFile(name, "", end - start, file.stat().st_size),)
-    return Batch(query, batch, files, (Landed(QUEUE, start, end),))
+    return StagedBatch(query, batch, files, (Landed(QUEUE, start, end),))
 
 
 def rows(path: Path) -> list[str]:
@@ -33,8 +35,8 @@ def rows(path: Path) -> list[str]:
     return sorted(file.read_text().strip() for file in path.glob("date=*/*.parquet"))
 
 
-def begun(path: Path, epoch: int = 0) -> Table:
-    table = Table(path, epoch=epoch)
+def begun(path: Path, epoch: int = 0) -> TableWriter:
+    table = TableWriter(path, epoch=epoch)
     table.begin()
     return table
 
@@ -69,7 +71,7 @@ def test_a_batch_that_died_while_it_was_moved_is_finished_by_the_next_run(
 ) -> None:
     table = begun(tmp_path)
     first, second = staged(table, 0, 10), staged(table, 10, 20)
-    both = Batch("q", 0, first.files + second.files, (Landed(QUEUE, 0, 20),))
+    both = StagedBatch("q", 0, first.files + second.files, (Landed(QUEUE, 0, 20),))
     moved: list[Path] = []
     rename = type(tmp_path).rename
 
@@ -110,18 +112,18 @@ def test_a_rival_that_commits_while_a_run_begins_is_taken_in(
 ) -> None:
     old = begun(tmp_path, epoch=1)
     waiting = staged(old, 0, 10)
-    new = Table(tmp_path, epoch=2)
+    new = TableWriter(tmp_path, epoch=2)
     looked: list[None] = []
-    read_last = Table.read_last
+    read_last = TableWriter.read_last
 
-    def and_then_the_rival(self: Table) -> object:
+    def and_then_the_rival(self: TableWriter) -> object:
         found = read_last(self)
         if not looked:
             looked.append(None)
             old.commit(waiting)
         return found
 
-    monkeypatch.setattr(Table, "read_last", and_then_the_rival)
+    monkeypatch.setattr(TableWriter, "read_last", and_then_the_rival)
     assert new.begin().rows == 10
     assert (new.last.number, new.has("q", 0)) == (2, True)
     assert rows(tmp_path) == ["0-10"]
@@ -160,7 +162,7 @@ def test_rows_of_a_commit_that_somebody_removed_are_missed(
 ) -> None:
     table = begun(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(Table, "_publish", lambda *_: None)
+        patched.setattr(TableWriter, "_publish", lambda *_: None)
         made = table.commit(staged(table, 0, 10))
     (tmp_path / "_imago" / "staging" / made.files[0].staged).unlink()
     with pytest.raises(TableError, match="committed, but its rows are gone"):

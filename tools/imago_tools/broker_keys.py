@@ -14,14 +14,14 @@ from typing import Final, NamedTuple
 Scalar = bool | int | float | str | tuple[str, ...]
 
 
-class Key(NamedTuple):
+class BrokerKey(NamedTuple):
     """One setting: what it is unless set, and whether it may change while a broker runs."""
 
     default: Scalar
     dynamic: bool
 
 
-KEYS: Final[dict[str, Key]] = {
+KEYS: Final[dict[str, BrokerKey]] = {
 '''
 
 
@@ -30,7 +30,7 @@ def module() -> str:
     rows = []
     for key in describe():
         default = repr(key.default).replace("'", '"')
-        rows.append(f'    "{key.key}": Key({default}, {key.dynamic}),\n')
+        rows.append(f'    "{key.key}": BrokerKey({default}, {key.dynamic}),\n')
     return HEAD + "".join(rows) + "}\n"
 
 

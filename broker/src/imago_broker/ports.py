@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from imago_broker.model.cluster import (
         BrokerRecord,
         ClusterView,
-        Connection,
         ForeignBroker,
+        RegistryConnection,
         TopicPlacement,
     )
-    from imago_broker.model.pipelines import Pipeline, Progress
+    from imago_broker.model.pipelines import Pipeline, PipelineProgress
     from imago_broker.model.shard import ShardState
-    from imago_broker.model.shard_status import ShardStatus
+    from imago_broker.model.shard_status import LocalShardStatus
 
     MetaqProgress = Mapping[str, Mapping[str, Mapping[int, int]]]
     """MetaQ positions that are read out: topic to group to partition to position."""
@@ -67,7 +67,7 @@ class Coordinator(Protocol):
     """
 
     @property
-    def state(self) -> Connection:
+    def state(self) -> RegistryConnection:
         """The session as last reported."""
         ...
 
@@ -109,7 +109,7 @@ class Coordinator(Protocol):
         """Have the callback told each new snapshot."""
         ...
 
-    def on_state(self, callback: Callable[[Connection], None]) -> None:
+    def on_state(self, callback: Callable[[RegistryConnection], None]) -> None:
         """Have the callback told each change of the session's state."""
         ...
 
@@ -229,7 +229,7 @@ class Coordinator(Protocol):
         """
         ...
 
-    async def report_pipeline(self, name: str, epoch: int, progress: Progress) -> None:
+    async def report_pipeline(self, name: str, epoch: int, progress: PipelineProgress) -> None:
         """Note how far the run of this epoch is.
 
         CoordinatorConflictError, and nothing noted, unless this very epoch stands.
@@ -288,7 +288,7 @@ class ShardControl(Protocol):
     A request id names one wish: the same wish asked again is carried out once.
     """
 
-    def shard_status(self) -> ShardStatus:
+    def shard_status(self) -> LocalShardStatus:
         """Return how things stand; cheap."""
         ...
 

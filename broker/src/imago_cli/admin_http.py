@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from imago_cli.exits import CommandError, UsageError
+from imago_cli.exits import CommandError, CommandUsageError
 
 DEFAULT_ADMIN = "http://127.0.0.1:8080"
 TOKEN_VARIABLE = "IMAGO_ADMIN_TOKEN_FILE"  # noqa: S105  the name of a variable
@@ -30,7 +30,7 @@ Admin = Annotated[
 ]
 
 
-class RefusedError(CommandError):
+class CallRefusedError(CommandError):
     """A broker refuses; its reason in one word beside its own words."""
 
     def __init__(self, reason: str, message: str, *, cure: str) -> None:
@@ -53,7 +53,7 @@ def ask(
     """
     address = admin.rstrip("/")
     if not _is_http(address):
-        raise UsageError(f"--admin {admin}: must look like http://HOST:PORT")
+        raise CommandUsageError(f"--admin {admin}: must look like http://HOST:PORT")
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(  # noqa: S310  http, see above
         address + path, data=data, headers={"Content-Type": "application/json"}
@@ -109,18 +109,20 @@ def _token() -> str:
     try:
         token = Path(path).read_text(encoding="ascii").strip()
     except OSError as error:
-        raise UsageError(f"{TOKEN_VARIABLE}={path}: {error.strerror}") from error
+        raise CommandUsageError(f"{TOKEN_VARIABLE}={path}: {error.strerror}") from error
     except UnicodeDecodeError:
         token = ""
     if not token.isprintable() or not token:
-        raise UsageError(f"{TOKEN_VARIABLE}={path}: holds no token, which is a line of ASCII")
+        raise CommandUsageError(
+            f"{TOKEN_VARIABLE}={path}: holds no token, which is a line of ASCII"
+        )
     return token
 
 
 def _refusal(error: urllib.error.HTTPError, address: str) -> CommandError:
     try:
         said = _object(error.read(_ANSWER_BYTES_MAX), address)
-        return RefusedError(str(said["error"]), str(said["message"]), cure=str(said["cure"]))
+        return CallRefusedError(str(said["error"]), str(said["message"]), cure=str(said["cure"]))
     except (CommandError, KeyError, OSError):
         return CommandError(f"{address} answers {error.code} {error.reason}")
 

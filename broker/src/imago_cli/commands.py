@@ -15,29 +15,33 @@ import typer
 from imago_cli import distribution, exits
 
 
-class Row(NamedTuple):
+class CommandRow(NamedTuple):
     module: str
     help: str
 
 
-COMMANDS: dict[str, Row] = {
-    "up": Row("imago_cli.up.command", "Run a whole cluster of real processes on this machine."),
-    "demo": Row(
+COMMANDS: dict[str, CommandRow] = {
+    "up": CommandRow(
+        "imago_cli.up.command", "Run a whole cluster of real processes on this machine."
+    ),
+    "demo": CommandRow(
         "imago_cli.demo.command", "Show both protocols and Spark agreeing on real records."
     ),
-    "cluster": Row("imago_cli.cluster", "Show who leads what, and why not."),
-    "shard": Row("imago_cli.shard", "Show shards, hand leadership over, elect in need."),
-    "topic": Row("imago_cli.topic", "Create, change, list and delete topics."),
-    "group": Row("imago_cli.group", "Show consumer groups, their lag; move, delete them."),
-    "produce": Row("imago_cli.produce", "Send messages."),
-    "consume": Row("imago_cli.consume", "Read messages."),
-    "bench": Row("imago_cli.bench", "Measure a running cluster with Python clients."),
-    "broker": Row("imago_cli.broker", "Run one broker process."),
-    "namesrv": Row("imago_cli.namesrv", "Run RocketMQ's name service as a process of its own."),
-    "operator": Row("imago_cli.operator", "Run clusters on Kubernetes."),
-    "log": Row("imago_cli.log", "Check or show a broker's files while it is stopped."),
-    "config": Row("imago_cli.config", "Show, explain and convert configurations."),
-    "doctor": Row(
+    "cluster": CommandRow("imago_cli.cluster", "Show who leads what, and why not."),
+    "shard": CommandRow("imago_cli.shard", "Show shards, hand leadership over, elect in need."),
+    "topic": CommandRow("imago_cli.topic", "Create, change, list and delete topics."),
+    "group": CommandRow("imago_cli.group", "Show consumer groups, their lag; move, delete them."),
+    "produce": CommandRow("imago_cli.produce", "Send messages."),
+    "consume": CommandRow("imago_cli.consume", "Read messages."),
+    "bench": CommandRow("imago_cli.bench", "Measure a running cluster with Python clients."),
+    "broker": CommandRow("imago_cli.broker", "Run one broker process."),
+    "namesrv": CommandRow(
+        "imago_cli.namesrv", "Run RocketMQ's name service as a process of its own."
+    ),
+    "operator": CommandRow("imago_cli.operator", "Run clusters on Kubernetes."),
+    "log": CommandRow("imago_cli.log", "Check or show a broker's files while it is stopped."),
+    "config": CommandRow("imago_cli.config", "Show, explain and convert configurations."),
+    "doctor": CommandRow(
         "imago_cli.doctor.command", "Find the usual mistakes on this machine, with the cure."
     ),
 }

@@ -13,7 +13,7 @@ from imago_broker.config import ConfigError
 from imago_broker.config.loading import describe, to_tree
 from imago_broker.config.metaq_ini import convert as convert_ini
 from imago_cli import toml_text
-from imago_cli.exits import CommandError, UsageError
+from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.output import print_json, print_line, say
 from imago_cli.server_config import read_config
 
@@ -70,11 +70,11 @@ def convert(
     try:
         conversion = convert_ini(ini.read_text(encoding="utf-8"))
     except ConfigError as error:
-        raise UsageError(f"{ini}: {error}") from error
+        raise CommandUsageError(f"{ini}: {error}") from error
     except OSError as error:
-        raise UsageError(f"{ini}: {error.strerror}") from error
+        raise CommandUsageError(f"{ini}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{ini}: {error}") from error
+        raise CommandUsageError(f"{ini}: {error}") from error
     for note in conversion.notes:
         say(f"note: {note}")
     if output is None:
@@ -84,7 +84,7 @@ def convert(
         with output.open("x", encoding="utf-8") as file:
             file.write(conversion.toml)
     except FileExistsError as error:
-        raise UsageError(f"{output} exists already", cure="choose another name") from error
+        raise CommandUsageError(f"{output} exists already", cure="choose another name") from error
     except OSError as error:
         raise CommandError(f"{output}: {error.strerror}") from error
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imago_cli.exits import CommandError, UsageError
+from imago_cli.exits import CommandError, CommandUsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -56,8 +56,8 @@ def client_errors() -> Iterator[None]:
     except errors.UsageError as error:
         what, _, said = str(error).partition(": ")
         if option := _OPTIONS.get(what):
-            raise UsageError(f"{option[0]}: {said}", cure=option[1]) from error
-        raise UsageError(str(error)) from error
+            raise CommandUsageError(f"{option[0]}: {said}", cure=option[1]) from error
+        raise CommandUsageError(str(error)) from error
     except (errors.ClientError, ProtocolError) as error:
         raise CommandError(str(error)) from error
 
@@ -102,7 +102,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{question} Nobody is here to ask", cure="add --yes")
+        raise CommandUsageError(f"{question} Nobody is here to ask", cure="add --yes")
     sys.stderr.write(f"{question} [y/N]: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -23,7 +23,7 @@ from imago_cli.connect import (
     metaq_topics,
     no_topic,
 )
-from imago_cli.exits import CommandError, UsageError
+from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.output import OutputClosedError, flush, say, write_bytes
 from imago_cli.pace import Pace
 from imago_cli.produce import Protocol
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from imago_client.metaq import MetaqClient, MetaqMessage
 
 
-class From(StrEnum):
+class FromOption(StrEnum):
     """Where to begin."""
 
     earliest = "earliest"
@@ -49,7 +49,7 @@ class Reading:
 
     topic: str
     tags: str
-    start: From
+    start: FromOption
     count: int | None
     follow: bool
     as_json: bool
@@ -80,8 +80,8 @@ def consume(
         typer.Option(help="Read as a member of this group: its queues, from its offsets on."),
     ] = None,
     start: Annotated[
-        From, typer.Option("--from", help="Where to begin without an offset of the group.")
-    ] = From.earliest,
+        FromOption, typer.Option("--from", help="Where to begin without an offset of the group.")
+    ] = FromOption.earliest,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after so many.")] = None,
     tags: Annotated[str, typer.Option(help="Only these tags, joined with ||.")] = "*",
     follow: Annotated[
@@ -101,7 +101,7 @@ def consume(
     MetaQ brokers keep no offsets: there the group's positions are in the file that --offsets names.
     """
     if offsets is not None and (protocol is not Protocol.metaq or group is None):
-        raise UsageError("--offsets: only with --protocol metaq and --group")
+        raise CommandUsageError("--offsets: only with --protocol metaq and --group")
     reading = Reading(topic, tags, start, count, follow, as_json, Pace("read", count))
     with client_errors():
         try:
@@ -140,7 +140,7 @@ async def _join(client: Client, reading: Reading, group: str) -> None:
             if not _shown(reading, _row(message), _body(message), enough):
                 raise RetryLater
 
-    start = StartFrom.EARLIEST if reading.start is From.earliest else StartFrom.LATEST
+    start = StartFrom.EARLIEST if reading.start is FromOption.earliest else StartFrom.LATEST
     config = ConsumerConfig(group=group, start_from=start, orderly=True, concurrency=1)
     async with client.push_consumer(config, {reading.topic: reading.tags}, handler):
         await enough
@@ -170,7 +170,7 @@ async def _pull_all(client: Client, reading: Reading) -> None:
     consumer = client.pull_consumer("IMAGO_CLI")
     places: dict[MessageQueue, int] = {}
     for queue in await consumer.queues(reading.topic):
-        at_start = reading.start is From.earliest
+        at_start = reading.start is FromOption.earliest
         places[queue] = await (consumer.min_offset if at_start else consumer.max_offset)(queue)
     if reading.follow:
         await _follow(consumer, places, reading)
@@ -236,7 +236,7 @@ async def _metaq(servers: str, reading: Reading, group: str | None, offsets: Pat
     from imago_client.metaq import MetaqClient
 
     if reading.tags != "*":
-        raise UsageError("--tags: MetaQ brokers do not filter", cure="read with rocketmq")
+        raise CommandUsageError("--tags: MetaQ brokers do not filter", cure="read with rocketmq")
     async with MetaqClient(servers) as client:
         if reading.topic not in (known := await metaq_topics(client)):
             raise no_topic(reading.topic, known)
@@ -248,7 +248,7 @@ async def _metaq(servers: str, reading: Reading, group: str | None, offsets: Pat
 
 async def _get_all(client: MetaqClient, reading: Reading) -> None:
     for partition, (low, high) in (await client.partitions(reading.topic)).items():
-        position = low if reading.start is From.earliest else high
+        position = low if reading.start is FromOption.earliest else high
         size = 1 << 20
         while position < high and not reading.is_enough():
             fetched = await client.get(partition, position, group="IMAGO_CLI", size_max=size)
@@ -270,7 +270,7 @@ async def _fetch(client: MetaqClient, reading: Reading, group: str, offsets: Pat
         if enough.done() or not _shown(reading, _metaq_row(message), message.payload, enough):
             await asyncio.Event().wait()  # beyond --count: stopping cancels this
 
-    config = MetaqConsumerConfig(group=group, from_end=reading.start is From.latest)
+    config = MetaqConsumerConfig(group=group, from_end=reading.start is FromOption.latest)
     store = FileOffsets(offsets) if offsets is not None else None
     async with client.consumer(config, [reading.topic], handler, offsets=store):
         await enough

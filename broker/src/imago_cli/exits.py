@@ -35,7 +35,7 @@ class CommandError(Exception):
         self.message, self.cure, self.code = message, cure, code
 
 
-class UsageError(CommandError):
+class CommandUsageError(CommandError):
     """What was asked for makes no sense here: nothing was started or changed."""
 
     def __init__(self, message: str, *, cure: str = "") -> None:

@@ -17,7 +17,7 @@ from imago_cli.connect import (
     nearest,
     no_topic,
 )
-from imago_cli.exits import CommandError, UsageError
+from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.output import print_json, print_table, say
 from imago_cli.topic import moment
 
@@ -124,12 +124,12 @@ def parse_target(text: str) -> ResetTo | int:
         return ResetTo(text)
     if text.isdecimal():
         if int(text) >> 63:
-            raise UsageError(f"--to {text}: no time is that late", cure="ms since 1970")
+            raise CommandUsageError(f"--to {text}: no time is that late", cure="ms since 1970")
         return int(text)
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(
+        raise CommandUsageError(
             f"--to {text!r} is no place in a topic",
             cure="earliest, latest, ms since 1970, or a time such as 2026-11-21T13:00:00",
         ) from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imago_cli.exits import CommandError, Exit, UsageError
+from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.output import print_json, print_line, print_table
 from imago_log.errors import DataFolderLockedError, LogIOError
 from imago_log.offline.check import Finding, NotADataFolderError, Progress, Severity
@@ -82,7 +82,7 @@ def dump(
 ) -> None:
     """Show records in the order of the log; JSON is one line a record."""
     if queue is not None and topic is None:
-        raise UsageError("--queue needs --topic: a queue is a topic's")
+        raise CommandUsageError("--queue needs --topic: a queue is a topic's")
     with _told_errors():
         found = _records(folder, topic=topic, queue_id=queue, start=start, count=count or None)
         if as_json:
@@ -113,10 +113,10 @@ def _told_errors() -> Iterator[None]:
     try:
         yield
     except NotADataFolderError as error:
-        raise UsageError(str(error), cure="give the folder of broker.data_dir") from error
+        raise CommandUsageError(str(error), cure="give the folder of broker.data_dir") from error
     except DataFolderLockedError as error:
         # Not the code of damage: whoever runs a check in a script must tell them apart.
-        raise UsageError(str(error), cure="stop the broker first") from error
+        raise CommandUsageError(str(error), cure="stop the broker first") from error
     except LogIOError as error:
         raise CommandError(str(error), code=Exit.IO) from error
 

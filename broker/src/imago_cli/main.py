@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imago_cli.exits import CommandError, Exit, UsageError
+from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.output import OutputClosedError, close_output, print_error
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def run(command: Callable[[], object]) -> None:
 
 def _in_a_sentence(error: Exception) -> CommandError:
     if isinstance(error, UnicodeEncodeError) and not error.object.isprintable():
-        return UsageError(f"{error.object!r} is no text in UTF-8")
+        return CommandUsageError(f"{error.object!r} is no text in UTF-8")
     if isinstance(error, OSError) and error.filename is not None:
         return CommandError(f"{os.fsdecode(error.filename)}: {error.strerror}")
     return CommandError(

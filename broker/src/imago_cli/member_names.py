@@ -9,7 +9,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from imago_cli.exits import UsageError
+from imago_cli.exits import CommandUsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ def member_named(shard: Mapping[str, Any], name: str) -> dict[str, Any]:
         return found[0]
     problem = f"{name} is more than one member of" if found else f"no live member {name} in"
     listed = "; ".join(map(_described, found or shard["members"])) or "none"
-    raise UsageError(f"{problem} {shard['name']}", cure=f"live members: {listed}")
+    raise CommandUsageError(f"{problem} {shard['name']}", cure=f"live members: {listed}")
 
 
 def _names(shard: Mapping[str, Any], member: Mapping[str, Any]) -> Iterator[str]:

@@ -10,9 +10,9 @@ from uuid import uuid4
 
 import typer
 
-from imago_cli.admin_http import DEFAULT_ADMIN, Admin, RefusedError, ask
+from imago_cli.admin_http import DEFAULT_ADMIN, Admin, CallRefusedError, ask
 from imago_cli.connect import AsJson, Yes, confirm, no_topic
-from imago_cli.exits import CommandError, Exit, UsageError
+from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.output import print_json, print_line, say
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def find_shard(cluster: Mapping[str, Any], name: str) -> dict[str, Any]:
             found: dict[str, Any] = shard
             return found
     listed = ", ".join(shard["name"] for shard in cluster["shards"])
-    raise UsageError(f"there is no shard {name}", cure=f"one of {listed}")
+    raise CommandUsageError(f"there is no shard {name}", cure=f"one of {listed}")
 
 
 def progress(shard: Mapping[str, Any]) -> Iterator[str]:
@@ -221,7 +221,7 @@ def _master(shard: Mapping[str, Any]) -> dict[str, Any]:
 def _has(master: Mapping[str, Any], path: str) -> bool:
     try:
         ask(master["admin"], path, found=True)
-    except RefusedError as error:
+    except CallRefusedError as error:
         if error.reason != "topic_not_found":
             raise
         return False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imago_cli.exits import CommandError, Exit, UsageError
+from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.ready import announce
 from imago_cli.server_config import read_config
 
@@ -42,7 +42,7 @@ def namesrv(
     """
     settings = read_config(config)
     if settings.zookeeper.connect == "none":
-        raise UsageError(
+        raise CommandUsageError(
             "a name service of its own needs the registry: zookeeper.connect is 'none'",
             cure="set zookeeper.connect, or let the broker answer (namesrv.enabled = true)",
         )
@@ -97,7 +97,7 @@ async def _run(settings: BrokerConfig, ready_fd: int) -> int:
             return Exit.DONE
         return await running
     except CoordinatorConflictError as error:
-        raise UsageError(str(error)) from error
+        raise CommandUsageError(str(error)) from error
     except CoordinatorError as error:
         raise CommandError(f"zookeeper.connect: {error}", code=Exit.FAILED) from error
 
@@ -135,6 +135,6 @@ async def _serve(
     try:
         listener.bind()
     except OSError as error:
-        raise UsageError(f"namesrv.port: {error.strerror}", cure=cure_of(error)) from error
+        raise CommandUsageError(f"namesrv.port: {error.strerror}", cure=cure_of(error)) from error
     await listener.start()
     return listener

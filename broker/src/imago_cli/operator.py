@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imago_cli.distribution import install, version
-from imago_cli.exits import UsageError
+from imago_cli.exits import CommandUsageError
 from imago_cli.ready import announce
 
 if TYPE_CHECKING:
@@ -103,9 +103,9 @@ def operator(
     Any number of these processes may run: one works, the others wait for its Lease.
     """
     if importlib.util.find_spec("kopf") is None:
-        raise UsageError("kopf is not installed", cure=install("operator"))
+        raise CommandUsageError("kopf is not installed", cure=install("operator"))
     if log_level not in LEVELS:
-        raise UsageError(f"--log-level {log_level}", cure=f"one of {', '.join(LEVELS)}")
+        raise CommandUsageError(f"--log-level {log_level}", cure=f"one of {', '.join(LEVELS)}")
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
     host, port = _address(listen)
     settings = _settings(
@@ -136,9 +136,9 @@ def _run(settings: Settings, ready_fd: int) -> int:
     try:
         return asyncio.run(run(settings, tell))
     except StartError as error:
-        raise UsageError(str(error), cure=error.cure) from error
+        raise CommandUsageError(str(error), cure=error.cure) from error
     except OperatorError as error:
-        raise UsageError(
+        raise CommandUsageError(
             f"Kubernetes at {settings.credentials.server}: {error}",
             cure="see whether it is there, and that --kubeconfig names it",
         ) from error
@@ -155,13 +155,13 @@ def _settings(
 ) -> Settings:
     from imago_operator.desired import OperatorInfo
     from imago_operator.kube.credentials import CredentialsError, find
-    from imago_operator.lease import Place
+    from imago_operator.lease import LeasePlace
     from imago_operator.main import Settings
 
     try:
         credentials = find(kubeconfig)
     except CredentialsError as error:
-        raise UsageError(str(error), cure=error.cure) from error
+        raise CommandUsageError(str(error), cure=error.cure) from error
     namespace, lease_name, identity = lease
     broker, zookeeper, spark = images
     own = namespace or credentials.namespace
@@ -174,7 +174,7 @@ def _settings(
             spark_image=spark,
             namespace=own,
         ),
-        lease=Place(namespace=own, name=lease_name, identity=identity),
+        lease=LeasePlace(namespace=own, name=lease_name, identity=identity),
         namespaces=names,
         host=listen[0],
         port=listen[1],
@@ -186,7 +186,7 @@ def _namespaces(text: str) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     for name in found:
         if not NAME.fullmatch(name):
-            raise UsageError(
+            raise CommandUsageError(
                 f"--namespaces: {name!r} is no name of a namespace",
                 cure="list names with commas between, or leave it empty for all",
             )
@@ -196,7 +196,7 @@ def _namespaces(text: str) -> tuple[str, ...]:
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"--listen {text}", cure="give HOST:PORT, like 0.0.0.0:8080")
+        raise CommandUsageError(f"--listen {text}", cure="give HOST:PORT, like 0.0.0.0:8080")
     return host.strip("[]"), int(port)
 
 
@@ -206,4 +206,6 @@ def _seconds(text: str) -> float:
     try:
         return Duration(text).seconds
     except ValueError as error:
-        raise UsageError(f"--finalizer-release-after: {error}", cure="give it like 15m") from error
+        raise CommandUsageError(
+            f"--finalizer-release-after: {error}", cure="give it like 15m"
+        ) from error

@@ -21,7 +21,7 @@ from imago_cli.connect import (
     metaq_topics,
     no_topic,
 )
-from imago_cli.exits import UsageError
+from imago_cli.exits import CommandUsageError
 from imago_cli.output import print_json, say
 from imago_cli.pace import Pace
 from imago_cli.stdin_lines import lines
@@ -38,7 +38,7 @@ class Protocol(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
+class ProduceRun:
     """What every message of one run has."""
 
     topic: str
@@ -83,10 +83,14 @@ def produce(
 ) -> None:
     """Send messages, each acknowledged by a broker. Exit code 1 if any was not."""
     if protocol is Protocol.metaq and key is not None:
-        raise UsageError("--key: MetaQ messages have no keys", cure="use --tags, or leave it out")
+        raise CommandUsageError(
+            "--key: MetaQ messages have no keys", cure="use --tags, or leave it out"
+        )
     if protocol is Protocol.metaq and idempotent:
-        raise UsageError("--idempotent: not possible through MetaQ", cure="leave --protocol out")
-    sending = Sending(topic, key, tags, idempotent, create)
+        raise CommandUsageError(
+            "--idempotent: not possible through MetaQ", cure="leave --protocol out"
+        )
+    sending = ProduceRun(topic, key, tags, idempotent, create)
     bodies = _bodies(message, count)
     pace = Pace("sent", len(message) * count if message else None)
     at_once = in_flight or (1 if key else 64)
@@ -114,7 +118,7 @@ async def _bodies(messages: list[str] | None, count: int) -> AsyncIterator[bytes
 
 
 async def _rocketmq(
-    bootstrap: str, sending: Sending, bodies: AsyncIterator[bytes], pace: Pace, in_flight: int
+    bootstrap: str, sending: ProduceRun, bodies: AsyncIterator[bytes], pace: Pace, in_flight: int
 ) -> None:
     from imago_client import Client, Message
 
@@ -135,7 +139,7 @@ async def _rocketmq(
 
 
 async def _metaq(
-    servers: str, sending: Sending, bodies: AsyncIterator[bytes], pace: Pace, in_flight: int
+    servers: str, sending: ProduceRun, bodies: AsyncIterator[bytes], pace: Pace, in_flight: int
 ) -> None:
     from imago_client.metaq import MetaqClient
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.config import BrokerConfig, ConfigError, load
 from imago_broker.model.declared import declared_topic
-from imago_cli.exits import UsageError
+from imago_cli.exits import CommandUsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,18 +24,18 @@ def read_config(path: Path | None) -> BrokerConfig:
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
-            raise UsageError(f"--config {path}: {error.strerror}") from error
+            raise CommandUsageError(f"--config {path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
-            raise UsageError(f"--config {path}: {error}") from error
+            raise CommandUsageError(f"--config {path}: {error}") from error
     try:
         config = load(text, os.environ)
     except ConfigError as error:
-        raise UsageError(f"{path or 'environment'}: {error}") from error
+        raise CommandUsageError(f"{path or 'environment'}: {error}") from error
     for name, settings in config.topics.items():
         try:
             declared_topic(name, settings)
         except ValueError as error:
-            raise UsageError(f"{path or 'environment'}: topics.{name}: {error}") from error
+            raise CommandUsageError(f"{path or 'environment'}: topics.{name}: {error}") from error
     return config
 
 

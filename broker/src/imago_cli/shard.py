@@ -11,7 +11,7 @@ import typer
 from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.cluster import COLUMNS, member_rows
 from imago_cli.connect import AsJson, Yes, confirm
-from imago_cli.exits import CommandError, UsageError
+from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.member_names import member_named
 from imago_cli.moves import ShardName, attach_to_shard, find_shard
 from imago_cli.output import print_json, print_line, print_table, say
@@ -111,7 +111,7 @@ def elect(
     """
     found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
     if found["master"] is not None:
-        raise UsageError(f"{found['name']} is led by {_master(found)}", cure="nothing to do")
+        raise CommandUsageError(f"{found['name']} is led by {_master(found)}", cure="nothing to do")
     if not found["members"]:
         raise CommandError(f"{found['name']} has no live member", cure=found["explain"]["next"])
     chosen = member_named(found, to) if to is not None else max(found["members"], key=_log)

@@ -17,7 +17,7 @@ from imago_cli.connect import (
     is_system,
     no_topic,
 )
-from imago_cli.exits import CommandError, UsageError
+from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.moves import attach_to_topic
 from imago_cli.output import print_json, print_table, say
 from imago_cli.topic_settings import SET_HELP, attributes
@@ -119,7 +119,9 @@ def alter(
     _refuse_system(topic)
     settings = attributes(assignments)
     if queues is None and perm is None and not settings:
-        raise UsageError("nothing to change is named", cure="--queues, --perm or --set name=value")
+        raise CommandUsageError(
+            "nothing to change is named", cure="--queues, --perm or --set name=value"
+        )
     with connected(bootstrap) as client:
         try:
             hidden = client.admin.alter_topic(
@@ -140,7 +142,7 @@ def alter(
 def _refuse_system(topic: str) -> None:
     # A group's retries and dead letters are its user's to change.
     if is_system(topic) and not topic.startswith("%"):
-        raise UsageError(f"topic {topic} is the brokers' own", cure="choose another name")
+        raise CommandUsageError(f"topic {topic} is the brokers' own", cure="choose another name")
 
 
 def _create(

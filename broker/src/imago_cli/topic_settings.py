@@ -9,7 +9,7 @@ from imago_broker.config.section import LEVELS
 from imago_broker.config.units import kind_of, measured
 from imago_broker.model import topics
 from imago_broker.model.attributes import attributes_problem
-from imago_cli.exits import UsageError
+from imago_cli.exits import CommandUsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,16 +30,18 @@ def attributes(assignments: Sequence[str] | None) -> dict[str, str]:
     for text in assignments or ():
         name, equals, value = (part.strip() for part in text.partition("="))
         if not name or not equals:
-            raise UsageError(f"--set {text}: is not name=value", cure=f"{_example(name)}")
+            raise CommandUsageError(f"--set {text}: is not name=value", cure=f"{_example(name)}")
         if name not in SETTABLE:
-            raise UsageError(f"--set {text}: a topic has no setting {name}", cure=_nearest(name))
+            raise CommandUsageError(
+                f"--set {text}: a topic has no setting {name}", cure=_nearest(name)
+            )
         number = measured(name, value)
         found[name] = value if number is None else str(number)
     if problem := attributes_problem(found, acknowledgements=frozenset(LEVELS)):
         name = problem.partition(":")[0]
         units = kind_of(name)
         cure = f"a whole number, or {units}" if units else "see docs/configuration.md"
-        raise UsageError(f"--set {problem.replace(' without a unit', '')}", cure=cure)
+        raise CommandUsageError(f"--set {problem.replace(' without a unit', '')}", cure=cure)
     return found
 
 

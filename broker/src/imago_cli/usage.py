@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from typer.main import get_command
 
-from imago_cli.exits import CommandError, Exit, UsageError
+from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.output import OutputClosedError, close_output
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def invoke(app: typer.Typer, program: str, arguments: Sequence[str] | None = Non
     sys.exit(code if isinstance(code, int) else Exit.DONE)
 
 
-def _told(error: Any) -> UsageError:
+def _told(error: Any) -> CommandUsageError:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == _HELP_ONLY and context is not None:
         sys.stdout.write(f"{context.get_help()}\n")
@@ -54,4 +54,6 @@ def _told(error: Any) -> UsageError:
         sys.exit(Exit.USAGE)
     said = " ".join(str(error.format_message()).split()).removesuffix(".")
     said = said.replace("Value error, ", "")
-    return UsageError(said, cure=f"{context.command_path} --help" if context is not None else "")
+    return CommandUsageError(
+        said, cure=f"{context.command_path} --help" if context is not None else ""
+    )

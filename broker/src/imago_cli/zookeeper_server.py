@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imago_cli.distribution import install
-from imago_cli.exits import UsageError
+from imago_cli.exits import CommandUsageError
 
 if TYPE_CHECKING:
     from imago_cli.java import Java
@@ -122,7 +122,7 @@ def class_path() -> list[Path]:
     jars = Path(folders[0]) / "jars" if folders else Path("pyspark/jars")
     found = [path for pattern in _JARS for path in sorted(jars.glob(pattern))]
     if not any(path.name.startswith("zookeeper-") for path in found):
-        raise UsageError(
+        raise CommandUsageError(
             "there is no ZooKeeper here: it comes with PySpark, which is not installed",
             cure=f"{install('spark')}, or --zookeeper HOST:PORT, or --zookeeper none",
         )

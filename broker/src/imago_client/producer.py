@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_client.core import idempotent, sending
-from imago_client.core.lanes import Lanes
+from imago_client.core.lanes import ProducerLanes
 from imago_client.core.outgoing import prepare, prepare_batch
 from imago_client.errors import UsageError
 
@@ -35,7 +35,7 @@ class Producer:
     def __init__(self, state: ClientState, driver: Driver, config: ProducerConfig) -> None:
         self._state, self._driver, self._config = state, driver, config
         self._rotations = sending.Rotations(state.rng.getrandbits(16))
-        self._lanes = Lanes(config, state.rng)
+        self._lanes = ProducerLanes(config, state.rng)
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues of a topic that take messages, sorted, also of shards that elect now.

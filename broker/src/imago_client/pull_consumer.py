@@ -54,7 +54,7 @@ class PullConsumer:
         return await self._driver.run(
             pulling.pull(
                 self._state,
-                pulling.PullRequest(
+                pulling.PullArguments(
                     group=self.group,
                     queue=queue,
                     offset=offset,

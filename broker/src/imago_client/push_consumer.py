@@ -12,7 +12,7 @@ from imago_client.core.subscriptions import Subscription, group_subscriptions
 from imago_client.errors import ClientError, UsageError
 from imago_client.handlers import Batch, check_handler
 from imago_client.inflation import Inflation
-from imago_client.queue_reader import QueueReader
+from imago_client.queue_reader import QueueFetcher
 from imago_client.supervision import Supervisor
 from imago_wire.errors import ProtocolError
 
@@ -58,8 +58,8 @@ class PushConsumer:
         """The tasks that run a handler now."""
         self._subscriptions = group_subscriptions(topics, config.group, state.clock_ms())
         self._on_start, self._on_stop = on_start, on_stop
-        self._readers: dict[MessageQueue, QueueReader] = {}
-        self._leaving: dict[MessageQueue, QueueReader] = {}
+        self._readers: dict[MessageQueue, QueueFetcher] = {}
+        self._leaving: dict[MessageQueue, QueueFetcher] = {}
         """Readers of locked queues that go to other members once their handlers have ended."""
         self._known = membership.KnownQueues()
         self._rebalance_now = asyncio.Event()
@@ -237,7 +237,7 @@ class PushConsumer:
         return sorted(held & queues)
 
     def _read(self, queue: MessageQueue, offset: int) -> None:
-        reader = QueueReader(self, queue, self._subscriptions[queue.topic], offset)
+        reader = QueueFetcher(self, queue, self._subscriptions[queue.topic], offset)
         reader.set_locked(True)
         self._readers[queue] = reader
 
@@ -254,7 +254,7 @@ class PushConsumer:
                 *(self._commit_one(queue, one.commit_offset) for queue, one in given.items())
             )
 
-    async def _release(self, queue: MessageQueue, reader: QueueReader) -> None:
+    async def _release(self, queue: MessageQueue, reader: QueueFetcher) -> None:
         """Unlock a queue once nothing of it is handled here: its next member begins at once."""
         if not await reader.ended(self.config.release_s):
             log.warning(

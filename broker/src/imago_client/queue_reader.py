@@ -59,7 +59,7 @@ class Shared(Protocol):
     inflation: Inflation
 
 
-class QueueReader:
+class QueueFetcher:
     """Pulls, filters, hands over, and keeps count of what may be committed."""
 
     def __init__(
@@ -141,7 +141,7 @@ class QueueReader:
 
     async def _pull(self) -> Pulled:
         config = self._shared.config
-        request = pulling.PullRequest(
+        request = pulling.PullArguments(
             group=config.group,
             queue=self.queue,
             offset=self._offset,

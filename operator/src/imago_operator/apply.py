@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from imago_operator.actions import Drift
     from imago_operator.desired import Desired
     from imago_operator.drifts import Drifts
-    from imago_operator.observed import Seen
+    from imago_operator.observed import ClusterSeen
     from imago_operator.reconcile import Context
 
 NO_ADDRESS_S: Final = 2.0
@@ -74,7 +74,7 @@ class Executor:
         self,
         context: Context,
         desired: Desired,
-        seen: Seen,
+        seen: ClusterSeen,
         new_token: Callable[[], str],
         drifts: Drifts,
     ) -> None:

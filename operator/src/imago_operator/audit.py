@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from imago_operator.kube.objects import Kubernetes
     from imago_operator.loop import Loop
-    from imago_operator.reconcile import Key
+    from imago_operator.reconcile import ObjectKey
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +37,10 @@ class Audit:
     ) -> None:
         self._kube, self._loop, self._now = kube, loop, now
         self._namespaces = tuple(namespaces) or ("",)
-        self._missed: list[Key] = []
+        self._missed: list[ObjectKey] = []
 
     @property
-    def missed(self) -> list[Key]:
+    def missed(self) -> list[ObjectKey]:
         """What was there at the last look, and no watch has told of since."""
         return [key for key in self._missed if key not in self._loop.known]
 
@@ -55,12 +55,12 @@ class Audit:
             if self.missed:
                 log.error("no watch has told of %s", ", ".join(map(str, self.missed[:10])))
 
-    async def look(self) -> list[Key]:
+    async def look(self) -> list[ObjectKey]:
         """Return objects that are older than a moment, and not known.
 
         Each is asked for by its name: it may have gone since it was listed.
         """
-        found: list[Key] = []
+        found: list[ObjectKey] = []
         for watched in OWN:
             if watched.kind not in self._loop.kinds:
                 continue
@@ -71,7 +71,7 @@ class Audit:
                 found += [key for key in keys if key not in self._loop.known]
         return [key for key in found if await self._is_there(key)]
 
-    async def _is_there(self, key: Key) -> bool:
+    async def _is_there(self, key: ObjectKey) -> bool:
         item = await self._kube.get(key.kind, key.namespace, key.name)
         return item is not None and self._is_old(item["metadata"])
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names, versions
-from imago_operator.brokerkeys import KEYS, Key, Scalar
+from imago_operator.brokerkeys import KEYS, BrokerKey, Scalar
 from imago_operator.errors import InvalidError
-from imago_operator.spec.common import Level
+from imago_operator.spec.common import AcknowledgementLevel
 from imago_operator.spec.fields import chosen
 from imago_operator.spec.kinds import CLUSTER
 
@@ -37,7 +37,7 @@ class OperatorInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class OwnerResource:
     """The object itself: who it is, and what its annotations order."""
 
     name: str
@@ -68,10 +68,10 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
+class UnreadableSpec:
     """A resource whose spec is wrong: brokers go on with what they have."""
 
-    resource: Resource
+    resource: OwnerResource
     problem: str
     reason: str = "InvalidSpec"
 
@@ -80,12 +80,12 @@ class Unreadable:
 class Desired:
     """A cluster as it is to be. One reading of a resource: equal to itself alone."""
 
-    resource: Resource
+    resource: OwnerResource
     operator: OperatorInfo
     spec: ClusterSpec
     version: str
     image: str
-    acknowledgement: Level
+    acknowledgement: AcknowledgementLevel
     min_in_sync: int
     zookeeper_connect: str
     settings: Mapping[str, Scalar]
@@ -119,10 +119,10 @@ class Desired:
         return None if size is None else size.bytes
 
 
-def resource_of(manifest: Mapping[str, Any]) -> Resource:
+def resource_of(manifest: Mapping[str, Any]) -> OwnerResource:
     """Return who an object is."""
     metadata = manifest["metadata"]
-    return Resource(
+    return OwnerResource(
         name=metadata["name"],
         namespace=metadata.get("namespace", "default"),
         uid=metadata.get("uid", ""),
@@ -132,23 +132,25 @@ def resource_of(manifest: Mapping[str, Any]) -> Resource:
     )
 
 
-def desired_of(manifest: Mapping[str, Any], operator: OperatorInfo) -> Desired | Unreadable:
+def desired_of(manifest: Mapping[str, Any], operator: OperatorInfo) -> Desired | UnreadableSpec:
     """Return what an ImagoCluster says, or what is wrong with it."""
     resource = resource_of(manifest)
     try:
         spec = CLUSTER.read(manifest)
         if problem := versions.refusal(spec.version or operator.version, operator.version):
             text = f"spec.version: {problem}"
-            return Unreadable(resource=resource, problem=text, reason="UnsupportedVersion")
+            return UnreadableSpec(resource=resource, problem=text, reason="UnsupportedVersion")
         return _desired(resource, spec, operator)
     except InvalidError as error:
-        return Unreadable(resource=resource, problem=str(error))
+        return UnreadableSpec(resource=resource, problem=str(error))
 
 
-def _desired(resource: Resource, spec: ClusterSpec, operator: OperatorInfo) -> Desired:
+def _desired(resource: OwnerResource, spec: ClusterSpec, operator: OperatorInfo) -> Desired:
     version = spec.version or operator.version
     brokers, several = spec.brokers, spec.brokers.replicas_per_shard > 1
-    level = brokers.acknowledgement or (Level.REPLICATED if several else Level.LEADER)
+    level = brokers.acknowledgement or (
+        AcknowledgementLevel.REPLICATED if several else AcknowledgementLevel.LEADER
+    )
     least = brokers.min_in_sync or (2 if several else 1)
     connect = zookeeper_connect(resource, spec)
     settings = _settings(brokers.config) | {
@@ -183,7 +185,7 @@ def _desired(resource: Resource, spec: ClusterSpec, operator: OperatorInfo) -> D
     )
 
 
-def said_of_pods(resource: Resource, spec: ClusterSpec) -> dict[str, Any]:
+def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
     """Return what the user said that pods depend on; what only a restart applies among it."""
     said = chosen(spec)
     brokers = {
@@ -206,7 +208,7 @@ def said_of_pods(resource: Resource, spec: ClusterSpec) -> dict[str, Any]:
     return found | {"brokers": brokers, "restart": resource.restart}
 
 
-def zookeeper_connect(resource: Resource, spec: ClusterSpec) -> str:
+def zookeeper_connect(resource: OwnerResource, spec: ClusterSpec) -> str:
     """Return what brokers and MetaQ clients write as their ZooKeeper."""
     if external := spec.zookeeper.external:
         return ",".join(external.servers) + external.chroot
@@ -236,7 +238,7 @@ def _setting(name: str, said: int | str) -> Scalar:
         raise InvalidError(f"{path}: {error}") from error
 
 
-def _typed(key: Key, said: int | str) -> Scalar:
+def _typed(key: BrokerKey, said: int | str) -> Scalar:
     kind = type(key.default)
     if kind is bool:
         if said not in ("true", "false"):

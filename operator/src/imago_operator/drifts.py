@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from imago_operator.actions import Apply, Drift
-    from imago_operator.state import Child
+    from imago_operator.state import OwnedObject
 
 LEAST: Final = timedelta(seconds=30)
 MOST: Final = timedelta(seconds=300)
@@ -50,7 +50,7 @@ class Drifts:
         return record.never | (record.contested if self._waits(record) else frozenset())
 
     def applied(
-        self, action: Apply, before: Child | None, answer: Mapping[str, Any]
+        self, action: Apply, before: OwnedObject | None, answer: Mapping[str, Any]
     ) -> tuple[Drift, ...]:
         """Take note of what came of a correction; return what is as it was to be again."""
         if before is None or not action.drift:

@@ -42,7 +42,7 @@ class Sender(Protocol):
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownEvent:
     name: str
     count: int
 
@@ -77,7 +77,7 @@ class Recorder:
         """`new_id`: a few random characters, for names; `identity`: who reports."""
         self._sender, self._now, self._new_id = sender, now, new_id
         self._identity = identity
-        self._known: OrderedDict[tuple[str, ...], _Known] = OrderedDict()
+        self._known: OrderedDict[tuple[str, ...], _KnownEvent] = OrderedDict()
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
         self.suppressed = 0
         """Events that were not sent because there were too many."""
@@ -112,7 +112,7 @@ class Recorder:
             if await self._sender.merge(_namespace(about), known.name, patch):
                 _keep(self._known, key)
                 return
-        new = _Known(f"{metadata['name'][:NAME_MAX]}.{self._new_id()}", 1)
+        new = _KnownEvent(f"{metadata['name'][:NAME_MAX]}.{self._new_id()}", 1)
         event = self._event(about, new.name, now)
         await self._sender.post(event | {"type": type_, "reason": reason, "message": message})
         self._known[key] = new

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from imago_operator.kube.credentials import Credentials
-    from imago_operator.reconcile import Key
+    from imago_operator.reconcile import ObjectKey
 
 DELETED: Final = "DELETED"
 REQUEST_S: Final = 30.0
@@ -40,10 +40,10 @@ class Work(Protocol):
     def kinds(self) -> frozenset[str]:
         """The kinds that somebody works on."""
 
-    def seen(self, key: Key, *, gone: bool) -> None:
+    def seen(self, key: ObjectKey, *, gone: bool) -> None:
         """An object of ours is there, changed or is gone."""
 
-    def enqueue(self, key: Key) -> None:
+    def enqueue(self, key: ObjectKey) -> None:
         """Have an object looked at soon."""
 
 

@@ -32,7 +32,7 @@ LEASE: Final = RESOURCES["Lease"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class LeasePlace:
     """Which lease, and who we are."""
 
     namespace: str
@@ -46,7 +46,7 @@ class Leadership:
     def __init__(
         self,
         api: ApiServer,
-        place: Place,
+        place: LeasePlace,
         *,
         clock: Callable[[], float],
         now: Callable[[], datetime],

@@ -18,7 +18,7 @@ from imago_operator.workqueue import WorkQueue
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from imago_operator.reconcile import Key, Reconciler
+    from imago_operator.reconcile import ObjectKey, Reconciler
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +66,8 @@ class Loop:
         self._reconcilers: Mapping[str, Reconciler] = {r.kind: r for r in reconcilers}
         self._sources, self._measures = sources, measures
         self._queue = WorkQueue(GROUP_MAX)
-        self._known: set[Key] = set()
-        self._failures: dict[Key, int] = {}
+        self._known: set[ObjectKey] = set()
+        self._failures: dict[ObjectKey, int] = {}
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -76,7 +76,7 @@ class Loop:
         return frozenset(self._reconcilers)
 
     @property
-    def known(self) -> frozenset[Key]:
+    def known(self) -> frozenset[ObjectKey]:
         """Objects that the watches have told of."""
         return frozenset(self._known)
 
@@ -85,16 +85,16 @@ class Loop:
         """Objects that are due and wait for their turn."""
         return self._queue.waiting
 
-    def running(self) -> Mapping[Key, float]:
+    def running(self) -> Mapping[ObjectKey, float]:
         """Return what is looked at now, and for how many seconds."""
         now = self._sources.clock()
         return {key: now - since for key, since in self._queue.running().items()}
 
-    def stuck(self) -> list[Key]:
+    def stuck(self) -> list[ObjectKey]:
         """Return objects whose look does not return."""
         return [key for key, seconds in self.running().items() if seconds > STUCK_S]
 
-    def seen(self, key: Key, *, gone: bool) -> None:
+    def seen(self, key: ObjectKey, *, gone: bool) -> None:
         """Take note of an object of one of our kinds that is there, changed or is gone."""
         if gone:
             self._known.discard(key)
@@ -102,7 +102,7 @@ class Loop:
             self._known.add(key)
         self.enqueue(key)
 
-    def enqueue(self, key: Key) -> None:
+    def enqueue(self, key: ObjectKey) -> None:
         """Have an object looked at soon."""
         if key.kind in self._reconcilers:
             self._queue.add(key, self._sources.clock() + DEBOUNCE_S)
@@ -148,7 +148,7 @@ class Loop:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=GIVE_UP_S)
 
-    async def _work(self, key: Key) -> None:
+    async def _work(self, key: ObjectKey) -> None:
         began = self._sources.clock()
         outcome, again = "cancelled", None
         try:
@@ -158,7 +158,7 @@ class Loop:
             self._measures.finished(key.kind, outcome, now - began)
             self._queue.done(key, None if again is None else now + again)
 
-    async def _look(self, key: Key) -> tuple[str, float | None]:
+    async def _look(self, key: ObjectKey) -> tuple[str, float | None]:
         """Return how a look ended, and in how many seconds the next one is due."""
         try:
             again = await self._reconcilers[key.kind].reconcile(key)
@@ -173,7 +173,7 @@ class Loop:
             return "done", again
         return "done", min(self._resync(), again if again is not None else BACKOFF_MAX_S * 2)
 
-    def _failed(self, key: Key, error: OperatorError) -> tuple[str, float | None]:
+    def _failed(self, key: ObjectKey, error: OperatorError) -> tuple[str, float | None]:
         if isinstance(error, BlockedError):
             log.info("%s waits until %s: %s", key, error.until, error)
             return "blocked", self._backoff(key, BLOCKED_S, BACKOFF_MAX_S)
@@ -184,7 +184,7 @@ class Loop:
         log.info("%s is tried again: %s", key, error)
         return "retry", self._backoff(key, delay, max(RETRY_MAX_S, delay))
 
-    def _backoff(self, key: Key, least: float, most: float) -> float:
+    def _backoff(self, key: ObjectKey, least: float, most: float) -> float:
         """Return a delay that doubles with each failure in a row, give or take a quarter."""
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1

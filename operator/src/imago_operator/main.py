@@ -24,7 +24,7 @@ from imago_operator.kube.access import exists, may
 from imago_operator.kube.http import ApiServer
 from imago_operator.kube.objects import Kubernetes
 from imago_operator.kube.posting import EventSender
-from imago_operator.lease import Leadership, Place
+from imago_operator.lease import Leadership, LeasePlace
 from imago_operator.loop import Loop, Sources
 from imago_operator.metrics import Metrics
 from imago_operator.observed import Observer
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from imago_operator.desired import OperatorInfo
     from imago_operator.kube.credentials import Credentials
-    from imago_operator.reconcile import Key
+    from imago_operator.reconcile import ObjectKey
     from imago_operator.watched import Watched
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class Settings:
 
     credentials: Credentials
     operator: OperatorInfo
-    lease: Place
+    lease: LeasePlace
     namespaces: tuple[str, ...] = ()
     """Those to work in; empty: all."""
     host: str = "0.0.0.0"  # noqa: S104  the pod's own
@@ -168,7 +168,7 @@ class Operator:
             lambda: len(clusters.unready),
         )
 
-    def _enqueue(self, key: Key) -> None:
+    def _enqueue(self, key: ObjectKey) -> None:
         self.loop.enqueue(key)
 
     def serving(self) -> AbstractAsyncContextManager[int]:

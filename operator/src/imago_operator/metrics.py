@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from imago_operator.reconcile import Key
+    from imago_operator.reconcile import ObjectKey
 
 BUCKETS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
@@ -61,7 +61,7 @@ class Metrics:
         self._calls.labels(verb, resource, str(status)).inc()
 
     def watch_work(
-        self, depth: Callable[[], int], running: Callable[[], Mapping[Key, float]]
+        self, depth: Callable[[], int], running: Callable[[], Mapping[ObjectKey, float]]
     ) -> None:
         """Show what waits and what is worked on. `running`: for how many seconds, by object."""
         waiting = self._gauge("queue_depth", "Objects that are due and wait for their turn.")

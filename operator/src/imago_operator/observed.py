@@ -20,7 +20,7 @@ from imago_operator.spec.cluster import UpdateMode
 from imago_operator.spec.cluster_status import ClusterStatus
 from imago_operator.spec.kinds import CLUSTER
 from imago_operator.spec.schema import with_defaults
-from imago_operator.state import STATEFUL_SET, STUCK, Child, Observed, Pod, TopicNeeds
+from imago_operator.state import STATEFUL_SET, STUCK, Observed, OwnedObject, Pod, TopicNeeds
 from imago_operator.windows import is_open
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from imago_operator.desired import Desired
     from imago_operator.reconcile import Context, Reached
-    from imago_operator.state import Probe, Registry, Remaining
+    from imago_operator.state import Probe, Registry, RemainingContent
     from imago_operator.volumes import Volumes
 
 CHILD_KINDS: Final = (
@@ -47,7 +47,7 @@ Manifest = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ClusterSeen:
     """What was seen, and how to reach whom."""
 
     observed: Observed
@@ -63,7 +63,7 @@ class Observer:
         self._context, self._volumes = context, volumes
         self.drifts = Drifts(context.now)
 
-    async def look(self, desired: Desired, manifest: Manifest) -> Seen:
+    async def look(self, desired: Desired, manifest: Manifest) -> ClusterSeen:
         """Return what belongs to a cluster. RetryError: something could not be read."""
         kinds = (*CHILD_KINDS, "Pod", "PersistentVolumeClaim")
         lists, secret = await asyncio.gather(
@@ -99,7 +99,7 @@ class Observer:
             window_problem=window[1],
             status=status_of_manifest(manifest),
         )
-        return Seen(observed=observed, reached=reached, addresses=urls)
+        return ClusterSeen(observed=observed, reached=reached, addresses=urls)
 
     async def _list(self, kind: str, desired: Desired) -> Sequence[Manifest]:
         labels = f"{names.CLUSTER_LABEL}={desired.name}"
@@ -119,13 +119,17 @@ class Observer:
         pairs = zip(asked, said, strict=True)
         return {pod: probe for pod, probe in pairs if probe and probe.shard == shards[pod]}
 
-    async def _remaining(self, reached: Reached, registry: Registry | None) -> dict[int, Remaining]:
+    async def _remaining(
+        self, reached: Reached, registry: Registry | None
+    ) -> dict[int, RemainingContent]:
         shards = registry.shards.values() if registry else ()
         closed = [s.id for s in shards if s.cordoned and not s.drained]
         said = await asyncio.gather(*(reached.admin.remaining(reached.brokers, n) for n in closed))
         return {shard: left for shard, left in zip(closed, said, strict=True) if left is not None}
 
-    async def _topics(self, desired: Desired, children: Iterable[Child]) -> tuple[TopicNeeds, ...]:
+    async def _topics(
+        self, desired: Desired, children: Iterable[OwnedObject]
+    ) -> tuple[TopicNeeds, ...]:
         """Return what topics ask of shards; only looked up while shards are to go."""
         sets = [c for c in children if c.kind == STATEFUL_SET and c.shard is not None]
         if len(sets) <= desired.spec.brokers.shards:
@@ -178,7 +182,7 @@ def _children(
     found: Mapping[str, Sequence[Manifest]],
     secret: Manifest | None,
     drifts: Drifts,
-) -> Iterable[Child]:
+) -> Iterable[OwnedObject]:
     for kind in CHILD_KINDS:
         for item in found[kind]:
             if owner_uid(item) == desired.resource.uid:
@@ -194,10 +198,10 @@ def owner_uid(item: Manifest) -> str | None:
     return next((str(r["uid"]) for r in references if r.get("controller")), None)
 
 
-def _child(kind: str, item: Manifest, spared: frozenset[str] = frozenset()) -> Child:
+def _child(kind: str, item: Manifest, spared: frozenset[str] = frozenset()) -> OwnedObject:
     metadata = item["metadata"]
     shard = (metadata.get("labels") or {}).get(names.SHARD_LABEL)
-    return Child(
+    return OwnedObject(
         kind=kind,
         name=metadata["name"],
         uid=metadata["uid"],
@@ -212,7 +216,7 @@ def _child(kind: str, item: Manifest, spared: frozenset[str] = frozenset()) -> C
 
 
 def pods_of(
-    desired: Desired, children: Iterable[Child], items: Iterable[Manifest]
+    desired: Desired, children: Iterable[OwnedObject], items: Iterable[Manifest]
 ) -> list[Manifest]:
     """Return the pods of the cluster's StatefulSets, by owner and name.
 

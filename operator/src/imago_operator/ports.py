@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imago_operator.state import Probe, Registry, Remaining
+    from imago_operator.state import Probe, Registry, RemainingContent
 
 
 class KubePort(Protocol):
@@ -49,7 +49,7 @@ class KubePort(Protocol):
         """Record an event; repeats are merged."""
 
 
-class AdminPort(Protocol):
+class AdminCalls(Protocol):
     """The brokers' HTTP. `broker`: base address of one; changing calls carry the epoch."""
 
     async def registry(self, brokers: Sequence[str]) -> Registry | None:
@@ -64,7 +64,7 @@ class AdminPort(Protocol):
         GET /admin/v1/status, config, restart-check and restart-done.
         """
 
-    async def remaining(self, brokers: Sequence[str], shard: int) -> Remaining | None:
+    async def remaining(self, brokers: Sequence[str], shard: int) -> RemainingContent | None:
         """Return what is left in a shard that is to go; None: nobody can say.
 
         GET /admin/v1/shards/{shard}/remaining.

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from imago_operator.contents.port import ContentsPort
     from imago_operator.desired import OperatorInfo
     from imago_operator.pipelines.port import PipelinesPort
-    from imago_operator.ports import AdminPort, KubePort
+    from imago_operator.ports import AdminCalls, KubePort
 
 
-class Key(NamedTuple):
+class ObjectKey(NamedTuple):
     """One object of our kinds."""
 
     kind: str
@@ -40,7 +40,7 @@ class Reconciler(Protocol):
     def kind(self) -> str:
         """The kind whose keys it gets."""
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: ObjectKey) -> float | None:
         """Bring one object one step on; it may be gone already, which is no error.
 
         Returns in how many seconds it wants to look again by itself; None: only when something
@@ -53,7 +53,7 @@ class Reconciler(Protocol):
 class Reached:
     """The brokers of one cluster, as they can be reached now."""
 
-    admin: AdminPort
+    admin: AdminCalls
     contents: ContentsPort
     """The same brokers, as far as it is about topics, groups and moves."""
     pipelines: PipelinesPort
@@ -66,7 +66,7 @@ class Reached:
     shuts out any operator before it. RetryError while no broker with ZooKeeper answers."""
 
 
-class Brokers(Protocol):
+class BrokerDirectory(Protocol):
     """Finds the brokers of clusters: their addresses, and the token."""
 
     async def __call__(self, namespace: str, cluster: str) -> Reached:
@@ -83,13 +83,13 @@ class Context:
     """What every reconciler gets."""
 
     kube: KubePort
-    brokers: Brokers
+    brokers: BrokerDirectory
     operator: OperatorInfo
     now: Callable[[], datetime]
     """Now, with a zone."""
     leading: Callable[[], None]
     """To be called before anything is taken away: ends the process when the lease has run out."""
-    enqueue: Callable[[Key], None]
+    enqueue: Callable[[ObjectKey], None]
     """Have another object looked at soon."""
     installation: str = "imago-system/imago-operator"
     """Namespace and name of our Lease: all processes of one installation share it."""

@@ -33,7 +33,7 @@ STUCK: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Child:
+class OwnedObject:
     """An object that belongs to the cluster: owned by its uid."""
 
     kind: str
@@ -139,7 +139,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class KubeNode:
     """One node."""
 
     name: str
@@ -151,7 +151,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class ShardBroker:
     """One live broker, as the registry has it."""
 
     uuid: str
@@ -166,7 +166,7 @@ class Shard:
     id: int
     master: str | None
     epoch: int | None
-    members: tuple[Member, ...] = ()
+    members: tuple[ShardBroker, ...] = ()
     cordoned: bool = False
     drained: bool = False
     waits_for: str = ""
@@ -189,7 +189,7 @@ class Registry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remaining:
+class RemainingContent:
     """What a shard that is to go still has."""
 
     writable_queues: int
@@ -216,16 +216,16 @@ class Observed:
 
     synced: bool
     """Whether lists and watches of Kubernetes are complete."""
-    children: tuple[Child, ...] = ()
+    children: tuple[OwnedObject, ...] = ()
     pods: tuple[Pod, ...] = ()
     claims: tuple[Claim, ...] = ()
-    nodes: Mapping[str, Node] | None = None
+    nodes: Mapping[str, KubeNode] | None = None
     """None: not allowed to look, or not read."""
     expandable: Mapping[str, bool] = field(default_factory=dict)
     """Storage classes by name, and whether their volumes grow; "" is the default one."""
     registry: Registry | None = None
     """None: no broker answered."""
-    remaining: Mapping[int, Remaining] = field(default_factory=dict)
+    remaining: Mapping[int, RemainingContent] = field(default_factory=dict)
     """Asked only of shards that are to go."""
     topics: tuple[TopicNeeds, ...] = ()
     kept_empty: frozenset[int] = frozenset()
@@ -237,11 +237,11 @@ class Observed:
     status: ClusterStatus = field(default_factory=ClusterStatus)
     """Our own status: the operator's memory between looks."""
 
-    def child(self, kind: str, name: str) -> Child | None:
+    def child(self, kind: str, name: str) -> OwnedObject | None:
         found = (c for c in self.children if c.kind == kind and c.name == name)
         return next(found, None)
 
-    def sets(self) -> dict[int, Child]:
+    def sets(self) -> dict[int, OwnedObject]:
         """StatefulSets of shards, by shard."""
         return {c.shard: c for c in self.children if c.kind == STATEFUL_SET and c.shard is not None}
 
@@ -253,7 +253,7 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class PlanWait:
     """What has to happen before it goes on."""
 
     key: str
@@ -264,7 +264,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ConditionFinding:
     """Something to be said in a condition."""
 
     type: str

@@ -19,21 +19,21 @@ from imago_operator.actions import (
     Stop,
     destructive,
 )
-from imago_operator.desired import Desired, Unreadable
-from imago_operator.plan.look import Look
-from imago_operator.plan.rows import Plan, Row
+from imago_operator.desired import Desired, UnreadableSpec
+from imago_operator.plan.look import ClusterLook
+from imago_operator.plan.rows import PlanRow, ReconcilePlan
 from imago_operator.reasons import find
-from imago_operator.spec.brokers import ShardMember
+from imago_operator.spec.brokers import MemberStatus
 from imago_operator.spec.cluster_status import (
     BrokerCounts,
     ClaimStatus,
     ClusterStatus,
-    Progress,
+    ReconcileProgress,
     ShardStatus,
 )
 from imago_operator.spec.common import Condition, ConditionStatus
 from imago_operator.spec.kinds import CLUSTER
-from imago_operator.state import Finding, written
+from imago_operator.state import ConditionFinding, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -55,12 +55,12 @@ MESSAGE_MAX: Final = 1024
 MISTAKE_MAX: Final = 500
 LAGS: Final = ((0, "0"), (1 << 20, "<1Mi"), (64 << 20, "<64Mi"))
 NOT_READY: Final = {
-    Row.READING: "NotYetReconciled",
-    Row.REGISTRY: "ZooKeeperUnavailable",
-    Row.FAILOVER: "ShardOffline",
-    Row.PAUSED: "Paused",
-    Row.DELETING: "Deleting",
-    Row.INVALID: "InvalidSpec",
+    PlanRow.READING: "NotYetReconciled",
+    PlanRow.REGISTRY: "ZooKeeperUnavailable",
+    PlanRow.FAILOVER: "ShardOffline",
+    PlanRow.PAUSED: "Paused",
+    PlanRow.DELETING: "Deleting",
+    PlanRow.INVALID: "InvalidSpec",
 }
 
 
@@ -75,7 +75,7 @@ class Event:
 
 
 def status_of(
-    desired: Desired | Unreadable, observed: Observed, plan: Plan, now: datetime
+    desired: Desired | UnreadableSpec, observed: Observed, plan: ReconcilePlan, now: datetime
 ) -> ClusterStatus:
     """Return the status after a look; equal to the old one where nothing changed."""
     before = observed.status
@@ -86,21 +86,21 @@ def status_of(
         **plan.record,
     )
     if isinstance(desired, Desired) and observed.synced:
-        new = _seen(Look(desired, observed, now), new)
+        new = _seen(ClusterLook(desired, observed, now), new)
     found = {finding.type: finding for finding in findings(desired, observed, plan, now)}
     return replace(new, conditions=_conditions(found.values(), before, desired, now))
 
 
-def mistake(error: Exception) -> Finding:
+def mistake(error: Exception) -> ConditionFinding:
     """Say that a look ended in something that is no error of anybody else's."""
     text = f"A mistake of the operator's: {type(error).__name__}: {error}"[:MISTAKE_MAX]
-    return Finding(
+    return ConditionFinding(
         type="Stalled", holds=True, reason="InternalError", message=f"{text}; it looks again."
     )
 
 
 def stalled(
-    before: ClusterStatus, finding: Finding, generation: int, now: datetime
+    before: ClusterStatus, finding: ConditionFinding, generation: int, now: datetime
 ) -> ClusterStatus:
     """Return a status to which only this is added: nothing else is known."""
     old = {condition.type: condition for condition in before.conditions}
@@ -110,7 +110,7 @@ def stalled(
     return replace(before, observed_generation=generation, conditions=conditions)
 
 
-def _seen(look: Look, status: ClusterStatus) -> ClusterStatus:
+def _seen(look: ClusterLook, status: ClusterStatus) -> ClusterStatus:
     desired, registry = look.desired, look.observed.registry
     shards = look.running
     pods = [pod for n in shards for pod in look.observed.pods_of(n)]
@@ -141,7 +141,7 @@ def _only(versions: set[str | None]) -> str | None:
     return next(iter(versions)) if len(versions) == 1 else None
 
 
-def _shard(look: Look, number: int) -> ShardStatus:
+def _shard(look: ClusterLook, number: int) -> ShardStatus:
     shard = look.shard(number)
     pods = look.observed.pods_of(number)
     master = next(
@@ -156,7 +156,7 @@ def _shard(look: Look, number: int) -> ShardStatus:
     )
 
 
-def _phase(look: Look, shard: Shard | None) -> str:
+def _phase(look: ClusterLook, shard: Shard | None) -> str:
     if shard is None:
         return "Unknown"
     cases = (
@@ -169,11 +169,11 @@ def _phase(look: Look, shard: Shard | None) -> str:
     return next((name for holds, name in cases if holds), "Serving")
 
 
-def _member(shard: Shard | None, pod: Pod) -> ShardMember:
+def _member(shard: Shard | None, pod: Pod) -> MemberStatus:
     if pod.broker is None or shard is None:
-        return ShardMember(pod=pod.name, role="Unknown", state="Offline")
+        return MemberStatus(pod=pod.name, role="Unknown", state="Offline")
     lag = {member.uuid: member.lag_bytes for member in shard.members}.get(pod.broker.uuid)
-    return ShardMember(
+    return MemberStatus(
         pod=pod.name,
         role="Master" if pod.broker.uuid == shard.master else "Slave",
         state="InSync" if pod.broker.uuid in shard.in_sync else "CatchingUp",
@@ -186,7 +186,7 @@ def bucket(lag: int) -> str:
     return next((name for limit, name in LAGS if lag <= limit), ">64Mi")
 
 
-def _claims(look: Look) -> Iterator[ClaimStatus]:
+def _claims(look: ClusterLook) -> Iterator[ClaimStatus]:
     size = look.desired.storage_bytes
     for claim in look.observed.claims:
         as_wanted = claim.capacity == claim.requested == size and claim.phase == "Bound"
@@ -199,11 +199,11 @@ def _claims(look: Look) -> Iterator[ClaimStatus]:
             )
 
 
-def _progress(plan: Plan, before: ClusterStatus, now: datetime) -> Progress:
+def _progress(plan: ReconcilePlan, before: ClusterStatus, now: datetime) -> ReconcileProgress:
     step = plan.wait.key if plan.wait else plan.row.title
     old = before.progress
     same = old is not None and old.step == step
-    return Progress(
+    return ReconcileProgress(
         row=plan.row.title,
         step=step,
         since=old.since if old and same else written(now),
@@ -213,68 +213,73 @@ def _progress(plan: Plan, before: ClusterStatus, now: datetime) -> Progress:
 
 
 def findings(
-    desired: Desired | Unreadable, observed: Observed, plan: Plan, now: datetime
-) -> Iterator[Finding]:
+    desired: Desired | UnreadableSpec, observed: Observed, plan: ReconcilePlan, now: datetime
+) -> Iterator[ConditionFinding]:
     """Yield what holds now; of one type the last counts."""
     yield from _summary(desired, observed, plan, now)
     yield from plan.findings
     if plan.late_s is not None and plan.wait is not None:
         # The moment, not the delay: what is said must not change all the time.
         text = f"Late since {written(now - timedelta(seconds=plan.late_s))}: {plan.explain()}."
-        yield Finding(type="Stalled", holds=True, reason="DeadlineExceeded", message=text)
+        yield ConditionFinding(type="Stalled", holds=True, reason="DeadlineExceeded", message=text)
 
 
 def _summary(
-    desired: Desired | Unreadable, observed: Observed, plan: Plan, now: datetime
-) -> Iterator[Finding]:
-    if isinstance(desired, Unreadable) or not observed.synced:
+    desired: Desired | UnreadableSpec, observed: Observed, plan: ReconcilePlan, now: datetime
+) -> Iterator[ConditionFinding]:
+    if isinstance(desired, UnreadableSpec) or not observed.synced:
         reason = NOT_READY.get(plan.row, "NotYetReconciled")
-        yield Finding(type="Ready", holds=False, reason=reason, message=plan.explain())
+        yield ConditionFinding(type="Ready", holds=False, reason=reason, message=plan.explain())
         return
-    look = Look(desired, observed, now)
+    look = ClusterLook(desired, observed, now)
     yield _available(look)
     known = observed.registry is not None and observed.registry.connected
     if known:
-        yield Finding(type="ZooKeeperConnected", holds=True, reason="Connected", message="")
+        yield ConditionFinding(
+            type="ZooKeeperConnected", holds=True, reason="Connected", message=""
+        )
     yield _ready(look, plan)
     working = plan.wait is not None or bool(plan.actions)
-    if working and plan.row is not Row.BLOCKED:
+    if working and plan.row is not PlanRow.BLOCKED:
         text = plan.explain()
-        yield Finding(type="Reconciling", holds=True, reason=plan.row.title, message=text)
+        yield ConditionFinding(type="Reconciling", holds=True, reason=plan.row.title, message=text)
 
 
-def _available(look: Look) -> Finding:
+def _available(look: ClusterLook) -> ConditionFinding:
     without = [n for n in look.targets if (s := look.shard(n)) is None or s.master is None]
     listed = ", ".join(f"shard-{n}" for n in without)
     reason = "ShardWithoutMaster" if without else GOOD["Available"]
     text = f"{listed} has no master." if without else ""
-    return Finding(type="Available", holds=not without, reason=reason, message=text)
+    return ConditionFinding(type="Available", holds=not without, reason=reason, message=text)
 
 
-def _ready(look: Look, plan: Plan) -> Finding:
+def _ready(look: ClusterLook, plan: ReconcilePlan) -> ConditionFinding:
     """Ready: every shard serves with all its members, and nothing stands still."""
     if reason := NOT_READY.get(plan.row):
-        return Finding(type="Ready", holds=False, reason=reason, message=plan.explain())
+        return ConditionFinding(type="Ready", holds=False, reason=reason, message=plan.explain())
     starting = [n for n in look.targets if look.is_down(n) or not _serves(look, n)]
     if starting:
         listed = ", ".join(f"shard-{n}" for n in starting)
         text = f"{listed}: members are not all ready."
-        return Finding(type="Ready", holds=False, reason="BrokersStarting", message=text)
+        return ConditionFinding(type="Ready", holds=False, reason="BrokersStarting", message=text)
     if full := [pod.name for pod in look.observed.pods if pod.broker and pod.broker.full]:
         text = f"The disk of {', '.join(full)} is full: messages are refused."
-        return Finding(type="Ready", holds=False, reason="DiskFull", message=text)
+        return ConditionFinding(type="Ready", holds=False, reason="DiskFull", message=text)
     count = len(look.targets)
     text = "1 shard serves." if count == 1 else f"{count} shards serve."
-    return Finding(type="Ready", holds=True, reason=GOOD["Ready"], message=text)
+    return ConditionFinding(type="Ready", holds=True, reason=GOOD["Ready"], message=text)
 
 
-def _serves(look: Look, number: int) -> bool:
+def _serves(look: ClusterLook, number: int) -> bool:
     shard = look.shard(number)
     return shard is not None and shard.master is not None
 
 
 def _conditions(
-    found: Iterable[Finding], before: ClusterStatus, desired: Desired | Unreadable, now: datetime
+    found: Iterable[ConditionFinding],
+    before: ClusterStatus,
+    desired: Desired | UnreadableSpec,
+    now: datetime,
 ) -> tuple[Condition, ...]:
     old = {condition.type: condition for condition in before.conditions}
     kept = [c for c in before.conditions if c.type in GOOD]
@@ -285,7 +290,7 @@ def _conditions(
 
 
 def _condition(
-    finding: Finding, old: Condition | None, generation: int, now: datetime
+    finding: ConditionFinding, old: Condition | None, generation: int, now: datetime
 ) -> Condition:
     status = ConditionStatus.TRUE if finding.holds else ConditionStatus.FALSE
     same = old is not None and old.status is status
@@ -299,7 +304,9 @@ def _condition(
     )
 
 
-def events_of(before: ClusterStatus, after: ClusterStatus, plan: Plan) -> tuple[Event, ...]:
+def events_of(
+    before: ClusterStatus, after: ClusterStatus, plan: ReconcilePlan
+) -> tuple[Event, ...]:
     """Return what is worth an event: conditions that changed, and what was taken away."""
     old = {c.type: (c.status, c.reason) for c in before.conditions}
     found = [

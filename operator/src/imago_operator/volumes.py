@@ -14,7 +14,7 @@ from imago_operator import names
 from imago_operator.brokers.reach import is_ready
 from imago_operator.errors import BlockedError
 from imago_operator.spec.values import Quantity
-from imago_operator.state import Claim, Node
+from imago_operator.state import Claim, KubeNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ class Volumes:
         self._lists: dict[str, tuple[float, Sequence[Manifest] | None]] = {}
         self._lock = asyncio.Lock()
 
-    async def nodes(self, desired: Desired) -> Mapping[str, Node] | None:
+    async def nodes(self, desired: Desired) -> Mapping[str, KubeNode] | None:
         """Return the nodes with their racks; None: not allowed to look."""
         items = await self._all("Node", NODES_S)
         if items is None:
@@ -135,12 +135,12 @@ def size_of(text: str) -> int:
     return int(Decimal(text)) if "e" in text.lower().rstrip("ei") else Quantity(text).bytes
 
 
-def _node(item: Manifest, rack_label: str) -> Node:
+def _node(item: Manifest, rack_label: str) -> KubeNode:
     spec, status = item.get("spec", {}), item.get("status", {})
     ready = {c["type"]: c["status"] for c in status.get("conditions") or ()}.get("Ready")
     kept_off = any(t.get("effect") in KEEPS_OFF for t in spec.get("taints") or ())
     labels = _labels(item)
-    return Node(
+    return KubeNode(
         name=item["metadata"]["name"],
         rack=labels.get(rack_label, ""),
         labels=labels,

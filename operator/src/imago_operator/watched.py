@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from imago_operator import names
-from imago_operator.reconcile import Key
+from imago_operator.reconcile import ObjectKey
 from imago_operator.spec.kinds import API_VERSION, GROUP, KINDS, VERSION
 
 if TYPE_CHECKING:
@@ -55,21 +55,21 @@ CHILDREN: Final = (
 """What changes by itself, or by people who put their hands on it."""
 
 
-def key_of(kind: str, manifest: Mapping[str, Any]) -> Key:
+def key_of(kind: str, manifest: Mapping[str, Any]) -> ObjectKey:
     """Return the key of an object of one of our kinds."""
     metadata = manifest["metadata"]
-    return Key(kind, metadata["namespace"], metadata["name"])
+    return ObjectKey(kind, metadata["namespace"], metadata["name"])
 
 
-def owners_of(manifest: Mapping[str, Any]) -> Iterable[Key]:
+def owners_of(manifest: Mapping[str, Any]) -> Iterable[ObjectKey]:
     """Yield the objects of ours that an object belongs to: by its owners, and by its label."""
     metadata = manifest["metadata"]
     namespace = metadata.get("namespace", "")
     found = {
-        Key(owner["kind"], namespace, owner["name"])
+        ObjectKey(owner["kind"], namespace, owner["name"])
         for owner in metadata.get("ownerReferences") or ()
         if owner["apiVersion"] == API_VERSION
     }
     if cluster := (metadata.get("labels") or {}).get(names.CLUSTER_LABEL):
-        found.add(Key("ImagoCluster", namespace, cluster))
+        found.add(ObjectKey("ImagoCluster", namespace, cluster))
     return sorted(found)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from imago_operator.reconcile import Key
+    from imago_operator.reconcile import ObjectKey
 
 GAP_S: Final = 0.5
 """Least time between two looks at the same object, whatever happens to it."""
@@ -20,7 +20,7 @@ Group = tuple[str, str]
 
 
 @dataclass(slots=True)
-class _Entry:
+class _Queued:
     due: float | None = None
     """When it is to be looked at; None: not by itself."""
     ready: bool = False
@@ -35,15 +35,15 @@ class WorkQueue:
     def __init__(self, group_max: int) -> None:
         """`group_max`: keys of one group that are worked on at a time."""
         self._group_max = group_max
-        self._entries: dict[Key, _Entry] = {}
-        self._heap: list[tuple[float, int, Key]] = []
+        self._entries: dict[ObjectKey, _Queued] = {}
+        self._heap: list[tuple[float, int, ObjectKey]] = []
         self._order = itertools.count()
-        self._ready: OrderedDict[Group, deque[Key]] = OrderedDict()
+        self._ready: OrderedDict[Group, deque[ObjectKey]] = OrderedDict()
         self._busy: dict[Group, int] = {}
 
-    def add(self, key: Key, at: float) -> None:
+    def add(self, key: ObjectKey, at: float) -> None:
         """Have a key looked at by a moment; an earlier request stays, a later one is part of it."""
-        entry = self._entries.setdefault(key, _Entry())
+        entry = self._entries.setdefault(key, _Queued())
         at = max(at, entry.not_before)
         if entry.ready or (entry.due is not None and entry.due <= at):
             return
@@ -51,7 +51,7 @@ class WorkQueue:
         if entry.started is None:
             heapq.heappush(self._heap, (at, next(self._order), key))
 
-    def take(self, now: float) -> Key | None:
+    def take(self, now: float) -> ObjectKey | None:
         """Return the next key that is due and may be worked on; `done` must follow."""
         self._ripen(now)
         for group in list(self._ready):
@@ -69,7 +69,7 @@ class WorkQueue:
             return key
         return None
 
-    def done(self, key: Key, again_at: float | None) -> None:
+    def done(self, key: ObjectKey, again_at: float | None) -> None:
         """Take a key back; what was requested meanwhile counts, too. None: it may be forgotten."""
         entry, group = self._entries[key], _group(key)
         entry.started = None
@@ -94,7 +94,7 @@ class WorkQueue:
         """Keys that are due and not yet worked on."""
         return sum(map(len, self._ready.values()))
 
-    def running(self) -> dict[Key, float]:
+    def running(self) -> dict[ObjectKey, float]:
         """Return keys that are worked on, and since when."""
         return {k: e.started for k, e in self._entries.items() if e.started is not None}
 
@@ -105,7 +105,7 @@ class WorkQueue:
                 self._entries[key].ready = True
                 self._ready.setdefault(_group(key), deque()).append(key)
 
-    def _counts(self, at: float, _: int, key: Key) -> bool:
+    def _counts(self, at: float, _: int, key: ObjectKey) -> bool:
         """Whether an entry of the heap is still the requested one."""
         entry = self._entries.get(key)
         if entry is None or entry.started is not None or entry.ready:
@@ -113,5 +113,5 @@ class WorkQueue:
         return entry.due == at
 
 
-def _group(key: Key) -> Group:
+def _group(key: ObjectKey) -> Group:
     return key.kind, key.namespace

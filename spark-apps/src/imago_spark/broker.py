@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imago_client.messages import MessageQueue
     from imago_client.received import Pulled
     from imago_spark.offsets import Incarnations, Offsets, QueueRange
-    from imago_spark.options import Run, SourceOptions
+    from imago_spark.options import FencedRun, SourceOptions
 
 GROUP: Final = "IMAGO_SPARK"
 """The name under which queries pull. They commit nothing for it."""
@@ -55,7 +55,7 @@ def consumer_of(options: SourceOptions) -> PullConsumer:
     return client_of(options.bootstrap, options.timeout_s).pull_consumer(GROUP)
 
 
-def check_run(bootstrap: tuple[str, ...], timeout_s: float, run: Run | None) -> None:
+def check_run(bootstrap: tuple[str, ...], timeout_s: float, run: FencedRun | None) -> None:
     """Return if the run may go on. FencedError: another one of its pipeline was allowed."""
     if run is None:
         return

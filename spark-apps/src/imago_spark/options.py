@@ -42,7 +42,7 @@ class Columns(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class FencedRun:
     """One run of a pipeline: whoever started it has allowed this epoch."""
 
     pipeline: str
@@ -73,7 +73,7 @@ class SourceOptions:
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
     timeout_s: float = 10.0
     retries: int = 5
-    run: Run | None = None
+    run: FencedRun | None = None
     """Under which the query asks, before each micro-batch, whether it may go on."""
 
 
@@ -160,7 +160,7 @@ def read_option(given: Mapping[str, str], name: str, parse: Callable[[str], T], 
         raise OptionError(f"option {name!r}: {error}") from None
 
 
-def read_run(given: Mapping[str, str]) -> Run | None:
+def read_run(given: Mapping[str, str]) -> FencedRun | None:
     """Return the run that `pipeline` and `epoch` name, or else the environment of the process."""
     pipeline = given.get("pipeline") or os.environ.get("IMAGO_PIPELINE")
     epoch = given.get("epoch") or os.environ.get("IMAGO_EPOCH")
@@ -168,7 +168,7 @@ def read_run(given: Mapping[str, str]) -> Run | None:
         return None
     if not pipeline or not epoch:
         raise OptionError("options 'pipeline' and 'epoch': give both, or none")
-    return Run(pipeline, read_option({"epoch": epoch}, "epoch", count_of, 0))
+    return FencedRun(pipeline, read_option({"epoch": epoch}, "epoch", count_of, 0))
 
 
 def _topics(text: str) -> tuple[str, ...]:

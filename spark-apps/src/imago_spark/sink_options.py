@@ -11,7 +11,7 @@ from imago_client.messages import check_name
 from imago_spark.errors import OptionError
 from imago_spark.options import (
     Columns,
-    Run,
+    FencedRun,
     choice,
     count_of,
     read_option,
@@ -55,7 +55,7 @@ class SinkOptions:
     queue_by: QueueBy = QueueBy.KEY
     timeout_s: float = 10.0
     delivery_timeout_s: float = 120.0
-    run: Run | None = None
+    run: FencedRun | None = None
     """Under which each task asks, before it sends anything, whether it may."""
 
 

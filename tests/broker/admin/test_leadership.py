@@ -16,7 +16,7 @@ from imago_broker.cluster.memory import MemoryEnsemble, memory_coordinator
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.model.cluster import Role
 from imago_broker.model.shard import Election, Member, ShardState
-from imago_broker.model.shard_status import FollowerStatus, ShardStatus
+from imago_broker.model.shard_status import FollowerStatus, LocalShardStatus
 from imago_broker.ports import ShardRefusedError
 from imago_testing.clusters.registry import broker as record
 from imago_testing.clusters.registry import until
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 class Shell:
     """A member's shell that is told what to answer."""
 
-    status: ShardStatus
+    status: LocalShardStatus
     asked: list[tuple[object, ...]] = field(default_factory=list)
     refusal: str = ""
 
-    def shard_status(self) -> ShardStatus:
+    def shard_status(self) -> LocalShardStatus:
         return self.status
 
     async def handover(self, target: str | None, request_id: str) -> None:
@@ -97,7 +97,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         uuid=two.uuid, incarnation=two.incarnation, connected=True,
         end=10, durable=10, lag_bytes=7, lag_ms=30,
     )  # fmt: skip
-    shell = Shell(ShardStatus(role=Role.MASTER, epoch=3, settled=True, followers=(lag,)))
+    shell = Shell(LocalShardStatus(role=Role.MASTER, epoch=3, settled=True, followers=(lag,)))
     services: AdminServices = replace(admin_services(broker), control=shell)
     runner = web.AppRunner(build_admin(services))
     await runner.setup()

@@ -9,7 +9,7 @@ from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.cluster.tree import Node, TreeUnavailableError
-from imago_broker.model.cluster import Connection
+from imago_broker.model.cluster import RegistryConnection
 from imago_broker.ports import CoordinatorUnavailableError
 
 
@@ -33,7 +33,7 @@ async def test_a_connection_that_is_lost_at_the_start_is_waited_for(
     monkeypatch.setattr(coordinator, "RETRY_SECONDS", 0)
     made = TreeCoordinator(CoordinatorConfig(cluster="c"), StammeringTree(5))
     await made.start()
-    assert made.state is Connection.CONNECTED
+    assert made.state is RegistryConnection.CONNECTED
     assert made.view().cluster_id
     await made.stop()
 

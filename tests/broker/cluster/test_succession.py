@@ -24,7 +24,7 @@ from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
 from imago_broker.cluster.metaq_tree import MetaqPaths
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.cluster.succession import PLANNED, PRODUCERS_MS, QUIET_MS
-from imago_broker.model.cluster import Connection, Role
+from imago_broker.model.cluster import RegistryConnection, Role
 from imago_broker.model.shard import Election, Member, ShardState
 from imago_broker.ports import CoordinatorError
 from imago_testing.clusters.registry import broker, topic
@@ -177,7 +177,9 @@ async def play(script: Sequence[Step], relay_ms: int) -> None:
 def all_there(processes: Sequence[Process]) -> bool:
     """Whether every process sees the present life of each."""
     lives = [process.coordinator.registered for process in processes]
-    verified = all(process.coordinator.state is Connection.CONNECTED for process in processes)
+    verified = all(
+        process.coordinator.state is RegistryConnection.CONNECTED for process in processes
+    )
     return verified and all(list(p.coordinator.view().brokers) == lives for p in processes)
 
 

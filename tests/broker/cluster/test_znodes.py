@@ -11,10 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imago_broker.cluster import znodes
-from imago_broker.cluster.shard_record import Member, ShardRecord, decode_shard, encode_shard
+from imago_broker.cluster.shard_record import (
+    RecordedMember,
+    ShardRecord,
+    decode_shard,
+    encode_shard,
+)
 from imago_broker.cluster.state_node import decode_state, encode_state
 from imago_broker.cluster.tree import NODE_BYTES_MAX, Node
-from imago_broker.cluster.znodes import GarbageError, Identity, Paths
+from imago_broker.cluster.znodes import ClusterIdentity, GarbageError, Paths
 from imago_broker.model.cluster import (
     BrokerRecord,
     ForeignBroker,
@@ -119,7 +124,7 @@ def test_wiped_names_survive_the_trip(names: frozenset[str]) -> None:
 
 @given(cluster_id=texts, root=texts, base=st.integers(0, 1023))
 def test_identity_survives_the_trip(cluster_id: str, root: str, base: int) -> None:
-    identity = Identity(cluster_id, root, base)
+    identity = ClusterIdentity(cluster_id, root, base)
     assert znodes.decode_identity("p", znodes.encode_identity(identity)) == identity
 
 
@@ -190,8 +195,10 @@ def test_replica_numbers_are_handed_out_once(uuids: list[str]) -> None:
 
 
 def test_a_shard_hands_out_no_more_numbers_than_fit() -> None:
-    record = ShardRecord(256, {"old": Member(255, "meta://a:1")})
-    assert record.with_member("old", "meta://b:2").members["old"] == Member(255, "meta://b:2")
+    record = ShardRecord(256, {"old": RecordedMember(255, "meta://a:1")})
+    assert record.with_member("old", "meta://b:2").members["old"] == RecordedMember(
+        255, "meta://b:2"
+    )
     with pytest.raises(ValueError, match="the limit"):
         record.with_member("new", "meta://c:3")
 
@@ -228,7 +235,7 @@ def test_any_other_json_is_refused_or_read(value: object, which: Callable[[bytes
 
 
 SAMPLES: dict[int, bytes] = {
-    0: znodes.encode_identity(Identity("id", "/meta", 0)),
+    0: znodes.encode_identity(ClusterIdentity("id", "/meta", 0)),
     1: encode_shard(ShardRecord(0, {}).with_member("u", "meta://h:1")),
     2: znodes.encode_broker(
         BrokerRecord(

@@ -10,7 +10,7 @@ from imago_broker.core import restart
 from imago_broker.core.explain import explain
 from imago_broker.model.cluster import BrokerRecord, ClusterView, Role
 from imago_broker.model.shard import Member, ShardState
-from imago_broker.model.shard_status import FollowerStatus, ShardStatus
+from imago_broker.model.shard_status import FollowerStatus, LocalShardStatus
 
 A, B, C = Member("a", 11), Member("b", 12), Member("c", 13)
 KNOWN = {"a": 0, "b": 1, "c": 2}
@@ -119,8 +119,8 @@ def test_a_shard_without_anybody_names_whom_it_needs() -> None:
     assert explain(fresh, 0).why == "shard-0 has never been led"
 
 
-def status(*followers: FollowerStatus, role: Role = Role.MASTER) -> ShardStatus:
-    return ShardStatus(role=role, epoch=4, settled=True, followers=followers)
+def status(*followers: FollowerStatus, role: Role = Role.MASTER) -> LocalShardStatus:
+    return LocalShardStatus(role=role, epoch=4, settled=True, followers=followers)
 
 
 def follower(member: Member, end: int, *, connected: bool = True) -> FollowerStatus:

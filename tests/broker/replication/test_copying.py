@@ -13,7 +13,7 @@ from imago_broker.replication.sending import (
     FAR_BYTES,
     WINDOW_BYTES,
     Allowance,
-    Cursor,
+    SendCursor,
     epoch_at,
 )
 from imago_broker.service.messages import PutStatus
@@ -76,8 +76,8 @@ class Wire:
         """Everything has gone."""
 
 
-def cursor_on(store: MessageStore, wire: Wire, *, rate: int = 0) -> Cursor:
-    return Cursor(
+def cursor_on(store: MessageStore, wire: Wire, *, rate: int = 0) -> SendCursor:
+    return SendCursor(
         store,
         cast("Link", wire),
         epoch=1,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from collections.abc import Sequence as SequenceOf
 
-    from imago_broker.service.sequencing import Refusal
+    from imago_broker.service.sequencing import SequenceRefusal
     from imago_wire.record import Placed
 
 LEADER, REPLICATED = Acknowledgement.LEADER, Acknowledgement.REPLICATED
@@ -58,7 +58,7 @@ class Bench:
         queue: int = 0,
         level: Acknowledgement = LEADER,
         producer: str = P,
-    ) -> Refusal | None:
+    ) -> SequenceRefusal | None:
         entries = [
             make_entry(
                 self.store.tail("T", queue),

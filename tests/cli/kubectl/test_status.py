@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_cli.kubectl.tool import refusal
-from imago_operator.plan import Row
+from imago_operator.plan import PlanRow
 from imago_testing.operated.stories import by_row
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def golden(name: str, text: str) -> None:
     assert text == file.read_text()
 
 
-@pytest.mark.parametrize("row", [row.title for row in Row])
+@pytest.mark.parametrize("row", [row.title for row in PlanRow])
 def test_each_case_is_explained(kube: Kube, row: str) -> None:
     kube.objects[CLUSTERS] = [stories()[row]]
     done = kube.run("explain", "demo")
@@ -63,7 +63,7 @@ def test_programs_get_json(kube: Kube) -> None:
     (one,) = json.loads(kube.run("status", "-o", "json").out)
     assert (one["name"], one["namespace"], one["shards"]) == ("demo", "mq", 2)
     told = json.loads(kube.run("explain", "demo", "-o", "json").out)
-    assert (told["row"], told["number"]) == ("Restarting", Row.ROLLOUT.number)
+    assert (told["row"], told["number"]) == ("Restarting", PlanRow.ROLLOUT.number)
     assert all(one["means"] for one in told["conditions"])
 
 

@@ -16,8 +16,8 @@ from imago_operator.kube.credentials import from_file
 from imago_operator.kube.http import ApiServer
 from imago_operator.kube.objects import Kubernetes
 from imago_operator.kube.resources import RESOURCES
-from imago_operator.pipelines.state import Record
-from imago_operator.reconcile import Key
+from imago_operator.pipelines.state import PipelineRecord
+from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.pipeline import PipelineReconciler
 from imago_operator.spec.kinds import PIPELINE
 from imago_testing.kubernetes.custom_resources import CLUSTER, manifest
@@ -41,8 +41,8 @@ SERVED_S = 60
 class Brokers:
     """Those of a cluster that lets every run write."""
 
-    async def record(self, brokers: Sequence[str], name: str) -> Record:  # noqa: ARG002  any
-        return Record(epoch=0, rows=None, lag=None)
+    async def record(self, brokers: Sequence[str], name: str) -> PipelineRecord:  # noqa: ARG002  any
+        return PipelineRecord(epoch=0, rows=None, lag=None)
 
     async def raise_pipeline(
         self,
@@ -101,7 +101,7 @@ def looked_at(api: ApiServerProcess, name: str) -> dict[str, Any]:
             context = stage.context(kube=Kubernetes(session))
             reconciler = PipelineReconciler(context)
             for _ in range(LOOKS):
-                await reconciler.reconcile(Key(PIPELINE.name, NAMESPACE, name))
+                await reconciler.reconcile(ObjectKey(PIPELINE.name, NAMESPACE, name))
 
     asyncio.run(inside())
     found = api.must("GET", RESOURCES[PIPELINE.name].path(NAMESPACE, name))

@@ -9,11 +9,11 @@ import pytest
 from aiohttp import web
 
 from imago_operator.brokerkeys import KEYS
-from imago_operator.brokers.admin import Admin
+from imago_operator.brokers.admin import AdminClient
 from imago_operator.brokers.http import BrokerHttp, SilentError, StaleOperatorError
 from imago_operator.brokers.reach import BrokerFinder
 from imago_operator.errors import BlockedError, InvalidError, RetryError
-from imago_operator.state import Remaining
+from imago_operator.state import RemainingContent
 from imago_testing.clusters.shard_pair import Pair, running_pair
 from imago_testing.kubernetes.fake_kube_port import FakeKubePort
 from imago_testing.peers.admin import TOKEN
@@ -30,7 +30,7 @@ class Asked:
 
     def __init__(self, pair: Pair, http: BrokerHttp) -> None:
         self.pair, self.http = pair, http
-        self.admin = Admin(http.with_token(TOKEN))
+        self.admin = AdminClient(http.with_token(TOKEN))
         ports = (admin.broker.admin_port for admin in (pair.one, pair.two))
         self.brokers = [f"http://127.0.0.1:{port}" for port in ports]
 
@@ -164,9 +164,9 @@ async def answering(text: str, status: int = 200) -> AsyncIterator[str]:
 
 async def test_an_answer_that_is_none_of_ours_is_no_answer() -> None:
     async with BrokerHttp(lambda: "id") as http:
-        admin = Admin(http.with_token(None))
+        admin = AdminClient(http.with_token(None))
         answers = (("<html>", 200), ("{}", 401), ("", 500), ("[]", 404), ("[1]", 200))
-        unknown = Remaining(writable_queues=0, unread_messages=1)
+        unknown = RemainingContent(writable_queues=0, unread_messages=1)
         for text, status in (*answers, ('{"shards": [{}], "status": 3}', 200)):
             async with answering(text, status) as url:
                 assert await admin.registry([url]) is None
@@ -177,7 +177,7 @@ async def test_an_answer_that_is_none_of_ours_is_no_answer() -> None:
 async def test_an_epoch_that_somebody_else_raises_is_raised_again(asked: Asked) -> None:
     finder = BrokerFinder(FakeKubePort(), asked.http)
     mine = finder._epoch(("mq", "demo", TOKEN))
-    admin = Admin(asked.http.with_token(TOKEN), mine.seen)
+    admin = AdminClient(asked.http.with_token(TOKEN), mine.seen)
     first = await mine.get(admin, asked.brokers)
     assert await mine.get(admin, asked.brokers) == first
     theirs = await asked.admin.raise_epoch(asked.brokers)

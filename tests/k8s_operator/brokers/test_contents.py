@@ -11,13 +11,13 @@ import pytest
 
 from imago_client import ConsumerConfig, Message, NoRouteError, StartFrom
 from imago_client.blocking import Client
-from imago_operator.brokers.admin import Admin
+from imago_operator.brokers.admin import AdminClient
 from imago_operator.brokers.contents import Contents
 from imago_operator.brokers.http import BrokerHttp, StaleOperatorError
 from imago_operator.brokers.pipelines import Pipelines
 from imago_operator.contents.values import SeenShard
 from imago_operator.errors import BlockedError, InvalidError
-from imago_operator.reconcile import Key, Reached
+from imago_operator.reconcile import ObjectKey, Reached
 from imago_operator.reconcilers.group import GroupReconciler
 from imago_operator.reconcilers.rebalance import RebalanceReconciler
 from imago_operator.reconcilers.topic import TopicReconciler
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from imago_operator.brokers.http import BrokerCalls
     from imago_operator.reconcile import Reconciler
-    from imago_operator.state import Remaining
+    from imago_operator.state import RemainingContent
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.timeout(240)]
 
@@ -66,8 +66,8 @@ class Real:
         return Contents(self.calls)
 
     @property
-    def admin(self) -> Admin:
-        return Admin(self.calls)
+    def admin(self) -> AdminClient:
+        return AdminClient(self.calls)
 
     def context(self) -> Any:
         epoch: list[int] = []
@@ -98,7 +98,7 @@ class Real:
         """Look until this holds of the status; return it."""
         status: dict[str, Any] = {}
         for _ in range(LOOKS_MAX):
-            await reconciler.reconcile(Key(reconciler.kind, "mq", name))
+            await reconciler.reconcile(ObjectKey(reconciler.kind, "mq", name))
             status = self.kube.status(reconciler.kind, name)
             if holds(status):
                 return status
@@ -106,9 +106,9 @@ class Real:
             await asyncio.sleep(LOOK_S)
         raise TimeoutError(f"{name} is {status}")
 
-    async def closed(self, shard: int) -> Remaining:
+    async def closed(self, shard: int) -> RemainingContent:
         """Wait until a shard's queues, which are sealed, take no late messages any more."""
-        left: Remaining | None = None
+        left: RemainingContent | None = None
         for _ in range(LOOKS_MAX):
             left = await self.admin.remaining(self.addresses, shard)
             if left is not None and left.writable_queues == 0:
@@ -120,7 +120,7 @@ class Real:
         """A look much later writes nothing and asks nobody to do anything."""
         self.stage.pass_time(600)
         writes = self.kube.status_writes
-        await reconciler.reconcile(Key(reconciler.kind, "mq", name))
+        await reconciler.reconcile(ObjectKey(reconciler.kind, "mq", name))
         assert self.kube.status_writes == writes
 
 
@@ -170,7 +170,7 @@ async def test_a_topic_as_a_resource(real: Real) -> None:
     assert "wrong" not in await real.contents.topics(real.addresses)
     real.kube.remove("ImagoTopic", "orders")
     for _ in range(LOOKS_MAX):
-        await topics.reconcile(Key("ImagoTopic", "mq", "orders"))
+        await topics.reconcile(ObjectKey("ImagoTopic", "mq", "orders"))
         if ("ImagoTopic", "mq", "orders") not in real.kube.objects:
             break
         real.stage.pass_time(5)

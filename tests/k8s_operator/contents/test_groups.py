@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from imago_operator.contents.belonging import FINALIZER, Claimant
-from imago_operator.contents.conditions import Refusal
+from imago_operator.contents.conditions import ContentRefusal
 from imago_operator.contents.groups import (
     STARTED,
     DeleteGroup,
@@ -23,7 +23,7 @@ from imago_operator.contents.groups import (
     status_of,
     wanted,
 )
-from imago_operator.contents.values import Lag, SeenGroup
+from imago_operator.contents.values import GroupLag, SeenGroup
 from imago_operator.desired import fingerprint
 from imago_operator.spec.fields import to_json
 from imago_operator.spec.group import GroupStatus, LastReset
@@ -43,7 +43,7 @@ SETTINGS = {
     "retry_max_times": 16,
 }
 NOW_MS = round(START.timestamp() * 1000)
-THEIRS: dict[str, Any] = {"metaq_lags": {"orders": Lag(5000, NOW_MS - 7_200_000)}}
+THEIRS: dict[str, Any] = {"metaq_lags": {"orders": GroupLag(5000, NOW_MS - 7_200_000)}}
 
 
 def look(spec: dict[str, Any] | None = None, **changes: Any) -> GroupLook:
@@ -78,19 +78,19 @@ class TestMetaq:
     @pytest.mark.parametrize(
         ("members", "own", "lag"),
         [
-            (("host-1",), {"orders": Lag(1)}, "~5k"),
-            ((), {"orders": Lag(1)}, "1"),
+            (("host-1",), {"orders": GroupLag(1)}, "~5k"),
+            ((), {"orders": GroupLag(1)}, "1"),
             ((), {}, "~5k"),
-            (("host-1",), {"orders": Lag(2_000_000)}, "~2M"),
+            (("host-1",), {"orders": GroupLag(2_000_000)}, "~2M"),
         ],
     )
     def test_offsets_that_nobody_has_any_more_count_only_alone(
-        self, members: tuple[str, ...], own: dict[str, Lag], lag: str
+        self, members: tuple[str, ...], own: dict[str, GroupLag], lag: str
     ) -> None:
         assert self.status(seen(metaq_members=members, lags=own, **THEIRS)).lag == lag
 
     def test_a_reset_says_that_theirs_stay(self) -> None:
-        group = seen(lags={"orders": Lag(1)}, metaq_members=("host-1",), **THEIRS)
+        group = seen(lags={"orders": GroupLag(1)}, metaq_members=("host-1",), **THEIRS)
         at = look({"reset": RESET}, group=group)
         assert plan(at, START, release_after_s=900).record is not None, "they do not hold it up"
         assert finished(at, {}, START).result == (
@@ -155,7 +155,7 @@ def test_what_brokers_never_confirmed_is_sent_as_a_whole() -> None:
     [
         ({}, "InSync"),
         ({"listed": False, "group": None}, "ClusterNotReady"),
-        ({"refusal": Refusal("ClusterNotFound", "")}, "ClusterNotFound"),
+        ({"refusal": ContentRefusal("ClusterNotFound", "")}, "ClusterNotFound"),
         ({"rivals": (OLDER,)}, "Conflict"),
     ],
 )
@@ -166,7 +166,7 @@ def test_the_reason_says_what_is_the_matter(changes: dict[str, Any], reason: str
         assert planned(at).act is None
 
 
-LAGS = {"orders": Lag(600, NOW_MS - 90_000), "%RETRY%billing": Lag(500, None)}
+LAGS = {"orders": GroupLag(600, NOW_MS - 90_000), "%RETRY%billing": GroupLag(500, None)}
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,9 @@ def test_too_far_behind_is_told_and_does_not_make_it_unready(
 
 
 def test_what_is_told_of_lags_does_not_change_with_every_message() -> None:
-    at = look({"maxLag": {"messages": 10}}, group=seen(lags={"orders": Lag(5000)}))
+    at = look({"maxLag": {"messages": 10}}, group=seen(lags={"orders": GroupLag(5000)}))
     before = status_of(at, planned(at), START)
-    later = replace(at, status=before, group=seen(lags={"orders": Lag(5999)}))
+    later = replace(at, status=before, group=seen(lags={"orders": GroupLag(5999)}))
     moment = START + timedelta(minutes=1)
     assert status_of(later, plan(later, moment, release_after_s=900), moment) == before
     assert (before.lag, [(t.topic, t.lag) for t in before.topics]) == ("~5k", [("orders", "~5k")])
@@ -220,7 +220,9 @@ def started(at: GroupLook, result: str = STARTED, request: str = "r-1") -> Group
 
 
 def test_a_reset_is_written_down_done_and_told_once() -> None:
-    at = look({"reset": RESET}, group=seen(lags={"orders": Lag(3), "%RETRY%billing": Lag(0)}))
+    at = look(
+        {"reset": RESET}, group=seen(lags={"orders": GroupLag(3), "%RETRY%billing": GroupLag(0)})
+    )
     first = planned(at)
     assert first.reset is None
     assert first.record is not None
@@ -251,7 +253,7 @@ def test_a_reset_is_written_down_done_and_told_once() -> None:
     ],
 )
 def test_where_it_goes_on(reset: dict[str, Any], expected: ResetGroup) -> None:
-    at = look({"reset": {"requestId": "r-1"} | reset}, group=seen(lags={"orders": Lag(1)}))
+    at = look({"reset": {"requestId": "r-1"} | reset}, group=seen(lags={"orders": GroupLag(1)}))
     assert planned(started(at)).reset == expected
 
 
@@ -302,7 +304,7 @@ GOING = replace(ME, deleting=True, finalizers=(FINALIZER,), deleted_at="2026-01-
         ({"missing": ("shard-1",)}, "ClusterNotReady"),
         ({"listed": False, "group": None}, "ClusterNotReady"),
         ({"rivals": (OLDER,)}, "StillClaimed"),
-        ({"refusal": Refusal("ClusterNotFound", "")}, "ClusterGone"),
+        ({"refusal": ContentRefusal("ClusterNotFound", "")}, "ClusterGone"),
         ({"status": GroupStatus()}, "Retained"),
     ],
 )
@@ -315,7 +317,7 @@ def test_a_deleted_resource(changes: dict[str, Any], expected: str) -> None:
 
 
 def test_the_status_fits_its_schema() -> None:
-    lags = {f"t{n}": Lag(n * 1000) for n in range(150)}
+    lags = {f"t{n}": GroupLag(n * 1000) for n in range(150)}
     at = started(look({"reset": RESET}, group=seen(members=("a", "b"), lags=lags)), "done")
     status = status_of(at, planned(at), START)
     assert list(problems(CONSUMER_GROUP.status_schema, to_json(status), "status")) == []

@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_operator.contents.belonging import Claimant
-from imago_operator.contents.conditions import Refusal
+from imago_operator.contents.conditions import ContentRefusal
 from imago_operator.contents.moves import (
-    Drain,
-    Leave,
+    DrainShard,
+    LeaveShard,
     RebalanceLook,
     RebalancePlan,
     Spread,
     Undrain,
     plan,
 )
-from imago_operator.contents.values import Queues, SeenShard, SeenTopic
+from imago_operator.contents.values import SeenShard, SeenTopic, TopicQueues
 from imago_operator.spec.fields import to_json
 from imago_operator.spec.kinds import REBALANCE
 from imago_operator.spec.rebalance import Moved, Phase, Proposal, RebalanceStatus
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from imago_operator.contents.moves import Step
 
 ME = Claimant(namespace="mq", name="demo", uid="u-1", created="2026-01-01T00:00:02Z")
-FULL = Queues(4, 4)
-CLOSED = Queues(0, 4, 4)
+FULL = TopicQueues(4, 4)
+CLOSED = TopicQueues(0, 4, 4)
 
 
 def topic(name: str, *on: int, closed: tuple[int, ...] = ()) -> SeenTopic:
@@ -73,10 +73,10 @@ def steps(at: RebalanceLook) -> tuple[Step, ...]:
 
 ONLY_B = {"topics": {"include": ["b*"]}}
 STEPS: list[tuple[RebalanceLook, tuple[Step, ...]]] = [
-    (look("Drain"), (Drain(1, True),)),
-    (look("Seal"), (Drain(1, False),)),
-    (look("Drain", said=ONLY_B), (Leave("b", 1, True, 4),)),
-    (look("Seal", said=ONLY_B), (Leave("b", 1, False, 4),)),
+    (look("Drain"), (DrainShard(1, True),)),
+    (look("Seal"), (DrainShard(1, False),)),
+    (look("Drain", said=ONLY_B), (LeaveShard("b", 1, True, 4),)),
+    (look("Seal", said=ONLY_B), (LeaveShard("b", 1, False, 4),)),
     (look("Fill"), (Spread("c", (1,), 4),)),
     (look("Fill", said={"shards": [2]}), tuple(Spread(n, (2,), 4) for n in "abc")),
     (look("Full"), (Spread("a", (2,), 4), Spread("b", (0, 2), 8), Spread("c", (1, 2), 8))),
@@ -166,7 +166,7 @@ def test_what_has_to_be_read_and_what_is_in_the_way_is_told() -> None:
         (look("Drain", shards={1: SeenShard(id=1), 0: SeenShard(id=0, master=False)}), "NoRoom"),
         (look("Seal", shards={1: SeenShard(id=1)}), "Running"),
         (look(listed=False), "ClusterNotReady"),
-        (look(refusal=Refusal("ClusterNotFound", "")), "ClusterNotFound"),
+        (look(refusal=ContentRefusal("ClusterNotFound", "")), "ClusterNotFound"),
     ],
 )
 def test_what_is_in_the_way(at: RebalanceLook, expected: str) -> None:
@@ -210,7 +210,7 @@ def clusters(draw: st.DrawFn) -> FakeContentsPort:
     fake = FakeContentsPort(shard_numbers=shards)
     for name in draw(st.sets(st.sampled_from(["a", "b", "c.d", "%RETRY%g"]))):
         on = draw(st.sets(st.sampled_from(shards), min_size=1))
-        kinds = st.sampled_from([FULL, CLOSED, Queues(2, 2)])
+        kinds = st.sampled_from([FULL, CLOSED, TopicQueues(2, 2)])
         queues = {shard: draw(kinds) for shard in sorted(on)}
         fake.topics_by_name[name] = SeenTopic(name=name, shards=queues)
     fake.cordoned = draw(st.sets(st.sampled_from(shards), max_size=1))
@@ -258,11 +258,11 @@ def test_any_rebalance_comes_to_its_end_or_says_what_it_waits_for(
 async def carry_out(fake: FakeContentsPort, todo: tuple[Step, ...]) -> None:
     for step in todo:
         match step:
-            case Drain(shard, move):
+            case DrainShard(shard, move):
                 await fake.drain((), shard, request_id="r", move=move, operator_epoch=1)
             case Spread(name, to):
                 await fake.spread((), name, to, operator_epoch=1)
-            case Leave(name, shard, move):
+            case LeaveShard(name, shard, move):
                 leave = fake.move if move else fake.seal
                 await leave((), name, shard, operator_epoch=1)
             case Undrain(shard):

@@ -10,9 +10,9 @@ import pytest
 
 from imago_operator import names
 from imago_operator.contents.belonging import FINALIZER, Claimant
-from imago_operator.contents.conditions import Refusal
+from imago_operator.contents.conditions import ContentRefusal
 from imago_operator.contents.topics import DeleteTopic, PutTopic, TopicLook, plan, status_of, wanted
-from imago_operator.contents.values import Queues, SeenTopic
+from imago_operator.contents.values import SeenTopic, TopicQueues
 from imago_operator.desired import fingerprint
 from imago_operator.spec.fields import to_json
 from imago_operator.spec.kinds import TOPIC
@@ -33,8 +33,8 @@ def look(spec: dict[str, Any] | None = None, **changes: Any) -> TopicLook:
     return TopicLook(**(known | changes))
 
 
-def seen(*queues: Queues, **changes: Any) -> SeenTopic:
-    shards = dict(enumerate(queues or (Queues(8, 8), Queues(8, 8))))
+def seen(*queues: TopicQueues, **changes: Any) -> SeenTopic:
+    shards = dict(enumerate(queues or (TopicQueues(8, 8), TopicQueues(8, 8))))
     return SeenTopic(name="orders", shards=shards, **changes)
 
 
@@ -81,11 +81,11 @@ def test_a_new_topic_gets_all_that_is_said_of_it() -> None:
 
 DIFFERENCES: list[tuple[str, dict[str, Any], SeenTopic, dict[str, Any] | None]] = [
     ("as it is to be", {}, seen(), None),
-    ("fewer queues on one shard", {}, seen(Queues(8, 8), Queues(4, 4)), {"queues": 8}),
-    ("closed to writing, but as large", {}, seen(Queues(8, 8), Queues(0, 8, 4)), None),
-    ("closed, and smaller", {}, seen(Queues(8, 8), Queues(0, 4, 4)), {"queues": 8}),
-    ("more queues stay", {}, seen(Queues(16, 16)), None),
-    ("more here, fewer there", {}, seen(Queues(16, 16), Queues(4, 4)), None),
+    ("fewer queues on one shard", {}, seen(TopicQueues(8, 8), TopicQueues(4, 4)), {"queues": 8}),
+    ("closed to writing, but as large", {}, seen(TopicQueues(8, 8), TopicQueues(0, 8, 4)), None),
+    ("closed, and smaller", {}, seen(TopicQueues(8, 8), TopicQueues(0, 4, 4)), {"queues": 8}),
+    ("more queues stay", {}, seen(TopicQueues(16, 16)), None),
+    ("more here, fewer there", {}, seen(TopicQueues(16, 16), TopicQueues(4, 4)), None),
     ("order", {"ordered": True}, seen(), {"order": True}),
     ("a level", {"acknowledgement": "leader"}, seen(), {"acknowledgement": "leader"}),
     ("retention", {"retention": {"time": "1s"}}, seen(), {"retentionMs": 1000}),
@@ -100,7 +100,7 @@ DIFFERENCES: list[tuple[str, dict[str, Any], SeenTopic, dict[str, Any] | None]] 
     ("fewer shards by number", {"placement": {"count": 1}}, seen(), None),
     ("a shard more by name", {"placement": {"shardIds": [0, 2]}}, seen(), {"shards": [0, 1, 2]}),
     ("a closed shard does not count", {"placement": {"count": 2}},
-     seen(Queues(8, 8), Queues(0, 8, 4)), {"shards": 2}),
+     seen(TopicQueues(8, 8), TopicQueues(0, 8, 4)), {"shards": 2}),
 ]  # fmt: skip
 
 
@@ -115,12 +115,12 @@ def test_only_what_differs_is_sent(
 def test_what_brokers_never_confirmed_is_sent_once_as_a_whole() -> None:
     at = look({"config": {"a": "1"}}, topic=seen(attributes={"a": "1"}))
     assert body_of(at) == {"queues": 8, "order": False, "attributes": {"a": "1"}}
-    larger = look(topic=seen(Queues(16, 16)))
+    larger = look(topic=seen(TopicQueues(16, 16)))
     assert body_of(larger) == {"order": False}, "queues never shrink"
 
 
 def test_partitions_are_hidden_only_by_an_annotation_that_names_how_many_are_left() -> None:
-    more = seen(Queues(8, 8), Queues(4, 4), Queues(0, 8, 4))
+    more = seen(TopicQueues(8, 8), TopicQueues(4, 4), TopicQueues(0, 8, 4))
     for value, body, reason in [
         ("", None, (False, "PartitionsCannotShrink")),
         ("true", None, (False, "PartitionsCannotShrink")),
@@ -130,20 +130,22 @@ def test_partitions_are_hidden_only_by_an_annotation_that_names_how_many_are_lef
         me = replace(ME, annotations={names.HIDE_MESSAGES: value})
         at = confirmed(look({"partitions": 4}, me=me, topic=more))
         assert (body_of(at), ready_of(at)) == (body, reason), value
-        done = confirmed(look({"partitions": 4}, me=me, topic=seen(Queues(4, 4), Queues(0, 8, 4))))
+        done = confirmed(
+            look({"partitions": 4}, me=me, topic=seen(TopicQueues(4, 4), TopicQueues(0, 8, 4)))
+        )
         assert body_of(done) is None, "what is sealed keeps its queues"
 
 
 REASONS: list[tuple[TopicLook, tuple[bool, str]]] = [
     (look(topic=seen()), (True, "InSync")),
     (look(listed=False), (False, "ClusterNotReady")),
-    (look(refusal=Refusal("ClusterNotFound", "")), (False, "ClusterNotFound")),
-    (look(refusal=Refusal("NamespaceNotAllowed", "")), (False, "NamespaceNotAllowed")),
+    (look(refusal=ContentRefusal("ClusterNotFound", "")), (False, "ClusterNotFound")),
+    (look(refusal=ContentRefusal("NamespaceNotAllowed", "")), (False, "NamespaceNotAllowed")),
     (look(rivals=(OLDER,)), (False, "Conflict")),
     (look(rivals=(TWIN,), topic=seen()), (False, "Conflict")),
     (look(rivals=(replace(OLDER, deleting=True),), topic=seen()), (True, "InSync")),
     (look(rivals=(replace(TWIN, uid="u-3"),), topic=seen()), (True, "InSync")),
-    (look(topic=seen(Queues(9, 9))), (False, "PartitionsCannotShrink")),
+    (look(topic=seen(TopicQueues(9, 9))), (False, "PartitionsCannotShrink")),
     (look(topic=seen(dialects="rocketmq")), (False, "BrokerRejected")),
     (look({"adoptionPolicy": "FailIfExists"}, topic=seen()), (False, "Conflict")),
     (confirmed(look({"adoptionPolicy": "FailIfExists"}, topic=seen())), (True, "InSync")),
@@ -212,7 +214,7 @@ LEAVING: list[tuple[str, TopicLook, str, str]] = [
     ("claimed", going(rivals=(replace(OLDER, name="o"),)), "release", "StillClaimed"),
     ("claimed by a younger one", going(rivals=(replace(TWIN, uid="u-9"),)), "release",
      "StillClaimed"),
-    ("no cluster", going(refusal=Refusal("ClusterNotFound", "")), "release", "ClusterGone"),
+    ("no cluster", going(refusal=ContentRefusal("ClusterNotFound", "")), "release", "ClusterGone"),
     ("silence", going(listed=False, topic=None), "", "ClusterNotReady"),
     ("long silence", going(listed=False, topic=None, minutes=16), "release",
      "ReleasedUnreachable"),
@@ -255,7 +257,7 @@ def test_a_paused_resource_is_left_alone_until_it_is_deleted() -> None:
 
 
 def test_the_status_shows_partitions_and_fits_its_schema() -> None:
-    topic = seen(Queues(8, 8), Queues(0, 8, 4), Queues(8, 8, 6, online=False))
+    topic = seen(TopicQueues(8, 8), TopicQueues(0, 8, 4), TopicQueues(8, 8, 6, online=False))
     at = look(topic=topic)
     planned = plan(at, START, release_after_s=RELEASE_S)
     status = status_of(at, planned, START, done=True)
@@ -270,7 +272,7 @@ def test_a_change_that_failed_is_not_confirmed() -> None:
     at = look()
     planned = plan(at, START, release_after_s=RELEASE_S)
     assert isinstance(planned.act, PutTopic)
-    problem = Refusal("BrokerRejected", "no such setting")
+    problem = ContentRefusal("BrokerRejected", "no such setting")
     status = status_of(at, planned, START, problem=problem)
     assert status.applied_hash is None
     assert [(c.reason, c.message) for c in status.conditions] == [

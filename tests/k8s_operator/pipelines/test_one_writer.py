@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from imago_operator.pipelines.state import Stage
+from imago_operator.pipelines.state import RunStage
 from imago_testing.operated.pipelines import World, desired
 
 
@@ -39,5 +39,5 @@ def test_at_most_one_driver_may_write_and_in_the_end_one_does(seed: int) -> None
         world.kubelet()
         world.now += timedelta(seconds=100)
         assert_one_writer(world)
-    assert [(run.stage, run.epoch) for run in world.runs] == [(Stage.RUNNING, world.epoch)]
+    assert [(run.stage, run.epoch) for run in world.runs] == [(RunStage.RUNNING, world.epoch)]
     assert world.runs[0].hash == desired(world.changes).hash

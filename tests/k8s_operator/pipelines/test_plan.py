@@ -12,33 +12,41 @@ from imago_operator.desired import OperatorInfo
 from imago_operator.pipelines.desired import desired_pipeline
 from imago_operator.pipelines.plan import SOON_S, plan
 from imago_operator.pipelines.render import JOB, SPARK_APPLICATION
-from imago_operator.pipelines.state import Driver, Look, Plan, RaiseEpoch, Record, Stage, Start
+from imago_operator.pipelines.state import (
+    DriverPod,
+    PipelineLook,
+    PipelinePlan,
+    PipelineRecord,
+    RaiseEpoch,
+    RunStage,
+    StartRun,
+)
 from imago_operator.pipelines.status import shown, status_of
 from imago_operator.reasons import find
 from imago_operator.spec.common import ConditionStatus
 from imago_operator.spec.kinds import PIPELINE
 from imago_operator.spec.pipeline import PipelineStatus, Runs
-from imago_operator.state import Finding, written
+from imago_operator.state import ConditionFinding, written
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.operated.pipelines import NOW, desired, look, ran
 
 
-def said(found: Plan) -> dict[str, tuple[bool, str]]:
+def said(found: PipelinePlan) -> dict[str, tuple[bool, str]]:
     return {one.type: (one.holds, one.reason) for one in found.findings}
 
 
-def kinds(found: Plan) -> list[str]:
+def kinds(found: PipelinePlan) -> list[str]:
     return [type(action).__name__ for action in found.actions]
 
 
-def started(found: Plan) -> dict[str, Any]:
+def started(found: PipelinePlan) -> dict[str, Any]:
     start = found.actions[-1]
-    assert isinstance(start, Start)
+    assert isinstance(start, StartRun)
     return dict(start.manifest)
 
 
 def test_first_run_is_allowed_before_it_is_made() -> None:
-    found = plan(look(record=Record(epoch=6), status=PipelineStatus(epoch=2)))
+    found = plan(look(record=PipelineRecord(epoch=6), status=PipelineStatus(epoch=2)))
     assert kinds(found) == ["Apply", "Apply", "RaiseEpoch", "Start"]
     assert found.actions[2] == RaiseEpoch("data.lake", 7)
     assert started(found)["kind"] == JOB
@@ -68,7 +76,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str], dict[str, tuple[boo
     ({}, {"runs": (ran(),)}, [], {"Ready": (True, "Running")}),
     (
         {},
-        {"runs": (ran(Stage.SUBMITTED, said="Unschedulable"),)},
+        {"runs": (ran(RunStage.SUBMITTED, said="Unschedulable"),)},
         [],
         {"Ready": (False, "Starting"), "Reconciling": (True, "Starting")},
     ),
@@ -94,39 +102,39 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str], dict[str, tuple[boo
     ),
     (
         {},
-        {"drivers": (Driver(name="p", epoch=3),)},
+        {"drivers": (DriverPod(name="p", epoch=3),)},
         [],
         {"Ready": (False, "Stopping"), "Reconciling": (True, "Stopping")},
     ),
     (
         {"spec.paused": True},
-        {"runs": (ran(),), "drivers": (Driver(name="p", epoch=4),)},
+        {"runs": (ran(),), "drivers": (DriverPod(name="p", epoch=4),)},
         ["Suspend"],
         {"Ready": (False, "Paused"), "Paused": (False, "Paused")},
     ),
     (
         {"spec.paused": True},
-        {"runs": (ran(Stage.SUSPENDED, suspend=True),)},
+        {"runs": (ran(RunStage.SUSPENDED, suspend=True),)},
         [],
         {"Ready": (False, "Paused"), "Paused": (True, "Paused")},
     ),
     ({"spec.paused": True}, {}, [], {"Ready": (False, "Paused"), "Paused": (True, "Paused")}),
     (
         {},
-        {"runs": (ran(Stage.SUSPENDED, suspend=True),)},
+        {"runs": (ran(RunStage.SUSPENDED, suspend=True),)},
         ["StopRun"],
         {"Ready": (False, "Resuming"), "Reconciling": (True, "Resuming")},
     ),
-    (ONCE, {"runs": (ran(Stage.COMPLETED),)}, [], {"Ready": (True, "Completed")}),
+    (ONCE, {"runs": (ran(RunStage.COMPLETED),)}, [], {"Ready": (True, "Completed")}),
     (
         {"spec.restart.policy": "Never"},
-        {"runs": (ran(Stage.FAILED, error="exit code 1: out of luck"),)},
+        {"runs": (ran(RunStage.FAILED, error="exit code 1: out of luck"),)},
         [],
         {"Ready": (False, "RunFailed"), "Stalled": (True, "RunFailed")},
     ),
     (
         {},
-        {"runs": (ran(Stage.FAILED),)},
+        {"runs": (ran(RunStage.FAILED),)},
         [],
         {
             "Ready": (False, "RunFailed"),
@@ -134,10 +142,14 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str], dict[str, tuple[boo
             "Reconciling": (True, "Restarting"),
         },
     ),
-    ({}, {"runs": (ran(Stage.COMPLETED),)}, [], {"Ready": (False, "Restarting")}),
+    ({}, {"runs": (ran(RunStage.COMPLETED),)}, [], {"Ready": (False, "Restarting")}),
     (
         {},
-        {"refusal": Finding(type="Ready", holds=False, reason="ClusterNotFound", message="")},
+        {
+            "refusal": ConditionFinding(
+                type="Ready", holds=False, reason="ClusterNotFound", message=""
+            )
+        },
         [],
         {"Ready": (False, "ClusterNotFound")},
     ),
@@ -169,7 +181,7 @@ def test_run_that_failed_rests_before_the_next_one_and_not_too_often() -> None:
             in_hour=9,
         )
     )
-    failed = look(runs=(ran(Stage.FAILED),), status=seen)
+    failed = look(runs=(ran(RunStage.FAILED),), status=seen)
     assert plan(failed).again_s == 20
     later = replace(failed, now=NOW + timedelta(seconds=20))
     assert kinds(plan(later)) == ["StopRun"]
@@ -184,7 +196,7 @@ def test_run_that_failed_rests_before_the_next_one_and_not_too_often() -> None:
 
 
 def test_driver_on_a_node_that_does_not_answer_is_not_waited_for_for_ever() -> None:
-    lost = Driver(name="p", epoch=3, gone_by=NOW - timedelta(seconds=61))
+    lost = DriverPod(name="p", epoch=3, gone_by=NOW - timedelta(seconds=61))
     assert kinds(plan(look(drivers=(lost,))))[-1] == "Start"
     late = replace(lost, gone_by=NOW - timedelta(seconds=59))
     assert kinds(plan(look(drivers=(late,)))) == []
@@ -192,8 +204,8 @@ def test_driver_on_a_node_that_does_not_answer_is_not_waited_for_for_ever() -> N
 
 def test_paused_run_is_looked_at_until_its_driver_has_ended() -> None:
     """Drivers are not watched, and the object of a run may have nothing more to say."""
-    paused, still = {"spec.paused": True}, ran(Stage.SUSPENDED, suspend=True)
-    stopping = look(paused, runs=(still,), drivers=(Driver(name="p", epoch=4),))
+    paused, still = {"spec.paused": True}, ran(RunStage.SUSPENDED, suspend=True)
+    stopping = look(paused, runs=(still,), drivers=(DriverPod(name="p", epoch=4),))
     assert plan(stopping).again_s == SOON_S
     assert said(plan(stopping))["Paused"] == (False, "Paused")
     assert plan(look(paused, runs=(still,))).again_s is None
@@ -208,7 +220,11 @@ def test_what_is_completed_stays_so_without_its_object() -> None:
 
 def test_nothing_is_done_to_what_is_left_alone() -> None:
     alone = desired(None, **{"imago.dev/pause-reconciliation": "true"})
-    found = plan(Look(desired=alone, status=PipelineStatus(), now=NOW, record=Record(epoch=0)))
+    found = plan(
+        PipelineLook(
+            desired=alone, status=PipelineStatus(), now=NOW, record=PipelineRecord(epoch=0)
+        )
+    )
     assert (found.actions, said(found)) == ((), {"Ready": (False, "Annotation")})
 
 
@@ -231,7 +247,7 @@ def test_only_what_a_run_depends_on_changes_its_hash() -> None:
 
 
 def test_status_says_how_far_it_is() -> None:
-    seen = look(runs=(ran(),), record=Record(epoch=4, rows=123_456, lag=2500), executors=2)
+    seen = look(runs=(ran(),), record=PipelineRecord(epoch=4, rows=123_456, lag=2500), executors=2)
     status = status_of(seen, plan(seen))
     assert (status.rows, status.lag, status.replicas) == (123_456, "2.5k", 2)
     assert (status.state, status.observed_generation) == ("RUNNING", 3)
@@ -243,17 +259,17 @@ def test_status_says_how_far_it_is() -> None:
 
 
 def test_what_a_pipeline_of_the_same_name_told_before_does_not_count() -> None:
-    left = Record(epoch=4, rows=123_456, lag=7)
+    left = PipelineRecord(epoch=4, rows=123_456, lag=7)
     fresh = look(record=left)
     assert status_of(fresh, plan(fresh)).rows is None
     begun = look(record=left, runs=(ran(epoch=5),), status=PipelineStatus(epoch=5))
     assert status_of(begun, plan(begun)).lag is None, "brokers do not know of the epoch yet"
-    told = replace(begun, record=Record(epoch=5, rows=2, lag=0))
+    told = replace(begun, record=PipelineRecord(epoch=5, rows=2, lag=0))
     assert (status_of(told, plan(told)).rows, status_of(told, plan(told)).lag) == (2, "0")
 
 
 def test_end_of_a_run_is_noted_once() -> None:
-    failed = look(runs=(ran(Stage.FAILED, error="exit code 5: over"),))
+    failed = look(runs=(ran(RunStage.FAILED, error="exit code 5: over"),))
     ended = status_of(failed, plan(failed))
     assert (ended.runs.last_error, ended.runs.last_finished) == ("exit code 5: over", written(NOW))
     again = replace(failed, status=ended, now=NOW + timedelta(seconds=7))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_operator.errors import BlockedError, RetryError
-from imago_operator.pipelines.state import Record
-from imago_operator.reconcile import Key
+from imago_operator.pipelines.state import PipelineRecord
+from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.pipeline import PipelineReconciler
 from imago_operator.spec.kinds import PIPELINE
 from imago_testing.kubernetes.custom_resources import manifest
@@ -34,10 +34,10 @@ class Brokers:
     silent: bool = False
     rows: int | None = None
 
-    async def record(self, brokers: Sequence[str], name: str) -> Record:  # noqa: ARG002  any
+    async def record(self, brokers: Sequence[str], name: str) -> PipelineRecord:  # noqa: ARG002  any
         if self.silent:
             raise RetryError("nobody answers", delay_s=1)
-        return Record(epoch=self.epochs.get(name, 0), rows=self.rows, lag=7)
+        return PipelineRecord(epoch=self.epochs.get(name, 0), rows=self.rows, lag=7)
 
     async def raise_pipeline(
         self,
@@ -173,7 +173,7 @@ async def test_next_run_waits_for_the_driver_before(rig: Rig) -> None:
     driver(rig)
     rig.kube.edit(PIPELINE.name, "lake", {"replicas": 3})
     for _ in range(3):
-        await rig.reconciler.reconcile(Key(PIPELINE.name, "mq", "lake"))
+        await rig.reconciler.reconcile(ObjectKey(PIPELINE.name, "mq", "lake"))
         rig.stage.pass_time(2)
     assert rig.runs() == []
     assert rig.ready() == ("False", "Stopping")
@@ -264,8 +264,8 @@ async def test_operator_that_dies_at_any_change_leaves_one_run_at_most(
 
 async def test_two_operators_at_once_leave_the_run_that_may_write(rig: Rig) -> None:
     other = rig_of(rig.kube, rig.brokers)
-    await rig.reconciler.reconcile(Key(PIPELINE.name, "mq", "lake"))
-    await other.reconciler.reconcile(Key(PIPELINE.name, "mq", "lake"))
+    await rig.reconciler.reconcile(ObjectKey(PIPELINE.name, "mq", "lake"))
+    await other.reconciler.reconcile(ObjectKey(PIPELINE.name, "mq", "lake"))
     await other.settle()
     assert rig.brokers.epochs["mq.lake"] == int(
         rig.run["metadata"]["annotations"]["imago.dev/epoch"]

@@ -9,7 +9,7 @@ import pytest
 
 from imago_operator import names
 from imago_operator.plan.drift import drifted, managed_of
-from imago_operator.state import Child
+from imago_operator.state import OwnedObject
 
 MANIFEST: dict[str, Any] = {
     "apiVersion": "v1",
@@ -48,7 +48,7 @@ OURS: dict[str, Any] = {
 }
 
 
-def child(ours: dict[str, Any], **others: dict[str, Any]) -> Child:
+def child(ours: dict[str, Any], **others: dict[str, Any]) -> OwnedObject:
     live = copy.deepcopy(MANIFEST)
     live["spec"]["ports"][1]["targetPort"] = "else"
     live["metadata"]["managedFields"] = [
@@ -58,7 +58,7 @@ def child(ours: dict[str, Any], **others: dict[str, Any]) -> Child:
             for who, fields in others.items()
         ),
     ]
-    return Child(kind="Service", name="demo", uid="u", managed=managed_of(live), live=live)
+    return OwnedObject(kind="Service", name="demo", uid="u", managed=managed_of(live), live=live)
 
 
 def test_what_is_ours_has_not_drifted() -> None:
@@ -99,7 +99,7 @@ def test_ours_is_only_what_was_applied(entry: dict[str, str]) -> None:
     found = child(OURS)
     fields = {"manager": names.MANAGER, "fieldsV1": OURS, **entry}
     item = {"metadata": {"managedFields": [fields]}}
-    other = Child(
+    other = OwnedObject(
         kind=found.kind, name=found.name, uid="u", managed=managed_of(item), live=found.live
     )
     assert "metadata.labels.a" in [one.path for one in drifted(MANIFEST, other)]
@@ -108,4 +108,4 @@ def test_ours_is_only_what_was_applied(entry: dict[str, str]) -> None:
 def test_where_no_account_is_shown_nothing_is_known() -> None:
     """kubectl leaves it out of what it prints."""
     assert managed_of({"metadata": {}}) is None
-    assert drifted(MANIFEST, Child(kind="Service", name="demo", uid="u")) == ()
+    assert drifted(MANIFEST, OwnedObject(kind="Service", name="demo", uid="u")) == ()

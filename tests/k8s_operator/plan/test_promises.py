@@ -20,8 +20,8 @@ from imago_operator.actions import (
     MarkDrained,
 )
 from imago_operator.desired import Desired
-from imago_operator.plan import Plan, Row, plan, rollout
-from imago_operator.plan.look import Look
+from imago_operator.plan import PlanRow, ReconcilePlan, plan, rollout
+from imago_operator.plan.look import ClusterLook
 from imago_operator.promises import broken
 from imago_operator.state import Pod, Registry
 from imago_testing.operated.resources import wanted
@@ -46,7 +46,7 @@ def test_edits_and_faults_end_in_a_cluster_that_settles(seed: int) -> None:
     check_walk(random.Random(seed))
 
 
-def _unready_goes_at_once(_: Look, pod: Pod) -> bool:
+def _unready_goes_at_once(_: ClusterLook, pod: Pod) -> bool:
     return not pod.serving
 
 
@@ -107,7 +107,7 @@ class TestWhileNothingIsReady:
             found.turn()
         new = {p.annotations[names.TEMPLATE_HASH] for p in found.pods.values() if p.shard == 1}
         assert new == {
-            Look(found.desired, found.observe(), found.now).notes(1)[names.TEMPLATE_HASH]
+            ClusterLook(found.desired, found.observe(), found.now).notes(1)[names.TEMPLATE_HASH]
         }
 
     @pytest.mark.parametrize("calls", range(5))
@@ -156,7 +156,7 @@ def _world() -> World:
 
 
 def bad(world: World, *actions: Action) -> str:
-    plan = Plan(row=Row.ROLLOUT, actions=actions)
+    plan = ReconcilePlan(row=PlanRow.ROLLOUT, actions=actions)
     return "; ".join(violations(world.desired, world.observe(), plan, world.now))
 
 
@@ -195,6 +195,6 @@ class TestTheCheckItself:
     def test_acting_without_information(self, world: World) -> None:
         seen = replace(world.observe(), registry=Registry(cluster_id="c-1", connected=False))
         pod = world.pods["demo-s0-0"]
-        plan = Plan(row=Row.ROLLOUT, actions=(DeletePod(pod.name, pod.uid, 0, ""),))
+        plan = ReconcilePlan(row=PlanRow.ROLLOUT, actions=(DeletePod(pod.name, pod.uid, 0, ""),))
         said = "; ".join(violations(world.desired, seen, plan, world.now))
         assert "without knowing" in said

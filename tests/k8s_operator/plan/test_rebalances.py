@@ -12,13 +12,13 @@ from imago_operator.actions import DeleteChild, Uncordon
 from imago_operator.observed import shards_emptied
 from imago_operator.plan import plan
 from imago_operator.plan.objects import REBALANCE
-from imago_operator.state import Child, Observed
+from imago_operator.state import Observed, OwnedObject
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.operated.resources import UID, wanted
 from imago_testing.operated.things import START
 from imago_testing.operated.world import World
 
-FILL = Child(kind=REBALANCE, name="demo-fill-1", uid="f-1")
+FILL = OwnedObject(kind=REBALANCE, name="demo-fill-1", uid="f-1")
 
 
 @pytest.fixture(name="seen", scope="module")

@@ -14,8 +14,8 @@ from imago_operator.actions import (
     DeletePod,
     Handover,
 )
-from imago_operator.plan import Row, plan
-from imago_operator.plan.look import Look
+from imago_operator.plan import PlanRow, plan
+from imago_operator.plan.look import ClusterLook
 from imago_operator.plan.permission import approval_id
 from imago_operator.state import Observed, RestartCheck
 from imago_testing.operated.looks import (
@@ -91,7 +91,7 @@ class TestRestarts:
     def test_a_shard_that_lacks_a_member_waits(self) -> None:
         desired, seen = self.applied()
         ready = {p.name: p for p in seen.pods}["demo-s1-2"]
-        fresh = Look(desired, seen, START).notes(1)
+        fresh = ClusterLook(desired, seen, START).notes(1)
         seen = changed(seen, ready.name, ready=False, annotations=fresh)
         found = plan(desired, seen, START)
         assert not of(found, DeletePod)
@@ -154,7 +154,7 @@ class TestRestarts:
         for pod in seen.pods:
             seen = changed(seen, pod.name, **ill, turned=START - timedelta(seconds=601))
         found = plan(desired, replace(seen, registry=None), START)
-        assert found.row is Row.STUCK
+        assert found.row is PlanRow.STUCK
         assert taken(found) == ["demo-s0-0", "demo-s1-0"]
 
     def test_outside_of_a_window_nothing_goes(self) -> None:
@@ -171,7 +171,7 @@ class TestRestarts:
         found = plan(desired, seen, START)
         assert "ApprovalRequired" in reasons(found)
         (pending,) = found.record["pending_approvals"]
-        assert pending.id == approval_id(Look(desired, seen, START))
+        assert pending.id == approval_id(ClusterLook(desired, seen, START))
         said = wanted({**self.DESIRED, **manual}, {names.APPROVE: pending.id})
         assert of(plan(said, seen, START), DeletePod)
         other = wanted({**self.DESIRED, **manual}, {names.APPROVE: "restart-else"})
@@ -186,7 +186,7 @@ class TestRestarts:
             seen,
             "demo-zookeeper-0",
             ready=False,
-            annotations=Look(desired, seen, START).notes(None),
+            annotations=ClusterLook(desired, seen, START).notes(None),
         )
         assert not of(plan(desired, down, START), DeletePod)
 
@@ -227,5 +227,5 @@ def test_stuck_pods_go_only_if_that_may_cure_them(seen: Observed) -> None:
     assert not of(plan(wanted(), same, START), DeletePod)
     old = changed(seen, "demo-s0-1", **ill, annotations={names.TEMPLATE_HASH: "old"})
     found = plan(wanted(), old, START)
-    assert found.row is Row.STUCK
+    assert found.row is PlanRow.STUCK
     assert [a.name for a in of(found, DeletePod)] == ["demo-s0-1"]

@@ -19,7 +19,7 @@ from imago_operator.actions import (
     SetConfig,
 )
 from imago_operator.desired import desired_of
-from imago_operator.plan import Row, plan
+from imago_operator.plan import PlanRow, plan
 from imago_operator.state import Observed, Pod, written
 from imago_testing.operated.looks import (
     answering,
@@ -44,17 +44,17 @@ class TestStandingStill:
         manifest = resource({"spec.image": "mine:2"})
         manifest["metadata"]["deletionTimestamp"] = written(START)
         found = plan(desired_of(manifest, OPERATOR), seen, START)
-        assert (found.row, found.actions) == (Row.DELETING, ())
+        assert (found.row, found.actions) == (PlanRow.DELETING, ())
 
     def test_a_paused_cluster_is_left_alone(self, seen: Observed) -> None:
         desired = wanted({"spec.image": "mine:2"}, {names.PAUSE: "true"})
         found = plan(desired, seen, START)
-        assert (found.row, found.actions) == (Row.PAUSED, ())
+        assert (found.row, found.actions) == (PlanRow.PAUSED, ())
 
     def test_a_wrong_spec_stops_nothing(self, seen: Observed) -> None:
         desired = desired_of(resource({"spec.brokers.shards": 99}), OPERATOR)
         found = plan(desired, seen, START)
-        assert (found.row, found.actions) == (Row.INVALID, ())
+        assert (found.row, found.actions) == (PlanRow.INVALID, ())
         assert any("spec.brokers.shards" in finding.message for finding in found.findings)
 
     @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ class TestStandingStill:
 
     def test_before_kubernetes_is_read_nothing_is_done(self, seen: Observed) -> None:
         found = plan(wanted({"spec.brokers.shards": 3}), replace(seen, synced=False), START)
-        assert (found.row, found.actions) == (Row.READING, ())
+        assert (found.row, found.actions) == (PlanRow.READING, ())
 
 
 class TestObjects:
@@ -107,7 +107,7 @@ class TestRegistry:
         world = World(wanted())
         world.look()
         found = plan(world.desired, world.observe(), world.now)
-        assert found.row is Row.BOOTSTRAP
+        assert found.row is PlanRow.BOOTSTRAP
         assert found.wait is not None
         assert found.wait.deadline_s == 600
 
@@ -130,7 +130,7 @@ class TestFailover:
 
     def test_brokers_elect_by_themselves(self, seen: Observed) -> None:
         found = plan(wanted(), leaderless(seen, in_sync=True), START)
-        assert found.row is Row.FAILOVER
+        assert found.row is PlanRow.FAILOVER
         assert {type(action) for action in found.actions} <= {LabelPod}
         assert "its members to elect one" in found.explain()
 

@@ -10,7 +10,7 @@ import pytest
 
 from imago_operator.actions import ClassClaim, DeletePod, SetConfig
 from imago_operator.plan import plan
-from imago_operator.state import Node, Pod, written
+from imago_operator.state import KubeNode, Pod, written
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.things import START
 from imago_testing.operated.world import World
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from imago_operator.state import Observed
 
-ZONES = {f"n{i}": Node(name=f"n{i}", rack=f"zone-{i}") for i in range(3)}
+ZONES = {f"n{i}": KubeNode(name=f"n{i}", rack=f"zone-{i}") for i in range(3)}
 
 
 @pytest.fixture(name="seen")

@@ -15,8 +15,8 @@ from imago_operator.actions import (
     GrowClaim,
     Handover,
 )
-from imago_operator.plan import Row, plan
-from imago_operator.plan.look import Look
+from imago_operator.plan import PlanRow, plan
+from imago_operator.plan.look import ClusterLook
 from imago_testing.operated.looks import (
     changed,
     leaderless,
@@ -100,25 +100,25 @@ class TestStorage:
         assert len(restarted) == 6
         assert {
             p.annotations[names.TEMPLATE_HASH] for p in world.pods.values() if p.shard == 0
-        } == {Look(world.desired, world.observe(), world.now).notes(0)[names.TEMPLATE_HASH]}
+        } == {ClusterLook(world.desired, world.observe(), world.now).notes(0)[names.TEMPLATE_HASH]}
 
     def test_a_volume_that_never_grows_keeps_nothing_else_back(self, seen: Observed) -> None:
         claims = tuple(replace(c, requested=20 << 30, capacity=10 << 30) for c in seen.claims)
         slow = replace(seen, claims=claims)
         found = plan(wanted(), slow, START)
-        assert (found.row, found.actions) == (Row.STORAGE, ())
+        assert (found.row, found.actions) == (PlanRow.STORAGE, ())
         assert found.wait is not None
         assert "Expanding" in reasons(found)
         noted = next(p for p in slow.pods if p.name == "demo-s1-1").annotations
         look = changed(slow, "demo-s1-1", annotations={**noted, names.RESTART: "please"})
         found = plan(wanted(), look, START)
-        assert found.row is Row.ROLLOUT
+        assert found.row is PlanRow.ROLLOUT
         assert {"Expanding", "ManualRestart"} <= reasons(found)
 
     def test_what_somebody_made_larger_stays(self, seen: Observed) -> None:
         claims = tuple(replace(c, requested=99 << 30, capacity=99 << 30) for c in seen.claims)
         found = plan(wanted(), replace(seen, claims=claims), START)
-        assert (found.row, found.actions) == (Row.SETTLED, ())
+        assert (found.row, found.actions) == (PlanRow.SETTLED, ())
         assert "LargerThanSpec" in reasons(found)
 
     def test_a_file_system_that_waits_for_a_start_gets_one(self, seen: Observed) -> None:

@@ -18,7 +18,7 @@ from imago_operator.actions import (
     Stop,
 )
 from imago_operator.desired import desired_of
-from imago_operator.plan import Row, plan
+from imago_operator.plan import PlanRow, plan
 from imago_operator.state import TopicNeeds
 from imago_testing.operated.resources import OPERATOR, resource, wanted
 from imago_testing.operated.things import START
@@ -37,7 +37,7 @@ def began(changes: dict[str, Any] | None = None) -> World:
 
 def settle(world: World) -> None:
     world.settle()
-    assert plan(world.desired, world.observe(), world.now).row is Row.SETTLED
+    assert plan(world.desired, world.observe(), world.now).row is PlanRow.SETTLED
 
 
 def condition(world: World, kind: str) -> tuple[str, str] | None:
@@ -156,7 +156,7 @@ def test_brokers_that_a_new_operator_does_not_run_go_on() -> None:
     pods = {pod.uid for pod in world.pods.values()}
     found = desired_of(resource(own), replace(OPERATOR, version="1.4.0"))
     planned = plan(found, world.observe(), START)
-    assert (planned.row, planned.actions) == (Row.INVALID, ())
+    assert (planned.row, planned.actions) == (PlanRow.INVALID, ())
     assert {pod.uid for pod in world.pods.values()} == pods
     assert ("Stalled", "UnsupportedVersion") in {(f.type, f.reason) for f in planned.findings}
 
@@ -201,8 +201,8 @@ class TestScaleDown:
         world = began()
         world.desired = wanted(self.LESS)
         rows = {found.row for _, found in world.settle()}
-        assert Row.SCALE_DOWN in rows
-        assert Row.RESUME not in rows, "nothing is taken back"
+        assert PlanRow.SCALE_DOWN in rows
+        assert PlanRow.RESUME not in rows, "nothing is taken back"
         order = [type(action) for action in world.done]
         steps = [Cordon, MarkDrained, Stop]
         assert [kind for kind in order if kind in steps] == steps
@@ -270,7 +270,7 @@ class TestScaleDown:
             (TopicNeeds(name="t", shard_ids=(1,)), "TopicPinned"),
         ]:
             found = plan(desired, replace(world.observe(), topics=(needs,)), world.now)
-            assert found.row is Row.BLOCKED
+            assert found.row is PlanRow.BLOCKED
             assert found.actions == ()
             assert reason in {f.reason for f in found.findings}
 

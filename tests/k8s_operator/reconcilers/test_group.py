@@ -9,9 +9,9 @@ import pytest
 
 from imago_operator.contents.belonging import FINALIZER
 from imago_operator.contents.groups import STARTED
-from imago_operator.contents.values import Lag, Queues, SeenGroup, SeenTopic
+from imago_operator.contents.values import GroupLag, SeenGroup, SeenTopic, TopicQueues
 from imago_operator.errors import RetryError
-from imago_operator.reconcile import Key
+from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.group import GroupReconciler
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.kubernetes.fake_kube_port import Stage
@@ -29,7 +29,7 @@ class Groups(Stage):
         super().__init__(self.brokers)
         self.kube.put(manifest("ImagoCluster"))
         for name in ("orders", "bills"):
-            self.brokers.topics_by_name[name] = SeenTopic(name=name, shards={0: Queues(1, 1)})
+            self.brokers.topics_by_name[name] = SeenTopic(name=name, shards={0: TopicQueues(1, 1)})
         self.reconciler = GroupReconciler(self.context())
 
     def apply(self, name: str = "billing", **spec: Any) -> None:
@@ -40,14 +40,14 @@ class Groups(Stage):
         await self.settle(self.reconciler, name)
 
     async def look(self, name: str = "billing") -> float | None:
-        return await self.reconciler.reconcile(Key(GROUP, "mq", name))
+        return await self.reconciler.reconcile(ObjectKey(GROUP, "mq", name))
 
     def consume(self, *members: str, **lags: int) -> None:
         before = self.brokers.groups_by_name.get("billing") or SeenGroup(
             name="billing", settings=None
         )
         self.brokers.groups_by_name["billing"] = replace(
-            before, members=members, lags={topic: Lag(lag) for topic, lag in lags.items()}
+            before, members=members, lags={topic: GroupLag(lag) for topic, lag in lags.items()}
         )
 
     def resets(self) -> list[tuple[Any, ...]]:

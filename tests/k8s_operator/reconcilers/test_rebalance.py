@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imago_operator.contents.values import Queues, SeenTopic
+from imago_operator.contents.values import SeenTopic, TopicQueues
 from imago_operator.errors import InvalidError
-from imago_operator.reconcile import Key
+from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.rebalance import RebalanceReconciler
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.kubernetes.fake_kube_port import Stage
@@ -28,14 +28,14 @@ class Moves(Stage):
         super().__init__(self.brokers)
         self.kube.put(manifest("ImagoCluster"))
         for n in range(10):
-            shards = {shard: Queues(4, 4) for shard in ((0, 1), (1,))[n % 2]}
+            shards = {shard: TopicQueues(4, 4) for shard in ((0, 1), (1,))[n % 2]}
             self.brokers.topics_by_name[f"t{n}"] = SeenTopic(name=f"t{n}", shards=shards)
         said = {"mode": mode, "shards": [] if mode == "Full" else [1]} | spec
         self.kube.put(manifest(KIND, {f"spec.{key}": value for key, value in said.items()}))
         self.reconciler = RebalanceReconciler(self.context())
 
     async def look(self) -> float | None:
-        return await self.reconciler.reconcile(Key(KIND, "mq", "demo"))
+        return await self.reconciler.reconcile(ObjectKey(KIND, "mq", "demo"))
 
     async def run(self, looks: int = 60) -> None:
         """Look until it wants to look no more; brokers do their part meanwhile."""

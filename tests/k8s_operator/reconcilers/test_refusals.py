@@ -11,7 +11,7 @@ import pytest
 from imago_operator.errors import BlockedError, RetryError
 from imago_operator.kube.failures import failure
 from imago_operator.reasons import find
-from imago_operator.reconcile import Key
+from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.group import GroupReconciler
 from imago_operator.reconcilers.pipeline import PipelineReconciler
 from imago_operator.reconcilers.rebalance import RebalanceReconciler
@@ -23,7 +23,7 @@ from imago_testing.operated.fake_contents_port import FakeContentsPort
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_operator.pipelines.state import Record
+    from imago_operator.pipelines.state import PipelineRecord
     from imago_operator.reconcile import Context, Reached, Reconciler
 
 KINDS: dict[str, Callable[[Context], Reconciler]] = {
@@ -37,7 +37,7 @@ KINDS: dict[str, Callable[[Context], Reconciler]] = {
 class Silent:
     """Brokers that do not tell of pipelines."""
 
-    async def record(self, *_: object) -> Record:
+    async def record(self, *_: object) -> PipelineRecord:
         raise RetryError("nobody answers", delay_s=1)
 
     async def raise_pipeline(self, *_: object, operator_epoch: int) -> None:
@@ -66,7 +66,7 @@ class Refusing(Stage):
 
     async def look(self) -> None:
         with pytest.raises(BlockedError):
-            await self.reconciler.reconcile(Key(self.name, "mq", "demo"))
+            await self.reconciler.reconcile(ObjectKey(self.name, "mq", "demo"))
 
     def said(self, type_: str) -> tuple[str, str] | None:
         return self.kube.condition(self.name, "demo", type_)
@@ -100,7 +100,7 @@ async def test_it_is_taken_back_when_the_right_is_there(kind: str) -> None:
     await stage.look()
     stage.kube.denied = frozenset()
     stage.pass_time(300)
-    await stage.reconciler.reconcile(Key(kind, "mq", "demo"))
+    await stage.reconciler.reconcile(ObjectKey(kind, "mq", "demo"))
     assert stage.said("Stalled") != ("True", "PermissionDenied")
     assert stage.said("Ready") not in (None, ("False", "PermissionDenied"))
 
@@ -126,7 +126,7 @@ def test_a_quota_is_no_right(message: str, reason: str) -> None:
 async def test_what_a_look_has_written_down_is_not_unsaid() -> None:
     stage = Refusing("ImagoRebalance")
     stage.kube.denied = frozenset()
-    key = Key("ImagoRebalance", "mq", "demo")
+    key = ObjectKey("ImagoRebalance", "mq", "demo")
     await stage.reconciler.reconcile(key)
     assert stage.kube.status("ImagoRebalance", "demo")["phase"] == "Approved"
     stage.refuses_epoch = True
@@ -155,7 +155,7 @@ class Mistaken(Stage):
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_mistake_of_our_own_ends_as_a_condition_and_an_event(kind: str) -> None:
     stage = Mistaken(kind)
-    key = Key(kind, "mq", "demo")
+    key = ObjectKey(kind, "mq", "demo")
     with pytest.raises(KeyError):
         await stage.reconciler.reconcile(key)
     assert stage.kube.condition(kind, "demo", "Stalled") == ("True", "InternalError")
@@ -184,5 +184,5 @@ async def test_a_mistake_is_told_where_even_the_status_cannot_be_read(kind: str)
     stage = Mistaken(kind)
     stage.kube.objects[kind, "mq", "demo"]["status"] = {"conditions": 7}
     with pytest.raises(Exception, match=r"."):
-        await stage.reconciler.reconcile(Key(kind, "mq", "demo"))
+        await stage.reconciler.reconcile(ObjectKey(kind, "mq", "demo"))
     assert ("demo", "Warning", "InternalError") in stage.kube.events

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_operator.contents.belonging import FINALIZER
-from imago_operator.contents.values import Queues, SeenTopic
+from imago_operator.contents.values import SeenTopic, TopicQueues
 from imago_operator.errors import BlockedError, InvalidError, OperatorError, RetryError
-from imago_operator.reconcile import Key
+from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.topic import TopicReconciler
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.kubernetes.fake_kube_port import Stage
@@ -38,7 +38,7 @@ class Topics(Stage):
         await self.settle(self.reconciler, name)
 
     async def look(self, name: str = "orders") -> float | None:
-        return await self.reconciler.reconcile(Key(TOPIC, "mq", name))
+        return await self.reconciler.reconcile(ObjectKey(TOPIC, "mq", name))
 
     def ready(self, name: str = "orders") -> tuple[str, str] | None:
         return self.kube.condition(TOPIC, name)
@@ -57,7 +57,7 @@ def _stage() -> Topics:
 
 
 def there(name: str = "orders", queues: int = 8, **changes: Any) -> SeenTopic:
-    both = {n: Queues(queues, queues) for n in (0, 1)}
+    both = {n: TopicQueues(queues, queues) for n in (0, 1)}
     return SeenTopic(name=name, shards=both, **changes)
 
 
@@ -86,7 +86,7 @@ async def test_edits_reach_brokers_and_what_others_changed_is_changed_back(stage
     await stage.rest()
     stage.kube.edit(TOPIC, "orders", {"partitions": 6})
     await stage.rest()
-    assert stage.brokers.topics_by_name["orders"].shards[0] == Queues(6, 6)
+    assert stage.brokers.topics_by_name["orders"].shards[0] == TopicQueues(6, 6)
     stage.brokers.topics_by_name["orders"] = there(queues=6, order=False)
     stage.pass_time(300)
     await stage.rest()
@@ -137,13 +137,13 @@ async def test_the_oldest_resource_counts(stage: Topics) -> None:
     await stage.rest("first")
     assert stage.ready("first") == ("True", "InSync")
     assert stage.ready("second") == ("False", "Conflict")
-    assert stage.brokers.topics_by_name["orders"].shards[0] == Queues(4, 4)
+    assert stage.brokers.topics_by_name["orders"].shards[0] == TopicQueues(4, 4)
     assert stage.finalizers("second") == []
     stage.kube.remove(TOPIC, "first")
     stage.pass_time(60)
     await stage.rest("second")
     assert stage.ready("second") == ("True", "InSync")
-    assert stage.brokers.topics_by_name["orders"].shards[0] == Queues(9, 9)
+    assert stage.brokers.topics_by_name["orders"].shards[0] == TopicQueues(9, 9)
 
 
 async def test_a_resource_of_this_very_moment_keeps_the_topic(stage: Topics) -> None:
@@ -170,7 +170,7 @@ async def test_a_namespace_let_in_at_this_very_moment_keeps_the_topic(stage: Top
     await stage.rest()
     said = {"spec.clusterRef": {"name": "demo", "namespace": "mq"}, "spec.topicName": "orders"}
     stage.kube.put(manifest(TOPIC, said, name="orders"), namespace="shop")
-    await stage.reconciler.reconcile(Key(TOPIC, "shop", "orders"))
+    await stage.reconciler.reconcile(ObjectKey(TOPIC, "shop", "orders"))
     stage.kube.objects["Namespace", "", "shop"]["metadata"]["labels"] = {"mq": "yes"}
     stage.kube.remove(TOPIC, "orders")
     await stage.look()
@@ -274,7 +274,7 @@ async def test_another_namespace_is_let_in_by_its_labels(stage: Topics) -> None:
     said = {"spec.clusterRef": {"name": "demo", "namespace": "mq"}, "spec.topicName": "orders"}
     for namespace in ("shop", "other"):
         stage.kube.put(manifest(TOPIC, said, name="orders"), namespace=namespace)
-        await stage.reconciler.reconcile(Key(TOPIC, namespace, "orders"))
+        await stage.reconciler.reconcile(ObjectKey(TOPIC, namespace, "orders"))
     statuses = {
         namespace: stage.kube.status(TOPIC, "orders", namespace)["conditions"][0]["reason"]
         for namespace in ("shop", "other")
@@ -288,7 +288,7 @@ async def test_namespaces_that_may_not_be_listed_fit_no_selector(stage: Topics) 
     stage.kube.forbidden = frozenset({"Namespace"})
     said = {"spec.clusterRef": {"name": "demo", "namespace": "mq"}}
     stage.kube.put(manifest(TOPIC, said, name="orders"), namespace="shop")
-    await stage.reconciler.reconcile(Key(TOPIC, "shop", "orders"))
+    await stage.reconciler.reconcile(ObjectKey(TOPIC, "shop", "orders"))
     (ready,) = stage.kube.status(TOPIC, "orders", "shop")["conditions"]
     assert ready["reason"] == "NamespaceNotAllowed"
     assert "the operator cannot read its labels" in ready["message"]

@@ -11,7 +11,7 @@ from imago_operator import names
 from imago_operator.errors import RetryError
 from imago_operator.kube.objects import Kubernetes
 from imago_operator.observed import Observer
-from imago_operator.reconcile import Key
+from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.cluster import ClusterReconciler
 from imago_operator.reconcilers.topic import TopicReconciler
 from imago_operator.volumes import Volumes
@@ -179,7 +179,7 @@ async def test_what_names_the_cluster_goes_with_it(owner: str | None) -> None:
     stage.kube.put({**manifest("ImagoCluster"), "status": {"operatedBy": owner}})
     stage.kube.put(lease(SECOND))
     stage.kube.put(manifest("ImagoTopic"))
-    await TopicReconciler(stage.context()).reconcile(Key("ImagoTopic", "mq", "demo"))
+    await TopicReconciler(stage.context()).reconcile(ObjectKey("ImagoTopic", "mq", "demo"))
     ours = owner != SECOND
     assert bool(stage.kube.status("ImagoTopic", "demo")) == ours
     assert bool(stage.contents.calls) == ours  # type: ignore[attr-defined]  # it is a fake

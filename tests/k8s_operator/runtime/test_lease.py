@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from imago_operator.lease import RENEW_S, Leadership, Place
+from imago_operator.lease import RENEW_S, Leadership, LeasePlace
 from imago_operator.renewals import DURATION_S
 from imago_testing.kubernetes.fake_api_server import Call, FakeApiServer, Refused
 
@@ -31,7 +31,7 @@ class Two:
 
         return Leadership(
             self.kubernetes,  # type: ignore[arg-type]  # it has `call`
-            Place(namespace="imago-system", name="imago-operator", identity=name),
+            LeasePlace(namespace="imago-system", name="imago-operator", identity=name),
             clock=lambda: self.clock + ahead,
             now=lambda: NOW + timedelta(seconds=self.clock + ahead),
             lost=lost,

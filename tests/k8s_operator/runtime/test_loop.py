@@ -11,12 +11,12 @@ import pytest
 from imago_operator import loop as loops
 from imago_operator.errors import BlockedError, InvalidError, OperatorError, RetryError
 from imago_operator.loop import Loop, Sources
-from imago_operator.reconcile import Key
+from imago_operator.reconcile import ObjectKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-A, B = Key("ImagoTopic", "mq", "a"), Key("ImagoTopic", "mq", "b")
+A, B = ObjectKey("ImagoTopic", "mq", "a"), ObjectKey("ImagoTopic", "mq", "b")
 
 
 class Scripted:
@@ -26,15 +26,15 @@ class Scripted:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.looks: list[tuple[Key, float]] = []
-        self.does: Callable[[Key], Awaitable[float | None]] = self.nothing
+        self.looks: list[tuple[ObjectKey, float]] = []
+        self.does: Callable[[ObjectKey], Awaitable[float | None]] = self.nothing
         self.outcomes: list[str] = []
         self.loop = Loop([self], Sources(clock=lambda: self.now, random=lambda: 0.5), self)
 
-    async def nothing(self, _: Key) -> float | None:
+    async def nothing(self, _: ObjectKey) -> float | None:
         return None
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: ObjectKey) -> float | None:
         self.looks.append((key, self.now))
         return await self.does(key)
 
@@ -103,7 +103,7 @@ async def test_what_fails_is_tried_again_later_and_later(
 ) -> None:
     script = Scripted()
 
-    async def fail(_: Key) -> float | None:
+    async def fail(_: ObjectKey) -> float | None:
         raise error
 
     script.does = fail
@@ -117,7 +117,7 @@ async def test_what_fails_is_tried_again_later_and_later(
 async def test_a_mistake_with_one_object_does_not_stop_the_others() -> None:
     script = Scripted()
 
-    async def fail(key: Key) -> float | None:
+    async def fail(key: ObjectKey) -> float | None:
         if key == A:
             raise ZeroDivisionError
         return 1.0
@@ -133,7 +133,7 @@ async def test_a_mistake_with_one_object_does_not_stop_the_others() -> None:
 async def test_a_look_that_never_returns_is_found_out() -> None:
     script = Scripted()
 
-    async def hang(key: Key) -> float | None:
+    async def hang(key: ObjectKey) -> float | None:
         if key == A:
             await asyncio.Event().wait()
         return None
@@ -152,7 +152,7 @@ async def test_a_look_that_never_returns_is_found_out() -> None:
 async def test_kinds_that_nobody_works_on_are_no_work() -> None:
     script = Scripted()
     async with working(script):
-        script.loop.seen(Key("ImagoPipeline", "mq", "p"), gone=False)
+        script.loop.seen(ObjectKey("ImagoPipeline", "mq", "p"), gone=False)
         await script.until(1)
     assert script.looks == []
     assert script.loop.known == frozenset()

@@ -11,7 +11,7 @@ import pytest
 from imago_operator import observed
 from imago_operator.actions import DeletePod
 from imago_operator.apply import BrokenPromiseError
-from imago_operator.plan import Plan, Row
+from imago_operator.plan import PlanRow, ReconcilePlan
 from imago_operator.reconcilers import cluster as reconciler
 from imago_testing.kubernetes.custom_resources import CLUSTER, manifest
 from imago_testing.operated.cluster import OperatedCluster
@@ -101,9 +101,9 @@ def test_a_plan_that_breaks_a_promise_is_said(monkeypatch: pytest.MonkeyPatch) -
     made.run()
     pod = made.world.pods["demo-s0-0"]
 
-    def bad(*_: object) -> Plan:
+    def bad(*_: object) -> ReconcilePlan:
         goes = (DeletePod(pod.name, "another", 0, "a mistake"),)
-        return Plan(row=Row.ROLLOUT, actions=goes)
+        return ReconcilePlan(row=PlanRow.ROLLOUT, actions=goes)
 
     monkeypatch.setattr(reconciler, "plan", bad)
     with pytest.raises(BrokenPromiseError):

@@ -17,14 +17,14 @@ from imago_operator.kube.credentials import Credentials
 from imago_operator.kube.objects import Kubernetes
 from imago_operator.loop import Loop, Sources
 from imago_operator.metrics import Metrics
-from imago_operator.reconcile import Key
+from imago_operator.reconcile import ObjectKey
 from imago_operator.watched import CHILDREN, owners_of
 from imago_operator.web import serving
 from imago_testing.kubernetes.custom_resources import TOPIC, manifest
 from imago_testing.kubernetes.fake_api_server import Call, FakeApiServer
 
 NOW = datetime(2026, 1, 2, 3, 5, 0, tzinfo=UTC)
-CLUSTER = Key("ImagoCluster", "mq", "demo")
+CLUSTER = ObjectKey("ImagoCluster", "mq", "demo")
 
 
 class Topics:
@@ -32,7 +32,7 @@ class Topics:
 
     kind = TOPIC
 
-    async def reconcile(self, key: Key) -> float | None:  # noqa: ARG002  a port's
+    async def reconcile(self, key: ObjectKey) -> float | None:  # noqa: ARG002  a port's
         return None
 
 
@@ -58,7 +58,7 @@ CASES = [
     ),
     (
         child({}, owner("imago.dev/v1alpha1", "ImagoPipeline", "fill")),
-        [Key("ImagoPipeline", "mq", "fill")],
+        [ObjectKey("ImagoPipeline", "mq", "fill")],
     ),
     (child({}, owner("apps/v1", "StatefulSet", "demo-s0")), []),
     ({"metadata": {"name": "x", "namespace": "mq"}}, []),
@@ -66,7 +66,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("found", "keys"), CASES)
-def test_a_change_of_a_child_is_about_its_owner(found: dict[str, Any], keys: list[Key]) -> None:
+def test_a_change_of_a_child_is_about_its_owner(
+    found: dict[str, Any], keys: list[ObjectKey]
+) -> None:
     assert list(owners_of(found)) == keys
 
 
@@ -99,9 +101,9 @@ async def test_what_no_watch_has_told_of_is_found() -> None:
         fake.put(topic)
     kube = Kubernetes(fake)  # type: ignore[arg-type]  # it has `call`
     audit = Audit(kube, work, ("mq",), lambda: NOW)
-    work.seen(Key(TOPIC, "mq", "told"), gone=False)
-    assert await audit.look() == [Key(TOPIC, "mq", "untold")]
-    work.seen(Key(TOPIC, "mq", "untold"), gone=False)
+    work.seen(ObjectKey(TOPIC, "mq", "told"), gone=False)
+    assert await audit.look() == [ObjectKey(TOPIC, "mq", "untold")]
+    work.seen(ObjectKey(TOPIC, "mq", "untold"), gone=False)
     assert await audit.look() == []
 
 
@@ -134,7 +136,7 @@ async def test_what_is_told_after_the_audit_is_no_longer_missed(
         while not audit.missed:  # noqa: ASYNC110  it has no event to wait for
             await asyncio.sleep(0)
     running.cancel()
-    work.seen(Key(TOPIC, "mq", "late"), gone=False)
+    work.seen(ObjectKey(TOPIC, "mq", "late"), gone=False)
     assert audit.missed == []
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_operator.reconcile import Key
+from imago_operator.reconcile import ObjectKey
 from imago_operator.workqueue import GAP_S, WorkQueue
 
 
-def key(name: str, kind: str = "ImagoTopic", namespace: str = "mq") -> Key:
-    return Key(kind, namespace, name)
+def key(name: str, kind: str = "ImagoTopic", namespace: str = "mq") -> ObjectKey:
+    return ObjectKey(kind, namespace, name)
 
 
 A, B = key("a"), key("b")
@@ -83,8 +83,8 @@ def test_a_group_with_many_keys_does_not_hold_back_another() -> None:
 )
 def test_whatever_happens_no_wish_is_lost(steps: list[tuple[str, int, int]]) -> None:
     queue, now = WorkQueue(2), 0.0
-    running: list[Key] = []
-    requested: set[Key] = set()
+    running: list[ObjectKey] = []
+    requested: set[ObjectKey] = set()
     for what, number, later in steps:
         now += later / 10
         if what == "a":

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from imago_broker.admin.errors import AdminError
 from imago_broker.admin.leadership import shard_epoch
 from imago_broker.admin.opening import open_on
-from imago_broker.admin.remaining import Progress, measure, movable
+from imago_broker.admin.remaining import DrainProgress, measure, movable
 from imago_broker.admin.shards import own_headers, rooms
 from imago_broker.core.moves import targets
-from imago_broker.model.cluster import Connection, Role, shard_name
+from imago_broker.model.cluster import RegistryConnection, Role, shard_name
 from imago_broker.model.sealing import DRAIN, seal_of, takes_messages
 from imago_broker.ports import CoordinatorError
 from imago_log.errors import StoreError
@@ -50,7 +50,7 @@ class Drainer:
         self._wake = asyncio.Event()
         self._blocked = ""
         self._looked_at: tuple[int, bool] | None = None
-        self.progress = Progress()
+        self.progress = DrainProgress()
 
     def start(self) -> None:
         """Look from now on."""
@@ -113,7 +113,7 @@ class Drainer:
     def _leads(self) -> bool:
         own, view = self._services.coordinator.registered, self._services.coordinator.view()
         master = self._services.control.shard_status().role is Role.MASTER
-        connected = self._services.coordinator.state is Connection.CONNECTED
+        connected = self._services.coordinator.state is RegistryConnection.CONNECTED
         return own is not None and view.leads(own) and master and connected
 
     def _draining(self, view: ClusterView) -> bool:

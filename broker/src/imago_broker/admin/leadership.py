@@ -74,10 +74,10 @@ def lags(services: AdminServices) -> views.Lags:
     if own is None or not services.coordinator.view().leads(own):
         return {}
     found: views.Lags = {
-        follower.uuid: views.Lag(follower.lag_bytes, follower.lag_ms, follower.stalled)
+        follower.uuid: views.MemberLag(follower.lag_bytes, follower.lag_ms, follower.stalled)
         for follower in services.control.shard_status().followers
     }
-    return found | {own.uuid: views.Lag(0, 0)}
+    return found | {own.uuid: views.MemberLag(0, 0)}
 
 
 async def restart_check(services: AdminServices, _: web.Request) -> web.Response:

@@ -29,7 +29,7 @@ TOPICS_A_TURN = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remaining:
+class ShardRemaining:
     """What keeps a shard from being drained."""
 
     topics: tuple[str, ...]
@@ -78,14 +78,14 @@ class Remaining:
 
 
 @dataclass(slots=True)
-class Progress:
+class DrainProgress:
     """Where a shard's drain has come to."""
 
-    remaining: Remaining | None = None
+    remaining: ShardRemaining | None = None
     """What was left when it was looked last; None while the shard is not drained by us."""
 
 
-PROGRESS = web.AppKey("progress", Progress)
+PROGRESS = web.AppKey("progress", DrainProgress)
 
 
 def movable(config: TopicConfig) -> bool:
@@ -93,7 +93,7 @@ def movable(config: TopicConfig) -> bool:
     return not names.is_system(config.name)
 
 
-async def measure(services: AdminServices, blocked: str) -> Remaining:
+async def measure(services: AdminServices, blocked: str) -> ShardRemaining:
     """Look at all topics of this shard, a few a turn of the loop."""
     configs = [config for config in services.topics.all() if movable(config)]
     now_ms, log_end = services.clock.epoch_ms(), services.store.log_end
@@ -109,7 +109,7 @@ async def measure(services: AdminServices, blocked: str) -> Remaining:
             left[config.name] = found
     expiries = [ms for _, _, ms in left.values()]
     seals = [seal for config in configs if (seal := seal_of(config))]
-    return Remaining(
+    return ShardRemaining(
         topics=tuple(config.name for config in configs if takes_messages(config)),
         open_queues=sum(_open_queues(config, now_ms) for config in configs),
         unread_topics=tuple(left),

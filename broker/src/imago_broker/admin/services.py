@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """A consumer of a group, as its heartbeat said."""
 
     client_id: str
@@ -68,7 +68,7 @@ class AdminServices:
     counters: Callable[[], Counters]
     replicated: Callable[[], Awaitable[str]]
     """Wait until every in-sync member has the log so far; returns why not, or ""."""
-    members: Callable[[str], list[Member]]
+    members: Callable[[str], list[GroupMember]]
     """Consumers of a group that are connected now."""
     member_groups: Callable[[], list[str]]
     """Groups that have a connected consumer."""

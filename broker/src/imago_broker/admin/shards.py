@@ -13,7 +13,7 @@ from imago_broker.admin import leadership
 from imago_broker.admin.calls import call
 from imago_broker.admin.errors import AdminError
 from imago_broker.admin.guard import CHANGING
-from imago_broker.admin.views import Lag
+from imago_broker.admin.views import MemberLag
 from imago_broker.core.placement import Room
 from imago_broker.model.cluster import shard_name
 
@@ -111,7 +111,7 @@ async def known_to_masters(
         )
     for master, body in zip(masters, answers, strict=True):
         for member in body.get("members", ()):
-            found[member["uuid"]] = Lag(
+            found[member["uuid"]] = MemberLag(
                 member["lagBytes"], member["lagMs"], member.get("stalled", "")
             )
         if body.get("drain"):

@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from imago_broker.admin import views
 from imago_broker.admin.guard import json_response
 from imago_broker.admin.shards import known_to_masters
-from imago_broker.model.cluster import Connection, shard_name
+from imago_broker.model.cluster import RegistryConnection, shard_name
 
 if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
@@ -115,7 +115,7 @@ async def cluster(services: AdminServices, request: web.Request) -> web.Response
     lags, drains = await known_to_masters(services, request)
     body = views.cluster(
         services.coordinator.view(),
-        connected=services.coordinator.state is Connection.CONNECTED,
+        connected=services.coordinator.state is RegistryConnection.CONNECTED,
         lags=lags,
         least=services.config.min_in_sync,
         replicas=services.config.broker.replicas,

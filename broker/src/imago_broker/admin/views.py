@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TEXT_CHARS_MAX = 2000
 
 
-class Lag(NamedTuple):
+class MemberLag(NamedTuple):
     """How far a member is behind its leader."""
 
     lag_bytes: int | None = None
@@ -32,7 +32,7 @@ class Lag(NamedTuple):
     """Why its copy stands still; "" where it does not."""
 
 
-Lags = dict[str, Lag]
+Lags = dict[str, MemberLag]
 """By uuid, of the members that are known of."""
 
 
@@ -179,7 +179,7 @@ def shard(view: ClusterView, number: int, lags: Lags, *, least: int, drain: Any)
     in_sync = None if state is None else [member.uuid for member in state.in_sync]
     shown = []
     for record in view.members(number):
-        lag = lags.get(record.uuid, Lag())
+        lag = lags.get(record.uuid, MemberLag())
         shown.append(
             member(record)
             | {

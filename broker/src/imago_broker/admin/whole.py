@@ -18,7 +18,7 @@ from imago_broker.admin.lags import lag_of, sums
 from imago_broker.admin.leadership import unavailable
 from imago_broker.admin.paging import LIMIT, LIMIT_MAX, number, page
 from imago_broker.admin.shards import forwarded_headers, is_forwarded
-from imago_broker.model.cluster import Connection, shard_name
+from imago_broker.model.cluster import RegistryConnection, shard_name
 from imago_broker.model.names import is_system
 from imago_broker.ports import CoordinatorError
 
@@ -43,7 +43,7 @@ async def topics(services: AdminServices, request: web.Request) -> web.Response:
     view = services.coordinator.view()
     system = request.query.get("system") == "true"
     listed = sorted(name for name in view.topics if system or not is_system(name))
-    connected = services.coordinator.state is Connection.CONNECTED
+    connected = services.coordinator.state is RegistryConnection.CONNECTED
     shown = page(listed, request.query, lambda n: placed(view, view.topics[n]))
     return json_response(shown | {"zooKeeperConnected": connected})
 

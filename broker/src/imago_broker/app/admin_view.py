@@ -6,10 +6,10 @@ import asyncio
 import importlib.metadata
 from typing import TYPE_CHECKING
 
-from imago_broker.admin.services import AdminServices, Counters, Member
+from imago_broker.admin.services import AdminServices, Counters, GroupMember
 from imago_broker.app.alone import AloneShard
 from imago_broker.metrics import registry
-from imago_broker.model.cluster import Connection
+from imago_broker.model.cluster import RegistryConnection
 from imago_broker.processors.rocketmq.resetting import reset_offsets
 from imago_broker.service.put_status import PutStatus
 from imago_wire.hot import COMPILED
@@ -78,7 +78,7 @@ def write_problems(broker: Broker) -> list[str]:
     found = []
     if not broker.health.writable:
         found.append(f"the disk is full: {broker.health.disk_used_ratio:.0%} used")
-    if broker.coordinator.state is not Connection.CONNECTED:
+    if broker.coordinator.state is not RegistryConnection.CONNECTED:
         found.append(f"the registry is {broker.coordinator.state.value}")
     return found
 
@@ -110,13 +110,13 @@ async def _replicated(broker: Broker) -> str:
     return "" if status is PutStatus.OK else f"the shard answers {status.value}"
 
 
-def _members(broker: Broker, group: str) -> list[Member]:
+def _members(broker: Broker, group: str) -> list[GroupMember]:
     consumers = broker.rocketmq.clients.consumers(group)
     if consumers is None:
         return []
     members = (consumers.member(client_id) for client_id in consumers.client_ids)
     return [
-        Member(member.client_id, member.channel.peer, member.language.name, member.version)
+        GroupMember(member.client_id, member.channel.peer, member.language.name, member.version)
         for member in members
         if member is not None
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.model.cluster import Role
-from imago_broker.model.shard_status import ShardStatus
+from imago_broker.model.shard_status import LocalShardStatus
 from imago_broker.ports import ShardRefusedError
 
 if TYPE_CHECKING:
@@ -20,10 +20,12 @@ class AloneShard:
         self._epoch = epoch
         self._waits_for = waits_for
 
-    def shard_status(self) -> ShardStatus:
+    def shard_status(self) -> LocalShardStatus:
         """It leads whenever it serves."""
         reason = self._waits_for()
-        return ShardStatus(role=Role.MASTER, epoch=self._epoch(), settled=not reason, reason=reason)
+        return LocalShardStatus(
+            role=Role.MASTER, epoch=self._epoch(), settled=not reason, reason=reason
+        )
 
     async def handover(self, target: str | None, request_id: str) -> None:
         """There is nobody to give it to."""

@@ -27,7 +27,7 @@ from imago_broker.config.changes import Changes, compare
 from imago_broker.config.metaq_render import render
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.metrics import BrokerCollector, MetaqCounters
-from imago_broker.model.cluster import Connection
+from imago_broker.model.cluster import RegistryConnection
 from imago_broker.model.declared import declared_topic
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError
 from imago_broker.processors.rocketmq.services import (
@@ -262,8 +262,8 @@ class Broker:
         self._undo.push_async_callback(self.coordinator.stop)
         self.coordinator.on_state(self._registry_state_changed)
 
-    def _registry_state_changed(self, state: Connection) -> None:
-        if state is Connection.FENCED:
+    def _registry_state_changed(self, state: RegistryConnection) -> None:
+        if state is RegistryConnection.FENCED:
             reason = "another process has taken this broker's place in the registry"
             self.fail(FatalError(reason, exit_code=ExitCode.FENCED))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.metrics import Sample, metaq_samples
-from imago_broker.model.cluster import Connection
+from imago_broker.model.cluster import RegistryConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ def _shard(broker: Broker) -> list[Sample]:
         _gauge(
             "registry_connected",
             "1 while the registry answers and our registration stands.",
-            lambda: coordinator.state is Connection.CONNECTED,
+            lambda: coordinator.state is RegistryConnection.CONNECTED,
         ),
         _gauge(
             "registry_refused_nodes",

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imago_broker.app import anew
-from imago_broker.core.shard.values import Limits
+from imago_broker.core.shard.values import ShardLimits
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model.cluster import Role
-from imago_broker.model.shard_status import ShardStatus
+from imago_broker.model.shard_status import LocalShardStatus
 from imago_broker.ports import ShardRefusedError
 from imago_broker.replication.addresses import Addresses
 from imago_broker.replication.counters import ReplicationCounters
 from imago_broker.replication.failures import Failures
-from imago_broker.replication.member import Identity
+from imago_broker.replication.member import MemberIdentity
 from imago_broker.replication.parts import ShardParts
 from imago_broker.replication.repair import Repairs
 from imago_broker.replication.shell import ShardShell
@@ -73,7 +73,7 @@ class ShardMember:
             broker.ports.replication.start()
         self.shell = ShardShell(
             ShardParts(
-                identity=Identity(
+                identity=MemberIdentity(
                     shard=config.broker.shard,
                     uuid=broker.uuid,
                     view=broker.coordinator.view,
@@ -95,7 +95,7 @@ class ShardMember:
                 rng=random.Random(),  # noqa: S311  spreads the members' attempts
                 catch_up_bytes_per_second=replication.catch_up_bytes_per_second_max,
             ),
-            Limits(
+            ShardLimits(
                 min_in_sync=config.min_in_sync,
                 lag_ms_max=replication.lag_ms_max,
                 lost_ms_max=replication.lost_ms_max,
@@ -136,13 +136,15 @@ class ShardMember:
                 async with asyncio.timeout(LINGER_LOOK_SECONDS):
                     await ports.until_relayed()
 
-    def shard_status(self) -> ShardStatus:
+    def shard_status(self) -> LocalShardStatus:
         """Return how things stand in the shard."""
         problems = self.problems()
         if self.shell is None:
-            return ShardStatus(role=Role.ELECTING, epoch=0, settled=False, reason="it is starting")
+            return LocalShardStatus(
+                role=Role.ELECTING, epoch=0, settled=False, reason="it is starting"
+            )
         role = self._broker.role.current
-        return ShardStatus(
+        return LocalShardStatus(
             role=role.role,
             epoch=role.epoch,
             settled=not problems,

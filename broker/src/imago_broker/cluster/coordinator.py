@@ -26,7 +26,7 @@ from imago_broker.cluster.tree import (
     TreeConfigurationError,
     TreeUnavailableError,
 )
-from imago_broker.model.cluster import Connection
+from imago_broker.model.cluster import RegistryConnection
 from imago_broker.ports import (
     CoordinatorConflictError,
     CoordinatorError,
@@ -99,7 +99,7 @@ class TreeCoordinator(SharedChanges):
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
-    def state(self) -> Connection:
+    def state(self) -> RegistryConnection:
         return self._session.state
 
     @property
@@ -116,7 +116,7 @@ class TreeCoordinator(SharedChanges):
     def on_change(self, callback: Callable[[ClusterView], None]) -> None:
         self._change_callbacks.append(callback)
 
-    def on_state(self, callback: Callable[[Connection], None]) -> None:
+    def on_state(self, callback: Callable[[RegistryConnection], None]) -> None:
         self._session.on_state(callback)
 
     async def start(self) -> None:
@@ -164,7 +164,7 @@ class TreeCoordinator(SharedChanges):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if tasks and self.state is Connection.CONNECTED:
+        if tasks and self.state is RegistryConnection.CONNECTED:
             await self._leave()
         await self._tree.stop()
         await self._session.stop()
@@ -181,7 +181,7 @@ class TreeCoordinator(SharedChanges):
         record = self._keeper.registered
         if record is None or record.shard != shard:
             raise CoordinatorConflictError(f"no registration of ours in shard {shard}")
-        if self.state is not Connection.CONNECTED:
+        if self.state is not RegistryConnection.CONNECTED:
             raise CoordinatorUnavailableError(f"the registry session is {self.state}")
         if giving := state.leader != (record.uuid, record.incarnation):
             self._keeper.hold()
@@ -226,7 +226,7 @@ class TreeCoordinator(SharedChanges):
         """Make sure, in every new session, that the registry is there and is ours."""
         session_id = self._tree.session_id
         await edits.ensure(self._tree, self._paths.skeleton())
-        wanted = znodes.Identity(
+        wanted = znodes.ClusterIdentity(
             self.view().cluster_id or uuid4().hex,
             self._config.metaq_root,
             self._config.metaq_broker_id_base,

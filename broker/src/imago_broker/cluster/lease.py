@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.cluster.tree import NodeError, TreeUnavailableError
-from imago_broker.model.cluster import Connection
+from imago_broker.model.cluster import RegistryConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,14 +82,17 @@ class Lease:
 
     async def renew(self) -> None:
         """Make one call; without an answer everything stays as it is."""
-        if self._config.alone or self._tree.connection is not Connection.CONNECTED:
+        if self._config.alone or self._tree.connection is not RegistryConnection.CONNECTED:
             return
         session_id, sent_ms = self._tree.session_id, self._now_ms()
         try:
             await self._tree.sync()
         except (TreeUnavailableError, NodeError):
             return
-        if self._tree.session_id != session_id or self._tree.connection is not Connection.CONNECTED:
+        if (
+            self._tree.session_id != session_id
+            or self._tree.connection is not RegistryConnection.CONNECTED
+        ):
             return  # of a session that has ended meanwhile
         self._end_ms = max(self._end_ms, sent_ms + self._config.lease_ms)
         if self._timer is None:

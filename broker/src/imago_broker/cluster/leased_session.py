@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from imago_broker.cluster.lease import Lease
 from imago_broker.cluster.watchdog import LoopWatchdog
-from imago_broker.model.cluster import Connection
+from imago_broker.model.cluster import RegistryConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,8 +43,8 @@ class LeasedSession:
         self._tree = tree
         self._on_connected = on_connected
         self._on_doubt = on_doubt
-        self._state = Connection.LOST
-        self._callbacks: list[Callable[[Connection], None]] = []
+        self._state = RegistryConnection.LOST
+        self._callbacks: list[Callable[[RegistryConnection], None]] = []
         self._session_id = 0
         self._lease = Lease(
             config, tree, now_ms=now_ms, on_renewed=self._renewed, on_end=self._lease_ended
@@ -53,7 +53,7 @@ class LeasedSession:
         self._keeping: asyncio.Task[None] | None = None
 
     @property
-    def state(self) -> Connection:
+    def state(self) -> RegistryConnection:
         """What was told last."""
         return self._state
 
@@ -62,14 +62,14 @@ class LeasedSession:
         """When the lease ends; 0: there is none."""
         return self._lease.end_ms
 
-    def on_state(self, callback: Callable[[Connection], None]) -> None:
+    def on_state(self, callback: Callable[[RegistryConnection], None]) -> None:
         """Have the callback told each change."""
         self._callbacks.append(callback)
 
     async def start(self) -> None:
         """Take a first lease in the session that has just been opened, and keep it fresh."""
         await self._lease.renew()
-        if self._tree.connection is Connection.CONNECTED:
+        if self._tree.connection is RegistryConnection.CONNECTED:
             self.verified()
         if self._config.alone:
             return
@@ -94,17 +94,17 @@ class LeasedSession:
 
     def verified(self) -> None:
         """What this session has registered stands, or it has registered nothing."""
-        if self._lease.end_ms and self._tree.connection is Connection.CONNECTED:
-            self._become(Connection.CONNECTED)
+        if self._lease.end_ms and self._tree.connection is RegistryConnection.CONNECTED:
+            self._become(RegistryConnection.CONNECTED)
 
     def fenced(self) -> None:
         """Another process is what we were."""
         self._lease.revoke()
-        self._become(Connection.FENCED)
+        self._become(RegistryConnection.FENCED)
 
-    def connection_changed(self, connection: Connection) -> None:
+    def connection_changed(self, connection: RegistryConnection) -> None:
         """Take what the tree says of its session."""
-        if connection is Connection.CONNECTED:
+        if connection is RegistryConnection.CONNECTED:
             if self._session_id not in (0, self._tree.session_id):
                 # Whatever was told of the end of the former session: it has ended.
                 self._session_ended()
@@ -112,26 +112,26 @@ class LeasedSession:
             self._lease.hurry()
             self._on_connected()
             self._on_doubt()
-        elif connection is Connection.LOST:
+        elif connection is RegistryConnection.LOST:
             self._session_ended()
-        elif self._state is Connection.CONNECTED:
+        elif self._state is RegistryConnection.CONNECTED:
             self._become(connection)  # one whose lease has run out is told nothing weaker
 
     def _session_ended(self) -> None:
         self._lease.revoke()
-        self._become(Connection.LOST)
+        self._become(RegistryConnection.LOST)
 
     def _renewed(self) -> None:
-        if self._state is not Connection.CONNECTED:
+        if self._state is not RegistryConnection.CONNECTED:
             self._on_doubt()
 
     def _lease_ended(self) -> None:
         # ZooKeeper says that a session is lost only to those it can reach.
-        self._become(Connection.LOST)
+        self._become(RegistryConnection.LOST)
 
-    def _become(self, state: Connection) -> None:
+    def _become(self, state: RegistryConnection) -> None:
         # From FENCED no way leads back.
-        if state is not self._state and self._state is not Connection.FENCED:
+        if state is not self._state and self._state is not RegistryConnection.FENCED:
             self._state = state
             logger.info("registry_session state=%s", state)
             tell(self._callbacks, state)

@@ -31,7 +31,7 @@ from imago_broker.cluster.tree import (
     SetData,
     TreeUnavailableError,
 )
-from imago_broker.model.cluster import Connection
+from imago_broker.model.cluster import RegistryConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ def memory_coordinator(
 
 
 @dataclass(slots=True)
-class _Entry:
+class _StoredNode:
     data: bytes
     created: int
     owner: int
@@ -65,7 +65,7 @@ class MemoryEnsemble:
     """All nodes, and who watches them."""
 
     def __init__(self) -> None:
-        self._entries = {"/": _Entry(b"", 0, 0)}
+        self._entries = {"/": _StoredNode(b"", 0, 0)}
         self._transaction = 0
         self._sessions = 0
         self._data_watches: defaultdict[str, set[MemoryTree]] = defaultdict(set)
@@ -154,16 +154,16 @@ class MemoryEnsemble:
         if parent.owner:
             raise NodeError(f"{parent_path} is ephemeral and cannot have children")
         owner = session_id if operation.ephemeral else 0
-        self._link(path, _Entry(_checked(operation.data), self._transaction, owner))
+        self._link(path, _StoredNode(_checked(operation.data), self._transaction, owner))
         undo.append(lambda: self._unlink(path))
 
-    def _delete(self, path: str, entry: _Entry, undo: list[Callable[[], object]]) -> None:
+    def _delete(self, path: str, entry: _StoredNode, undo: list[Callable[[], object]]) -> None:
         if entry.children:
             raise NotEmptyError(path)
         self._unlink(path)
         undo.append(lambda: self._link(path, entry))
 
-    def _link(self, path: str, entry: _Entry) -> None:
+    def _link(self, path: str, entry: _StoredNode) -> None:
         parent, name = _split(path)
         self._entries[parent].children.add(name)
         self._entries[path] = entry
@@ -173,7 +173,7 @@ class MemoryEnsemble:
         self._entries[parent].children.discard(name)
         del self._entries[path]
 
-    def _expect(self, path: str, version: int) -> _Entry:
+    def _expect(self, path: str, version: int) -> _StoredNode:
         entry = self._entries.get(path)
         if entry is None:
             raise NoNodeError(path)
@@ -209,13 +209,13 @@ class MemoryTree(TreeSession):
         self._loop = asyncio.get_running_loop()
         await asyncio.sleep(0)
         self._session_id = self._ensemble.open_session()
-        self._become(Connection.CONNECTED)
+        self._become(RegistryConnection.CONNECTED)
 
     async def stop(self) -> None:
         if self._session_id:
             self._ensemble.close_session(self, self._session_id)
             self._session_id = 0
-            self._become(Connection.LOST)
+            self._become(RegistryConnection.LOST)
 
     async def get(self, path: str, watch: bool = False) -> Node | None:
         await self._answer()
@@ -240,18 +240,18 @@ class MemoryTree(TreeSession):
     def suspend(self) -> None:
         """Cut the connection; the session and its nodes stay for now."""
         self._ensemble.forget_watches(self)
-        self._become(Connection.SUSPENDED)
+        self._become(RegistryConnection.SUSPENDED)
 
     def resume(self) -> None:
         """Give the connection back to the same session."""
-        self._become(Connection.CONNECTED)
+        self._become(RegistryConnection.CONNECTED)
 
     def expire(self) -> None:
         """Let the session end, as after a long cut, and open a new one."""
         self._ensemble.close_session(self, self._session_id)
-        self._become(Connection.LOST)
+        self._become(RegistryConnection.LOST)
         self._session_id = self._ensemble.open_session()
-        self._become(Connection.CONNECTED)
+        self._become(RegistryConnection.CONNECTED)
 
     def abandon(self) -> None:
         if self._loop is not None:
@@ -259,11 +259,11 @@ class MemoryTree(TreeSession):
 
     async def _answer(self) -> None:
         await asyncio.sleep(0)
-        if self._connection is not Connection.CONNECTED:
+        if self._connection is not RegistryConnection.CONNECTED:
             raise TreeUnavailableError(f"the session is {self._connection}")
 
     def _fire_now(self, path: str) -> None:
-        if self._connection is Connection.CONNECTED:
+        if self._connection is RegistryConnection.CONNECTED:
             self._tell_watchers(path)
 
 
@@ -278,5 +278,5 @@ def _checked(data: bytes) -> bytes:
     return data
 
 
-def _restore(entry: _Entry, before: tuple[bytes, int]) -> None:
+def _restore(entry: _StoredNode, before: tuple[bytes, int]) -> None:
     entry.data, entry.version = before

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from imago_broker.cluster.znodes import decode
-from imago_broker.model.pipelines import Pipeline, Progress, read_number, read_progress
+from imago_broker.model.pipelines import Pipeline, PipelineProgress, read_number, read_progress
 from imago_broker.ports import CoordinatorConflictError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def raising(path: str, name: str, epoch: int) -> Edit:
     return edit
 
 
-def reporting(path: str, name: str, epoch: int, progress: Progress) -> Edit:
+def reporting(path: str, name: str, epoch: int, progress: PipelineProgress) -> Edit:
     """Note what the run of this epoch says, and of no other."""
 
     def edit(data: bytes | None) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_broker.model.cluster import Connection
+from imago_broker.model.cluster import RegistryConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,8 +15,8 @@ class TreeSession:
 
     def __init__(self) -> None:
         self._session_id = 0
-        self._connection = Connection.LOST
-        self._connection_callbacks: list[Callable[[Connection], None]] = []
+        self._connection = RegistryConnection.LOST
+        self._connection_callbacks: list[Callable[[RegistryConnection], None]] = []
         self._watch_callbacks: list[Callable[[str], None]] = []
 
     @property
@@ -25,11 +25,11 @@ class TreeSession:
         return self._session_id
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> RegistryConnection:
         """State of the session."""
         return self._connection
 
-    def on_connection(self, callback: Callable[[Connection], None]) -> None:
+    def on_connection(self, callback: Callable[[RegistryConnection], None]) -> None:
         """Call back with every change of state."""
         self._connection_callbacks.append(callback)
 
@@ -41,7 +41,7 @@ class TreeSession:
         for callback in self._watch_callbacks:
             callback(path)
 
-    def _become(self, connection: Connection) -> None:
+    def _become(self, connection: RegistryConnection) -> None:
         if connection is not self._connection:
             self._connection = connection
             for callback in self._connection_callbacks:

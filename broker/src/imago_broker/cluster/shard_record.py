@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RecordedMember:
     """A data folder that belongs, or once belonged, to a shard."""
 
     replica: int
@@ -37,7 +37,7 @@ class ShardRecord:
     """Members of a shard by uuid. Replica numbers are handed out once."""
 
     replica_next: int
-    members: Mapping[str, Member]
+    members: Mapping[str, RecordedMember]
     cordoned: bool = False
     """Whether it takes no new topics."""
     drained: bool = False
@@ -58,7 +58,7 @@ class ShardRecord:
         replica = known.replica if known else self._number(wanted)
         if replica > REPLICA_MAX:
             raise ValueError(f"the shard has had {replica} data folders, that is the limit")
-        members = {**self.members, uuid: Member(replica, metaq_url)}
+        members = {**self.members, uuid: RecordedMember(replica, metaq_url)}
         replica_next = max(self.replica_next, replica + 1)
         return replace(self, replica_next=replica_next, members=members)
 
@@ -94,7 +94,7 @@ def decode_shard(path: str, data: bytes) -> ShardRecord:
     def read(value: dict[str, Any]) -> ShardRecord:
         number(path.rpartition("/")[2])
         members = {
-            uuid: Member(of(int, member["replica"]), of(str, member["metaq"]))
+            uuid: RecordedMember(of(int, member["replica"]), of(str, member["metaq"]))
             for uuid, member in value["members"].items()
         }
         replica_next = of(int, value["next"])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from imago_broker.cluster.tree import NodeTree
     from imago_broker.cluster.znodes import Paths
     from imago_broker.model.cluster import BrokerRecord, ClusterView
-    from imago_broker.model.pipelines import Progress
+    from imago_broker.model.pipelines import PipelineProgress
     from imago_broker.ports import MetaqProgress
 
 
@@ -125,7 +125,7 @@ class SharedChanges(ABC):
         async with self._answered(path):
             await edits.change(self._tree, path, pipelines.raising(path, name, epoch))
 
-    async def report_pipeline(self, name: str, epoch: int, progress: Progress) -> None:
+    async def report_pipeline(self, name: str, epoch: int, progress: PipelineProgress) -> None:
         path = self._paths.pipeline(name)
         async with self._answered(path):
             edit = pipelines.reporting(path, name, epoch, progress)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from imago_broker.model.cluster import Connection
+    from imago_broker.model.cluster import RegistryConnection
 
 
 NODE_BYTES_MAX = 1_000_000
@@ -101,10 +101,10 @@ class NodeTree(Protocol):
         """Id of the session; changes when a new one had to be opened. 0 before the first."""
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> RegistryConnection:
         """State of the session."""
 
-    def on_connection(self, callback: Callable[[Connection], None]) -> None:
+    def on_connection(self, callback: Callable[[RegistryConnection], None]) -> None:
         """Call back with every change of state."""
 
     def on_watch(self, callback: Callable[[str], None]) -> None:

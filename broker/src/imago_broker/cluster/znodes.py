@@ -58,7 +58,7 @@ class GarbageError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ClusterIdentity:
     """What a cluster is from its first start on."""
 
     cluster_id: str
@@ -143,7 +143,7 @@ class Paths:
         return [*nodes, (self.kv, b"{}"), (self.wiped, b"[]"), (self.operator, encode_epoch(0))]
 
 
-def encode_identity(identity: Identity) -> bytes:
+def encode_identity(identity: ClusterIdentity) -> bytes:
     return orjson.dumps(
         {
             "format": FORMAT,
@@ -154,11 +154,11 @@ def encode_identity(identity: Identity) -> bytes:
     )
 
 
-def decode_identity(path: str, data: bytes) -> Identity:
-    def read(value: dict[str, Any]) -> Identity:
+def decode_identity(path: str, data: bytes) -> ClusterIdentity:
+    def read(value: dict[str, Any]) -> ClusterIdentity:
         if value["format"] != FORMAT:
             raise ValueError(f"format {value['format']!r:.20}, this version knows {FORMAT}")
-        return Identity(
+        return ClusterIdentity(
             of(str, value["id"]), of(str, value["metaqRoot"]), of(int, value["brokerIdBase"])
         )
 

@@ -46,7 +46,7 @@ from imago_broker.cluster.tree import (
     TreeConfigurationError,
     TreeUnavailableError,
 )
-from imago_broker.model.cluster import Connection
+from imago_broker.model.cluster import RegistryConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,9 +58,9 @@ kazoo_logger = logger.getChild("kazoo")
 kazoo_logger.setLevel(logging.WARNING)  # each state is logged by the coordinator
 
 _STATES = {
-    KazooState.CONNECTED: Connection.CONNECTED,
-    KazooState.SUSPENDED: Connection.SUSPENDED,
-    KazooState.LOST: Connection.LOST,
+    KazooState.CONNECTED: RegistryConnection.CONNECTED,
+    KazooState.SUSPENDED: RegistryConnection.SUSPENDED,
+    KazooState.LOST: RegistryConnection.LOST,
 }
 _REFUSALS: dict[type[Exception], type[NodeError]] = {
     kazoo_exceptions.NoNodeError: NoNodeError,
@@ -163,7 +163,7 @@ class ZooKeeperTree(TreeSession):
         if client is not None:
             # Joins kazoo's threads, so not in the loop that their last callbacks hop to.
             await asyncio.to_thread(_close, client)
-            self._session(Connection.LOST, 0)
+            self._session(RegistryConnection.LOST, 0)
 
     async def get(self, path: str, watch: bool = False) -> Node | None:
         watcher = self._watch_fired if watch else None
@@ -242,7 +242,7 @@ class ZooKeeperTree(TreeSession):
         client, self._client = self._client, None
         if client is not None:
             await asyncio.to_thread(_close, client)
-        self._session(Connection.LOST, 0)
+        self._session(RegistryConnection.LOST, 0)
         if not self._stopped:
             self._open_client()
 
@@ -276,7 +276,7 @@ class ZooKeeperTree(TreeSession):
 
     async def _ask(self, request: Callable[[Any], Any]) -> Any:
         """Give kazoo a request and wait in the loop for its answer."""
-        if self._connection is not Connection.CONNECTED or self._client is None:
+        if self._connection is not RegistryConnection.CONNECTED or self._client is None:
             raise TreeUnavailableError(f"the ZooKeeper session is {self._connection}")
         loop = asyncio.get_running_loop()
         answered = loop.create_future()
@@ -298,13 +298,13 @@ class ZooKeeperTree(TreeSession):
             session_id = client_id[0] if client_id else 0
             _hop(self._loop, self._state_changed, client, _STATES[state], session_id)
 
-    def _state_changed(self, client: Any, connection: Connection, session_id: int) -> None:
+    def _state_changed(self, client: Any, connection: RegistryConnection, session_id: int) -> None:
         if client is not self._client:
             return  # the last words of one that was given up
         if self._renewal:
             self._renewal.cancel()
             self._renewal = None
-        if connection is Connection.SUSPENDED:
+        if connection is RegistryConnection.SUSPENDED:
             seconds = RENEW_AFTER_SESSIONS * self._session_timeout_ms / 1000
             self._renewal = asyncio.get_running_loop().call_later(seconds, self._renew_soon)
         self._session(connection, session_id)
@@ -319,8 +319,8 @@ class ZooKeeperTree(TreeSession):
         if event.type != EventType.NONE and event.path and self._loop is not None:
             _hop(self._loop, self._tell_watchers, event.path.removeprefix(self._chroot))
 
-    def _session(self, connection: Connection, session_id: int) -> None:
-        if connection is Connection.CONNECTED:
+    def _session(self, connection: RegistryConnection, session_id: int) -> None:
+        if connection is RegistryConnection.CONNECTED:
             self._session_id = session_id
             if self._first_connection and not self._first_connection.done():
                 self._first_connection.set_result(None)

@@ -53,12 +53,12 @@ def evaluate(key: str, text: str) -> float:
     if len(text) > LENGTH_MAX:
         raise ConfigError(f"{key}: {len(text)} characters, at most {LENGTH_MAX}")
     try:
-        return _Reader(text).whole()
+        return _ExpressionReader(text).whole()
     except (ValueError, ZeroDivisionError) as error:
         raise ConfigError(f"{key}: {text!r} is no arithmetic ({error})") from error
 
 
-class _Reader:
+class _ExpressionReader:
     def __init__(self, text: str) -> None:
         self._words: list[str] = []
         at, end = 0, len(text.rstrip())

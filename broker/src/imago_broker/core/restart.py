@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from imago_broker.model.cluster import BrokerRecord, ClusterView
-    from imago_broker.model.shard_status import ShardStatus
+    from imago_broker.model.shard_status import LocalShardStatus
 
 NO_MASTER_AFTER = "noMasterAfter"
 BELOW_MIN_IN_SYNC = "belowMinInSync"
@@ -22,7 +22,7 @@ class RestartRisks(NamedTuple):
 
 
 def risks(
-    view: ClusterView, own: BrokerRecord, status: ShardStatus, *, log_end: int, least: int
+    view: ClusterView, own: BrokerRecord, status: LocalShardStatus, *, log_end: int, least: int
 ) -> RestartRisks:
     """Return what speaks against a restart now; `least`: in-sync members that puts need."""
     state = view.states.get(own.shard)
@@ -43,6 +43,6 @@ def risks(
     return RestartRisks(tuple(found), lacking)
 
 
-def _unreplicated(status: ShardStatus, log_end: int) -> int:
+def _unreplicated(status: LocalShardStatus, log_end: int) -> int:
     ends = [follower.end for follower in status.followers if follower.connected]
     return max(0, log_end - max(ends, default=0))

@@ -44,7 +44,7 @@ class Role(StrEnum):
     FENCED = "fenced"
 
 
-class Connection(StrEnum):
+class RegistryConnection(StrEnum):
     """State of the session with the coordinator.
 
     CONNECTED: writes may succeed. SUSPENDED: no answer for now, our ephemeral nodes may still

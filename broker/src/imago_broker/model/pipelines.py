@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class PipelineProgress:
     """How far a run says it is."""
 
     rows: int
@@ -32,7 +32,7 @@ class Pipeline:
 
     epoch: int = 0
     """Runs with a lower one are over; it only rises. 0: no run was ever allowed."""
-    progress: Progress | None = None
+    progress: PipelineProgress | None = None
     """As the run of this epoch told it last."""
 
     def to_json(self) -> dict[str, Any]:
@@ -44,9 +44,11 @@ def is_pipeline_name(name: str) -> bool:
     return bool(_NAME.fullmatch(name))
 
 
-def read_progress(value: Mapping[str, Any]) -> Progress:
+def read_progress(value: Mapping[str, Any]) -> PipelineProgress:
     """Return the progress in a JSON object. ValueError names what is wrong with it."""
-    return Progress(**{name: read_number(value, name) for name in ("rows", "lag", "batch", "at")})
+    return PipelineProgress(
+        **{name: read_number(value, name) for name in ("rows", "lag", "batch", "at")}
+    )
 
 
 def read_number(value: Mapping[str, Any], name: str) -> int:

@@ -29,7 +29,7 @@ class FollowerStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShardStatus:
+class LocalShardStatus:
     """This member's place in its shard."""
 
     role: Role

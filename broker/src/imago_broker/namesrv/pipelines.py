@@ -19,7 +19,7 @@ from imago_wire.remoting.codes import ResponseCode
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from imago_broker.model.pipelines import Progress
+    from imago_broker.model.pipelines import PipelineProgress
     from imago_broker.ports import Coordinator
 
 NAMESPACE: Final = "IMAGO_PIPELINES"
@@ -57,7 +57,7 @@ def _check_name(name: str) -> None:
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"{name!r:.80} is no name of a pipeline")
 
 
-def _read(value: str) -> tuple[int, Progress]:
+def _read(value: str) -> tuple[int, PipelineProgress]:
     try:
         told = _object(value)
         return read_number(told, "epoch"), read_progress(told)

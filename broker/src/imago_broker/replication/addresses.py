@@ -31,7 +31,7 @@ OWN_MAX = 16
 LOOPBACK = frozenset({IPv4Address("127.0.0.1"), IPv6Address("::1")})
 
 
-class _Known(NamedTuple):
+class _KnownPeer(NamedTuple):
     addresses: frozenset[Address] | None
     """None: the name is not known anywhere at the moment."""
     at_ms: int
@@ -44,7 +44,7 @@ class Addresses:
         """`networks`: from these everybody may call, where addresses are translated."""
         self._networks = parsed_networks(networks)
         self._now_ms = now_ms
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _KnownPeer] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def problem(self, peer: str, host: str, own: Iterable[str] = ()) -> str | None:
@@ -117,7 +117,7 @@ class Addresses:
             del self._asking[host]
         if len(self._known) >= NAMES_MAX:
             self._known.clear()
-        self._known[host] = _Known(found, self._now_ms())
+        self._known[host] = _KnownPeer(found, self._now_ms())
 
 
 def own_addresses() -> tuple[str, ...]:

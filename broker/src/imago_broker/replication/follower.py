@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from imago_broker.model.shard import Member
     from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.link import Link
-    from imago_broker.replication.member import Identity
+    from imago_broker.replication.member import MemberIdentity
     from imago_broker.replication.repair import Asker
     from imago_log.store import MessageStore
     from imago_wire.replication.frames import Frame
@@ -93,7 +93,7 @@ class FollowerSession:
         self,
         link: Link,
         store: MessageStore,
-        identity: Identity,
+        identity: MemberIdentity,
         owner: Owner,
         counters: ReplicationCounters,
         *,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from imago_broker.ports import Clock
     from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.follower import Owner
-    from imago_broker.replication.member import Identity
+    from imago_broker.replication.member import MemberIdentity
     from imago_log.store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Following:
         leader: Member,
         epoch: int,
         store: MessageStore,
-        identity: Identity,
+        identity: MemberIdentity,
         owner: Owner,
         counters: ReplicationCounters,
         *,

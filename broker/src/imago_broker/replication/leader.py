@@ -32,7 +32,7 @@ from imago_wire.replication.frames import (
 
 if TYPE_CHECKING:
     from imago_broker.replication.link import Link
-    from imago_broker.replication.sending import Cursor
+    from imago_broker.replication.sending import SendCursor
     from imago_wire.replication.frames import Frame
 
 HANDSHAKE_MS = 5000
@@ -53,7 +53,7 @@ FROM_STRANGER = FROM_FOLLOWER - {FrameType.REPAIR}
 """What is taken of a caller that is not known and does not copy yet: nothing large."""
 
 
-class RefusedError(Exception):
+class SessionRefusedError(Exception):
     """The other side is not served."""
 
     def __init__(self, code: Refusal, reason: str) -> None:
@@ -61,7 +61,7 @@ class RefusedError(Exception):
         self.code, self.reason = code, reason
 
 
-class Stage(Enum):
+class SessionStage(Enum):
     """Where the conversation stands."""
 
     GREETING = "greeting"
@@ -70,7 +70,7 @@ class Stage(Enum):
     ENDED = "ended"
 
 
-class Leadership(Protocol):
+class LeadingSide(Protocol):
     """What a session asks of the side that leads. RefusedError where the answer is no."""
 
     epoch: int
@@ -79,7 +79,7 @@ class Leadership(Protocol):
         """Look the caller up; say who we are and which epochs wrote our log."""
         ...
 
-    def begin(self, session: LeaderSession, fetch: Fetch) -> Cursor:
+    def begin(self, session: LeaderSession, fetch: Fetch) -> SendCursor:
         """Check that the caller's log continues ours at this place."""
         ...
 
@@ -99,11 +99,11 @@ class Leadership(Protocol):
         """Take bytes that we had asked for."""
         ...
 
-    def distrusted(self, session: LeaderSession, cursor: Cursor) -> None:
+    def distrusted(self, session: LeaderSession, cursor: SendCursor) -> None:
         """The follower found no whole records in what it was sent and has not acknowledged."""
         ...
 
-    def ended(self, session: LeaderSession, refusal: RefusedError | None) -> None:
+    def ended(self, session: LeaderSession, refusal: SessionRefusedError | None) -> None:
         """Forget the session."""
         ...
 
@@ -111,12 +111,12 @@ class Leadership(Protocol):
 class LeaderSession:
     """One follower's connection."""
 
-    def __init__(self, link: Link, leadership: Leadership, *, now_ms: int) -> None:
+    def __init__(self, link: Link, leadership: LeadingSide, *, now_ms: int) -> None:
         self.link = link
         self.member = Member("", 0)
         """The follower, once it has said who it is and is known."""
-        self.stage = Stage.GREETING
-        self.cursor: Cursor | None = None
+        self.stage = SessionStage.GREETING
+        self.cursor: SendCursor | None = None
         """Its copy, from FETCH on."""
         self.heard_ms = now_ms
         """When the follower said anything last, as of the last look at the clock."""
@@ -131,23 +131,25 @@ class LeaderSession:
     def check_time(self, now_ms: int) -> None:
         """Refuse a caller that does not come to the point."""
         self._now_ms = now_ms
-        limits_ms = {Stage.GREETING: GREETING_MS, Stage.COMPARING: HANDSHAKE_MS}
+        limits_ms = {SessionStage.GREETING: GREETING_MS, SessionStage.COMPARING: HANDSHAKE_MS}
         limit_ms = limits_ms.get(self.stage)
         if limit_ms is not None and now_ms >= self._began_ms + limit_ms:
-            self.refuse(RefusedError(Refusal.PROTOCOL, f"no answer while {self.stage.value}"))
+            self.refuse(
+                SessionRefusedError(Refusal.PROTOCOL, f"no answer while {self.stage.value}")
+            )
 
-    def refuse(self, refusal: RefusedError) -> None:
+    def refuse(self, refusal: SessionRefusedError) -> None:
         """Say why, and close."""
-        if self.stage is Stage.ENDED:
+        if self.stage is SessionStage.ENDED:
             return
-        self.stage = Stage.ENDED
+        self.stage = SessionStage.ENDED
         self.link.send(encode(Refuse(self._leadership.epoch, refusal.code, refusal.reason[:120])))
         self.link.close()
         self._leadership.ended(self, refusal)
 
     def close(self) -> None:
         """Close without a word; the leadership is not told."""
-        self.stage = Stage.ENDED
+        self.stage = SessionStage.ENDED
         self.link.close()
 
     def ask_repair(self, offset: int, size: int) -> None:
@@ -156,7 +158,7 @@ class LeaderSession:
         self.link.flush()
 
     def _closed(self, _reason: str) -> None:
-        self.stage = Stage.ENDED
+        self.stage = SessionStage.ENDED
         self._leadership.ended(self, None)
 
     def _received(self, data: bytes) -> None:
@@ -165,17 +167,17 @@ class LeaderSession:
             acked = False
             for frame in self._decoder.feed(data):
                 acked |= self._handle(frame)
-                if self.stage is Stage.ENDED:
+                if self.stage is SessionStage.ENDED:
                     return
             if acked:
                 self._leadership.acked(self)
-        except RefusedError as refusal:
+        except SessionRefusedError as refusal:
             self.refuse(refusal)
         except ProtocolError as error:
-            self.refuse(RefusedError(Refusal.PROTOCOL, str(error)))
+            self.refuse(SessionRefusedError(Refusal.PROTOCOL, str(error)))
         except (StoreError, LookupError) as error:
             # What it wants of our log is not there any more: it compares again.
-            self.refuse(RefusedError(Refusal.DIVERGED, str(error)))
+            self.refuse(SessionRefusedError(Refusal.DIVERGED, str(error)))
 
     def _handle(self, frame: Frame) -> bool:
         """Serve one frame; return whether it says that the copy has grown."""
@@ -189,7 +191,7 @@ class LeaderSession:
         elif isinstance(frame, RepairAsk):
             self._check_copying(frame.epoch)
             if self.link.pending > UNREAD_BYTES_MAX:
-                raise RefusedError(Refusal.PROTOCOL, "asks for more than it reads")
+                raise SessionRefusedError(Refusal.PROTOCOL, "asks for more than it reads")
             data = self._leadership.repair_bytes(frame)
             head = repair_header(epoch=frame.epoch, offset=frame.offset, size=len(data))
             self.link.send(head, data)
@@ -200,24 +202,24 @@ class LeaderSession:
         elif isinstance(frame, Refuse) and frame.code == Refusal.DAMAGED:
             self._distrusted(frame)
         else:
-            raise RefusedError(Refusal.PROTOCOL, f"unexpected {type(frame).__name__}")
+            raise SessionRefusedError(Refusal.PROTOCOL, f"unexpected {type(frame).__name__}")
         return False
 
     def _greet(self, hello: Hello) -> None:
-        if self.stage is not Stage.GREETING:
-            raise RefusedError(Refusal.PROTOCOL, "HELLO twice")
+        if self.stage is not SessionStage.GREETING:
+            raise SessionRefusedError(Refusal.PROTOCOL, "HELLO twice")
         welcome = self._leadership.welcome(self, hello)
         self.member = Member(hello.uuid, hello.incarnation)
-        self.stage = Stage.COMPARING
+        self.stage = SessionStage.COMPARING
         self.link.send(encode(welcome))
         self.link.flush()
 
     def _begin(self, fetch: Fetch) -> None:
-        if self.stage is not Stage.COMPARING:
-            raise RefusedError(Refusal.PROTOCOL, f"FETCH while {self.stage.value}")
+        if self.stage is not SessionStage.COMPARING:
+            raise SessionRefusedError(Refusal.PROTOCOL, f"FETCH while {self.stage.value}")
         self._check_epoch(fetch.epoch)
         self.cursor = self._leadership.begin(self, fetch)
-        self.stage = Stage.COPYING
+        self.stage = SessionStage.COPYING
         self._decoder.expected = FROM_FOLLOWER
         if fetch.wants_metadata:
             # DATA waits until the kernel has taken all of it: see Cursor.push.
@@ -236,7 +238,7 @@ class LeaderSession:
         cursor = self.cursor
         assert cursor is not None, "copying"
         if not cursor.acked <= ack.end <= cursor.next:
-            raise RefusedError(
+            raise SessionRefusedError(
                 Refusal.PROTOCOL, f"ACK of {ack.end} behind {cursor.acked} or above {cursor.next}"
             )
         cursor.acked = ack.end
@@ -247,17 +249,17 @@ class LeaderSession:
         self._check_copying(refuse.epoch)
         assert self.cursor is not None, "copying"
         self._leadership.distrusted(self, self.cursor)
-        self.stage = Stage.ENDED
+        self.stage = SessionStage.ENDED
         self.link.close()
         self._leadership.ended(self, None)
 
     def _check_copying(self, epoch: int) -> None:
-        if self.stage is not Stage.COPYING:
-            raise RefusedError(Refusal.PROTOCOL, f"too early while {self.stage.value}")
+        if self.stage is not SessionStage.COPYING:
+            raise SessionRefusedError(Refusal.PROTOCOL, f"too early while {self.stage.value}")
         self._check_epoch(epoch)
 
     def _check_epoch(self, epoch: int) -> None:
         if epoch != self._leadership.epoch:
-            raise RefusedError(
+            raise SessionRefusedError(
                 Refusal.STALE_EPOCH, f"epoch {epoch}, this is {self._leadership.epoch}"
             )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from imago_broker.replication.leader import LeaderSession, RefusedError, Stage
-from imago_broker.replication.sending import Allowance, Cursor
+from imago_broker.replication.leader import LeaderSession, SessionRefusedError, SessionStage
+from imago_broker.replication.sending import Allowance, SendCursor
 from imago_log.errors import StoreError
 from imago_wire.replication.frames import EPOCHS_MAX, Refusal, Welcome
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from imago_broker.replication.addresses import Addresses
     from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.link import Link
-    from imago_broker.replication.member import Identity
+    from imago_broker.replication.member import MemberIdentity
     from imago_broker.replication.port import RefusedPeers
     from imago_broker.replication.repair import Asker
     from imago_log.store import MessageStore
@@ -46,7 +46,7 @@ class Followers(Protocol):
         """Return why a log does not continue ours; None: the follower has joined."""
         ...
 
-    def acked(self, member: Member, cursor: Cursor) -> None:
+    def acked(self, member: Member, cursor: SendCursor) -> None:
         """A follower has more, or more on its disk."""
         ...
 
@@ -74,7 +74,7 @@ class Leading:
         self,
         epoch: int,
         store: MessageStore,
-        identity: Identity,
+        identity: MemberIdentity,
         followers: Followers,
         refused: RefusedPeers,
         addresses: Addresses,
@@ -115,11 +115,11 @@ class Leading:
         self._closed = True
         self._store.keep_from(None)
         for session in tuple(self.sessions):
-            session.refuse(RefusedError(Refusal.NOT_LEADER, "the leadership has ended"))
+            session.refuse(SessionRefusedError(Refusal.NOT_LEADER, "the leadership has ended"))
 
     def copying(self) -> list[LeaderSession]:
         """Return the followers whose logs continue ours."""
-        return [session for session in self.sessions if session.stage is Stage.COPYING]
+        return [session for session in self.sessions if session.stage is SessionStage.COPYING]
 
     # Pushing
 
@@ -159,12 +159,14 @@ class Leading:
         if more:
             self.appended()
 
-    def _push_one(self, session: LeaderSession, cursor: Cursor, now_ms: int, *, sync: bool) -> bool:
+    def _push_one(
+        self, session: LeaderSession, cursor: SendCursor, now_ms: int, *, sync: bool
+    ) -> bool:
         try:
             return cursor.push(now_ms, sync=sync)
         except (StoreError, LookupError) as error:
             # Retention has taken what it needs, or the range is damaged: it compares again.
-            session.refuse(RefusedError(Refusal.DIVERGED, str(error)))
+            session.refuse(SessionRefusedError(Refusal.DIVERGED, str(error)))
             return False
 
     def _tell_watermark(self) -> None:
@@ -175,11 +177,11 @@ class Leading:
             if cursor is not None and cursor.high_watermark < high_watermark:
                 self._beat(session, cursor, now_ms)
 
-    def _beat(self, session: LeaderSession, cursor: Cursor, now_ms: int) -> None:
+    def _beat(self, session: LeaderSession, cursor: SendCursor, now_ms: int) -> None:
         try:
             cursor.beat(now_ms, sync=self._followers.wants_sync())
         except LookupError as error:
-            session.refuse(RefusedError(Refusal.DIVERGED, str(error)))
+            session.refuse(SessionRefusedError(Refusal.DIVERGED, str(error)))
 
     # What sessions ask
 
@@ -207,30 +209,34 @@ class Leading:
         """One connection a life: a second one takes the place of the first when that is silent."""
         silent_ms = self._clock.monotonic_ms() - other.heard_ms
         if other.member.incarnation == hello.incarnation and silent_ms < HELD_MS:
-            raise RefusedError(Refusal.MEMBER, "this life of the member is connected already")
+            raise SessionRefusedError(
+                Refusal.MEMBER, "this life of the member is connected already"
+            )
 
     def _check_caller(self, session: LeaderSession, hello: Hello) -> None:
         identity = self._identity
         if hello.cluster_id != identity.cluster_id:
-            raise RefusedError(Refusal.CLUSTER, f"cluster {hello.cluster_id!r} is not ours")
+            raise SessionRefusedError(Refusal.CLUSTER, f"cluster {hello.cluster_id!r} is not ours")
         if hello.shard != identity.shard:
-            raise RefusedError(Refusal.SHARD, f"shard {hello.shard}, this is {identity.shard}")
+            raise SessionRefusedError(
+                Refusal.SHARD, f"shard {hello.shard}, this is {identity.shard}"
+            )
         live = identity.live(hello.uuid)
         if live is None or live.incarnation != hello.incarnation or live.uuid == identity.uuid:
-            raise RefusedError(Refusal.MEMBER, f"member {hello.uuid!r} is not registered so")
+            raise SessionRefusedError(Refusal.MEMBER, f"member {hello.uuid!r} is not registered so")
         problem = self._addresses.problem(session.link.peer, live.host, live.addresses)
         if problem is not None:
-            raise RefusedError(Refusal.MEMBER, f"member {hello.uuid!r} {problem}")
+            raise SessionRefusedError(Refusal.MEMBER, f"member {hello.uuid!r} {problem}")
         problem = self._followers.greeting_problem(hello.epoch)
         if problem is not None:
-            raise RefusedError(Refusal.STALE_EPOCH, problem)
+            raise SessionRefusedError(Refusal.STALE_EPOCH, problem)
 
-    def begin(self, session: LeaderSession, fetch: Fetch) -> Cursor:
+    def begin(self, session: LeaderSession, fetch: Fetch) -> SendCursor:
         """Check where the caller wants to go on; `Leadership.begin`."""
         problem = self._followers.fetch_problem(session.member, fetch)
         if problem is not None:
-            raise RefusedError(Refusal.DIVERGED, problem)
-        cursor = Cursor(
+            raise SessionRefusedError(Refusal.DIVERGED, problem)
+        cursor = SendCursor(
             self._store,
             session.link,
             epoch=self.epoch,
@@ -262,7 +268,7 @@ class Leading:
         """Pass on bytes that were asked for; `Leadership.repaired`."""
         self._followers.repaired(session, repair.offset, repair.data)
 
-    def distrusted(self, session: LeaderSession, cursor: Cursor) -> None:
+    def distrusted(self, session: LeaderSession, cursor: SendCursor) -> None:
         """Look at once at what a follower could not take; `Leadership.distrusted`."""
         damaged = self._store.verify(cursor.acked, cursor.next)
         logger.warning(
@@ -273,7 +279,7 @@ class Leading:
             damaged,
         )
 
-    def ended(self, session: LeaderSession, refusal: RefusedError | None) -> None:
+    def ended(self, session: LeaderSession, refusal: SessionRefusedError | None) -> None:
         """Forget a session; `Leadership.ended`."""
         if session not in self.sessions:
             return

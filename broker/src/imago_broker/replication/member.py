@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class MemberIdentity:
     """This member, as its registration says at the moment of each question."""
 
     shard: int

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from imago_broker.replication.addresses import Addresses
     from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.failures import Failures
-    from imago_broker.replication.member import Identity
+    from imago_broker.replication.member import MemberIdentity
     from imago_broker.replication.port import RefusedPeers, ReplicationPort
     from imago_broker.replication.repair import Repairs
     from imago_broker.service.gate import ShardGate
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class ShardParts:
     """The parts of one broker that take part in replication."""
 
-    identity: Identity
+    identity: MemberIdentity
     coordinator: Coordinator
     store: MessageStore
     messages: MessageService

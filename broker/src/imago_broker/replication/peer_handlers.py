@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from imago_broker.replication.leading import Leading
     from imago_broker.replication.parts import ShardParts
     from imago_broker.replication.repair import Asker
-    from imago_broker.replication.sending import Cursor
+    from imago_broker.replication.sending import SendCursor
     from imago_log.store import MessageStore
     from imago_wire.replication.frames import Fetch, Refuse, Welcome
 
@@ -71,7 +71,7 @@ class FollowerHandler:
         self._watermark_moved()
         return problem
 
-    def acked(self, member: Member, cursor: Cursor) -> None:
+    def acked(self, member: Member, cursor: SendCursor) -> None:
         """Count what a follower has."""
         if self.leading is None:
             return

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 RETRY_SECONDS = 0.2
 
 
-class Listener(Protocol):
+class RegistryListener(Protocol):
     """Who is told the answers: the shell."""
 
     def dispatch(self, event: Event) -> None:
@@ -45,7 +45,7 @@ class RegistryLine:
     """Questions to the coordinator, each in a task of its own, answered as events."""
 
     def __init__(
-        self, coordinator: Coordinator, shard: int, listener: Listener, clock: Clock
+        self, coordinator: Coordinator, shard: int, listener: RegistryListener, clock: Clock
     ) -> None:
         self._coordinator = coordinator
         self._shard = shard

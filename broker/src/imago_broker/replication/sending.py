@@ -61,7 +61,7 @@ class Allowance:
         return taken
 
 
-class Cursor:
+class SendCursor:
     """Where one follower's copy goes on, and what is on its way to it."""
 
     def __init__(

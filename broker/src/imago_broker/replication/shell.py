@@ -17,7 +17,7 @@ from imago_broker.core.shard import events
 from imago_broker.core.shard.election import leader_lives
 from imago_broker.core.shard.expendable import needed_for
 from imago_broker.core.shard.member import ShardMachine
-from imago_broker.model.cluster import Connection
+from imago_broker.model.cluster import RegistryConnection
 from imago_broker.model.shard import NOT_CREATED, Member, told
 from imago_broker.ports import CoordinatorError
 from imago_broker.replication.effect_executor import EffectExecutor
@@ -25,7 +25,7 @@ from imago_broker.replication.outlook import log_of, view_seen
 from imago_broker.replication.registry_line import RegistryLine
 
 if TYPE_CHECKING:
-    from imago_broker.core.shard.values import Limits
+    from imago_broker.core.shard.values import ShardLimits
     from imago_broker.model.cluster import ClusterView
     from imago_broker.replication.link import Link
     from imago_broker.replication.parts import Host, ShardParts
@@ -52,7 +52,7 @@ DAMAGED_AGAIN_MS = 30_000
 class ShardShell:
     """Takes part in a shard from `start`, with our registration standing, to `stop`."""
 
-    def __init__(self, parts: ShardParts, limits: Limits, host: Host) -> None:
+    def __init__(self, parts: ShardParts, limits: ShardLimits, host: Host) -> None:
         self.machine = ShardMachine(
             parts.identity.uuid,
             limits,
@@ -222,12 +222,12 @@ class ShardShell:
             logger.info("shard_state %s", told(seen.shard))
         self.dispatch(seen)
 
-    def _session_changed(self, state: Connection) -> None:
+    def _session_changed(self, state: RegistryConnection) -> None:
         if self._closed:
             return
-        if state is Connection.SUSPENDED:
+        if state is RegistryConnection.SUSPENDED:
             self.dispatch(events.SessionSuspended())
-        elif state is Connection.CONNECTED:
+        elif state is RegistryConnection.CONNECTED:
             self.dispatch(events.SessionResumed())
         else:
             self.dispatch(events.SessionLost())
@@ -237,7 +237,7 @@ class ShardShell:
         """See whether our registration is another one, and how long the lease lasts."""
         coordinator, gate = self._parts.coordinator, self._parts.gate
         registered, known = coordinator.registered, self.machine.state.member
-        if coordinator.state is Connection.CONNECTED and registered is not None:
+        if coordinator.state is RegistryConnection.CONNECTED and registered is not None:
             member = Member(registered.uuid, registered.incarnation)
             if member != known:
                 if known is not None:

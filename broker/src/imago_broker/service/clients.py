@@ -29,7 +29,7 @@ CLIENT_LIFE_MS = 120_000
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ConnectedClient:
     """One member of a group, as of its last heartbeat."""
 
     channel: Channel
@@ -48,7 +48,7 @@ class ConsumerGroup:
     consume_type: ConsumeType
     message_model: MessageModel
     consume_from_where: ConsumeFromWhere
-    members: dict[Channel, Client] = field(default_factory=dict)
+    members: dict[Channel, ConnectedClient] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     subscription_bytes: int = 0
     """About what those take."""
@@ -58,7 +58,7 @@ class ConsumerGroup:
         """The members' ids, each once, in order of joining."""
         return list(dict.fromkeys(member.client_id for member in self.members.values()))
 
-    def member(self, client_id: str) -> Client | None:
+    def member(self, client_id: str) -> ConnectedClient | None:
         """Return the member of that id."""
         for member in self.members.values():
             if member.client_id == client_id:
@@ -91,7 +91,7 @@ class ClientRegistry:
         self._subscription_bytes_max = subscription_bytes_max
         self._life_ms = life_ms
         self._consumers: dict[str, ConsumerGroup] = {}
-        self._producers: dict[str, dict[Channel, Client]] = {}
+        self._producers: dict[str, dict[Channel, ConnectedClient]] = {}
         self._groups_of: dict[Channel, tuple[set[str], set[str]]] = {}
         """Producer and consumer groups that were joined through each connection."""
         self.memberships = 0
@@ -106,7 +106,7 @@ class ClientRegistry:
     ) -> None:
         """Note that a client lives, and everything that it says of its groups."""
         self._check_limits(channel, data)
-        client = Client(channel, data.client_id, language, version, now_ms)
+        client = ConnectedClient(channel, data.client_id, language, version, now_ms)
         joined = self._groups_of.setdefault(channel, (set(), set()))
         before = len(joined[0]) + len(joined[1])
         for producer in data.producer_data_set:
@@ -190,11 +190,11 @@ class ClientRegistry:
         """Return the live members of a consumer group; None when there are none."""
         return self._consumers.get(group)
 
-    def producers(self, group: str) -> Mapping[Channel, Client]:
+    def producers(self, group: str) -> Mapping[Channel, ConnectedClient]:
         """Return the live members of a producer group."""
         return self._producers.get(group, {})
 
-    def producer_groups(self) -> Mapping[str, Mapping[Channel, Client]]:
+    def producer_groups(self) -> Mapping[str, Mapping[Channel, ConnectedClient]]:
         """Return all live producers by group."""
         return self._producers
 
@@ -206,12 +206,12 @@ class ClientRegistry:
         """Return the live groups that subscribe to a topic."""
         return [name for name, group in self._consumers.items() if topic in group.subscriptions]
 
-    def _all_members(self) -> Iterable[Mapping[Channel, Client]]:
+    def _all_members(self) -> Iterable[Mapping[Channel, ConnectedClient]]:
         yield from self._producers.values()
         for group in self._consumers.values():
             yield group.members
 
-    def _join(self, data: ConsumerData, client: Client) -> None:
+    def _join(self, data: ConsumerData, client: ConnectedClient) -> None:
         group = self._consumers.get(data.group_name)
         if group is None:
             group = ConsumerGroup(

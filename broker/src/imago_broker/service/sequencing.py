@@ -29,7 +29,7 @@ NOWHERE: Placed = (-1, -1, 0, -1, -1)
 """Stands for a message that is in the log, further back than its place is remembered."""
 
 
-class Refusal(NamedTuple):
+class SequenceRefusal(NamedTuple):
     """Why messages were not taken: OUT_OF_ORDER or FENCED, and what was known of their sender."""
 
     verdict: Verdict
@@ -78,7 +78,7 @@ class SequencedPuts:
         level: Acknowledgement | None,
         done: Done,
         token: object,
-    ) -> Refusal | None:
+    ) -> SequenceRefusal | None:
         """Put messages of one queue, or find where they are; `done` is called as for any put.
 
         A refusal is returned and nothing is called. `placed` holds NOWHERE for each message of a
@@ -99,7 +99,7 @@ class SequencedPuts:
             self._repeat(queue, claimed, level, done, token)
         else:
             self.refused += 1
-            return Refusal(verdict, state)
+            return SequenceRefusal(verdict, state)
         return None
 
     def _logged(self, producer: str, queue: tuple[str, int]) -> ProducerState:

@@ -11,11 +11,11 @@ from imago_wire.crc import crc31
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imago_cli.demo.records import Record
+    from imago_cli.demo.records import DemoRecord
 
 
 @dataclass(slots=True)
-class Seen:
+class ReadRecords:
     """What one reader got, by the number of the record."""
 
     reader: str
@@ -42,7 +42,7 @@ class Seen:
         return len(self.crcs) + self.doubles + self.strangers
 
 
-def differences(records: Sequence[Record], seen: Seen) -> list[str]:
+def differences(records: Sequence[DemoRecord], seen: ReadRecords) -> list[str]:
     """Return what is wrong with what a reader got, in sentences; nothing when all is well."""
     written = {record.number: record.crc for record in records}
     found = []

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from imago_cli.connect import AsJson, client_errors
-from imago_cli.exits import Exit, UsageError
+from imago_cli.exits import CommandUsageError, Exit
 from imago_cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_cli.demo.checks import Seen
+    from imago_cli.demo.checks import ReadRecords
     from imago_cli.demo.processes import Cluster
-    from imago_cli.demo.records import Record
+    from imago_cli.demo.records import DemoRecord
     from imago_cli.pace import Pace
 
 DEFAULT_DATA = Path("demo-data")
 _MARKER = ".imago-demo"
 
 
-class Step(NamedTuple):
+class DemoStep(NamedTuple):
     """One row of the closing table."""
 
     what: str
@@ -40,10 +40,10 @@ class Step(NamedTuple):
         return round(self.messages / max(1e-9, self.seconds))
 
 
-class Outcome(NamedTuple):
+class StepOutcome(NamedTuple):
     """What happened."""
 
-    steps: list[Step]
+    steps: list[DemoStep]
     problems: list[str]
 
 
@@ -80,7 +80,7 @@ def prepare_folder(folder: Path) -> Path:
     """Empty a folder that is ours, or make it. UsageError: it holds something else."""
     if folder.exists() and any(folder.iterdir()):
         if not (folder / _MARKER).exists():
-            raise UsageError(
+            raise CommandUsageError(
                 f"{folder} holds something that is not of a demonstration",
                 cure="give another folder with --data",
             )
@@ -112,7 +112,7 @@ async def _run(folder: Path, *, replicas: int, keep: bool, as_json: bool) -> int
     return Exit.FAILED if outcome.problems else Exit.DONE
 
 
-async def _show(cluster: Cluster, records: Sequence[Record], folder: Path) -> Outcome:
+async def _show(cluster: Cluster, records: Sequence[DemoRecord], folder: Path) -> StepOutcome:
     from imago_cli.demo import traffic
     from imago_cli.demo.processes import start_spark
     from imago_client import Client
@@ -143,18 +143,20 @@ async def _show(cluster: Cluster, records: Sequence[Record], folder: Path) -> Ou
         _step("sent through RocketMQ", sent[1]),
         _step("read by a MetaQ group", read[0][1]),
         _step("read by a RocketMQ group", read[1][1]),
-        Step("landed by Spark", landed["rows"], seen_by_spark.size, landed["seconds"]),
+        DemoStep("landed by Spark", landed["rows"], seen_by_spark.size, landed["seconds"]),
     ]
-    return Outcome(
+    return StepOutcome(
         steps, _problems(records, [read[0][0], read[1][0], seen_by_spark], landed["damaged"])
     )
 
 
-def _step(what: str, pace: Pace) -> Step:
-    return Step(what, pace.count, pace.size, pace.seconds)
+def _step(what: str, pace: Pace) -> DemoStep:
+    return DemoStep(what, pace.count, pace.size, pace.seconds)
 
 
-def _problems(records: Sequence[Record], readers: Sequence[Seen], damaged: int) -> list[str]:
+def _problems(
+    records: Sequence[DemoRecord], readers: Sequence[ReadRecords], damaged: int
+) -> list[str]:
     from imago_cli.demo.checks import differences
 
     problems = [line for seen in readers for line in differences(records, seen)]
@@ -163,13 +165,13 @@ def _problems(records: Sequence[Record], readers: Sequence[Seen], damaged: int) 
     return problems
 
 
-def _read_parquet(path: Path) -> Seen:
+def _read_parquet(path: Path) -> ReadRecords:
     """Read the landed files back, as any other program would."""
     import pyarrow.dataset
 
-    from imago_cli.demo.checks import Seen
+    from imago_cli.demo.checks import ReadRecords
 
-    seen = Seen("Parquet files")
+    seen = ReadRecords("Parquet files")
     dataset = pyarrow.dataset.dataset(path, partitioning="hive")
     for batch in dataset.to_batches(columns=["value"]):
         for value in batch.column(0):
@@ -178,7 +180,7 @@ def _read_parquet(path: Path) -> Seen:
 
 
 def _report(
-    outcome: Outcome, cluster: Cluster, folder: Path, seconds: float, *, as_json: bool
+    outcome: StepOutcome, cluster: Cluster, folder: Path, seconds: float, *, as_json: bool
 ) -> None:
     files = sorted((folder / "parquet").rglob("*.parquet"))
     if as_json:

@@ -32,7 +32,7 @@ _RELEASE: Final = re.compile(r"^ -- .*?>\s+(.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class DemoRecord:
     """One message of the demonstration. The body is JSON and holds the number."""
 
     number: int
@@ -49,7 +49,7 @@ Fact = tuple[str, str, str]
 """Kind, key, text."""
 
 
-def collect(root: Path = Path("/")) -> list[Record]:
+def collect(root: Path = Path("/")) -> list[DemoRecord]:
     """Return tens of thousands of records, as many kinds as the machine has."""
     facts: list[Fact] = []
     for source in (_packages, _changes, _dpkg_log):
@@ -61,12 +61,12 @@ def collect(root: Path = Path("/")) -> list[Record]:
     return [_record(number, fact) for number, fact in enumerate(facts)]
 
 
-def _record(number: int, fact: Fact) -> Record:
+def _record(number: int, fact: Fact) -> DemoRecord:
     kind, key, text = fact
     body = orjson.dumps(
         {"number": number, "kind": kind, "key": key, "text": text[:_TEXT_CHARACTERS_MAX]}
     )
-    return Record(number, kind, key, body)
+    return DemoRecord(number, kind, key, body)
 
 
 def number_of(body: bytes) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from imago_cli.demo.checks import Seen
+from imago_cli.demo.checks import ReadRecords
 from imago_cli.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_cli.demo.records import Record
+    from imago_cli.demo.records import DemoRecord
     from imago_client import ReceivedMessage
     from imago_client.metaq import MetaqMessage
 
@@ -24,7 +24,7 @@ _BATCH_BYTES: Final = 64 << 10
 _BATCHES_IN_FLIGHT: Final = 8
 
 
-async def send_by_metaq(servers: str, records: Sequence[Record]) -> Pace:
+async def send_by_metaq(servers: str, records: Sequence[DemoRecord]) -> Pace:
     """Put every record, the kind as its attribute."""
     from imago_client.metaq import MetaqClient
 
@@ -45,7 +45,7 @@ async def send_by_metaq(servers: str, records: Sequence[Record]) -> Pace:
     return pace
 
 
-async def send_by_rocketmq(bootstrap: str, records: Sequence[Record]) -> Pace:
+async def send_by_rocketmq(bootstrap: str, records: Sequence[DemoRecord]) -> Pace:
     """Send every record in batches, the kind as its tag, its key to look it up by."""
     from imago_client import Client, Message, batches
 
@@ -70,11 +70,11 @@ async def send_by_rocketmq(bootstrap: str, records: Sequence[Record]) -> Pace:
     return pace
 
 
-async def read_by_metaq(servers: str, count: int) -> tuple[Seen, Pace]:
+async def read_by_metaq(servers: str, count: int) -> tuple[ReadRecords, Pace]:
     """Read the topic as a MetaQ group until `count` messages came, or it takes too long."""
     from imago_client.metaq import MetaqClient, MetaqConsumerConfig
 
-    seen, pace, enough = Seen("MetaQ group"), Pace("got by MetaQ", count), asyncio.Event()
+    seen, pace, enough = ReadRecords("MetaQ group"), Pace("got by MetaQ", count), asyncio.Event()
 
     async def handler(message: MetaqMessage) -> None:
         seen.add(message.payload)
@@ -90,11 +90,15 @@ async def read_by_metaq(servers: str, count: int) -> tuple[Seen, Pace]:
     return seen, pace
 
 
-async def read_by_rocketmq(bootstrap: str, count: int) -> tuple[Seen, Pace]:
+async def read_by_rocketmq(bootstrap: str, count: int) -> tuple[ReadRecords, Pace]:
     """Read the topic as a RocketMQ group until `count` messages came, or it takes too long."""
     from imago_client import Client, ConsumerConfig, StartFrom
 
-    seen, pace, enough = Seen("RocketMQ group"), Pace("got by RocketMQ", count), asyncio.Event()
+    seen, pace, enough = (
+        ReadRecords("RocketMQ group"),
+        Pace("got by RocketMQ", count),
+        asyncio.Event(),
+    )
 
     async def handler(messages: Sequence[ReceivedMessage]) -> None:
         for message in messages:

@@ -41,7 +41,7 @@ _TIME_ERROR = 5
 _ANYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  looked for, not bound
 
 
-class Level(StrEnum):
+class CheckLevel(StrEnum):
     """How bad it is. Only errors make the command fail."""
 
     OK = "ok"
@@ -51,74 +51,81 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """One thing that was looked at."""
 
     check: str
-    level: Level
+    level: CheckLevel
     message: str
     cure: str = ""
 
 
-def check_python() -> Iterator[Finding]:
+def check_python() -> Iterator[CheckFinding]:
     """Version of the interpreter."""
     version = sys.version.split()[0]
     if sys.version_info >= PYTHON_MIN:
-        yield Finding("python", Level.OK, f"Python {version}")
+        yield CheckFinding("python", CheckLevel.OK, f"Python {version}")
     else:
         wanted = ".".join(map(str, PYTHON_MIN))
-        yield Finding(
-            "python", Level.ERROR, f"Python {version} is too old", f"use {wanted} or newer"
+        yield CheckFinding(
+            "python", CheckLevel.ERROR, f"Python {version} is too old", f"use {wanted} or newer"
         )
 
 
-def check_compiled() -> Iterator[Finding]:
+def check_compiled() -> Iterator[CheckFinding]:
     """Whether the hot modules run compiled, and whether they could be."""
     from imago_wire import hot
 
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     headers = Path(sysconfig.get_paths()["include"]) / "Python.h"
     if hot.COMPILED:
-        yield Finding("compiled", Level.OK, "the hot modules run compiled")
+        yield CheckFinding("compiled", CheckLevel.OK, "the hot modules run compiled")
     elif os.environ.get("IMAGO_PURE"):
-        yield Finding(
-            "compiled", Level.WARNING, "IMAGO_PURE forces the slow pure-Python modules", "unset it"
+        yield CheckFinding(
+            "compiled",
+            CheckLevel.WARNING,
+            "IMAGO_PURE forces the slow pure-Python modules",
+            "unset it",
         )
     elif compiler and headers.exists():
-        yield Finding(
+        yield CheckFinding(
             "compiled",
-            Level.WARNING,
+            CheckLevel.WARNING,
             "the hot modules are not compiled: the broker is several times slower",
             "make setup",
         )
     else:
         lacking = "C compiler" if not compiler else f"Python.h ({headers})"
-        yield Finding(
+        yield CheckFinding(
             "compiled",
-            Level.WARNING,
+            CheckLevel.WARNING,
             f"no {lacking}: the hot modules run as plain Python, several times slower",
             "apt install gcc python3-dev (or the like), then make setup",
         )
 
 
-def check_java() -> Iterator[Finding]:
+def check_java() -> Iterator[CheckFinding]:
     """Whether ZooKeeper and Spark could be started here."""
     try:
         java = find_java()
     except CommandError as error:
         message = f"{error.message}: neither ZooKeeper nor Spark can run here"
-        yield Finding("java", Level.WARNING, message, error.cure)
+        yield CheckFinding("java", CheckLevel.WARNING, message, error.cure)
     else:
-        yield Finding("java", Level.OK, f"Java {java.version} from {java.source}: {java.home}")
+        yield CheckFinding(
+            "java", CheckLevel.OK, f"Java {java.version} from {java.source}: {java.home}"
+        )
     try:
         class_path()
     except CommandError as error:
-        yield Finding("zookeeper jars", Level.WARNING, error.message, error.cure)
+        yield CheckFinding("zookeeper jars", CheckLevel.WARNING, error.message, error.cure)
     else:
-        yield Finding("zookeeper jars", Level.OK, "PySpark brings a ZooKeeper along")
+        yield CheckFinding("zookeeper jars", CheckLevel.OK, "PySpark brings a ZooKeeper along")
 
 
-def check_ports(ports: Iterable[tuple[str, int]], ours: Mapping[int, str]) -> Iterator[Finding]:
+def check_ports(
+    ports: Iterable[tuple[str, int]], ours: Mapping[int, str]
+) -> Iterator[CheckFinding]:
     """Who has the ports that brokers need. `ours`: process ids of a cluster here, and names."""
     owners = _listeners(ours)
     free = []
@@ -127,22 +134,22 @@ def check_ports(ports: Iterable[tuple[str, int]], ours: Mapping[int, str]) -> It
         if owner is None and _can_bind(port):
             free.append(port)
         elif owner and owner.startswith("imago"):
-            yield Finding("ports", Level.NOTE, f"{port} ({what}) is served by {owner}")
+            yield CheckFinding("ports", CheckLevel.NOTE, f"{port} ({what}) is served by {owner}")
         else:
             taken = owner or "a process of another user"
-            yield Finding(
+            yield CheckFinding(
                 "ports",
-                Level.WARNING,
+                CheckLevel.WARNING,
                 f"{port} ({what}) is taken by {taken}",
                 "stop it, or choose other ports (imago up --port-base, or the *.port settings)",
             )
     if free:
-        yield Finding("ports", Level.OK, f"free: {', '.join(map(str, free))}")
+        yield CheckFinding("ports", CheckLevel.OK, f"free: {', '.join(map(str, free))}")
 
 
 def check_disk(
     folder: Path, *, clean_ratio: float, force_ratio: float, full_ratio: float
-) -> Iterator[Finding]:
+) -> Iterator[CheckFinding]:
     """Room on the disk of the data folder, and whether it can be written."""
     existing = next(path for path in [folder, *folder.parents] if path.exists())
     usage = disk_usage(existing)
@@ -150,44 +157,46 @@ def check_disk(
     said = f"{usage.ratio:.0%} of the disk of {folder} is used, {free >> 20} MiB are free"
     if usage.ratio > full_ratio:
         cure = f"free some space: puts are refused above {full_ratio:.0%} (store.disk_full_ratio)"
-        yield Finding("disk", Level.ERROR, said, cure)
+        yield CheckFinding("disk", CheckLevel.ERROR, said, cure)
     elif usage.ratio > clean_ratio:
         cure = (
             f"free some space: above {force_ratio:.0%} (store.disk_force_ratio) the oldest "
             f"messages are deleted early, above {full_ratio:.0%} puts are refused"
         )
-        yield Finding("disk", Level.WARNING, said, cure)
+        yield CheckFinding("disk", CheckLevel.WARNING, said, cure)
     else:
-        yield Finding("disk", Level.OK, said)
+        yield CheckFinding("disk", CheckLevel.OK, said)
     if not os.access(existing, os.W_OK | os.X_OK):
         cure = f"chown it to user {os.getuid()}, or choose another folder"
-        yield Finding("disk", Level.ERROR, f"{existing} cannot be written", cure)
+        yield CheckFinding("disk", CheckLevel.ERROR, f"{existing} cannot be written", cure)
 
 
-def check_open_files(connections_max: int) -> Iterator[Finding]:
+def check_open_files(connections_max: int) -> Iterator[CheckFinding]:
     """Whether a broker, which raises its limit, may open as many files as connections need."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections_max + FILES_BESIDE_CONNECTIONS
     if hard == resource.RLIM_INFINITY or hard >= wanted:
-        yield Finding("open files", Level.OK, "as many as connections need are allowed")
+        yield CheckFinding("open files", CheckLevel.OK, "as many as connections need are allowed")
         return
     said = f"{hard} are allowed, {connections_max} connections (limits.connections_max) need more"
     cure = f"raise the hard limit to {wanted}: /etc/security/limits.conf, or the unit's LimitNOFILE"
-    yield Finding("open files", Level.WARNING, said, cure)
+    yield CheckFinding("open files", CheckLevel.WARNING, said, cure)
 
 
-def check_clock(folder: Path, admins: Sequence[tuple[str, int]]) -> Iterator[Finding]:
+def check_clock(folder: Path, admins: Sequence[tuple[str, int]]) -> Iterator[CheckFinding]:
     """Whether this machine's time is right: for the kernel, the files, the other brokers."""
     problems = [*_kernel_clock(), *_future_files(folder), *_other_clocks(admins)]
     yield from problems
     if not problems:
-        yield Finding("clock", Level.OK, "nothing contradicts this machine's time")
+        yield CheckFinding("clock", CheckLevel.OK, "nothing contradicts this machine's time")
 
 
-def check_zookeeper(connect: str, session_timeout_ms: int) -> Iterator[Finding]:
+def check_zookeeper(connect: str, session_timeout_ms: int) -> Iterator[CheckFinding]:
     """Whether the registry can be reached and grants the configured session."""
     if connect == "none":
-        yield Finding("zookeeper", Level.NOTE, "zookeeper.connect is none: one broker alone")
+        yield CheckFinding(
+            "zookeeper", CheckLevel.NOTE, "zookeeper.connect is none: one broker alone"
+        )
         return
     from imago_cli.doctor.zookeeper import granted_ms
 
@@ -195,36 +204,36 @@ def check_zookeeper(connect: str, session_timeout_ms: int) -> Iterator[Finding]:
     for address, answer in granted.items():
         if isinstance(answer, str):
             cure = "start it, or correct zookeeper.connect; brokers cannot start without a majority"
-            yield Finding("zookeeper", Level.ERROR, f"{address}: {answer}", cure)
+            yield CheckFinding("zookeeper", CheckLevel.ERROR, f"{address}: {answer}", cure)
         elif answer != session_timeout_ms:
-            yield Finding(
+            yield CheckFinding(
                 "zookeeper",
-                Level.ERROR,
+                CheckLevel.ERROR,
                 f"{address} grants sessions of {answer} ms, not {session_timeout_ms} ms",
                 "set zookeeper.session_timeout_ms between 2 and 20 times the server's tickTime",
             )
         else:
-            yield Finding("zookeeper", Level.OK, f"{address} answers{_mode(address)}")
+            yield CheckFinding("zookeeper", CheckLevel.OK, f"{address} answers{_mode(address)}")
 
 
-def check_listeners(config: BrokerConfig) -> Iterator[Finding]:
+def check_listeners(config: BrokerConfig) -> Iterator[CheckFinding]:
     """Who may use the broker."""
     bind = config.broker.bind
     if bind in _ANYWHERE:
-        yield Finding(
+        yield CheckFinding(
             "access",
-            Level.WARNING,
+            CheckLevel.WARNING,
             f"clients of any machine may connect ({bind or 'all addresses'}) and there is no "
             "access control: whoever reaches the ports may read, write and delete",
             "set broker.bind to an address of a trusted network, or let a firewall decide",
         )
     else:
-        yield Finding("access", Level.OK, f"listeners bind {bind} only")
+        yield CheckFinding("access", CheckLevel.OK, f"listeners bind {bind} only")
     admin = config.admin.bind or bind
     if config.admin.enabled and admin in _ANYWHERE and not config.admin.token_file:
-        yield Finding(
+        yield CheckFinding(
             "access",
-            Level.NOTE,
+            CheckLevel.NOTE,
             "the admin interface listens everywhere; without admin.token_file it takes "
             "administration from this machine only, and only with admin.loopback_trusted",
             "set admin.token_file to administer from elsewhere",
@@ -266,44 +275,44 @@ def _can_bind(port: int) -> bool:
     return True
 
 
-def _kernel_clock() -> Iterator[Finding]:
+def _kernel_clock() -> Iterator[CheckFinding]:
     if sys.platform != "linux":
         return
     # struct timex is at most 208 bytes; all zero asks without changing anything.
     state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))
     if state == _TIME_ERROR:
-        yield Finding(
+        yield CheckFinding(
             "clock",
-            Level.WARNING,
+            CheckLevel.WARNING,
             "the kernel says that the clock is not synchronised",
             "run chrony or systemd-timesyncd, here or on the host of this machine",
         )
 
 
-def _future_files(folder: Path) -> Iterator[Finding]:
+def _future_files(folder: Path) -> Iterator[CheckFinding]:
     now = time.time()
     for path in sorted(folder.glob("shard-*/*")) or sorted(folder.glob("*")):
         ahead = path.stat().st_mtime - now
         if ahead > FUTURE_SECONDS_MAX:
-            yield Finding(
+            yield CheckFinding(
                 "clock",
-                Level.ERROR,
+                CheckLevel.ERROR,
                 f"{path} was written {ahead:.0f} s in the future: the clock was set back",
                 "set the clock; time stamps of new messages wait until it has caught up",
             )
             return
 
 
-def _other_clocks(admins: Sequence[tuple[str, int]]) -> Iterator[Finding]:
+def _other_clocks(admins: Sequence[tuple[str, int]]) -> Iterator[CheckFinding]:
     for host, port in admins:
         theirs = _http_date(host, port)
         if theirs is None:
             continue
         skew = time.time() - theirs
         if abs(skew) > SKEW_SECONDS_MAX:
-            yield Finding(
+            yield CheckFinding(
                 "clock",
-                Level.ERROR,
+                CheckLevel.ERROR,
                 f"this machine's clock is {skew:+.0f} s from that of {host}:{port}",
                 "synchronise both with the same time server",
             )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imago_cli.doctor import checks
-from imago_cli.doctor.checks import Finding, Level
+from imago_cli.doctor.checks import CheckFinding, CheckLevel
 from imago_cli.doctor.damage import check_damage
 from imago_cli.doctor.shards import check_shards
 from imago_cli.exits import Exit
@@ -44,7 +44,7 @@ def doctor(
     Exit code 0 when nothing is wrong that keeps a broker from working, 1 otherwise.
     """
     findings = list(diagnose(config, data))
-    failed = any(finding.level is Level.ERROR for finding in findings)
+    failed = any(finding.level is CheckLevel.ERROR for finding in findings)
     if as_json:
         print_json({"ok": not failed, "findings": [_as_json(finding) for finding in findings]})
     else:
@@ -53,7 +53,7 @@ def doctor(
     raise typer.Exit(Exit.FAILED if failed else Exit.DONE)
 
 
-def diagnose(config_path: Path | None, data: Path | None) -> Iterator[Finding]:
+def diagnose(config_path: Path | None, data: Path | None) -> Iterator[CheckFinding]:
     """Run all checks for a broker with this configuration, or for the brokers in a folder."""
     plan = None
     if data is not None:
@@ -84,9 +84,11 @@ def diagnose(config_path: Path | None, data: Path | None) -> Iterator[Finding]:
     )
 
 
-def _zookeeper(settings: BrokerConfig, plan: ClusterPlan | None) -> Iterator[Finding]:
+def _zookeeper(settings: BrokerConfig, plan: ClusterPlan | None) -> Iterator[CheckFinding]:
     if plan and plan.own_zookeeper and not _accepts(HOST, plan.zookeeper_port):
-        yield Finding("zookeeper", Level.NOTE, "not running: imago up starts one of its own")
+        yield CheckFinding(
+            "zookeeper", CheckLevel.NOTE, "not running: imago up starts one of its own"
+        )
         return
     yield from checks.check_zookeeper(
         settings.zookeeper.connect, settings.zookeeper.session_timeout_ms
@@ -115,11 +117,11 @@ def admin_addresses(plan: ClusterPlan | None) -> list[tuple[str, int]]:
     return [(HOST, plan.broker_ports(place).admin) for place in plan.places()]
 
 
-def _told(finding: Finding) -> str:
+def _told(finding: CheckFinding) -> str:
     return f"{finding.message}\ncure: {finding.cure}" if finding.cure else finding.message
 
 
-def _as_json(finding: Finding) -> dict[str, str]:
+def _as_json(finding: CheckFinding) -> dict[str, str]:
     return {
         "check": finding.check,
         "level": finding.level,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_cli.doctor.checks import Finding, Level
+from imago_cli.doctor.checks import CheckFinding, CheckLevel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,7 @@ CURE = (
 )
 
 
-def check_damage(folder: Path) -> Iterator[Finding]:
+def check_damage(folder: Path) -> Iterator[CheckFinding]:
     """What the brokers below a folder have noted, running or not."""
     from imago_log.commitlog.damage import decode_ranges
 
@@ -28,13 +28,15 @@ def check_damage(folder: Path) -> Iterator[Finding]:
             ranges = decode_ranges(path.read_bytes())
         except (OSError, ValueError, KeyError, TypeError) as error:
             told = f"{path} cannot be read: {error}"
-            yield Finding("log", Level.WARNING, told, "none needed: the next start writes it anew")
+            yield CheckFinding(
+                "log", CheckLevel.WARNING, told, "none needed: the next start writes it anew"
+            )
             continue
         size = sum(end - start for start, end, _, _ in ranges)
         first = f"from log offset {ranges[0][0]} on: {ranges[0][3]}" if ranges else ""
         told = (
             f"{path.parents[1]}: {len(ranges)} parts of the log are damaged, {size} bytes, {first}"
         )
-        yield Finding("log", Level.ERROR, told, CURE)
+        yield CheckFinding("log", CheckLevel.ERROR, told, CURE)
     if not notes:
-        yield Finding("log", Level.OK, "no part of a log here is known to be damaged")
+        yield CheckFinding("log", CheckLevel.OK, "no part of a log here is known to be damaged")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from imago_cli.admin_http import cluster_at
 from imago_cli.cluster import missing_members
-from imago_cli.doctor.checks import Finding, Level
+from imago_cli.doctor.checks import CheckFinding, CheckLevel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 
-def check_shards(addresses: Iterable[tuple[str, int]]) -> Iterator[Finding]:
+def check_shards(addresses: Iterable[tuple[str, int]]) -> Iterator[CheckFinding]:
     """Each shard has a master, and its members are in sync and apart from each other."""
     for host, port in addresses:
         if snapshot := cluster_at(host, port):
@@ -20,72 +20,74 @@ def check_shards(addresses: Iterable[tuple[str, int]]) -> Iterator[Finding]:
             return
 
 
-def shard_findings(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
+def shard_findings(snapshot: Mapping[str, Any]) -> Iterator[CheckFinding]:
     """Findings of one snapshot."""
     for path, reason in snapshot["refused"].items():
-        yield Finding(
+        yield CheckFinding(
             "registry",
-            Level.WARNING,
+            CheckLevel.WARNING,
             f"{path} cannot be understood: {reason}",
             "write what docs/formats/znodes.md says, or delete the node",
         )
     for shard in snapshot["shards"]:
         yield from _shard(shard)
         if shard["master"] is not None and (missing := missing_members(snapshot, shard)):
-            yield Finding(
+            yield CheckFinding(
                 shard["name"],
-                Level.WARNING,
+                CheckLevel.WARNING,
                 missing,
                 "start what is stopped, and look at its log: fewer members survive fewer losses",
             )
 
 
-def _shard(shard: Mapping[str, Any]) -> Iterator[Finding]:
+def _shard(shard: Mapping[str, Any]) -> Iterator[CheckFinding]:
     name, said, state = shard["name"], shard["explain"], shard["inSync"]
     if shard["master"] is None:
         message = f"{said['why']}; it waits for {said['waitsFor']}"
-        yield Finding(name, Level.ERROR, message, said["next"])
+        yield CheckFinding(name, CheckLevel.ERROR, message, said["next"])
         return
     if shard["unclean"]:
-        yield Finding(
+        yield CheckFinding(
             name,
-            Level.WARNING,
+            CheckLevel.WARNING,
             f"the election of epoch {shard['epoch']} may have lost acknowledged messages",
             "compare with what producers have on record",
         )
     if any(member.get("stalled") for member in shard["members"]):
-        yield Finding(name, Level.ERROR, f"{said['why']}", said["next"])
+        yield CheckFinding(name, CheckLevel.ERROR, f"{said['why']}", said["next"])
     elif said["waitsFor"]:
-        yield Finding(name, Level.WARNING, f"{said['why']}; it waits for {said['waitsFor']}")
+        yield CheckFinding(
+            name, CheckLevel.WARNING, f"{said['why']}; it waits for {said['waitsFor']}"
+        )
     else:
         count = f", {len(state)} members in sync" if state else ""
-        yield Finding(name, Level.OK, f"led by {_master(shard)}{count}")
+        yield CheckFinding(name, CheckLevel.OK, f"led by {_master(shard)}{count}")
     yield from _members(name, shard)
     zones = [member["zone"] for member in shard["members"] if member["zone"]]
     if len(zones) > len(set(zones)):
-        yield Finding(
+        yield CheckFinding(
             name,
-            Level.WARNING,
+            CheckLevel.WARNING,
             f"several members stand in one zone: {', '.join(sorted(zones))}",
             "a zone that fails takes them all: move one, or set broker.zone right",
         )
 
 
-def _members(name: str, shard: Mapping[str, Any]) -> Iterator[Finding]:
+def _members(name: str, shard: Mapping[str, Any]) -> Iterator[CheckFinding]:
     for member in shard["members"]:
         place = f"replica {member['replica']} ({member['uuid']})"
         if member.get("problem"):
-            yield Finding(
+            yield CheckFinding(
                 name,
-                Level.ERROR,
+                CheckLevel.ERROR,
                 f"{place} stands still: {member['problem']}",
                 "it begins an empty log by itself once the others have all that was acknowledged;"
                 " its /readyz says what it waits for",
             )
         if member.get("damaged"):
-            yield Finding(
+            yield CheckFinding(
                 name,
-                Level.ERROR,
+                CheckLevel.ERROR,
                 f"a part of the log of {place} is out of service",
                 "it is healed from the other members where one has the bytes, and leads only where"
                 " no whole log can; docs/admin.md, Damage, says what to do where that takes long",

@@ -48,7 +48,7 @@ EXPLAIN: Final = "kubectl imago explain {}"
 RIGHTS: Final = "needs `create` on `pods/exec` in the cluster's namespace; see docs/operator.md"
 
 
-class Brokers:
+class ClusterBrokers:
     """The brokers of one cluster."""
 
     def __init__(self, kube: Kubectl, cluster: str) -> None:

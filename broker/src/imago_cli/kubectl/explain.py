@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator.plan.rows import Row
+from imago_operator.plan.rows import PlanRow
 from imago_operator.reasons import find
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Story:
             cluster=metadata["name"],
             namespace=metadata.get("namespace", ""),
             row=row,
-            number=next((one.number for one in Row if one.title == row), None),
+            number=next((one.number for one in PlanRow if one.title == row), None),
             since=progress.get("since", ""),
             waits_for=progress.get("waitsFor", ""),
             next=progress.get("next", ""),

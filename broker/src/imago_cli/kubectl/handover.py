@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import typer
 
-from imago_cli.exits import CommandError, UsageError
-from imago_cli.kubectl.brokers import Brokers
+from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.kubectl.brokers import ClusterBrokers
 from imago_cli.kubectl.options import (
     Cluster,
     Context,
@@ -41,11 +41,13 @@ def handover(
     """
     kube = Kubectl(namespace, context, kubeconfig)
     kube.get(CLUSTERS, cluster)
-    brokers = Brokers(kube, cluster)
+    brokers = ClusterBrokers(kube, cluster)
     found = find_shard(brokers.cluster(), shard)
     pods = brokers.of_shard(found["id"])
     if to is not None and to not in pods:
-        raise UsageError(f"{found['name']} has no pod {to}", cure=f"it has: {', '.join(pods)}")
+        raise CommandUsageError(
+            f"{found['name']} has no pod {to}", cure=f"it has: {', '.join(pods)}"
+        )
     if found["master"] is None:
         raise CommandError(
             f"{found['name']} has no master to hand over", cure=f"kubectl imago explain {cluster}"
@@ -59,7 +61,7 @@ def handover(
 
 
 def _hand_over(
-    brokers: Brokers, shard: dict[str, Any], pods: list[str], to: str | None
+    brokers: ClusterBrokers, shard: dict[str, Any], pods: list[str], to: str | None
 ) -> tuple[dict[str, Any], str | None]:
     """Ask the master, and nobody else, in the epoch that was seen and in no later one.
 

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from imago_cli.exits import CommandError
-from imago_cli.kubectl.brokers import Brokers
+from imago_cli.kubectl.brokers import ClusterBrokers
 from imago_cli.kubectl.tool import Kubectl, KubectlError
-from imago_operator.brokers.admin import Admin
+from imago_operator.brokers.admin import AdminClient
 from imago_operator.brokers.contents import Contents
 from imago_operator.brokers.http import RETRY_S, BrokerCalls, BrokerHttp, SilentError
 from imago_operator.brokers.pipelines import Pipelines
@@ -121,9 +121,11 @@ class Eyes:
     ) -> Reached:
         urls = addresses(pods)
         pod_of = {url: pod for pod, url in urls.items()}
-        calls = BrokerCalls(Inside(Brokers(self._in(namespace), cluster), pod_of, self), None)
+        calls = BrokerCalls(
+            Inside(ClusterBrokers(self._in(namespace), cluster), pod_of, self), None
+        )
         return Reached(
-            admin=Admin(calls),
+            admin=AdminClient(calls),
             contents=Contents(calls),
             pipelines=Pipelines(calls),
             brokers=tuple(urls.values()),
@@ -149,7 +151,7 @@ class Eyes:
 class Inside(BrokerHttp):
     """Calls to brokers from inside of their pods: each is asked once, for everything."""
 
-    def __init__(self, brokers: Brokers, pod_of: Mapping[str, str], eyes: Eyes) -> None:
+    def __init__(self, brokers: ClusterBrokers, pod_of: Mapping[str, str], eyes: Eyes) -> None:
         super().__init__(str)
         self._brokers, self._pod_of, self._eyes = brokers, pod_of, eyes
         self._said: dict[str, asyncio.Task[dict[str, tuple[int, Any]]]] = {}

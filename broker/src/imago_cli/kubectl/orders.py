@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from imago_cli.exits import CommandError, UsageError
+from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.kubectl.options import (
     Cluster,
     Context,
@@ -83,7 +83,7 @@ def restart(
         return
     labels = kube.get("pods", pod)["metadata"].get("labels") or {}
     if labels.get(names.CLUSTER_LABEL) != cluster:
-        raise UsageError(
+        raise CommandUsageError(
             f"pod {pod} is not one of {cluster}",
             cure=f"kubectl get pods -l {names.CLUSTER_LABEL}={cluster}",
         )
@@ -141,7 +141,7 @@ def _chosen(cluster: str, desired: str | None, waiting: list[dict[str, str]]) ->
         return waiting[0]
     listed = ", ".join(f"{one['id']} ({one['summary']})" for one in waiting)
     if desired is None:
-        raise UsageError(f"several things wait: {listed}", cure="name one of them")
+        raise CommandUsageError(f"several things wait: {listed}", cure="name one of them")
     for one in waiting:
         if one["id"] == desired:
             return one

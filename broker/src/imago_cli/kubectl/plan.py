@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from imago_operator.actions import Action
-    from imago_operator.plan import Plan
+    from imago_operator.plan import ReconcilePlan
 
 COLUMNS = ("what", "about", "how")
 NEXT_COLUMNS = ("action", "about", "why", "also without the edit")
@@ -113,7 +113,7 @@ def _next(
     return _told(planned(edit.after, observed, now), usual.actions), unseen
 
 
-def _told(found: Plan, usual: tuple[Action, ...]) -> dict[str, Any]:
+def _told(found: ReconcilePlan, usual: tuple[Action, ...]) -> dict[str, Any]:
     return {
         "row": found.row.title,
         "number": found.row.number,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imago_cli.exits import CommandError
-from imago_cli.kubectl.brokers import Brokers
+from imago_cli.kubectl.brokers import ClusterBrokers
 from imago_cli.kubectl.options import (
     Cluster,
     Context,
@@ -82,12 +82,12 @@ def groups(
     _print(group, rows, output, missing)
 
 
-def _brokers(kube: Kubectl, cluster: str) -> Brokers:
+def _brokers(kube: Kubectl, cluster: str) -> ClusterBrokers:
     kube.get(CLUSTERS, cluster)
-    return Brokers(kube, cluster)
+    return ClusterBrokers(kube, cluster)
 
 
-def _topics(brokers: Brokers, declared: Mapping[str, str]) -> list[dict[str, Any]]:
+def _topics(brokers: ClusterBrokers, declared: Mapping[str, str]) -> list[dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for shard, items in brokers.from_each_shard("/admin/v1/topics").items():
         for one in items:
@@ -112,7 +112,7 @@ def _topic(name: str, declared: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _groups(brokers: Brokers, declared: Mapping[str, str]) -> list[dict[str, Any]]:
+def _groups(brokers: ClusterBrokers, declared: Mapping[str, str]) -> list[dict[str, Any]]:
     return [_group(one, declared.get(one["name"], "")) for one in brokers.groups()]
 
 

@@ -19,7 +19,7 @@ from imago_broker.config.loading import from_tree, with_overrides
 from imago_broker.config.metaq_ini import convert
 from imago_broker.server.binding import cure_of
 from imago_cli import toml_text
-from imago_cli.exits import Exit, UsageError
+from imago_cli.exits import CommandUsageError, Exit
 from imago_cli.java import find_java
 from imago_cli.output import print_json, print_line, print_table, say
 from imago_cli.up import state as up_state
@@ -27,14 +27,14 @@ from imago_cli.up.log_relay import LogRelay
 from imago_cli.up.plan import (
     HOST,
     NO_ZOOKEEPER,
+    BrokerPlace,
     ClusterPlan,
-    Place,
     Present,
     local_base,
     refuse_owned_keys,
 )
 from imago_cli.up.roles import Roles
-from imago_cli.up.supervisor import Child, ProcessSpec, while_all_live
+from imago_cli.up.supervisor import ProcessSpec, SupervisedProcess, while_all_live
 from imago_cli.zookeeper_server import ZooKeeperServer
 from imago_log.disk.vfs import OTHERS
 
@@ -128,11 +128,11 @@ def base_settings(assignments: Sequence[str], metaq_ini: Path | None) -> dict[st
             tree["broker"].update(local_base()["broker"])
         with_overrides(tree, assignments)
     except ConfigError as error:
-        raise UsageError(str(error)) from error
+        raise CommandUsageError(str(error)) from error
     return tree
 
 
-def write_configs(plan: ClusterPlan, base: Mapping[str, Any]) -> dict[Place, BrokerConfig]:
+def write_configs(plan: ClusterPlan, base: Mapping[str, Any]) -> dict[BrokerPlace, BrokerConfig]:
     """Write each process's configuration file; return those of the brokers, checked."""
     folder = plan.data / "config"
     folder.mkdir(parents=True, exist_ok=True)
@@ -155,7 +155,7 @@ def refuse_busy_ports(plan: ClusterPlan, bind: str) -> None:
             try:
                 probe.bind((bind, port))
             except OSError as error:
-                raise UsageError(
+                raise CommandUsageError(
                     f"port {port}, for {what}, cannot be bound: {error.strerror}",
                     cure=cure_of(error, other="give another --port-base"),
                 ) from error
@@ -180,7 +180,7 @@ class ClusterRun:
     def __init__(
         self,
         plan: ClusterPlan,
-        configs: Mapping[Place, BrokerConfig],
+        configs: Mapping[BrokerPlace, BrokerConfig],
         *,
         restart: bool,
         as_json: bool,
@@ -190,13 +190,14 @@ class ClusterRun:
         self._as_json = as_json
         self._wishes = StopWishes()
         server = list(self._zookeeper())
-        self._first = [Child(spec, restart=restart) for spec in server]
+        self._first = [SupervisedProcess(spec, restart=restart) for spec in server]
         self._brokers = {
-            place: Child(self._broker(place), restart=restart) for place in plan.places()
+            place: SupervisedProcess(self._broker(place), restart=restart)
+            for place in plan.places()
         }
         self._roles = Roles(plan, configs)
         names = [self._namesrv()] if plan.zookeeper != NO_ZOOKEEPER else []
-        self._names = [Child(spec, restart=restart) for spec in names]
+        self._names = [SupervisedProcess(spec, restart=restart) for spec in names]
 
     async def run(self) -> int:
         """Start all, say so, keep them running until a signal, stop all in order."""
@@ -254,7 +255,7 @@ class ClusterRun:
         await wait_for_names(f"{host}:{self._plan.namesrv_port}", configs)
         await self._roles.wait()
 
-    async def _keep(self, children: Sequence[Child], stopping: asyncio.Event) -> None:
+    async def _keep(self, children: Sequence[SupervisedProcess], stopping: asyncio.Event) -> None:
         keepers = [asyncio.create_task(child.keep()) for child in children]
         try:
             await stopping.wait()
@@ -312,7 +313,7 @@ class ClusterRun:
         server.write_config()
         yield self._spec("zookeeper", command, probe=server.serves)
 
-    def _broker(self, place: Place) -> ProcessSpec:
+    def _broker(self, place: BrokerPlace) -> ProcessSpec:
         config = self._configs[place]
         # A former master relays the clients that it still has, for a while after a handover.
         linger_seconds = config.replication.handover_linger_ms / 1000
@@ -358,16 +359,16 @@ def _checked(tree: Mapping[str, Any]) -> BrokerConfig:
     try:
         return from_tree(tree)
     except ConfigError as error:
-        raise UsageError(str(error)) from error
+        raise CommandUsageError(str(error)) from error
 
 
 def _read_ini(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"--metaq-ini {path}: {error.strerror}") from error
+        raise CommandUsageError(f"--metaq-ini {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"--metaq-ini {path}: {error}") from error
+        raise CommandUsageError(f"--metaq-ini {path}: {error}") from error
 
 
 def _log_to_stderr() -> None:

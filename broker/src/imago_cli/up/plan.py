@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from imago_broker.cluster.settings import CoordinatorConfig
-from imago_cli.exits import UsageError
+from imago_cli.exits import CommandUsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ OWNED_KEYS: Mapping[str, str] = {
 """Keys that differ from broker to broker or belong together, and the flag that decides them."""
 
 
-class Place(NamedTuple):
+class BrokerPlace(NamedTuple):
     """Which broker: its shard, and its number there."""
 
     shard: int
@@ -63,13 +63,13 @@ _ENSEMBLE = re.compile(r"[^\s,/]+:[0-9]{1,5}(,[^\s,/]+:[0-9]{1,5})*(/\S*)?")
 
 def _check_zookeeper(said: str, brokers: int) -> None:
     if said == NO_ZOOKEEPER and brokers > 1:
-        raise UsageError(
+        raise CommandUsageError(
             f"--zookeeper none runs exactly one broker, not {brokers}",
             cure="--zookeeper auto starts a ZooKeeper here; or give the address of yours, or"
             " another --data: a folder keeps the shards and members that it was made with",
         )
     if said not in (NO_ZOOKEEPER, OWN_ZOOKEEPER) and not _ENSEMBLE.fullmatch(said):
-        raise UsageError(f"--zookeeper {said}: must be auto, none or HOST:PORT[,HOST:PORT…]")
+        raise CommandUsageError(f"--zookeeper {said}: must be auto, none or HOST:PORT[,HOST:PORT…]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,23 +115,23 @@ class ClusterPlan:
     def __post_init__(self) -> None:
         for flag, number in (("--shards", self.shards), ("--replicas", self.replicas)):
             if not 1 <= number <= BROKERS_MAX:
-                raise UsageError(f"{flag} {number}: must be 1 to {BROKERS_MAX}")
+                raise CommandUsageError(f"{flag} {number}: must be 1 to {BROKERS_MAX}")
         brokers = self.shards * self.replicas
         if brokers > BROKERS_MAX:
-            raise UsageError(f"{brokers} brokers are more than this machine is asked to run")
+            raise CommandUsageError(f"{brokers} brokers are more than this machine is asked to run")
         _check_zookeeper(self.zookeeper, brokers)
         try:
             CoordinatorConfig(cluster=self.cluster)
         except ValueError as error:
-            raise UsageError(f"--cluster: {error}") from error
+            raise CommandUsageError(f"--cluster: {error}") from error
         ports = [port for _, port in self.ports()]
         if len(set(ports)) < len(ports):
-            raise UsageError(
+            raise CommandUsageError(
                 f"{brokers} brokers do not fit between the well-known ports",
                 cure="give a --port-base",
             )
         if min(ports) < 1 or max(ports) > PORT_MAX:
-            raise UsageError(
+            raise CommandUsageError(
                 f"--port-base {self.port_base}: its block would end at {max(ports)}",
                 cure=f"a block of ports lies between 1 and {PORT_MAX}",
             )
@@ -153,13 +153,13 @@ class ClusterPlan:
     def own_zookeeper(self) -> bool:
         return self.zookeeper == OWN_ZOOKEEPER
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[BrokerPlace]:
         """All brokers, in the order in which they are counted."""
         for shard in range(self.shards):
             for replica in range(self.replicas):
-                yield Place(shard, replica)
+                yield BrokerPlace(shard, replica)
 
-    def broker_ports(self, place: Place) -> BrokerPorts:
+    def broker_ports(self, place: BrokerPlace) -> BrokerPorts:
         """Ports of one broker."""
         number = place.shard * self.replicas + place.replica
         if self.port_base is None:
@@ -167,7 +167,7 @@ class ClusterPlan:
         first = self.port_base + 10 + 10 * number
         return BrokerPorts(metaq=first + 1, rocketmq=first + 2, admin=first + 4)
 
-    def broker_data(self, place: Place) -> Path:
+    def broker_data(self, place: BrokerPlace) -> Path:
         return self.data / place.name
 
     def ports(self) -> Iterator[tuple[str, int]]:
@@ -183,7 +183,7 @@ class ClusterPlan:
             yield f"replication of {place.name}", ports.replication
             yield f"the admin interface of {place.name}", ports.admin
 
-    def broker_tree(self, place: Place, base: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    def broker_tree(self, place: BrokerPlace, base: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Configuration of one broker: what the base says, and what belongs to the plan."""
         ports = self.broker_ports(place)
         ours = {
@@ -215,7 +215,7 @@ class ClusterPlan:
     def _namesrv_section(self, *, enabled: bool) -> dict[str, Any]:
         return {"enabled": enabled, "port": self.namesrv_port}
 
-    def ready_broker(self, place: Place, *, host: str, now: Present) -> dict[str, Any]:
+    def ready_broker(self, place: BrokerPlace, *, host: str, now: Present) -> dict[str, Any]:
         """The broker's entry of the ready line."""
         ports = self.broker_ports(place)
         return {
@@ -231,7 +231,7 @@ class ClusterPlan:
             "data": str(self.broker_data(place)),
         }
 
-    def ready(self, host: str, present: Mapping[Place, Present]) -> dict[str, Any]:
+    def ready(self, host: str, present: Mapping[BrokerPlace, Present]) -> dict[str, Any]:
         """The ready line."""
         brokers = [
             self.ready_broker(place, host=host, now=present[place]) for place in self.places()
@@ -250,7 +250,7 @@ def refuse_owned_keys(assignments: Sequence[str]) -> None:
     for assignment in assignments:
         key = assignment.partition("=")[0].strip()
         if flag := OWNED_KEYS.get(key):
-            raise UsageError(f"--set {key}: {flag} decides this for every process")
+            raise CommandUsageError(f"--set {key}: {flag} decides this for every process")
 
 
 def local_base() -> dict[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imago_broker.config import BrokerConfig
-    from imago_cli.up.plan import ClusterPlan, Place
+    from imago_cli.up.plan import BrokerPlace, ClusterPlan
 
 SECONDS_MAX = 120.0
 """How long a cluster may take to settle: after a crash members first read their logs."""
@@ -22,12 +22,12 @@ _PAUSE_SECONDS = 0.1
 class Roles:
     """Roles of the brokers of a plan, as they were seen last."""
 
-    def __init__(self, plan: ClusterPlan, configs: Mapping[Place, BrokerConfig]) -> None:
+    def __init__(self, plan: ClusterPlan, configs: Mapping[BrokerPlace, BrokerConfig]) -> None:
         self._plan = plan
         self._configs = configs
         self._role = {place: "slave" if place.replica else "master" for place in plan.places()}
 
-    def of(self, place: Place) -> str:
+    def of(self, place: BrokerPlace) -> str:
         """Return the broker's role."""
         return self._role[place]
 
@@ -53,7 +53,7 @@ class Roles:
                 cure="see the logs below the data folder; imago cluster explain",
             ) from error
 
-    async def masters(self) -> set[Place]:
+    async def masters(self) -> set[BrokerPlace]:
         """Return who leads now, as far as anybody says."""
         if self._asked and (snapshot := await asyncio.to_thread(self._snapshot)):
             self._take(snapshot)

@@ -8,7 +8,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from imago_cli.exits import CommandError, Exit, UsageError
+from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.up.plan import OWN_ZOOKEEPER, ClusterPlan
 from imago_log.disk.vfs import make_private
 
@@ -27,16 +27,18 @@ def locked(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except (FileExistsError, NotADirectoryError) as error:
-        raise UsageError(f"--data {folder}: is no folder", cure="give another --data") from error
+        raise CommandUsageError(
+            f"--data {folder}: is no folder", cure="give another --data"
+        ) from error
     except OSError as error:
-        raise UsageError(
+        raise CommandUsageError(
             f"--data {folder}: {error.strerror}", cure="give a folder that you may write to"
         ) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UsageError(
+            raise CommandUsageError(
                 f"{folder} is locked by another imago up",
                 cure="stop that one, or give another --data",
             ) from error
@@ -132,19 +134,19 @@ def _refuse_other_cluster(
     replicas: int | None,
 ) -> None:
     if cluster not in (None, before["cluster"]):
-        raise UsageError(
+        raise CommandUsageError(
             f"{folder} holds cluster {before['cluster']}, not {cluster}",
             cure="give another --data for another cluster",
         )
     surplus = range(before["shards"] if shards is None else shards, before["shards"])
     if any(path for shard in surplus for path in _folders(folder, shard)):
-        raise UsageError(
+        raise CommandUsageError(
             f"{folder} holds {before['shards']} shards: with {shards} their messages would be lost",
             cure=f"--shards {before['shards']}; or drain those that shall go, and delete their "
             "folders once they are drained",
         )
     if replicas is not None and replicas < before["replicas"]:
-        raise UsageError(
+        raise CommandUsageError(
             f"{folder} holds {before['replicas']} members of each shard: one that is missing may "
             "be the one with all that was acknowledged",
             cure=f"--replicas {before['replicas']}",

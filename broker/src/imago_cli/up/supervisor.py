@@ -83,7 +83,7 @@ class Backoff:
         return pause
 
 
-class Child:
+class SupervisedProcess:
     """One process that is kept running."""
 
     def __init__(self, spec: ProcessSpec, *, restart: bool) -> None:
@@ -253,7 +253,9 @@ class Child:
             self.spec.pid_path.unlink()
 
 
-async def while_all_live(children: Iterable[Child], work: Coroutine[Any, Any, None]) -> None:
+async def while_all_live(
+    children: Iterable[SupervisedProcess], work: Coroutine[Any, Any, None]
+) -> None:
     """Do the work; ChildFailedError as soon as one of the children, which all serve, dies."""
     try:
         async with asyncio.TaskGroup() as group:

@@ -55,7 +55,7 @@ class PullConsumer:
         return self._driver.run(
             pulling.pull(
                 self._state,
-                pulling.PullRequest(
+                pulling.PullArguments(
                     group=self.group,
                     queue=queue,
                     offset=offset,

@@ -224,7 +224,7 @@ class GroupConsumer:
         pulled = self._driver.run(
             pulling.pull(
                 self._state,
-                pulling.PullRequest(
+                pulling.PullArguments(
                     group=self.config.group,
                     queue=queue,
                     offset=self._offsets[queue],

@@ -100,7 +100,7 @@ class QueueScan:
             self._ahead = None  # asked for again, with patience, when it is wanted
 
     def _ask(self) -> None:
-        asked = pulling.PullRequest(
+        asked = pulling.PullArguments(
             group=self._group,
             queue=self._queue,
             offset=self._offset,

@@ -33,7 +33,7 @@ from imago_wire.sequences import wire_properties
 
 if TYPE_CHECKING:
     from imago_client.config import ProducerConfig
-    from imago_client.core.lanes import Lane, Lanes, Slot
+    from imago_client.core.lanes import ProducerLane, ProducerLanes, Slot
     from imago_client.core.outgoing import Outgoing
     from imago_client.core.sending import Rotations
     from imago_client.core.state import ClientState
@@ -49,7 +49,7 @@ def send(
     state: ClientState,
     config: ProducerConfig,
     rotations: Rotations,
-    lanes: Lanes,
+    lanes: ProducerLanes,
     outgoing: Outgoing,
     queue: MessageQueue | None = None,
 ) -> Operation[SendResult]:
@@ -89,7 +89,7 @@ class _Delivery:
             else:
                 return queue
 
-    def run(self, lane: Lane, slot: Slot, queue: MessageQueue) -> Operation[SendResult]:
+    def run(self, lane: ProducerLane, slot: Slot, queue: MessageQueue) -> Operation[SendResult]:
         """Return the acknowledgement. What was not stored and cannot be raises."""
         late: SendResult | None = None
         while True:
@@ -131,7 +131,7 @@ class _Delivery:
         return result
 
     def _refused(
-        self, error: BrokerError, lane: Lane, slot: Slot, sent_as: Sequence
+        self, error: BrokerError, lane: ProducerLane, slot: Slot, sent_as: Sequence
     ) -> Operation[None]:
         """Find out whether and under which number to go on."""
         if not slot.first.is_open:

@@ -47,7 +47,7 @@ class Slot:
         """One of its tries had no answer: it may be stored, or be stored yet."""
 
 
-class Lane:
+class ProducerLane:
     """The requests of one producer to one queue, in their order."""
 
     def __init__(
@@ -131,18 +131,18 @@ class Lane:
         self._admit()
 
 
-class Lanes:
+class ProducerLanes:
     """The lanes of one producer by queue."""
 
     def __init__(self, config: ProducerConfig, rng: random.Random) -> None:
         self._config, self._rng = config, rng
-        self._by_queue: dict[MessageQueue, Lane] = {}
+        self._by_queue: dict[MessageQueue, ProducerLane] = {}
 
-    def of(self, queue: MessageQueue) -> Lane:
+    def of(self, queue: MessageQueue) -> ProducerLane:
         """Return the lane of a queue, made at its first use."""
         lane = self._by_queue.get(queue)
         if lane is None:
-            lane = self._by_queue[queue] = Lane(
+            lane = self._by_queue[queue] = ProducerLane(
                 self._producer,
                 self._config.producer_epoch,
                 renewable=self._config.producer_id is None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_client.core.effects import Operation, Request, Wait, ask
 from imago_client.core.routing import TopicRoute, topic_route
-from imago_client.core.state import Lookup
+from imago_client.core.state import RouteLookup
 from imago_client.errors import AnswerError, BrokerError, ClientError, NoRouteError, TryAgainError
 from imago_wire.remoting.bodies.route import ClusterInfo, TopicRouteData
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -74,7 +74,7 @@ def find_route(state: ClientState, topic: str) -> Operation[TopicRoute]:
 
 
 def _look_up(state: ClientState, topic: str) -> Operation[TopicRoute]:
-    lookup = state.lookups[topic] = Lookup()
+    lookup = state.lookups[topic] = RouteLookup()
     try:
         lookup.route = route = yield from _ask_route(state, topic)
     except ClientError as error:

@@ -73,7 +73,7 @@ _STATUS_CODES: Final = frozenset(int(status) for status in PullStatus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PullRequest:
+class PullArguments:
     """One pull: at most `messages_max` messages of a queue from `offset` on."""
 
     group: str
@@ -91,7 +91,7 @@ class PullRequest:
     """Broker id of the member to ask: what the answer before suggested."""
 
 
-def pull(state: ClientState, asked: PullRequest) -> Operation[Pulled]:
+def pull(state: ClientState, asked: PullArguments) -> Operation[Pulled]:
     """Pull once, from whoever serves the queue by now.
 
     Any error drops the route, so that the next pull finds a new master.
@@ -105,7 +105,7 @@ def pull(state: ClientState, asked: PullRequest) -> Operation[Pulled]:
     return (yield from through_failover(state, asked.queue.topic, attempt))
 
 
-def _pull_once(state: ClientState, asked: PullRequest) -> Operation[Pulled]:
+def _pull_once(state: ClientState, asked: PullArguments) -> Operation[Pulled]:
     request = yield from pull_request(state, asked)
     try:
         answer = yield from ask(request)
@@ -115,7 +115,7 @@ def _pull_once(state: ClientState, asked: PullRequest) -> Operation[Pulled]:
     return read_pulled(state, asked.queue, request.address, answer)
 
 
-def pull_request(state: ClientState, asked: PullRequest) -> Operation[Request]:
+def pull_request(state: ClientState, asked: PullArguments) -> Operation[Request]:
     """Return the request of a pull, addressed to the broker that is to answer it."""
     route = yield from find_route(state, asked.queue.topic)
     return Request(
@@ -139,7 +139,7 @@ def read_pulled(
     return _pulled(queue, address, answer)
 
 
-def _pull_header(asked: PullRequest) -> PullMessageRequestHeader:
+def _pull_header(asked: PullArguments) -> PullMessageRequestHeader:
     flags = PullFlag.SUBSCRIPTION
     if asked.poll_s > 0:
         flags |= PullFlag.SUSPEND

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from imago_client.errors import ClientError
 
 
-class Lookup:
+class RouteLookup:
     """A question for a route that is on its way, and what came of it."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class ClientState:
         )
         self._name_server = rng.randrange(len(config.bootstrap))
         self._routes: dict[str, tuple[float, TopicRoute]] = {}
-        self.lookups: dict[str, Lookup] = {}
+        self.lookups: dict[str, RouteLookup] = {}
         """By topic; one leaves it when it has ended."""
 
     @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from imago_client.errors import ClientClosedError, ClientError, UsageError
 from imago_client.handlers import check_handler
-from imago_client.metaq.cursor import DELAY_STEPS, Cursor
+from imago_client.metaq.cursor import DELAY_STEPS, FetchCursor
 from imago_client.supervision import HandlerCancelledError, Supervisor
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import OFFSET_END
@@ -75,7 +75,7 @@ class MetaqConsumer:
         self._client, self._config, self._topics = client, config, tuple(topics)
         self._handler, self._offsets = handler, offsets
         self.on_reject: Callable[[MetaqMessage, Exception], Awaitable[None]] | None = None
-        self._cursors: dict[Partition, Cursor] = {}
+        self._cursors: dict[Partition, FetchCursor] = {}
         self._saved: dict[Partition, int] = {}
         self._tasks = Supervisor(config.group, pause_s=config.delay_s_max / DELAY_STEPS)
         self._started = False
@@ -154,11 +154,11 @@ class MetaqConsumer:
             # A partition that came into use later is wanted from its first message.
             at_end = self._config.from_end and not self._started
             position = OFFSET_END if at_end else 0
-        cursor = Cursor(position, self._config.fetch_bytes, self._config.delay_s_max)
+        cursor = FetchCursor(position, self._config.fetch_bytes, self._config.delay_s_max)
         self._cursors[partition] = cursor
         self._tasks.keep(partial(self._fetch_loop, partition, cursor), f"fetch {partition}")
 
-    async def _fetch_loop(self, partition: Partition, cursor: Cursor) -> None:
+    async def _fetch_loop(self, partition: Partition, cursor: FetchCursor) -> None:
         while True:
             try:
                 fetched = await self._client.get(

@@ -15,12 +15,12 @@ DELAY_STEPS: Final = 10
 """So many empty answers in a row until the longest delay, as in the original client."""
 
 
-class UnreadableError(ClientError):
+class UnreadableMessageError(ClientError):
     """A partition holds at some position what is no message."""
 
 
 @dataclass(slots=True)
-class Cursor:
+class FetchCursor:
     """Decides where and how much to fetch next, and how long to wait before."""
 
     position: int
@@ -54,7 +54,7 @@ class Cursor:
 
     def _grow(self, fetched: Fetched) -> None:
         if self.fetch_bytes >= FETCH_BYTES_MAX:
-            raise UnreadableError(
+            raise UnreadableMessageError(
                 f"{fetched.partition}: no whole message in {len(fetched.block)} bytes at"
                 f" {fetched.offset}"
             )

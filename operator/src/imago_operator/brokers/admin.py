@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from imago_operator.brokers.http import BrokerCalls
-    from imago_operator.state import Probe, Registry, Remaining
+    from imago_operator.state import Probe, Registry, RemainingContent
 
 ASKED_AT_ONCE: Final = 3
 """Brokers that are asked for the same snapshot together: one may just have died."""
 RAISES_MAX: Final = 5
 
 
-class Admin:
+class AdminClient:
     """The brokers of one cluster, as `ports.AdminPort` describes them."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Admin:
         )
         return read(probe_of, status, config, check, done)
 
-    async def remaining(self, brokers: Sequence[str], shard: int) -> Remaining | None:
+    async def remaining(self, brokers: Sequence[str], shard: int) -> RemainingContent | None:
         for broker in brokers:
             answer = await self._asked(broker, f"/admin/v1/shards/{shard}/remaining")
             left = None if answer is None else read(remaining_of, answer)

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from imago_operator.brokerkeys import KEYS
-from imago_operator.state import Member, Probe, Registry, Remaining, RestartCheck, Shard
+from imago_operator.state import Probe, Registry, RemainingContent, RestartCheck, Shard, ShardBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ def _shard(said: Mapping[str, Any]) -> Shard:
         master=said.get("master"),
         epoch=said.get("epoch"),
         members=tuple(
-            Member(
+            ShardBroker(
                 uuid=member["uuid"],
                 in_sync=bool(member.get("inSync")),
                 lag_bytes=member.get("lagBytes"),
@@ -92,10 +92,10 @@ def _settings(answer: Mapping[str, Any]) -> dict[str, Scalar]:
     return found
 
 
-def remaining_of(answer: Mapping[str, Any]) -> Remaining:
+def remaining_of(answer: Mapping[str, Any]) -> RemainingContent:
     """Return what is left in a shard: open queues, messages not read or not yet due."""
     queues = int(answer.get("openQueues") or 0)
     unread = int(answer.get("messages") or 0) + int(answer.get("delayedMessages") or 0)
     if not answer.get("done") and queues == unread == 0:
         unread = 1  # the broker knows of something that no number says
-    return Remaining(writable_queues=queues, unread_messages=unread)
+    return RemainingContent(writable_queues=queues, unread_messages=unread)

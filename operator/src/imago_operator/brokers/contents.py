@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from imago_operator.brokers.http import RETRY_S, MissingError
-from imago_operator.contents.values import Lag, Queues, SeenGroup, SeenGroups, SeenShard, SeenTopic
+from imago_operator.contents.values import (
+    GroupLag,
+    SeenGroup,
+    SeenGroups,
+    SeenShard,
+    SeenTopic,
+    TopicQueues,
+)
 from imago_operator.errors import RetryError
 
 if TYPE_CHECKING:
@@ -148,7 +155,7 @@ def topic_of(said: Mapping[str, Any]) -> SeenTopic:
         dialects=said["dialects"],
         attributes=dict(said["attributes"]),
         shards={
-            int(one["id"]): Queues(
+            int(one["id"]): TopicQueues(
                 int(one["writeQueues"]), int(one["readQueues"]), int(one["perm"]), one["online"]
             )
             for one in said["shards"]
@@ -169,8 +176,8 @@ def group_of(said: Mapping[str, Any]) -> SeenGroup:
     )
 
 
-def _lags(said: Mapping[str, Any]) -> dict[str, Lag]:
-    return {name: Lag(int(one["lag"]), one["oldest"]) for name, one in said.items()}
+def _lags(said: Mapping[str, Any]) -> dict[str, GroupLag]:
+    return {name: GroupLag(int(one["lag"]), one["oldest"]) for name, one in said.items()}
 
 
 def shard_of(said: Mapping[str, Any]) -> SeenShard:

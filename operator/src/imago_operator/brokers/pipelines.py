@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from imago_operator.pipelines.state import Record
+from imago_operator.pipelines.state import PipelineRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ class Pipelines:
     def __init__(self, calls: BrokerCalls) -> None:
         self._calls = calls
 
-    async def record(self, brokers: Sequence[str], name: str) -> Record:
+    async def record(self, brokers: Sequence[str], name: str) -> PipelineRecord:
         return record_of(await self._calls.get_at_any(brokers, _path(name)))
 
     async def raise_pipeline(
@@ -29,10 +29,10 @@ class Pipelines:
         await self._calls.change_at_any("POST", brokers, path, body, epoch=operator_epoch)
 
 
-def record_of(answer: Mapping[str, Any]) -> Record:
+def record_of(answer: Mapping[str, Any]) -> PipelineRecord:
     """Return what a broker says of a pipeline."""
     progress = answer.get("progress") or {}
-    return Record(epoch=answer["epoch"], rows=progress.get("rows"), lag=progress.get("lag"))
+    return PipelineRecord(epoch=answer["epoch"], rows=progress.get("rows"), lag=progress.get("lag"))
 
 
 def _path(name: str) -> str:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
-from imago_operator.brokers.admin import Admin
+from imago_operator.brokers.admin import AdminClient
 from imago_operator.brokers.contents import Contents
 from imago_operator.brokers.pipelines import Pipelines
 from imago_operator.manifests.services import ADMIN
@@ -46,7 +46,7 @@ class BrokerFinder:
         """Return the same, where the pods are known already."""
         token = token_of(await self._kube.get("Secret", namespace, names.token(cluster)))
         calls, epoch = self._http.with_token(token), self._epoch((namespace, cluster, token))
-        admin = Admin(calls, epoch.seen)
+        admin = AdminClient(calls, epoch.seen)
         brokers = tuple(addresses(pods).values())
         return Reached(
             admin=admin,
@@ -72,7 +72,7 @@ class _Epoch:
         self._raised: int | None = None
         self._lock = asyncio.Lock()
 
-    async def get(self, admin: Admin, brokers: Sequence[str]) -> int:
+    async def get(self, admin: AdminClient, brokers: Sequence[str]) -> int:
         async with self._lock:
             if self._raised is None:
                 self._raised = await admin.raise_epoch(brokers)

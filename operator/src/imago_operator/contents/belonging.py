@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
-from imago_operator.contents.conditions import Refusal
+from imago_operator.contents.conditions import ContentRefusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,21 +94,23 @@ def refusal(
     reference: ClusterRef,
     namespace: str,
     labels: Mapping[str, str] | None,
-) -> Refusal | None:
+) -> ContentRefusal | None:
     """Return why a resource of this namespace has no such cluster; None: it has.
 
     `labels`: those of the namespace; None: they are unknown, and fit no selector.
     """
     where = reference.namespace or namespace
     if cluster is None:
-        return Refusal("ClusterNotFound", f"There is no ImagoCluster {where}/{reference.name}.")
+        return ContentRefusal(
+            "ClusterNotFound", f"There is no ImagoCluster {where}/{reference.name}."
+        )
     if "deletionTimestamp" in cluster["metadata"]:
-        return Refusal("ClusterNotFound", f"{where}/{reference.name} is being deleted.")
+        return ContentRefusal("ClusterNotFound", f"{where}/{reference.name} is being deleted.")
     if not allows(cluster, namespace, labels):
         unseen = labels is None and _selecting(cluster)
         why = ": the operator cannot read its labels" if unseen else ""
         text = f"allowedNamespaces of {where}/{reference.name} does not let {namespace} in{why}."
-        return Refusal("NamespaceNotAllowed", text)
+        return ContentRefusal("NamespaceNotAllowed", text)
     return None
 
 

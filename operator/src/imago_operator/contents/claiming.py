@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from imago_operator.contents.belonging import Claimant, winner
-from imago_operator.contents.conditions import Refusal, holds
+from imago_operator.contents.conditions import ContentRefusal, holds
 from imago_operator.contents.leaving import Leaving, leave
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from imago_operator.state import Finding
+    from imago_operator.state import ConditionFinding
 
 DELETE = "Delete"
 
@@ -47,7 +47,7 @@ class ClaimLook(Generic[SpecT_co, StatusT_co]):
     name: str
     """That of the topic or group."""
     status: StatusT_co
-    refusal: Refusal | None = None
+    refusal: ContentRefusal | None = None
     """Why it has no cluster."""
     rivals: tuple[Claimant, ...] = ()
     """Other resources about the same, in the same cluster, that may be."""
@@ -76,7 +76,7 @@ class ClaimPlan(Generic[ActT_co, StatusT_co]):
     """A deleted resource may go, and why."""
     record: StatusT_co | None = None
     """To be written before anything else; what depends on it is done in a later look."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ConditionFinding, ...] = ()
     applies: str | None = None
     """Fingerprint of the settings that brokers have once `act` has succeeded."""
 
@@ -84,7 +84,7 @@ class ClaimPlan(Generic[ActT_co, StatusT_co]):
 class Still(NamedTuple):
     """Why nothing is done for a resource that stays."""
 
-    finding: Finding
+    finding: ConditionFinding
     hold: bool | None = None
 
 
@@ -99,7 +99,7 @@ def still(look: ClaimLook[ClaimingSpec, ClaimingStatus]) -> Still | None:
     if owner is None or owner is look.me:
         return None
     text = f"{owner.namespace}/{owner.name} was there first and says what {look.name} is."
-    return Still(Refusal("Conflict", text).finding, hold=False if look.me.held else None)
+    return Still(ContentRefusal("Conflict", text).finding, hold=False if look.me.held else None)
 
 
 def held(look: ClaimLook[ClaimingSpec, ClaimingStatus]) -> bool | None:

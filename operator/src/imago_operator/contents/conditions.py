@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from imago_operator.spec.common import Condition, ConditionStatus
-from imago_operator.state import Finding, written
+from imago_operator.state import ConditionFinding, written
 from imago_operator.status import MESSAGE_MAX, Event
 
 if TYPE_CHECKING:
@@ -25,29 +25,29 @@ CALM: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ContentRefusal:
     """Why nothing can be done for a resource now."""
 
     reason: str
     message: str
 
     @property
-    def finding(self) -> Finding:
-        return Finding(type=READY, holds=False, reason=self.reason, message=self.message)
+    def finding(self) -> ConditionFinding:
+        return ConditionFinding(type=READY, holds=False, reason=self.reason, message=self.message)
 
 
-def ready(reason: str, message: str = "") -> Finding:
+def ready(reason: str, message: str = "") -> ConditionFinding:
     """Say that a resource is what it is to be."""
-    return Finding(type=READY, holds=True, reason=reason, message=message)
+    return ConditionFinding(type=READY, holds=True, reason=reason, message=message)
 
 
-def holds(type_: str, reason: str, message: str) -> Finding:
+def holds(type_: str, reason: str, message: str) -> ConditionFinding:
     """Say something that is no matter of being ready."""
-    return Finding(type=type_, holds=True, reason=reason, message=message)
+    return ConditionFinding(type=type_, holds=True, reason=reason, message=message)
 
 
 def conditions(
-    found: Iterable[Finding], before: Iterable[Condition], generation: int, now: datetime
+    found: Iterable[ConditionFinding], before: Iterable[Condition], generation: int, now: datetime
 ) -> tuple[Condition, ...]:
     """Return the conditions after a look, Ready first; of one type the last finding counts."""
     old = {condition.type: condition for condition in before}
@@ -59,7 +59,7 @@ def conditions(
 
 
 def _condition(
-    finding: Finding, old: Condition | None, generation: int, now: datetime
+    finding: ConditionFinding, old: Condition | None, generation: int, now: datetime
 ) -> Condition:
     status = ConditionStatus.TRUE if finding.holds else ConditionStatus.FALSE
     same = old is not None and old.status is status

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator.contents.claiming import ClaimLook, ClaimPlan, held, leaving, still
-from imago_operator.contents.conditions import Refusal, conditions, holds, ready
+from imago_operator.contents.conditions import ContentRefusal, conditions, holds, ready
 from imago_operator.contents.values import SYSTEM_PREFIXES
 from imago_operator.desired import fingerprint
 from imago_operator.spec.group import GroupMode, GroupStatus, LastReset, Position, TopicLag
@@ -16,9 +16,9 @@ from imago_operator.state import written
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from imago_operator.contents.values import Lag, SeenGroup
-    from imago_operator.spec.group import GroupSpec, Reset
-    from imago_operator.state import Finding
+    from imago_operator.contents.values import GroupLag, SeenGroup
+    from imago_operator.spec.group import GroupSpec, ResetRequest
+    from imago_operator.state import ConditionFinding
 
 UNITS: Final = ("", "k", "M", "G", "T", "P", "E")
 TOPICS_MAX: Final = 100
@@ -87,7 +87,7 @@ def _leaving(look: GroupLook, now: datetime, release_after_s: float) -> GroupPla
         return GroupPlan()
     if going.delete and group is not None and group.members:
         text = f"{len(group.members)} members consume: it goes when they have stopped."
-        return GroupPlan(findings=(Refusal("GroupActive", text).finding,))
+        return GroupPlan(findings=(ContentRefusal("GroupActive", text).finding,))
     if going.delete:
         return GroupPlan(act=DeleteGroup(), findings=(going.finding,))
     return GroupPlan(release=going if going.release else None, findings=(going.finding,))
@@ -95,7 +95,9 @@ def _leaving(look: GroupLook, now: datetime, release_after_s: float) -> GroupPla
 
 def _settle(look: GroupLook, now: datetime) -> GroupPlan:
     if not look.listed:
-        return GroupPlan(findings=(Refusal("ClusterNotReady", "No broker answers.").finding,))
+        return GroupPlan(
+            findings=(ContentRefusal("ClusterNotReady", "No broker answers.").finding,)
+        )
     whole = wanted(look.spec)
     mark = fingerprint(whole)
     have = look.group.settings if look.group else None
@@ -158,7 +160,7 @@ def topics_of(group: SeenGroup | None) -> tuple[str, ...]:
     return tuple(sorted(name for name in lags if not name.startswith(SYSTEM_PREFIXES)))
 
 
-def _place(reset: Reset) -> str | int:
+def _place(reset: ResetRequest) -> str | int:
     if reset.to is not Position.TIMESTAMP:
         return reset.to.value.lower()
     assert reset.timestamp is not None
@@ -178,12 +180,12 @@ def finished(look: GroupLook, problems: Mapping[str, str], now: datetime) -> Las
     return LastReset(request_id=reset.request_id, at=written(now), result=text)
 
 
-def _result(look: GroupLook, reset: Reset, text: str, now: datetime) -> GroupStatus:
+def _result(look: GroupLook, reset: ResetRequest, text: str, now: datetime) -> GroupStatus:
     last = LastReset(request_id=reset.request_id, at=written(now), result=text)
     return replace(look.status, last_reset=last)
 
 
-def _lag_high(look: GroupLook, now: datetime) -> Iterator[Finding]:
+def _lag_high(look: GroupLook, now: datetime) -> Iterator[ConditionFinding]:
     """Say that the group is too far behind; limits alone stand in it, so that it does not spin."""
     group, limit = look.group, look.spec.max_lag
     if group is None:
@@ -207,7 +209,7 @@ def status_of(
     planned: GroupPlan,
     now: datetime,
     *,
-    problem: Refusal | None = None,
+    problem: ContentRefusal | None = None,
     last: LastReset | None = None,
 ) -> GroupStatus:
     """Return the status after a look.
@@ -246,7 +248,7 @@ def _seen(look: GroupLook, status: GroupStatus) -> GroupStatus:
     )
 
 
-def _topic_lag(name: str, lag: Lag) -> TopicLag:
+def _topic_lag(name: str, lag: GroupLag) -> TopicLag:
     return TopicLag(topic=name, lag=bucket(lag.messages))
 
 

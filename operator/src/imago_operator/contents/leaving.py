@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from imago_operator.contents.conditions import Refusal
+from imago_operator.contents.conditions import ContentRefusal
 from imago_operator.state import parsed
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from imago_operator.contents.belonging import Claimant
-    from imago_operator.state import Finding
+    from imago_operator.state import ConditionFinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class Leaving:
     """Whether something stays behind that was to go."""
 
     @property
-    def finding(self) -> Finding:
-        return Refusal(self.reason, self.message).finding
+    def finding(self) -> ConditionFinding:
+        return ContentRefusal(self.reason, self.message).finding
 
 
 def leave(
     me: Claimant,
     *,
     wanted: bool,
-    refusal: Refusal | None,
+    refusal: ContentRefusal | None,
     claimed: bool,
     exists: bool | None,
     now: datetime,

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
-from imago_operator.contents.conditions import Refusal, conditions, holds, ready
+from imago_operator.contents.conditions import ContentRefusal, conditions, holds, ready
 from imago_operator.spec.rebalance import (
     Approval,
     Moved,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from imago_operator.contents.belonging import Claimant
     from imago_operator.contents.values import SeenShard, SeenTopic
     from imago_operator.spec.rebalance import RebalanceSpec
-    from imago_operator.state import Finding
+    from imago_operator.state import ConditionFinding
 
 OVER: Final = frozenset({Phase.SUCCEEDED, Phase.FAILED})
 LEAVING: Final = frozenset({RebalanceMode.DRAIN, RebalanceMode.SEAL})
@@ -41,7 +41,7 @@ class RebalanceLook:
     me: Claimant
     spec: RebalanceSpec
     status: RebalanceStatus = field(default_factory=RebalanceStatus)
-    refusal: Refusal | None = None
+    refusal: ContentRefusal | None = None
     listed: bool = True
     """Whether brokers told of topics and shards."""
     topics: Mapping[str, SeenTopic] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class RebalanceLook:
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class DrainShard:
     """Have brokers close a shard's topics, and with `move` open them elsewhere."""
 
     shard: int
@@ -94,7 +94,7 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class LeaveShard:
     """Have a topic take no more messages on a shard, and with `move` go on elsewhere."""
 
     topic: str
@@ -104,7 +104,7 @@ class Leave:
     """How many that closes."""
 
 
-Step = Drain | Undrain | Spread | Leave
+Step = DrainShard | Undrain | Spread | LeaveShard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ def plan(look: RebalanceLook, now: datetime) -> RebalancePlan:
     if look.refusal is not None:
         return _said(look, now, (look.refusal.finding,))
     if not look.listed:
-        return _said(look, now, (Refusal("ClusterNotReady", "No broker answers.").finding,))
+        return _said(look, now, (ContentRefusal("ClusterNotReady", "No broker answers.").finding,))
     if look.stopped or look.status.phase is Phase.STOPPING:
         return _stopping(look, now)
     if look.status.phase in (None, Phase.PROPOSED):
@@ -141,10 +141,10 @@ def _proposed(look: RebalanceLook, now: datetime) -> RebalancePlan:
     if look.approved:
         begun = replace(status, phase=Phase.APPROVED)
         text = f"{proposal.topics} topics change."
-        return _said(look, now, (Refusal("Approved", text).finding,), begun, again=True)
+        return _said(look, now, (ContentRefusal("Approved", text).finding,), begun, again=True)
     text = f"{proposal.topics} topics would change; imago.dev/approve=true lets it begin."
     waits = replace(status, phase=Phase.PROPOSED)
-    return _said(look, now, (Refusal("ApprovalRequired", text).finding,), waits)
+    return _said(look, now, (ContentRefusal("ApprovalRequired", text).finding,), waits)
 
 
 def _running(look: RebalanceLook, now: datetime) -> RebalancePlan:
@@ -161,7 +161,7 @@ def _running(look: RebalanceLook, now: datetime) -> RebalancePlan:
     text = f"{remaining} topics are left."
     if blocked := sorted({s.blocked for s in _mine(look) if s.blocked}):
         text += f" Brokers wait: {blocked[0]}"
-    said = Refusal("Running", text).finding
+    said = ContentRefusal("Running", text).finding
     now_done = todo if look.whole else todo[: look.spec.concurrent_topics]
     return replace(_said(look, now, (said,), status, again=True), steps=now_done)
 
@@ -173,7 +173,7 @@ def _stopping(look: RebalanceLook, now: datetime) -> RebalancePlan:
     if back:
         text = f"{', '.join(f'shard-{one.shard}' for one in back)} takes topics again."
         status = replace(look.status, phase=Phase.STOPPING)
-        said = Refusal("Stopping", text).finding
+        said = ContentRefusal("Stopping", text).finding
         return replace(_said(look, now, (said,), status, again=True), steps=back)
     return failed(look, "Stopped", "imago.dev/stop ended it; what was moved stays.", now)
 
@@ -181,14 +181,14 @@ def _stopping(look: RebalanceLook, now: datetime) -> RebalancePlan:
 def failed(look: RebalanceLook, reason: str, message: str, now: datetime) -> RebalancePlan:
     """Return the end of a rebalance that does not reach what it was for."""
     status = replace(look.status, phase=Phase.FAILED)
-    return _said(look, now, (Refusal(reason, message).finding,), status)
+    return _said(look, now, (ContentRefusal(reason, message).finding,), status)
 
 
 def refused(
     look: RebalanceLook, planned: RebalancePlan, problem: str, now: datetime
 ) -> RebalanceStatus:
     """Return the status when brokers did not do what they were asked for."""
-    found = (Refusal("BrokerRejected", problem).finding,)
+    found = (ContentRefusal("BrokerRejected", problem).finding,)
     said = conditions(found, planned.status.conditions, look.me.generation, now)
     return replace(planned.status, conditions=said)
 
@@ -196,7 +196,7 @@ def refused(
 def _said(
     look: RebalanceLook,
     now: datetime,
-    found: tuple[Finding, ...],
+    found: tuple[ConditionFinding, ...],
     status: RebalanceStatus | None = None,
     *,
     again: bool = False,
@@ -234,11 +234,11 @@ def steps(look: RebalanceLook) -> Iterator[Step]:
     if look.whole:
         for shard in _mine(look):
             if not shard.draining and not shard.drained:
-                yield Drain(shard.id, move)
+                yield DrainShard(shard.id, move)
     elif look.spec.mode in LEAVING:
         for topic in concerned(look):
             for number in sorted(topic.open_on & set(look.spec.shards)):
-                yield Leave(topic.name, number, move, topic.shards[number].open)
+                yield LeaveShard(topic.name, number, move, topic.shards[number].open)
     else:
         yield from _spreads(look)
 
@@ -260,7 +260,7 @@ def _mine(look: RebalanceLook) -> list[SeenShard]:
 def left(look: RebalanceLook) -> int:
     """Return how many topics are not yet as they are to be."""
     if not look.whole:
-        return len({step.topic for step in steps(look) if isinstance(step, Spread | Leave)})
+        return len({step.topic for step in steps(look) if isinstance(step, Spread | LeaveShard)})
     mine = {shard.id for shard in _mine(look)}
     return sum(bool(topic.open_on & mine) for topic in concerned(look))
 
@@ -276,7 +276,7 @@ def proposed(look: RebalanceLook) -> Proposal:
         return _proposed_whole(look)
     todo = list(steps(look))
     opened = sum(step.queues for step in todo if isinstance(step, Spread))
-    sealed = sum(step.queues for step in todo if isinstance(step, Leave))
+    sealed = sum(step.queues for step in todo if isinstance(step, LeaveShard))
     moved = sealed if look.spec.mode is RebalanceMode.DRAIN else 0
     return Proposal(topics=left(look), opened=opened or moved, sealed=sealed)
 
@@ -294,18 +294,20 @@ def _proposed_whole(look: RebalanceLook) -> Proposal:
     return Proposal(topics=left(look), opened=opened if move else 0, sealed=sealed)
 
 
-def _obstacle(look: RebalanceLook) -> Finding | None:
+def _obstacle(look: RebalanceLook) -> ConditionFinding | None:
     """Return what has to change before anything can be done."""
     if look.spec.mode is RebalanceMode.FILL:
         known = look.shards
         closed = [n for n in targets(look) if n not in known or not known[n].free]
         if closed:
             listed = ", ".join(f"shard-{n}" for n in closed)
-            return Refusal("NoRoom", f"{listed}: not there, cordoned or without master.").finding
+            return ContentRefusal(
+                "NoRoom", f"{listed}: not there, cordoned or without master."
+            ).finding
     if look.spec.mode is RebalanceMode.DRAIN:
         free = [s for s in look.shards.values() if s.free and s.id not in look.spec.shards]
         if not free and _mine(look):
-            return Refusal("NoRoom", "No other shard takes topics.").finding
+            return ContentRefusal("NoRoom", "No other shard takes topics.").finding
     return None
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
 from imago_operator.contents.claiming import ClaimLook, ClaimPlan, held, leaving, still
-from imago_operator.contents.conditions import Refusal, conditions, holds, ready
+from imago_operator.contents.conditions import ContentRefusal, conditions, holds, ready
 from imago_operator.desired import fingerprint
 from imago_operator.spec.topic import (
     AdoptionPolicy,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from imago_operator.contents.values import SeenTopic
     from imago_operator.spec.topic import TopicSpec
-    from imago_operator.state import Finding
+    from imago_operator.state import ConditionFinding
 
 ACKNOWLEDGEMENT: Final = "acknowledgement"
 RETENTION: Final = "retention.ms"
@@ -82,13 +82,15 @@ def _leaving(look: TopicLook, now: datetime, release_after_s: float) -> TopicPla
 
 def _settle(look: TopicLook) -> TopicPlan:
     if not look.listed:
-        return TopicPlan(findings=(Refusal("ClusterNotReady", "No broker answers.").finding,))
+        return TopicPlan(
+            findings=(ContentRefusal("ClusterNotReady", "No broker answers.").finding,)
+        )
     strict = look.spec.adoption_policy is AdoptionPolicy.FAIL_IF_EXISTS
     begun = look.status.topic_name is not None or look.status.applied_hash is not None
     if strict and not begun:
         if look.topic is not None:
             text = f"{look.name} is there already, and adoptionPolicy is FailIfExists."
-            return TopicPlan(findings=(Refusal("Conflict", text).finding,))
+            return TopicPlan(findings=(ContentRefusal("Conflict", text).finding,))
         # Written down first: a topic that is found later is then known to be ours.
         return TopicPlan(record=replace(look.status, topic_name=look.name))
     whole = wanted(look.spec)
@@ -181,7 +183,7 @@ def _further(topic: SeenTopic, spec: TopicSpec) -> dict[str, Any]:
     return {}
 
 
-def _said(look: TopicLook) -> Iterator[Finding]:
+def _said(look: TopicLook) -> Iterator[ConditionFinding]:
     """Say what is as it is to be, and what is not and cannot be changed."""
     topic, spec = look.topic, look.spec
     if topic is None:
@@ -193,16 +195,16 @@ def _said(look: TopicLook) -> Iterator[Finding]:
             " what the others hold would be hidden. To have it so, annotate the resource with"
             f" {names.HIDE_MESSAGES}={spec.partitions}."
         )
-        yield Refusal("PartitionsCannotShrink", text).finding
+        yield ContentRefusal("PartitionsCannotShrink", text).finding
     elif (spec.dialects is Dialects.ROCKETMQ) != (topic.dialects == "rocketmq"):
         text = f"{look.name} was made for clients of {topic.dialects}, which cannot be changed."
-        yield Refusal("BrokerRejected", text).finding
+        yield ContentRefusal("BrokerRejected", text).finding
     else:
         yield ready("InSync")
     yield from _noted(topic, spec)
 
 
-def _noted(topic: SeenTopic, spec: TopicSpec) -> Iterator[Finding]:
+def _noted(topic: SeenTopic, spec: TopicSpec) -> Iterator[ConditionFinding]:
     unknown = sorted(
         f"{name}={value}"
         for name, value in topic.attributes.items()
@@ -237,7 +239,7 @@ def status_of(
     now: datetime,
     *,
     done: bool = False,
-    problem: Refusal | None = None,
+    problem: ContentRefusal | None = None,
 ) -> TopicStatus:
     """Return the status after a look.
 

@@ -13,7 +13,7 @@ SYSTEM_PREFIXES: Final = ("%RETRY%", "%DLQ%")
 
 
 @dataclass(frozen=True, slots=True)
-class Queues:
+class TopicQueues:
     """A topic's queues on one shard."""
 
     write: int
@@ -38,7 +38,7 @@ class SeenTopic:
     """A topic, as the registry has it."""
 
     name: str
-    shards: Mapping[int, Queues]
+    shards: Mapping[int, TopicQueues]
     order: bool = False
     dialects: str = "metaq,rocketmq"
     attributes: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class SeenTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class GroupLag:
     """What a group has not read of a topic."""
 
     messages: int
@@ -71,11 +71,11 @@ class SeenGroup:
     settings: Mapping[str, Any] | None
     """None: it has only offsets or members."""
     members: tuple[str, ...] = ()
-    lags: Mapping[str, Lag] = field(default_factory=dict)
+    lags: Mapping[str, GroupLag] = field(default_factory=dict)
     """By topic; topics that the group has offsets of."""
     metaq_members: tuple[str, ...] = ()
     """MetaQ's consumers of the same name: they share neither queues nor offsets with the others."""
-    metaq_lags: Mapping[str, Lag] = field(default_factory=dict)
+    metaq_lags: Mapping[str, GroupLag] = field(default_factory=dict)
     """What they have not read: their offsets are in ZooKeeper, and brokers only read them."""
 
     @property
@@ -89,7 +89,7 @@ class SeenGroup:
         return len(self.members) + len(self.metaq_members)
 
     @property
-    def behind(self) -> Mapping[str, Lag]:
+    def behind(self) -> Mapping[str, GroupLag]:
         """By topic: what is unread, of both kinds that of those who are further behind.
 
         Offsets of MetaQ's consumers stay in ZooKeeper for ever: while none of them runs they count

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from imago_operator.events import Recorder
-    from imago_operator.kube.resources import Resource
+    from imago_operator.kube.resources import ResourceKind
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Kubernetes:
         raise RetryError(f"list {resource.plural}: more than {PAGE * PAGES_MAX}", delay_s=60)
 
     async def _page(
-        self, resource: Resource, namespace: str, query: Mapping[str, str], metadata_only: bool
+        self, resource: ResourceKind, namespace: str, query: Mapping[str, str], metadata_only: bool
     ) -> Mapping[str, Any]:
         try:
             answer: Mapping[str, Any] = await self._api.call(
@@ -108,7 +108,7 @@ class Kubernetes:
             raise _absent("", resource.plural, error) from error
         return answer
 
-    def _refuse_old(self, resource: Resource, answer: Mapping[str, Any]) -> None:
+    def _refuse_old(self, resource: ResourceKind, answer: Mapping[str, Any]) -> None:
         """Refuse a list from before our own last change, which would have us do things twice.
 
         Where lists stay older, a backup of Kubernetes was restored: its versions count from then.
@@ -202,18 +202,18 @@ class Kubernetes:
         if self._recorder is not None:
             await self._recorder.record(about, type_, reason, message)
 
-    def _noted(self, resource: Resource, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _noted(self, resource: ResourceKind, answer: Mapping[str, Any]) -> Mapping[str, Any]:
         version = str(answer.get("metadata", {}).get("resourceVersion", ""))
         if version.isdecimal():
             self._written[resource.kind] = max(int(version), self._written.get(resource.kind, 0))
         return answer
 
 
-def _what(resource: Resource, name: str, sub: str = "") -> str:
+def _what(resource: ResourceKind, name: str, sub: str = "") -> str:
     return f"{resource.plural}{f'/{sub}' if sub else ''} {name}"
 
 
-def _named(resource: Resource, item: Mapping[str, Any]) -> Mapping[str, Any]:
+def _named(resource: ResourceKind, item: Mapping[str, Any]) -> Mapping[str, Any]:
     """Items of a list do not say what they are."""
     return {**item, "apiVersion": resource.api_version, "kind": resource.kind}
 

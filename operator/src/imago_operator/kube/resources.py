@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ResourceKind:
     """A kind of objects."""
 
     kind: str
@@ -32,35 +32,35 @@ class Resource:
         return root + "/".join(parts)
 
 
-def _table(*rows: Resource) -> dict[str, Resource]:
+def _table(*rows: ResourceKind) -> dict[str, ResourceKind]:
     return {row.kind: row for row in rows}
 
 
 SPARK: Final = "sparkoperator.k8s.io/v1beta2"
-RESOURCES: Final[Mapping[str, Resource]] = _table(
-    *(Resource(kind.name, API_VERSION, kind.plural) for kind in KINDS),
-    Resource("ConfigMap", "v1", "configmaps"),
-    Resource("Event", "v1", "events"),
-    Resource("Namespace", "v1", "namespaces", namespaced=False),
-    Resource("Node", "v1", "nodes", namespaced=False),
-    Resource("PersistentVolume", "v1", "persistentvolumes", namespaced=False),
-    Resource("PersistentVolumeClaim", "v1", "persistentvolumeclaims"),
-    Resource("Pod", "v1", "pods"),
-    Resource("Secret", "v1", "secrets"),
-    Resource("Service", "v1", "services"),
-    Resource("ServiceAccount", "v1", "serviceaccounts"),
-    Resource("StatefulSet", "apps/v1", "statefulsets"),
-    Resource("Job", "batch/v1", "jobs"),
-    Resource("CronJob", "batch/v1", "cronjobs"),
-    Resource("Lease", "coordination.k8s.io/v1", "leases"),
-    Resource("NetworkPolicy", "networking.k8s.io/v1", "networkpolicies"),
-    Resource("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets"),
-    Resource("Role", "rbac.authorization.k8s.io/v1", "roles"),
-    Resource("RoleBinding", "rbac.authorization.k8s.io/v1", "rolebindings"),
-    Resource("StorageClass", "storage.k8s.io/v1", "storageclasses", namespaced=False),
-    Resource("SparkApplication", SPARK, "sparkapplications"),
-    Resource("ScheduledSparkApplication", SPARK, "scheduledsparkapplications"),
-    Resource(
+RESOURCES: Final[Mapping[str, ResourceKind]] = _table(
+    *(ResourceKind(kind.name, API_VERSION, kind.plural) for kind in KINDS),
+    ResourceKind("ConfigMap", "v1", "configmaps"),
+    ResourceKind("Event", "v1", "events"),
+    ResourceKind("Namespace", "v1", "namespaces", namespaced=False),
+    ResourceKind("Node", "v1", "nodes", namespaced=False),
+    ResourceKind("PersistentVolume", "v1", "persistentvolumes", namespaced=False),
+    ResourceKind("PersistentVolumeClaim", "v1", "persistentvolumeclaims"),
+    ResourceKind("Pod", "v1", "pods"),
+    ResourceKind("Secret", "v1", "secrets"),
+    ResourceKind("Service", "v1", "services"),
+    ResourceKind("ServiceAccount", "v1", "serviceaccounts"),
+    ResourceKind("StatefulSet", "apps/v1", "statefulsets"),
+    ResourceKind("Job", "batch/v1", "jobs"),
+    ResourceKind("CronJob", "batch/v1", "cronjobs"),
+    ResourceKind("Lease", "coordination.k8s.io/v1", "leases"),
+    ResourceKind("NetworkPolicy", "networking.k8s.io/v1", "networkpolicies"),
+    ResourceKind("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets"),
+    ResourceKind("Role", "rbac.authorization.k8s.io/v1", "roles"),
+    ResourceKind("RoleBinding", "rbac.authorization.k8s.io/v1", "rolebindings"),
+    ResourceKind("StorageClass", "storage.k8s.io/v1", "storageclasses", namespaced=False),
+    ResourceKind("SparkApplication", SPARK, "sparkapplications"),
+    ResourceKind("ScheduledSparkApplication", SPARK, "scheduledsparkapplications"),
+    ResourceKind(
         "CustomResourceDefinition",
         "apiextensions.k8s.io/v1",
         "customresourcedefinitions",
@@ -69,7 +69,7 @@ RESOURCES: Final[Mapping[str, Resource]] = _table(
 )
 
 
-def resource_of(manifest: Mapping[str, Any]) -> Resource:
+def resource_of(manifest: Mapping[str, Any]) -> ResourceKind:
     """Return where a manifest's object is; its kind is one of the table."""
     found = RESOURCES[manifest["kind"]]
     if found.api_version != manifest["apiVersion"]:

@@ -24,7 +24,7 @@ from imago_operator.spec.brokers import AntiAffinity, StorageType
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired
-    from imago_operator.spec.cluster import Listener
+    from imago_operator.spec.cluster import ExternalListener
 
 HANDOVER: Final = """\
 import urllib.request as http
@@ -183,7 +183,7 @@ def _environment(desired: Desired, shard: int) -> list[Manifest]:
     return found
 
 
-def _advertised(listener: Listener, shard: int) -> list[Manifest]:
+def _advertised(listener: ExternalListener, shard: int) -> list[Manifest]:
     """Return what a broker tells its clients, in terms of its environment."""
     host: Manifest = {"valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
     if listener.advertised_host_template:

@@ -11,7 +11,7 @@ from imago_operator.spec.fields import to_json
 from imago_operator.spec.kinds import API_VERSION
 
 if TYPE_CHECKING:
-    from imago_operator.spec.common import Metadata, Resources
+    from imago_operator.spec.common import ChildMetadata, Resources
 
 Manifest = dict[str, Any]
 
@@ -69,7 +69,7 @@ def child(
     content: Mapping[str, Any],
     *,
     shard: int | None = None,
-    extra: Metadata | None = None,
+    extra: ChildMetadata | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> Manifest:
     """Return a child with all that children have; `extra` is what the user adds."""

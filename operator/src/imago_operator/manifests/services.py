@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from imago_operator.desired import Desired
-    from imago_operator.spec.cluster import Listener
+    from imago_operator.spec.cluster import ExternalListener
 
 METAQ, ROCKETMQ, FAST, REPLICATION = 8123, 10911, 10909, 10912
 NAME_SERVICE, ADMIN = 9876, 8080
@@ -58,7 +58,7 @@ def node_port(first: int, shard: int, protocol: str) -> int:
     return first + _PORTS_PER_SHARD * shard + (0 if protocol == "metaq" else 10)
 
 
-def _finding(desired: Desired, listener: Listener) -> list[Manifest]:
+def _finding(desired: Desired, listener: ExternalListener) -> list[Manifest]:
     """Return the Services that clients ask first: the name service, and a managed ZooKeeper."""
     ways = [(names.bootstrap(desired.name), names.BROKER, _port("namesrv"), 9)]
     if desired.spec.zookeeper.managed is not None:
@@ -79,7 +79,7 @@ def _finding(desired: Desired, listener: Listener) -> list[Manifest]:
     return found
 
 
-def _external(desired: Desired, listener: Listener, shard: int, ordinal: int) -> Manifest:
+def _external(desired: Desired, listener: ExternalListener, shard: int, ordinal: int) -> Manifest:
     pod = names.pod(desired.name, shard, ordinal)
     ports: list[Manifest] = [_port("metaq"), _port("rocketmq")]
     if listener.first_node_port is not None:

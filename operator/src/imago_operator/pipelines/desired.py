@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
-from imago_operator.desired import Resource, fingerprint, resource_of
+from imago_operator.desired import OwnerResource, fingerprint, resource_of
 from imago_operator.errors import InvalidError
 from imago_operator.spec.fields import to_json
 from imago_operator.spec.kinds import PIPELINE
@@ -50,7 +50,7 @@ class Share:
 class DesiredPipeline:
     """A pipeline as it is to be."""
 
-    resource: Resource
+    resource: OwnerResource
     spec: PipelineSpec
     image: str
     cluster: tuple[str, str]

@@ -16,18 +16,18 @@ from imago_operator.actions import Apply
 from imago_operator.pipelines import render
 from imago_operator.pipelines.state import (
     Action,
-    Plan,
+    PipelinePlan,
     RaiseEpoch,
-    Stage,
-    Start,
+    RunStage,
+    StartRun,
     StopRun,
     Suspend,
 )
 from imago_operator.spec.pipeline import Engine, RestartPolicy
-from imago_operator.state import Finding, parsed, written
+from imago_operator.state import ConditionFinding, parsed, written
 
 if TYPE_CHECKING:
-    from imago_operator.pipelines.state import Look, Run
+    from imago_operator.pipelines.state import PipelineLook, RunObject
 
 SOON_S: Final = 2.0
 SILENT_S: Final = 10.0
@@ -39,26 +39,28 @@ HOUR: Final = timedelta(hours=1)
 WHERE: Final = "manifests/spark/rbac.yaml"
 
 
-def plan(look: Look) -> Plan:
+def plan(look: PipelineLook) -> PipelinePlan:
     """Return what is to be done now."""
     if look.desired.resource.deleting:
-        return Plan()  # its owner references take all but the claim along
+        return PipelinePlan()  # its owner references take all but the claim along
     if look.desired.resource.paused:
-        return Plan(findings=(_not_ready("Annotation", "imago.dev/pause-reconciliation is set."),))
+        return PipelinePlan(
+            findings=(_not_ready("Annotation", "imago.dev/pause-reconciliation is set."),)
+        )
     current = look.current
     olds = tuple(_stop(run) for run in look.runs if not run.deleting and run is not current)
     decided = _decide(look, current)
     return replace(decided, actions=(*olds, *decided.actions))
 
 
-def _decide(look: Look, current: Run | None) -> Plan:
+def _decide(look: PipelineLook, current: RunObject | None) -> PipelinePlan:
     if look.refusal is not None:
-        return Plan(findings=(look.refusal,), again_s=SILENT_S)
+        return PipelinePlan(findings=(look.refusal,), again_s=SILENT_S)
     if look.desired.spec.paused:
         return _paused(look, current)
     if current is None:
         return _without_run(look)
-    if current.stage is Stage.SUSPENDED:
+    if current.stage is RunStage.SUSPENDED:
         return _replace(look, current, "Resuming", "It goes on with a new run.")
     if current.stage.ended:
         return _ended(look, current)
@@ -67,75 +69,79 @@ def _decide(look: Look, current: Run | None) -> Plan:
     return _active(current)
 
 
-def _paused(look: Look, current: Run | None) -> Plan:
+def _paused(look: PipelineLook, current: RunObject | None) -> PipelinePlan:
     actions: tuple[Action, ...] = ()
     if current is not None and not current.stage.ended and not current.suspend:
         actions = (Suspend(current.kind, current.name, current.uid),)
     stopping = bool(look.drivers)
     text = "Its driver is stopping." if stopping else "Nothing runs; the checkpoint stays."
     said = (
-        Finding(type="Paused", holds=not stopping, reason="Paused", message=text),
+        ConditionFinding(type="Paused", holds=not stopping, reason="Paused", message=text),
         _not_ready("Paused", "spec.paused is true."),
     )
-    return Plan(actions=actions, findings=said, again_s=SOON_S if actions or stopping else None)
+    return PipelinePlan(
+        actions=actions, findings=said, again_s=SOON_S if actions or stopping else None
+    )
 
 
-def _active(current: Run) -> Plan:
-    if current.stage is Stage.RUNNING:
+def _active(current: RunObject) -> PipelinePlan:
+    if current.stage is RunStage.RUNNING:
         text = f"Run {current.epoch} by {current.kind} {current.name}."
-        return Plan(findings=(_ready("Running", text),), again_s=WATCH_S)
+        return PipelinePlan(findings=(_ready("Running", text),), again_s=WATCH_S)
     text = f"{current.kind} {current.name}: {current.said or 'waiting for its pod'}."
-    return Plan(findings=(_not_ready("Starting", text), _busy("Starting", text)), again_s=WATCH_S)
+    return PipelinePlan(
+        findings=(_not_ready("Starting", text), _busy("Starting", text)), again_s=WATCH_S
+    )
 
 
-def _replace(look: Look, current: Run, reason: str, text: str) -> Plan:
+def _replace(look: PipelineLook, current: RunObject, reason: str, text: str) -> PipelinePlan:
     """Stop a run so that another can begin; not while nobody could allow the other one."""
     if look.record is None:
         return _silent()
     said = (_not_ready(reason, text), _busy(reason, text))
-    return Plan(actions=(_stop(current),), findings=said, again_s=SOON_S)
+    return PipelinePlan(actions=(_stop(current),), findings=said, again_s=SOON_S)
 
 
-def _ended(look: Look, current: Run) -> Plan:
+def _ended(look: PipelineLook, current: RunObject) -> PipelinePlan:
     policy = look.desired.spec.restart.policy
     if current.hash != look.desired.hash:
         return _replace(look, current, "SpecChanged", "The spec has changed since the last run.")
-    if current.stage is Stage.COMPLETED and policy is not RestartPolicy.ALWAYS:
-        return Plan(findings=(_ready("Completed", "It has done what there was to do."),))
-    failed = current.stage is Stage.FAILED
+    if current.stage is RunStage.COMPLETED and policy is not RestartPolicy.ALWAYS:
+        return PipelinePlan(findings=(_ready("Completed", "It has done what there was to do."),))
+    failed = current.stage is RunStage.FAILED
     text = f"Run {current.epoch} failed: {current.error or 'no word of why'}"
     if failed and policy is RestartPolicy.NEVER:
-        return Plan(findings=(_not_ready("RunFailed", text), _stalled("RunFailed", text)))
+        return PipelinePlan(findings=(_not_ready("RunFailed", text), _stalled("RunFailed", text)))
     said = _retried(text) if failed else (_not_ready("Restarting", "It ended and is run again."),)
     if (left := _hour_left(look)) is not None:
         limit = look.desired.spec.restart.max_per_hour
         text = f"{limit} starts in an hour; the next one in {left:.0f} s. {text if failed else ''}"
         stalled = (_not_ready("RestartLimit", text), _stalled("RestartLimit", text))
-        return Plan(findings=stalled, again_s=left)
+        return PipelinePlan(findings=stalled, again_s=left)
     if (left := _backoff_left(look)) > 0:
-        return Plan(findings=said, again_s=left)
+        return PipelinePlan(findings=said, again_s=left)
     return replace(_replace(look, current, "Restarting", "It is run again."), findings=said)
 
 
-def _retried(text: str) -> tuple[Finding, ...]:
-    degraded = Finding(type="Degraded", holds=True, reason="RunFailed", message=text)
+def _retried(text: str) -> tuple[ConditionFinding, ...]:
+    degraded = ConditionFinding(type="Degraded", holds=True, reason="RunFailed", message=text)
     return _not_ready("RunFailed", text), degraded, _busy("Restarting", "It is run again.")
 
 
-def _backoff_left(look: Look) -> float:
+def _backoff_left(look: PipelineLook) -> float:
     """Return for how long it rests yet, from when its end was first seen."""
     finished = _finished_at(look)
     rest = timedelta(seconds=look.desired.spec.restart.backoff.seconds)
     return (finished + rest - look.now).total_seconds()
 
 
-def _finished_at(look: Look) -> datetime:
+def _finished_at(look: PipelineLook) -> datetime:
     runs = look.status.runs
     known = runs.last_finished is not None and (runs.last_started or "") <= runs.last_finished
     return parsed(runs.last_finished) if known and runs.last_finished else look.now
 
 
-def _hour_left(look: Look) -> float | None:
+def _hour_left(look: PipelineLook) -> float | None:
     """Return how long no run may be started any more; None: one may."""
     runs = look.status.runs
     if runs.hour_began is None or runs.in_hour < look.desired.spec.restart.max_per_hour:
@@ -144,33 +150,33 @@ def _hour_left(look: Look) -> float | None:
     return left if left > 0 else None
 
 
-def _without_run(look: Look) -> Plan:
+def _without_run(look: PipelineLook) -> PipelinePlan:
     desired, status = look.desired, look.status
-    done = status.state == Stage.COMPLETED and status.applied_hash == desired.hash
+    done = status.state == RunStage.COMPLETED and status.applied_hash == desired.hash
     if done and desired.spec.restart.policy is not RestartPolicy.ALWAYS:
-        return Plan(findings=(_ready("Completed", "It has done what there was to do."),))
+        return PipelinePlan(findings=(_ready("Completed", "It has done what there was to do."),))
     if (kind := _engine(look)) is None:
         text = "There is no kind SparkApplication: install spark-operator, or set engine: Auto."
         said = (_not_ready("SparkOperatorMissing", text), _stalled("SparkOperatorMissing", text))
-        return Plan(findings=said, again_s=SILENT_S)
+        return PipelinePlan(findings=said, again_s=SILENT_S)
     if not look.account:
         account = desired.spec.service_account_name
         text = (
             f"There is no ServiceAccount {account}: kubectl apply -n {desired.namespace} -f {WHERE}"
         )
         said = (_not_ready("AccountMissing", text), _stalled("AccountMissing", text))
-        return Plan(findings=said, again_s=SILENT_S)
+        return PipelinePlan(findings=said, again_s=SILENT_S)
     if look.record is None:
         return _silent()
     if waits := [driver.name for driver in look.drivers if not _is_lost(look, driver.gone_by)]:
         text = f"Pod {waits[0]} of an earlier run has not ended."
-        return Plan(
+        return PipelinePlan(
             findings=(_not_ready("Stopping", text), _busy("Stopping", text)), again_s=SOON_S
         )
     return _start(look, kind, look.record.epoch)
 
 
-def _engine(look: Look) -> str | None:
+def _engine(look: PipelineLook) -> str | None:
     """Return the kind of a run's object; None: what is asked for is not there."""
     match look.desired.spec.engine:
         case Engine.SPARK_SUBMIT:
@@ -181,11 +187,11 @@ def _engine(look: Look) -> str | None:
             return render.SPARK_APPLICATION if look.spark_operator else render.JOB
 
 
-def _is_lost(look: Look, gone_by: datetime | None) -> bool:
+def _is_lost(look: PipelineLook, gone_by: datetime | None) -> bool:
     return gone_by is not None and look.now - gone_by > PATIENCE
 
 
-def _start(look: Look, kind: str, stands: int) -> Plan:
+def _start(look: PipelineLook, kind: str, stands: int) -> PipelinePlan:
     desired, status, now = look.desired, look.status, written(look.now)
     epoch = max(stands, status.epoch) + 1
     began = status.runs.hour_began
@@ -199,20 +205,20 @@ def _start(look: Look, kind: str, stands: int) -> Plan:
     )
     record = replace(status, epoch=epoch, runs=runs, applied_hash=desired.hash, state=None)
     text = f"Run {epoch} is started."
-    return Plan(
+    return PipelinePlan(
         record=record,
         actions=(
             Apply(render.config_map(desired)),
             *_claim(look),
             RaiseEpoch(desired.fence, epoch),
-            Start(render.run(desired, kind, epoch), epoch),
+            StartRun(render.run(desired, kind, epoch), epoch),
         ),
         findings=(_not_ready("Starting", text), _busy("Starting", text)),
         again_s=SOON_S,
     )
 
 
-def _claim(look: Look) -> tuple[Action, ...]:
+def _claim(look: PipelineLook) -> tuple[Action, ...]:
     """Make the checkpoint's claim, or have it grow."""
     wanted = look.desired.spec.checkpoint.claim
     claim = render.claim(look.desired)
@@ -222,26 +228,26 @@ def _claim(look: Look) -> tuple[Action, ...]:
     return () if enough else (Apply(claim),)
 
 
-def _stop(run: Run) -> StopRun:
+def _stop(run: RunObject) -> StopRun:
     return StopRun(run.kind, run.name, run.uid)
 
 
-def _silent() -> Plan:
+def _silent() -> PipelinePlan:
     text = "No broker answers that could end earlier runs."
-    return Plan(findings=(_not_ready("ClusterNotReady", text),), again_s=SILENT_S)
+    return PipelinePlan(findings=(_not_ready("ClusterNotReady", text),), again_s=SILENT_S)
 
 
-def _ready(reason: str, message: str) -> Finding:
-    return Finding(type="Ready", holds=True, reason=reason, message=message)
+def _ready(reason: str, message: str) -> ConditionFinding:
+    return ConditionFinding(type="Ready", holds=True, reason=reason, message=message)
 
 
-def _not_ready(reason: str, message: str) -> Finding:
-    return Finding(type="Ready", holds=False, reason=reason, message=message)
+def _not_ready(reason: str, message: str) -> ConditionFinding:
+    return ConditionFinding(type="Ready", holds=False, reason=reason, message=message)
 
 
-def _busy(reason: str, message: str) -> Finding:
-    return Finding(type="Reconciling", holds=True, reason=reason, message=message)
+def _busy(reason: str, message: str) -> ConditionFinding:
+    return ConditionFinding(type="Reconciling", holds=True, reason=reason, message=message)
 
 
-def _stalled(reason: str, message: str) -> Finding:
-    return Finding(type="Stalled", holds=True, reason=reason, message=message)
+def _stalled(reason: str, message: str) -> ConditionFinding:
+    return ConditionFinding(type="Stalled", holds=True, reason=reason, message=message)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_operator.pipelines.state import Record
+    from imago_operator.pipelines.state import PipelineRecord
 
 
 class PipelinesPort(Protocol):
     """The brokers' HTTP, as far as it is about pipelines. Any broker of the cluster will do."""
 
-    async def record(self, brokers: Sequence[str], name: str) -> Record:
+    async def record(self, brokers: Sequence[str], name: str) -> PipelineRecord:
         """Return what is on record: GET /admin/v1/pipelines/{name}. RetryError: nobody tells."""
 
     async def raise_pipeline(

@@ -10,25 +10,25 @@ from imago_operator import names
 from imago_operator.pipelines.desired import number
 from imago_operator.pipelines.pods import DRIVER, EXECUTOR
 from imago_operator.pipelines.render import JOB
-from imago_operator.pipelines.state import Driver, Run, Stage
+from imago_operator.pipelines.state import DriverPod, RunObject, RunStage
 
 Manifest = Mapping[str, Any]
 
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 _SPARK_STAGES: Final = {
-    "RUNNING": Stage.RUNNING,
-    "SUCCEEDING": Stage.RUNNING,
-    "FAILING": Stage.RUNNING,
-    "COMPLETED": Stage.COMPLETED,
-    "FAILED": Stage.FAILED,
-    "SUBMISSION_FAILED": Stage.FAILED,
-    "SUSPENDING": Stage.SUSPENDED,
-    "SUSPENDED": Stage.SUSPENDED,
+    "RUNNING": RunStage.RUNNING,
+    "SUCCEEDING": RunStage.RUNNING,
+    "FAILING": RunStage.RUNNING,
+    "COMPLETED": RunStage.COMPLETED,
+    "FAILED": RunStage.FAILED,
+    "SUBMISSION_FAILED": RunStage.FAILED,
+    "SUSPENDING": RunStage.SUSPENDED,
+    "SUSPENDED": RunStage.SUSPENDED,
 }
 """Of a SparkApplication; all others mean that it is on its way."""
 
 
-def run_of(manifest: Manifest, pods: Iterable[Manifest]) -> Run:
+def run_of(manifest: Manifest, pods: Iterable[Manifest]) -> RunObject:
     """Return a run; `pods`: those of the pipeline."""
     metadata, spec = manifest["metadata"], manifest.get("spec") or {}
     noted = metadata.get("annotations") or {}
@@ -36,7 +36,7 @@ def run_of(manifest: Manifest, pods: Iterable[Manifest]) -> Run:
     mine = [pod for pod in pods if epoch_of(pod) == epoch and _component(pod) == DRIVER]
     reads = _job if manifest["kind"] == JOB else _spark_application
     stage, said, error = reads(manifest, mine)
-    return Run(
+    return RunObject(
         kind=manifest["kind"],
         name=metadata["name"],
         uid=metadata["uid"],
@@ -50,28 +50,30 @@ def run_of(manifest: Manifest, pods: Iterable[Manifest]) -> Run:
     )
 
 
-def _job(manifest: Manifest, pods: list[Manifest]) -> tuple[Stage, str, str | None]:
+def _job(manifest: Manifest, pods: list[Manifest]) -> tuple[RunStage, str, str | None]:
     found = manifest.get("status") or {}
     true = {c["type"]: c for c in found.get("conditions") or () if c.get("status") == "True"}
     if "Failed" in true:
         why = next((e for pod in pods if (e := _error(pod))), None)
-        return Stage.FAILED, "FAILED", why or true["Failed"].get("message")
+        return RunStage.FAILED, "FAILED", why or true["Failed"].get("message")
     if "Complete" in true:
-        return Stage.COMPLETED, "COMPLETED", None
+        return RunStage.COMPLETED, "COMPLETED", None
     if (manifest.get("spec") or {}).get("suspend"):
-        return Stage.SUSPENDED, "SUSPENDED", None
+        return RunStage.SUSPENDED, "SUSPENDED", None
     phases = [_waits(pod) or _phase(pod) for pod in pods]
     if "Running" in phases:
-        return Stage.RUNNING, "RUNNING", None
-    return Stage.SUBMITTED, phases[0] if phases else "", None
+        return RunStage.RUNNING, "RUNNING", None
+    return RunStage.SUBMITTED, phases[0] if phases else "", None
 
 
-def _spark_application(manifest: Manifest, pods: list[Manifest]) -> tuple[Stage, str, str | None]:
+def _spark_application(
+    manifest: Manifest, pods: list[Manifest]
+) -> tuple[RunStage, str, str | None]:
     state = (manifest.get("status") or {}).get("applicationState") or {}
     said = state.get("state") or ""
-    stage = _SPARK_STAGES.get(said, Stage.SUBMITTED)
+    stage = _SPARK_STAGES.get(said, RunStage.SUBMITTED)
     why = next((e for pod in pods if (e := _error(pod))), None)
-    error = (why or state.get("errorMessage") or None) if stage is Stage.FAILED else None
+    error = (why or state.get("errorMessage") or None) if stage is RunStage.FAILED else None
     return stage, said, error
 
 
@@ -98,10 +100,10 @@ def _waits(pod: Manifest) -> str | None:
     return None
 
 
-def drivers_of(pods: Iterable[Manifest]) -> tuple[Driver, ...]:
+def drivers_of(pods: Iterable[Manifest]) -> tuple[DriverPod, ...]:
     """Return the drivers' pods that have not ended."""
     return tuple(
-        Driver(
+        DriverPod(
             name=pod["metadata"]["name"],
             epoch=epoch_of(pod),
             gone_by=_moment(pod["metadata"].get("deletionTimestamp")),

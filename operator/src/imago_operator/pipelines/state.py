@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from imago_operator.pipelines.desired import DesiredPipeline
     from imago_operator.spec.pipeline import PipelineStatus
-    from imago_operator.state import Finding
+    from imago_operator.state import ConditionFinding
 
 
-class Stage(StrEnum):
+class RunStage(StrEnum):
     """How far a run is, whoever runs it."""
 
     SUBMITTED = "SUBMITTED"
@@ -28,11 +28,11 @@ class Stage(StrEnum):
 
     @property
     def ended(self) -> bool:
-        return self in (Stage.COMPLETED, Stage.FAILED)
+        return self in (RunStage.COMPLETED, RunStage.FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class RunObject:
     """The object of one run."""
 
     kind: str
@@ -40,7 +40,7 @@ class Run:
     uid: str
     epoch: int
     hash: str
-    stage: Stage
+    stage: RunStage
     said: str = ""
     """What its engine calls the state it is in."""
     error: str | None = None
@@ -50,7 +50,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Driver:
+class DriverPod:
     """A driver's pod that has not ended."""
 
     name: str
@@ -60,7 +60,7 @@ class Driver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class PipelineRecord:
     """What brokers have on record of a pipeline."""
 
     epoch: int
@@ -69,16 +69,16 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class PipelineLook:
     """One look at a pipeline."""
 
     desired: DesiredPipeline
     status: PipelineStatus
     now: datetime
-    runs: tuple[Run, ...] = ()
-    drivers: tuple[Driver, ...] = ()
+    runs: tuple[RunObject, ...] = ()
+    drivers: tuple[DriverPod, ...] = ()
     executors: int = 0
-    record: Record | None = None
+    record: PipelineRecord | None = None
     """None: no broker could tell."""
     spark_operator: bool = False
     """Whether kubeflow's spark-operator is installed."""
@@ -86,11 +86,11 @@ class Look:
     """Whether the driver's ServiceAccount is there."""
     claim_bytes: int | None = None
     """What the checkpoint's claim asks for; None: there is none."""
-    refusal: Finding | None = None
+    refusal: ConditionFinding | None = None
     """Why the pipeline has no cluster that it may use."""
 
     @property
-    def current(self) -> Run | None:
+    def current(self) -> RunObject | None:
         """The newest run that stays."""
         return max((r for r in self.runs if not r.deleting), key=lambda r: r.epoch, default=None)
 
@@ -104,7 +104,7 @@ class RaiseEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartRun:
     """Make the object of a run whose epoch is in force."""
 
     manifest: Mapping[str, object]
@@ -129,15 +129,15 @@ class Suspend:
     uid: str
 
 
-Action = Apply | RaiseEpoch | Start | StopRun | Suspend
+Action = Apply | RaiseEpoch | StartRun | StopRun | Suspend
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PipelinePlan:
     """What is done now, in this order; what is said; when to look again by itself."""
 
     actions: tuple[Action, ...] = ()
     record: PipelineStatus | None = None
     """Status to be written before anything is done: what later looks rely on."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ConditionFinding, ...] = ()
     again_s: float | None = None

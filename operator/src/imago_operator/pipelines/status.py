@@ -9,22 +9,24 @@ from imago_operator import names
 from imago_operator.contents.conditions import conditions
 from imago_operator.pipelines.pods import EXECUTOR
 from imago_operator.pipelines.render import JOB, SPARK_API
-from imago_operator.pipelines.state import Stage
+from imago_operator.pipelines.state import RunStage
 from imago_operator.spec.pipeline import EngineRef
 from imago_operator.state import written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from imago_operator.pipelines.state import Look, Plan, Record, Run
+    from imago_operator.pipelines.state import PipelineLook, PipelinePlan, PipelineRecord, RunObject
     from imago_operator.spec.pipeline import PipelineStatus, Runs
-    from imago_operator.state import Finding
+    from imago_operator.state import ConditionFinding
 
 ERROR_MAX: Final = 1024
 _UNITS: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
 
-def status_of(look: Look, planned: Plan, said: Iterable[Finding] = ()) -> PipelineStatus:
+def status_of(
+    look: PipelineLook, planned: PipelinePlan, said: Iterable[ConditionFinding] = ()
+) -> PipelineStatus:
     """Return the status after a look; `said`: findings beside those of the plan."""
     before = planned.record or look.status
     generation = look.desired.resource.generation
@@ -45,35 +47,35 @@ def status_of(look: Look, planned: Plan, said: Iterable[Finding] = ()) -> Pipeli
     )
 
 
-def _told(look: Look) -> Record | None:
+def _told(look: PipelineLook) -> PipelineRecord | None:
     """Return what a run of this resource has told; one that had its name before may have, too."""
     record, current = look.record, look.current
     ours = {look.status.epoch, *([] if current is None else [current.epoch])}
     return record if record is not None and record.epoch in ours else None
 
 
-def _engine(current: Run | None) -> EngineRef | None:
+def _engine(current: RunObject | None) -> EngineRef | None:
     if current is None:
         return None
     version = "batch/v1" if current.kind == JOB else SPARK_API
     return EngineRef(api_version=version, kind=current.kind, name=current.name)
 
 
-def _state(look: Look, planned: Plan) -> str | None:
+def _state(look: PipelineLook, planned: PipelinePlan) -> str | None:
     if look.current is not None:
         return look.current.stage.value
     # What has completed stays so though its object is gone.
     return None if planned.record is not None else look.status.state
 
 
-def _runs(look: Look, runs: Runs) -> Runs:
+def _runs(look: PipelineLook, runs: Runs) -> Runs:
     """Note the end of the run that began last, once."""
     current = look.current
     if current is None or not current.stage.ended:
         return runs
     known = runs.last_finished is not None and (runs.last_started or "") <= runs.last_finished
     finished = runs.last_finished if known else written(look.now)
-    failed = current.stage is Stage.FAILED
+    failed = current.stage is RunStage.FAILED
     error = (current.error or "no word of why")[:ERROR_MAX] if failed else runs.last_error
     return replace(runs, last_finished=finished, last_error=error)
 

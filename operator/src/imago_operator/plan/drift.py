@@ -17,7 +17,7 @@ from imago_operator.actions import Drift
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from imago_operator.state import Child
+    from imago_operator.state import OwnedObject
 
 Fields = Mapping[str, Any]
 Step = str | Mapping[str, Any]
@@ -26,7 +26,7 @@ SHOWN_MAX: Final = 80
 UNTRACKED: Final = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace"))
 
 
-def drifted(manifest: Mapping[str, Any], child: Child) -> tuple[Drift, ...]:
+def drifted(manifest: Mapping[str, Any], child: OwnedObject) -> tuple[Drift, ...]:
     """Return the fields of a manifest that are not as we applied them; none where nobody knows."""
     if not child.managed:
         return ()
@@ -98,7 +98,7 @@ def _is(item: Mapping[str, Any], key: Mapping[str, Any]) -> bool:
     return all(item[name] == value for name, value in key.items() if name in item)
 
 
-def _whose(child: Child, path: tuple[Step, ...]) -> str:
+def _whose(child: OwnedObject, path: tuple[Step, ...]) -> str:
     """Return who says a field now; empty: nobody does."""
     for who, fields in child.managed or ():
         node: Any = fields

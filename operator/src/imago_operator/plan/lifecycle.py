@@ -4,52 +4,56 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_operator.desired import Desired, Resource, Unreadable
-from imago_operator.plan.rows import Row, Step
-from imago_operator.state import Finding, Wait
+from imago_operator.desired import Desired, OwnerResource, UnreadableSpec
+from imago_operator.plan.rows import PlanRow, PlanStep
+from imago_operator.state import ConditionFinding, PlanWait
 from imago_operator.versions import numbers
 
 if TYPE_CHECKING:
     from imago_operator.state import Observed
 
 
-def standing_still(desired: Desired | Unreadable, observed: Observed) -> Step | None:
+def standing_still(desired: Desired | UnreadableSpec, observed: Observed) -> PlanStep | None:
     """Return why nothing is to be done at all."""
     resource = desired.resource
     if resource.deleting:
         return _deleting()
     if resource.paused:
         return _paused(resource)
-    if isinstance(desired, Unreadable):
+    if isinstance(desired, UnreadableSpec):
         return _invalid(desired.problem, reason=desired.reason)
     if problem := version_problem(desired, observed):
         return _invalid(problem, reason="DowngradeRefused")
     if not observed.synced:
-        wait = Wait(key="reading", message="Kubernetes' lists to be complete", deadline_s=120)
-        return Step(row=Row.READING, wait=wait, next="compare what is there with what is wanted")
+        wait = PlanWait(key="reading", message="Kubernetes' lists to be complete", deadline_s=120)
+        return PlanStep(
+            row=PlanRow.READING, wait=wait, next="compare what is there with what is wanted"
+        )
     return None
 
 
-def _deleting() -> Step:
+def _deleting() -> PlanStep:
     """Children go by their owner references; no finalizer is in the way."""
-    said = Finding(
+    said = ConditionFinding(
         type="Ready", holds=False, reason="Deleting", message="The cluster is being deleted."
     )
-    return Step(row=Row.DELETING, findings=(said,), next="Kubernetes removes what belongs to it")
-
-
-def _paused(resource: Resource) -> Step:
-    text = f"Nothing is done to {resource.name} until imago.dev/pause-reconciliation is gone."
-    said = (Finding(type="Paused", holds=True, reason="Annotation", message=text),)
-    return Step(row=Row.PAUSED, findings=said, next="the annotation is removed")
-
-
-def _invalid(problem: str, reason: str = "InvalidSpec") -> Step:
-    said = (
-        Finding(type="Stalled", holds=True, reason=reason, message=problem),
-        Finding(type="Ready", holds=False, reason="InvalidSpec", message=problem),
+    return PlanStep(
+        row=PlanRow.DELETING, findings=(said,), next="Kubernetes removes what belongs to it"
     )
-    return Step(row=Row.INVALID, findings=said, next="the spec is corrected")
+
+
+def _paused(resource: OwnerResource) -> PlanStep:
+    text = f"Nothing is done to {resource.name} until imago.dev/pause-reconciliation is gone."
+    said = (ConditionFinding(type="Paused", holds=True, reason="Annotation", message=text),)
+    return PlanStep(row=PlanRow.PAUSED, findings=said, next="the annotation is removed")
+
+
+def _invalid(problem: str, reason: str = "InvalidSpec") -> PlanStep:
+    said = (
+        ConditionFinding(type="Stalled", holds=True, reason=reason, message=problem),
+        ConditionFinding(type="Ready", holds=False, reason="InvalidSpec", message=problem),
+    )
+    return PlanStep(row=PlanRow.INVALID, findings=said, next="the spec is corrected")
 
 
 def version_problem(desired: Desired, observed: Observed) -> str | None:

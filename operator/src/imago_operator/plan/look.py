@@ -21,7 +21,7 @@ RESIZE_PENDING: Final = "FileSystemResizePending"
 
 
 @dataclass(frozen=True)
-class Look:
+class ClusterLook:
     """What is wanted, what is there, and when."""
 
     desired: Desired

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from imago_operator.plan.look import Look
+    from imago_operator.plan.look import ClusterLook
     from imago_operator.state import Pod
 
 UNREADY_S: Final = 60.0
 """How long a member in sync is waited for that is not ready: a restart may be what cures it."""
 
 
-def able(look: Look, pod: Pod) -> bool:
+def able(look: ClusterLook, pod: Pod) -> bool:
     """Whether the member could lead its shard: it answers, stays, and is in sync."""
     shard = None if pod.shard is None else look.shard(pod.shard)
     if pod.broker is None or pod.deleting or shard is None:
@@ -30,7 +30,7 @@ def able(look: Look, pod: Pod) -> bool:
     return pod.broker.caught_up and pod.broker.uuid in shard.in_sync
 
 
-def needed(look: Look, pod: Pod) -> bool:
+def needed(look: ClusterLook, pod: Pod) -> bool:
     """Whether the member is, or may be, in sync: one that is silent is not therefore gone."""
     shard = None if pod.shard is None else look.shard(pod.shard)
     if shard is None or pod.stuck:
@@ -41,19 +41,19 @@ def needed(look: Look, pod: Pod) -> bool:
     return bool(shard.in_sync - answering)
 
 
-def overdue(look: Look, pod: Pod) -> bool:
+def overdue(look: ClusterLook, pod: Pod) -> bool:
     """Whether the pod has had all the time that the policy gives it to be ready."""
     return _unready_for(look, pod) >= look.desired.spec.update_policy.ready_timeout.seconds
 
 
-def never_runs(look: Look, pod: Pod) -> bool:
+def never_runs(look: ClusterLook, pod: Pod) -> bool:
     """Whether the pod does not run and will not by itself: nothing is lost with it."""
     if pod.serving or pod.deleting or pod.broker is not None:
         return False
     return pod.stuck or (pod.waiting is not None and overdue(look, pod))
 
 
-def lacks(look: Look, number: int) -> str:
+def lacks(look: ClusterLook, number: int) -> str:
     """Return what a shard waits for until one of its members may go; empty: nothing."""
     pods = look.observed.pods_of(number)
     if len(pods) < look.desired.replicas:
@@ -65,22 +65,22 @@ def lacks(look: Look, number: int) -> str:
     return f"shard-{number}: {_listed(unready)} to be ready" if unready else ""
 
 
-def others_able(look: Look, pod: Pod) -> bool:
+def others_able(look: ClusterLook, pod: Pod) -> bool:
     """Whether every other member of the shard is there and could lead."""
     others = _others(look, pod)
     return len(others) + 1 >= look.desired.replicas and all(able(look, other) for other in others)
 
 
-def another_goes(look: Look, pod: Pod) -> bool:
+def another_goes(look: ClusterLook, pod: Pod) -> bool:
     """Whether another pod beside it is being deleted."""
     return any(other.deleting for other in _others(look, pod))
 
 
-def _others(look: Look, pod: Pod) -> list[Pod]:
+def _others(look: ClusterLook, pod: Pod) -> list[Pod]:
     return [other for other in look.observed.pods_of(pod.shard) if other.name != pod.name]
 
 
-def _unready_for(look: Look, pod: Pod) -> float:
+def _unready_for(look: ClusterLook, pod: Pod) -> float:
     """Return for how many seconds a pod has not been ready; 0 where that is not known."""
     if pod.ready or pod.turned is None:
         return 0.0

@@ -19,18 +19,18 @@ from imago_operator.manifests.common import applied_hash, child
 from imago_operator.manifests.render import render
 from imago_operator.plan import membership
 from imago_operator.plan.drift import drifted
-from imago_operator.plan.rows import Row, Step
+from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.spec.common import Retention
 from imago_operator.spec.kinds import API_VERSION
-from imago_operator.state import STATEFUL_SET, Finding
+from imago_operator.state import STATEFUL_SET, ConditionFinding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imago_operator.actions import Action, Drift
     from imago_operator.manifests.common import Manifest
-    from imago_operator.plan.look import Look
-    from imago_operator.state import Child, Pod
+    from imago_operator.plan.look import ClusterLook
+    from imago_operator.state import OwnedObject, Pod
 
 ZONE: Final = "broker.zone"
 REBALANCE: Final = "ImagoRebalance"
@@ -38,7 +38,7 @@ REMOVABLE: Final = frozenset({"Service", "PodDisruptionBudget", "NetworkPolicy",
 """Kinds that go when nothing wants them. A StatefulSet never goes this way."""
 
 
-def children(look: Look) -> Step:
+def children(look: ClusterLook) -> PlanStep:
     """Make every object what it is to be."""
     manifests = wanted(look)
     actions: list[Action] = []
@@ -47,21 +47,21 @@ def children(look: Look) -> Step:
     actions += [made for m in manifests if (made := _applied(look, m))]
     actions += _unwanted(look, manifests)
     actions += _ownership(look)
-    said = Finding(
+    said = ConditionFinding(
         type="ResourcesApplied",
         holds=not actions,
         reason="Applying" if actions else "Applied",
         message=f"Objects to be made or changed: {len(actions)}." if actions else "",
     )
-    return Step(
-        row=Row.CHILDREN,
+    return PlanStep(
+        row=PlanRow.CHILDREN,
         actions=tuple(actions),
         findings=(said,),
         next="look again at what Kubernetes made of it",
     )
 
 
-def wanted(look: Look) -> tuple[Manifest, ...]:
+def wanted(look: ClusterLook) -> tuple[Manifest, ...]:
     """Return every object that the cluster is to have now."""
     sets = look.observed.sets()
     # A set that was to be made anew is made anew, also where its shard goes: it has the pods.
@@ -70,12 +70,12 @@ def wanted(look: Look) -> tuple[Manifest, ...]:
     return render(look.desired, [*look.targets, *leaving], stopped=look.stopped)
 
 
-def _is_needed(look: Look, number: int) -> bool:
+def _is_needed(look: ClusterLook, number: int) -> bool:
     """Whether a shard that goes has something left: its brokers must run to be read out."""
     return look.informed and not look.empty(number)
 
 
-def _applied(look: Look, manifest: Manifest) -> Apply | None:
+def _applied(look: ClusterLook, manifest: Manifest) -> Apply | None:
     """Return how an object becomes what it is to be; None: it is, or must wait."""
     found = look.observed.child(manifest["kind"], manifest["metadata"]["name"])
     drift = () if found is None else drifted(manifest, found)
@@ -87,13 +87,13 @@ def _applied(look: Look, manifest: Manifest) -> Apply | None:
     return Apply(manifest, why, drift)
 
 
-def _has_too_many(found: Child, manifest: Manifest) -> bool:
+def _has_too_many(found: OwnedObject, manifest: Manifest) -> bool:
     """Whether a shard has more members than it is to have, and not because it stops."""
     wanted = manifest.get("spec", {}).get("replicas") or 0
     return found.kind == STATEFUL_SET and 0 < wanted < (found.replicas or 0)
 
 
-def _one_less(look: Look, found: Child, drift: tuple[Drift, ...]) -> Apply | None:
+def _one_less(look: ClusterLook, found: OwnedObject, drift: tuple[Drift, ...]) -> Apply | None:
     """Take the last member away that somebody added, while all others could lead."""
     assert found.shard is not None
     assert found.replicas is not None
@@ -107,7 +107,7 @@ def _one_less(look: Look, found: Child, drift: tuple[Drift, ...]) -> Apply | Non
     return Apply(fewer, "drifted", drift)
 
 
-def difference(look: Look, manifest: Manifest) -> str:
+def difference(look: ClusterLook, manifest: Manifest) -> str:
     """Return why an object is applied; empty where it need not be."""
     metadata = manifest["metadata"]
     found = look.observed.child(manifest["kind"], metadata["name"])
@@ -118,14 +118,14 @@ def difference(look: Look, manifest: Manifest) -> str:
     return "" if is_made_anew(found, manifest) else "differs"
 
 
-def is_made_anew(found: Child, manifest: Manifest) -> bool:
+def is_made_anew(found: OwnedObject, manifest: Manifest) -> bool:
     """Whether the object cannot be changed: claim templates of a StatefulSet are fixed."""
     noted = manifest["metadata"]["annotations"]
     template = found.annotations.get(names.CLAIM_TEMPLATE)
     return found.kind == STATEFUL_SET and template != noted.get(names.CLAIM_TEMPLATE)
 
 
-def _unwanted(look: Look, manifests: tuple[Manifest, ...]) -> Iterator[Action]:
+def _unwanted(look: ClusterLook, manifests: tuple[Manifest, ...]) -> Iterator[Action]:
     kept = {(m["kind"], m["metadata"]["name"]) for m in manifests}
     for found in look.observed.children:
         gone = (found.kind, found.name) not in kept and not found.deleting
@@ -133,7 +133,7 @@ def _unwanted(look: Look, manifests: tuple[Manifest, ...]) -> Iterator[Action]:
             yield DeleteChild(found.kind, found.name, found.uid)
 
 
-def _ownership(look: Look) -> Iterator[Action]:
+def _ownership(look: ClusterLook) -> Iterator[Action]:
     policy = look.desired.spec.brokers.storage.persistent_volume_claim_retention_policy
     owned = policy.when_deleted is Retention.DELETE
     for claim in look.observed.claims:
@@ -141,24 +141,24 @@ def _ownership(look: Look) -> Iterator[Action]:
             yield OwnClaim(claim.name, claim.uid, owned)
 
 
-def roles(look: Look) -> Step:
+def roles(look: ClusterLook) -> PlanStep:
     """Say on pods who leads, for Services and for people."""
     actions = []
     for pod in look.observed.pods:
         role = _role(look, pod)
         if role is not None and pod.role_label != role and not pod.deleting:
             actions.append(LabelPod(pod.name, pod.uid, role))
-    return Step(row=Row.ROLES, actions=tuple(actions))
+    return PlanStep(row=PlanRow.ROLES, actions=tuple(actions))
 
 
-def _role(look: Look, pod: Pod) -> str | None:
+def _role(look: ClusterLook, pod: Pod) -> str | None:
     shard = None if pod.shard is None else look.shard(pod.shard)
     if pod.broker is None or shard is None or not look.informed:
         return None
     return "master" if shard.master == pod.broker.uuid else "slave"
 
 
-def settings(look: Look) -> Step:
+def settings(look: ClusterLook) -> PlanStep:
     """Change what brokers can change while they run."""
     actions = []
     for pod in look.observed.pods:
@@ -174,27 +174,27 @@ def settings(look: Look) -> Step:
         }
         if differing:
             actions.append(SetConfig(pod.name, differing))
-    said = Finding(
+    said = ConditionFinding(
         type="ConfigApplied",
         holds=not actions,
         reason="Applying" if actions else "Applied",
         message=f"{len(actions)} brokers have other settings." if actions else "",
     )
-    return Step(
-        row=Row.SETTINGS,
+    return PlanStep(
+        row=PlanRow.SETTINGS,
         actions=tuple(actions),
         findings=(said,),
         next="read the settings back",
     )
 
 
-def _zone(look: Look, pod: Pod) -> str | None:
+def _zone(look: ClusterLook, pod: Pod) -> str | None:
     """Return the rack of a pod's node, which the pod itself cannot see; None: unknown."""
     nodes = look.observed.nodes
     return look.rack(pod) if nodes is not None and pod.node in nodes else None
 
 
-def scale_up(look: Look) -> Step:
+def scale_up(look: ClusterLook) -> PlanStep:
     """Bring new shards into use: their objects are made with all others."""
     begun = look.observed.status.scale_down
     returning = set(begun.victims if begun else ())
@@ -207,20 +207,20 @@ def scale_up(look: Look) -> Step:
     missing = [n for n in look.targets if not _serves(look, n)]
     known = {shard.id for shard in look.observed.status.shards}
     new = [n for n in missing if n not in known]
-    said: tuple[Finding, ...] = ()
+    said: tuple[ConditionFinding, ...] = ()
     if new and known:
         listed = ", ".join(f"shard-{n}" for n in new)
         text = f"{listed} begins."
-        said = (Finding(type="Reconciling", holds=True, reason="ScalingUp", message=text),)
-    return Step(row=Row.SCALE_UP, actions=tuple(actions), findings=said)
+        said = (ConditionFinding(type="Reconciling", holds=True, reason="ScalingUp", message=text),)
+    return PlanStep(row=PlanRow.SCALE_UP, actions=tuple(actions), findings=said)
 
 
-def _serves(look: Look, number: int) -> bool:
+def _serves(look: ClusterLook, number: int) -> bool:
     shard = look.shard(number)
     return shard is not None and shard.master is not None
 
 
-def _fill(look: Look) -> Iterator[Action]:
+def _fill(look: ClusterLook) -> Iterator[Action]:
     """Give new shards queues of the topics there are, once they serve, if the spec asks for it."""
     before = look.observed.status.shards
     if not look.desired.spec.scale_up.fill or not before:
@@ -232,7 +232,7 @@ def _fill(look: Look) -> Iterator[Action]:
         yield Apply(rebalance(look, name, "Fill", new), "new shards")
 
 
-def rebalance(look: Look, name: str, mode: str, shards: tuple[int, ...]) -> Manifest:
+def rebalance(look: ClusterLook, name: str, mode: str, shards: tuple[int, ...]) -> Manifest:
     """Return the object that moves queues."""
     spec = {"clusterRef": {"name": look.desired.name}, "mode": mode, "shards": list(shards)}
     return child(look.desired, API_VERSION, REBALANCE, name, "rebalance", {"spec": spec})

@@ -5,28 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
-from imago_operator.plan.rows import Row, Step
+from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.spec.cluster import OnOperatorUpgrade, UpdateMode
 from imago_operator.spec.cluster_status import PendingApproval
-from imago_operator.state import Finding
+from imago_operator.state import ConditionFinding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from imago_operator.plan.look import Look
+    from imago_operator.plan.look import ClusterLook
     from imago_operator.state import Pod
 
 PENDING: Final = "UpdatePending"
 
 
-def approval_id(look: Look) -> str:
+def approval_id(look: ClusterLook) -> str:
     """Return what a person approves: the templates as they are to be now."""
     hashes = [look.notes(n).get(names.TEMPLATE_HASH, "") for n in look.targets[:1]]
     hashes.append(look.notes(None).get(names.TEMPLATE_HASH, "")[:4])
     return "restart-" + "".join(hashes)
 
 
-def obstacle(look: Look, pod: Pod) -> str:
+def obstacle(look: ClusterLook, pod: Pod) -> str:
     """Return the reason why an outdated pod is not restarted now; empty: it may be."""
     policy = look.desired.spec.update_policy
     if look.desired.resource.approved == approval_id(look) or look.ordered(pod):
@@ -40,17 +40,17 @@ def obstacle(look: Look, pod: Pod) -> str:
     return ""
 
 
-def windows(look: Look) -> Step:
+def windows(look: ClusterLook) -> PlanStep:
     """Say which windows cannot be read: all else goes on, restarts wait for the others."""
     problem = look.observed.window_problem
     text = f"{problem}. Restarts wait; all else goes on."
-    said = Finding(type="Stalled", holds=True, reason="InvalidWindow", message=text)
-    return Step(row=Row.ROLLOUT, findings=(said,) if problem else ())
+    said = ConditionFinding(type="Stalled", holds=True, reason="InvalidWindow", message=text)
+    return PlanStep(row=PlanRow.ROLLOUT, findings=(said,) if problem else ())
 
 
 def held(
-    look: Look, pods: Iterable[Pod]
-) -> tuple[tuple[Finding, ...], tuple[PendingApproval, ...]]:
+    look: ClusterLook, pods: Iterable[Pod]
+) -> tuple[tuple[ConditionFinding, ...], tuple[PendingApproval, ...]]:
     """Return what is to be said about pods that are not restarted now."""
     reasons: dict[str, int] = {}
     for pod in pods:
@@ -64,10 +64,10 @@ def held(
     approval = PendingApproval(
         id=token, kind="Restart", summary=f"Restart {many} pods, one by one."
     )
-    return (Finding(type=PENDING, holds=True, reason=reason, message=text),), (approval,)
+    return (ConditionFinding(type=PENDING, holds=True, reason=reason, message=text),), (approval,)
 
 
-def cause(look: Look, pod: Pod) -> str:
+def cause(look: ClusterLook, pod: Pod) -> str:
     """Return why a pod is outdated."""
     if look.resizing(pod):
         return "VolumeResize"

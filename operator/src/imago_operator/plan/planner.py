@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from imago_operator.desired import Desired, Unreadable
+from imago_operator.desired import Desired, UnreadableSpec
 from imago_operator.plan import (
     lifecycle,
     objects,
@@ -21,9 +21,9 @@ from imago_operator.plan import (
     spreading,
     storage,
 )
-from imago_operator.plan.look import Look
-from imago_operator.plan.rows import Plan, Row, Step
-from imago_operator.state import Finding, Wait, parsed
+from imago_operator.plan.look import ClusterLook
+from imago_operator.plan.rows import PlanRow, PlanStep, ReconcilePlan
+from imago_operator.state import ConditionFinding, PlanWait, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from imago_operator.state import Observed
 
 READY_S: Final = 600.0
-URGENT: Final[tuple[Callable[[Look], Step | None], ...]] = (
+URGENT: Final[tuple[Callable[[ClusterLook], PlanStep | None], ...]] = (
     repair.stuck,
     registry.registry,
     repair.replace,
     registry.failover,
 )
 """Asked in any state of the objects: they cure what keeps objects from being applied."""
-ORDERLY: Final[tuple[Callable[[Look], Step | None], ...]] = (
+ORDERLY: Final[tuple[Callable[[ClusterLook], PlanStep | None], ...]] = (
     storage.storage,
     rollout.rollout,
     spreading.spread,
@@ -50,17 +50,17 @@ ORDERLY: Final[tuple[Callable[[Look], Step | None], ...]] = (
 """Asked only when all objects are as they are to be: pods get what stands in them."""
 
 
-def plan(desired: Desired | Unreadable, observed: Observed, now: datetime) -> Plan:
+def plan(desired: Desired | UnreadableSpec, observed: Observed, now: datetime) -> ReconcilePlan:
     """Return what is to be done now; nothing of it depends on anything but the arguments."""
     still = lifecycle.standing_still(desired, observed)
-    if still is not None or isinstance(desired, Unreadable):
+    if still is not None or isinstance(desired, UnreadableSpec):
         assert still is not None
         return _plan([still], observed, now)
-    look = Look(desired, observed, now)
+    look = ClusterLook(desired, observed, now)
     return _plan(list(_steps(look)), observed, now)
 
 
-def _steps(look: Look) -> Iterator[Step]:
+def _steps(look: ClusterLook) -> Iterator[PlanStep]:
     applied = objects.children(look)
     yield from (applied, objects.roles(look), objects.settings(look), objects.scale_up(look))
     yield storage.classes(look)
@@ -78,41 +78,43 @@ def _steps(look: Look) -> Iterator[Step]:
         yield missing
 
 
-def _members(look: Look) -> Step | None:
+def _members(look: ClusterLook) -> PlanStep | None:
     """Say which members are not there: Kubernetes brings them back."""
     down = [n for n in (*look.targets, *look.victims) if n not in look.stopped and look.is_down(n)]
     late = [n for n in look.targets if (s := look.shard(n)) is None or s.master is None]
     if not (down or late):
         return None
     text = ", ".join(f"shard-{n}" for n in sorted({*down, *late}))
-    said = _homeless(look) or Finding(
+    said = _homeless(look) or ConditionFinding(
         type="Degraded",
         holds=True,
         reason="ReplicasMissing",
         message=f"{text}: members are missing.",
     )
-    wait = Wait(key=f"members {text}", message=f"members of {text}", deadline_s=READY_S)
-    return Step(row=Row.MEMBERS, wait=wait, findings=(said,), next="all members are in sync")
+    wait = PlanWait(key=f"members {text}", message=f"members of {text}", deadline_s=READY_S)
+    return PlanStep(
+        row=PlanRow.MEMBERS, wait=wait, findings=(said,), next="all members are in sync"
+    )
 
 
-def _homeless(look: Look) -> Finding | None:
+def _homeless(look: ClusterLook) -> ConditionFinding | None:
     """Say which pods no node takes, and why: in the scheduler's words."""
     pods = [pod for pod in look.observed.pods if pod.unscheduled and not pod.deleting]
     if not pods:
         return None
     listed = ", ".join(pod.name for pod in pods)
     text = f"No node takes {listed}: {pods[0].unscheduled}"
-    return Finding(type="Degraded", holds=True, reason="PodsUnschedulable", message=text)
+    return ConditionFinding(type="Degraded", holds=True, reason="PodsUnschedulable", message=text)
 
 
-def _plan(steps: list[Step], observed: Observed, now: datetime) -> Plan:
+def _plan(steps: list[PlanStep], observed: Observed, now: datetime) -> ReconcilePlan:
     decisive = [step for step in steps if step.decides] or [
-        step for step in steps if step.row in {Row.DELETING, Row.PAUSED, Row.INVALID}
+        step for step in steps if step.row in {PlanRow.DELETING, PlanRow.PAUSED, PlanRow.INVALID}
     ]
     first = min(decisive, key=lambda step: step.row.number, default=None)
     wait = next((step.wait for step in decisive if step.wait), None)
-    return Plan(
-        row=first.row if first else Row.SETTLED,
+    return ReconcilePlan(
+        row=first.row if first else PlanRow.SETTLED,
         actions=tuple(action for step in steps for action in step.actions),
         wait=wait,
         next=first.next if first else "look again when something changes",
@@ -122,7 +124,7 @@ def _plan(steps: list[Step], observed: Observed, now: datetime) -> Plan:
     )
 
 
-def _late(wait: Wait | None, observed: Observed, now: datetime) -> float | None:
+def _late(wait: PlanWait | None, observed: Observed, now: datetime) -> float | None:
     """Return for how long a wait has been late: its deadline runs from when it began."""
     progress = observed.status.progress
     if wait is None or wait.deadline_s is None or progress is None or progress.step != wait.key:

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Final
 from imago_operator import names
 from imago_operator.actions import DeleteClaim, DeletePod
 from imago_operator.plan import membership
-from imago_operator.plan.rows import Row, Step
+from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.spec.cluster_status import ReplacedMember
-from imago_operator.state import Finding, Wait, parsed, written
+from imago_operator.state import ConditionFinding, PlanWait, parsed, written
 
 if TYPE_CHECKING:
     from imago_operator.actions import Action
-    from imago_operator.plan.look import Look
+    from imago_operator.plan.look import ClusterLook
     from imago_operator.state import Claim, Pod
 
 GONE_S: Final = 300.0
 """How long a node must be gone before the disk that was on it counts as lost."""
 
 
-def stuck(look: Look) -> Step | None:
+def stuck(look: ClusterLook) -> PlanStep | None:
     """Delete pods that never run, where today's template may cure them.
 
     It does not wait for health: such a pod may be why the shard is not healthy.
@@ -34,15 +34,15 @@ def stuck(look: Look) -> Step | None:
     if not actions:
         return None
     text = f"{len(actions)} pods never ran: {_listed(actions)}."
-    said = Finding(type="Updating", holds=True, reason="Repair", message=text)
-    return Step(row=Row.STUCK, actions=tuple(actions), findings=(said,), next="they run")
+    said = ConditionFinding(type="Updating", holds=True, reason="Repair", message=text)
+    return PlanStep(row=PlanRow.STUCK, actions=tuple(actions), findings=(said,), next="they run")
 
 
 def _listed(actions: list[Action]) -> str:
     return ", ".join(action.name for action in actions if isinstance(action, DeletePod))
 
 
-def replace(look: Look) -> Step | None:
+def replace(look: ClusterLook) -> PlanStep | None:
     """Give up a member whose disk was on a node that is gone for good.
 
     Only where another member of the shard is in sync, one in a shard at a time, and only after
@@ -59,32 +59,36 @@ def replace(look: Look) -> Step | None:
     if new:
         return _record(look, kept, new)
     if kept != look.observed.status.replaced_members:
-        return Step(row=Row.REPLACE, record={"replaced_members": kept}, next="nothing is given up")
+        return PlanStep(
+            row=PlanRow.REPLACE, record={"replaced_members": kept}, next="nothing is given up"
+        )
     due = [m for m in kept if (look.now - parsed(m.at)).total_seconds() >= GONE_S]
     actions = [action for m in due for action in _give_up(look, lost[m.claim])]
     if actions:
-        return Step(row=Row.REPLACE, actions=tuple(actions), next="the member copies the log anew")
+        return PlanStep(
+            row=PlanRow.REPLACE, actions=tuple(actions), next="the member copies the log anew"
+        )
     if kept:
         text = f"node {kept[0].node} to come back"
-        wait = Wait(key=f"node {kept[0].node}", message=text, deadline_s=None)
-        return Step(row=Row.REPLACE, wait=wait, next=f"give up claim {kept[0].claim}")
+        wait = PlanWait(key=f"node {kept[0].node}", message=text, deadline_s=None)
+        return PlanStep(row=PlanRow.REPLACE, wait=wait, next=f"give up claim {kept[0].claim}")
     return None
 
 
-def _record(look: Look, kept: tuple[ReplacedMember, ...], new: list[Claim]) -> Step:
+def _record(look: ClusterLook, kept: tuple[ReplacedMember, ...], new: list[Claim]) -> PlanStep:
     at = written(look.now)
     added = tuple(ReplacedMember(claim=c.name, uid=c.uid, node=c.node or "", at=at) for c in new)
     text = f"{', '.join(c.name for c in new)}: the node is gone."
-    said = Finding(type="Degraded", holds=True, reason="NodeLost", message=text)
-    return Step(
-        row=Row.REPLACE,
+    said = ConditionFinding(type="Degraded", holds=True, reason="NodeLost", message=text)
+    return PlanStep(
+        row=PlanRow.REPLACE,
         record={"replaced_members": (*kept, *added)},
         findings=(said,),
         next="wait for the node",
     )
 
 
-def _lost(look: Look, number: int) -> list[Claim]:
+def _lost(look: ClusterLook, number: int) -> list[Claim]:
     """Return claims of a shard that nobody will ever mount again, where another member is whole."""
     nodes = look.observed.nodes
     if nodes is None or not look.informed:
@@ -100,12 +104,12 @@ def _lost(look: Look, number: int) -> list[Claim]:
     return found
 
 
-def _pod(look: Look, claim: Claim) -> Pod | None:
+def _pod(look: ClusterLook, claim: Claim) -> Pod | None:
     pods = (p for p in look.observed.pods_of(claim.shard) if p.ordinal == claim.ordinal)
     return next(pods, None)
 
 
-def _another_in_sync(look: Look, claim: Claim) -> bool:
+def _another_in_sync(look: ClusterLook, claim: Claim) -> bool:
     shard = look.shard(claim.shard)
     if shard is None:
         return False
@@ -124,7 +128,7 @@ def _one_each(claims: list[Claim]) -> list[Claim]:
     return list(first.values())
 
 
-def _give_up(look: Look, claim: Claim) -> list[Action]:
+def _give_up(look: ClusterLook, claim: Claim) -> list[Action]:
     """Return the deletions; a pod that waits for the claim would hold it back."""
     actions: list[Action] = [DeleteClaim(claim.name, claim.uid, claim.shard)]
     pod = _pod(look, claim)

@@ -14,20 +14,20 @@ from imago_operator import names
 from imago_operator.actions import DeletePod, Handover
 from imago_operator.plan import membership
 from imago_operator.plan.permission import cause, held, obstacle
-from imago_operator.plan.rows import Row, Step
+from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.spec.cluster_status import Rollout
-from imago_operator.state import Finding, Wait, written
+from imago_operator.state import ConditionFinding, PlanWait, written
 
 if TYPE_CHECKING:
     from imago_operator.actions import Action
-    from imago_operator.plan.look import Look
+    from imago_operator.plan.look import ClusterLook
     from imago_operator.state import Pod, Shard
 
 UNAVOIDABLE_ALONE: Final = frozenset({"noMasterAfter", "belowMinInSync", "singleReplica"})
 UNAVOIDABLE_FEW: Final = frozenset({"belowMinInSync"})
 
 
-def rollout(look: Look) -> Step | None:
+def rollout(look: ClusterLook) -> PlanStep | None:
     """Return the next restarts, or what they wait for."""
     outdated = [pod for pod in look.observed.pods if _concerned(look, pod)]
     findings, approvals = held(look, outdated)
@@ -38,10 +38,10 @@ def rollout(look: Look) -> Step | None:
             memory["rollout"] = None  # type: ignore[assignment]  # it is over
         if not (findings or memory):
             return None
-        return Step(row=Row.ROLLOUT, findings=findings, record=memory)
+        return PlanStep(row=PlanRow.ROLLOUT, findings=findings, record=memory)
     actions, blocked = _zookeeper(look, due) or _brokers(look, due)
     why = cause(look, due[0])
-    said = Finding(
+    said = ConditionFinding(
         type="Updating",
         holds=True,
         reason=why,
@@ -52,9 +52,11 @@ def rollout(look: Look) -> Step | None:
     if progress != look.observed.status.rollout:
         memory["rollout"] = progress  # type: ignore[assignment]  # fields of the status
     timeout = look.desired.spec.update_policy.ready_timeout.seconds
-    wait = Wait(key=f"restart {blocked}", message=blocked, deadline_s=timeout) if blocked else None
-    return Step(
-        row=Row.ROLLOUT,
+    wait = (
+        PlanWait(key=f"restart {blocked}", message=blocked, deadline_s=timeout) if blocked else None
+    )
+    return PlanStep(
+        row=PlanRow.ROLLOUT,
         actions=tuple(actions),
         wait=wait,
         findings=(*findings, said),
@@ -63,16 +65,18 @@ def rollout(look: Look) -> Step | None:
     )
 
 
-def _concerned(look: Look, pod: Pod) -> bool:
+def _concerned(look: ClusterLook, pod: Pod) -> bool:
     here = pod.shard is None or pod.shard in look.running
     return here and not pod.deleting and look.outdated(pod)
 
 
-def _pending(look: Look) -> tuple[object, ...]:
+def _pending(look: ClusterLook) -> tuple[object, ...]:
     return look.observed.status.pending_approvals
 
 
-def _progress(look: Look, due: list[Pod], why: str, actions: list[Action], blocked: str) -> Rollout:
+def _progress(
+    look: ClusterLook, due: list[Pod], why: str, actions: list[Action], blocked: str
+) -> Rollout:
     before = look.observed.status.rollout
     revision = look.notes(due[0].shard).get(names.TEMPLATE_HASH, "")
     began = before.started_at if before and before.revision == revision else written(look.now)
@@ -89,7 +93,7 @@ def _progress(look: Look, due: list[Pod], why: str, actions: list[Action], block
     )
 
 
-def _zookeeper(look: Look, due: list[Pod]) -> tuple[list[Action], str] | None:
+def _zookeeper(look: ClusterLook, due: list[Pod]) -> tuple[list[Action], str] | None:
     """Restart servers of ZooKeeper, one at a time, before any broker; None: not concerned."""
     managed = look.desired.spec.zookeeper.managed
     if managed is None:
@@ -109,7 +113,7 @@ def _zookeeper(look: Look, due: list[Pod]) -> tuple[list[Action], str] | None:
     return None
 
 
-def _brokers(look: Look, due: list[Pod]) -> tuple[list[Action], str]:
+def _brokers(look: ClusterLook, due: list[Pod]) -> tuple[list[Action], str]:
     """Return the restarts of one pass, and what the first one that is not among them waits for."""
     actions: list[Action] = []
     blocked = ""
@@ -127,7 +131,7 @@ def _brokers(look: Look, due: list[Pod]) -> tuple[list[Action], str]:
     return actions, "" if actions else blocked
 
 
-def _is_free(look: Look, pod: Pod) -> bool:
+def _is_free(look: ClusterLook, pod: Pod) -> bool:
     """Whether a member may go that its shard lacks anyway: it is not in sync, and all others are.
 
     Where others lack, too, it gets the time that the policy gives to be ready: of several that
@@ -141,7 +145,7 @@ def _is_free(look: Look, pod: Pod) -> bool:
 
 
 def _restart(
-    look: Look, number: int, pods: list[Pod], disturbed: dict[int, set[str]]
+    look: ClusterLook, number: int, pods: list[Pod], disturbed: dict[int, set[str]]
 ) -> tuple[Action | None, str]:
     if lacking := membership.lacks(look, number):
         return None, lacking
@@ -157,7 +161,7 @@ def _restart(
     return _gate(look, pod, shard)
 
 
-def _gate(look: Look, pod: Pod, shard: Shard) -> tuple[Action | None, str]:
+def _gate(look: ClusterLook, pod: Pod, shard: Shard) -> tuple[Action | None, str]:
     """Ask the broker's own answer; the master hands over before it goes."""
     if refused := _refused(look, pod):
         return None, refused
@@ -167,7 +171,7 @@ def _gate(look: Look, pod: Pod, shard: Shard) -> tuple[Action | None, str]:
     return _delete(look, pod), ""
 
 
-def _refused(look: Look, pod: Pod) -> str:
+def _refused(look: ClusterLook, pod: Pod) -> str:
     """Return why the broker says that it must not go now; empty: it may, or it does not answer."""
     if pod.broker is None:
         return ""
@@ -177,7 +181,7 @@ def _refused(look: Look, pod: Pod) -> str:
     return f"{pod.name}: {', '.join(sorted(risks))}" if risks else ""
 
 
-def unavoidable(look: Look) -> frozenset[str]:
+def unavoidable(look: ClusterLook) -> frozenset[str]:
     """Return the risks that every restart has with this number of members."""
     if look.desired.replicas == 1:
         return UNAVOIDABLE_ALONE
@@ -190,15 +194,15 @@ def _first(pods: list[Pod], shard: Shard) -> Pod:
     return following[-1] if following else pods[0]
 
 
-def _racks(look: Look, number: int) -> set[str]:
+def _racks(look: ClusterLook, number: int) -> set[str]:
     pods = look.observed.pods_of(number)
     return {look.rack(pod) for pod in pods if not membership.able(look, pod)} or {""}
 
 
-def _pod_of(look: Look, action: Action) -> Pod:
+def _pod_of(look: ClusterLook, action: Action) -> Pod:
     name = action.name if isinstance(action, DeletePod) else getattr(action, "pod", "")
     return next(pod for pod in look.observed.pods if pod.name == name)
 
 
-def _delete(look: Look, pod: Pod) -> DeletePod:
+def _delete(look: ClusterLook, pod: Pod) -> DeletePod:
     return DeletePod(pod.name, pod.uid, pod.shard, cause(look, pod))

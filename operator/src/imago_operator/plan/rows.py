@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imago_operator.actions import Action
-    from imago_operator.state import Finding, Wait
+    from imago_operator.state import ConditionFinding, PlanWait
 
 
-class Row(Enum):
+class PlanRow(Enum):
     """The cases, in the order in which they are asked: number and name."""
 
     DELETING = (1, "Deleting")
@@ -47,14 +47,14 @@ class Row(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PlanStep:
     """What one case asks for. Without actions and waits it only has something to say."""
 
-    row: Row
+    row: PlanRow
     actions: tuple[Action, ...] = ()
-    wait: Wait | None = None
+    wait: PlanWait | None = None
     next: str = ""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ConditionFinding, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the status that are the operator's memory; to be written before the next look."""
 
@@ -64,14 +64,14 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ReconcilePlan:
     """What is done now, what is waited for, and why."""
 
-    row: Row
+    row: PlanRow
     actions: tuple[Action, ...] = ()
-    wait: Wait | None = None
+    wait: PlanWait | None = None
     next: str = ""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ConditionFinding, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
     late_s: float | None = None
     """How long a wait has been late, if it is."""

@@ -21,44 +21,44 @@ from imago_operator.actions import (
 )
 from imago_operator.manifests.brokers import stateful_set
 from imago_operator.plan.objects import REBALANCE, rebalance
-from imago_operator.plan.rows import Row, Step
-from imago_operator.spec.cluster import Drain
+from imago_operator.plan.rows import PlanRow, PlanStep
+from imago_operator.spec.cluster import DrainPolicy
 from imago_operator.spec.cluster_status import ScaleDownStatus
 from imago_operator.spec.common import Retention
-from imago_operator.state import STATEFUL_SET, Finding, Wait, written
+from imago_operator.state import STATEFUL_SET, ConditionFinding, PlanWait, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imago_operator.actions import Action
-    from imago_operator.plan.look import Look
-    from imago_operator.state import Child, Claim
+    from imago_operator.plan.look import ClusterLook
+    from imago_operator.state import Claim, OwnedObject
 
 REMOVE_S: Final = 600.0
 
 
-def resume(look: Look) -> Step | None:
+def resume(look: ClusterLook) -> PlanStep | None:
     """Take shards back that were to go; clear away what is left of a drain that is over."""
     begun = look.observed.status.scale_down
     back = [n for n in (begun.victims if begun else ()) if n in look.targets]
     # Shards that are gone are not taken back: what is cleared away then is the drain's own end.
-    row = Row.RESUME if back else Row.SCALE_DOWN
+    row = PlanRow.RESUME if back else PlanRow.SCALE_DOWN
     actions: list[Action] = [Uncordon(n) for n in back if _is_closed(look, n)]
     actions += [DeleteChild(c.kind, c.name, c.uid) for c in (*_over(look), *_filled(look))]
     if actions:
         following = "the shards take topics again" if back else _following(look)
-        return Step(row=row, actions=tuple(actions), next=following)
+        return PlanStep(row=row, actions=tuple(actions), next=following)
     if begun is not None and not look.victims:
         following = "all shards stay" if back else _following(look)
-        return Step(row=row, record={"scale_down": None}, next=following)
+        return PlanStep(row=row, record={"scale_down": None}, next=following)
     return None
 
 
-def _following(look: Look) -> str:
+def _following(look: ClusterLook) -> str:
     return "close the shards" if look.victims else "look again when something changes"
 
 
-def _over(look: Look) -> Iterator[Child]:
+def _over(look: ClusterLook) -> Iterator[OwnedObject]:
     """Yield drains of other shards than those that go now."""
     current = names.drain(look.desired.name, look.victims)
     prefix = names.drain(look.desired.name, ())
@@ -68,7 +68,7 @@ def _over(look: Look) -> Iterator[Child]:
             yield found
 
 
-def _filled(look: Look) -> Iterator[Child]:
+def _filled(look: ClusterLook) -> Iterator[OwnedObject]:
     """Yield what once gave queues to shards that go: should they come back, it is done anew."""
     prefix = names.fill(look.desired.name, ())
     for found in look.observed.children:
@@ -78,20 +78,20 @@ def _filled(look: Look) -> Iterator[Child]:
             yield found
 
 
-def _is_closed(look: Look, number: int) -> bool:
+def _is_closed(look: ClusterLook, number: int) -> bool:
     shard = look.shard(number)
     return shard is not None and (shard.cordoned or shard.drained)
 
 
-def scale_down(look: Look) -> Step | None:
+def scale_down(look: ClusterLook) -> PlanStep | None:
     """Return the next step of the shards that go."""
     if not look.victims:
         return None
     if reason := blocked(look):
         text = f"{_listed(look.victims)}: {reason[1]}"
-        said = Finding(type="ScalingDown", holds=True, reason=reason[0], message=text)
-        wait = Wait(key="blocked", message=reason[1])
-        return Step(row=Row.BLOCKED, wait=wait, findings=(said,), next="close the shards")
+        said = ConditionFinding(type="ScalingDown", holds=True, reason=reason[0], message=text)
+        wait = PlanWait(key="blocked", message=reason[1])
+        return PlanStep(row=PlanRow.BLOCKED, wait=wait, findings=(said,), next="close the shards")
     for step in (_record, _close, _empty, _mark, _list_claims, _stop, _claims, _remove):
         found = step(look)
         if found is not None:
@@ -99,7 +99,7 @@ def scale_down(look: Look) -> Step | None:
     return None
 
 
-def blocked(look: Look) -> tuple[str, str] | None:
+def blocked(look: ClusterLook) -> tuple[str, str] | None:
     """Return why shards cannot go, as reason and text; nothing stands in the way once drained."""
     if all(look.empty(n) for n in look.victims):
         return None
@@ -112,7 +112,7 @@ def blocked(look: Look) -> tuple[str, str] | None:
     return None
 
 
-def _record(look: Look) -> Step | None:
+def _record(look: ClusterLook) -> PlanStep | None:
     """Put the shards on record before anything happens to them."""
     begun = look.observed.status.scale_down
     if begun is not None and begun.victims == look.victims:
@@ -121,56 +121,58 @@ def _record(look: Look) -> Step | None:
     new = ScaleDownStatus(
         victims=look.victims, step="Cordoning", claims=claims, started_at=written(look.now)
     )
-    return Step(
-        row=Row.SCALE_DOWN,
+    return PlanStep(
+        row=PlanRow.SCALE_DOWN,
         record={"scale_down": new},
         findings=(_said("Cordoning", f"{_listed(look.victims)} goes."),),
         next="close the shards to new topics",
     )
 
 
-def _still(look: Look, claims: tuple[str, ...]) -> tuple[str, ...]:
+def _still(look: ClusterLook, claims: tuple[str, ...]) -> tuple[str, ...]:
     """Return the recorded claims of shards that still go."""
     mine = {c.name for n in look.victims for c in look.observed.claims_of(n)}
     return tuple(name for name in claims if name in mine)
 
 
-def _close(look: Look) -> Step | None:
+def _close(look: ClusterLook) -> PlanStep | None:
     opened = [n for n in look.victims if not look.empty(n) and not _is_closed(look, n)]
     if not opened:
         return None
-    return Step(
-        row=Row.SCALE_DOWN,
+    return PlanStep(
+        row=PlanRow.SCALE_DOWN,
         actions=tuple(Cordon(n) for n in opened),
         findings=(_said("Cordoning", f"{_listed(opened)} takes no new topics."),),
         next="close their queues",
     )
 
 
-def _empty(look: Look) -> Step | None:
+def _empty(look: ClusterLook) -> PlanStep | None:
     """Have queues closed, and wait until what is in them is read or expired."""
     full = [n for n in look.victims if not look.empty(n)]
     if not full:
         return None
     name = names.drain(look.desired.name, look.victims)
     if look.observed.child(REBALANCE, name) is None:
-        mode = "Seal" if look.desired.spec.scale_down.drain is Drain.SEAL else "Drain"
+        mode = "Seal" if look.desired.spec.scale_down.drain is DrainPolicy.SEAL else "Drain"
         moves = Apply(rebalance(look, name, mode, look.victims), "shards go")
         said = _said("Draining", f"{_listed(full)} is closed.")
-        return Step(row=Row.SCALE_DOWN, actions=(moves,), findings=(said,), next="read them out")
+        return PlanStep(
+            row=PlanRow.SCALE_DOWN, actions=(moves,), findings=(said,), next="read them out"
+        )
     if any(look.observed.remaining.get(n) and look.observed.remaining[n].nothing for n in full):
         return None
     known = [found for n in full if (found := look.observed.remaining.get(n))]
     queues = sum(found.writable_queues for found in known)
     unread = sum(found.unread_messages for found in known)
     text = f"{_listed(full)}: {queues} open queues, {unread} unread messages"
-    wait = Wait(
+    wait = PlanWait(
         key=f"drain {look.victims}",
         message=text,
         deadline_s=look.desired.spec.scale_down.timeout.seconds,
     )
-    return Step(
-        row=Row.SCALE_DOWN,
+    return PlanStep(
+        row=PlanRow.SCALE_DOWN,
         wait=wait,
         findings=(_said("Draining", f"{text}."),),
         next="put on record that nothing is left",
@@ -178,14 +180,14 @@ def _empty(look: Look) -> Step | None:
     )
 
 
-def _counted(look: Look, queues: int, unread: int) -> dict[str, object]:
+def _counted(look: ClusterLook, queues: int, unread: int) -> dict[str, object]:
     begun = look.observed.status.scale_down
     assert begun is not None
     new = replace(begun, step="Draining", queues_remaining=queues, messages_remaining=unread)
     return {} if new == begun else {"scale_down": new}
 
 
-def _mark(look: Look) -> Step | None:
+def _mark(look: ClusterLook) -> PlanStep | None:
     done = [
         n
         for n in look.victims
@@ -195,10 +197,10 @@ def _mark(look: Look) -> Step | None:
         return None
     said = _said("Draining", f"{_listed(done)} is empty.")
     marks = tuple(MarkDrained(n) for n in done)
-    return Step(row=Row.SCALE_DOWN, actions=marks, findings=(said,), next="stop their pods")
+    return PlanStep(row=PlanRow.SCALE_DOWN, actions=marks, findings=(said,), next="stop their pods")
 
 
-def _doomed(look: Look) -> list[Claim]:
+def _doomed(look: ClusterLook) -> list[Claim]:
     """Return the claims of drained shards that are not to be kept."""
     policy = look.desired.spec.brokers.storage.persistent_volume_claim_retention_policy
     if policy.when_scaled is Retention.RETAIN:
@@ -206,7 +208,7 @@ def _doomed(look: Look) -> list[Claim]:
     return [c for n in look.victims if look.drained(n) for c in look.observed.claims_of(n)]
 
 
-def _list_claims(look: Look) -> Step | None:
+def _list_claims(look: ClusterLook) -> PlanStep | None:
     """Put the claims on record before one of them goes."""
     begun = look.observed.status.scale_down
     assert begun is not None
@@ -214,26 +216,28 @@ def _list_claims(look: Look) -> Step | None:
     if not missing:
         return None
     new = replace(begun, step="RemovingPods", claims=(*begun.claims, *missing))
-    return Step(row=Row.SCALE_DOWN, record={"scale_down": new}, next="stop their pods")
+    return PlanStep(row=PlanRow.SCALE_DOWN, record={"scale_down": new}, next="stop their pods")
 
 
-def _stop(look: Look) -> Step | None:
+def _stop(look: ClusterLook) -> PlanStep | None:
     sets = look.observed.sets()
     running = [n for n in look.victims if n in sets and sets[n].replicas != 0]
     if running:
         stops = tuple(Stop(stateful_set(look.desired, n, replicas=0), n) for n in running)
         said = _said("RemovingPods", f"{_listed(running)} stops.")
-        return Step(row=Row.SCALE_DOWN, actions=stops, findings=(said,), next="remove claims")
+        return PlanStep(
+            row=PlanRow.SCALE_DOWN, actions=stops, findings=(said,), next="remove claims"
+        )
     pods = [pod.name for n in look.victims for pod in look.observed.pods_of(n)]
     if not pods:
         return None
     text = f"{', '.join(pods)} to stop"
-    wait = Wait(key="pods stop", message=text, deadline_s=REMOVE_S)
+    wait = PlanWait(key="pods stop", message=text, deadline_s=REMOVE_S)
     said = _said("RemovingPods", f"{text}.")
-    return Step(row=Row.SCALE_DOWN, wait=wait, findings=(said,), next="remove claims")
+    return PlanStep(row=PlanRow.SCALE_DOWN, wait=wait, findings=(said,), next="remove claims")
 
 
-def _claims(look: Look) -> Step | None:
+def _claims(look: ClusterLook) -> PlanStep | None:
     """Delete claims: nothing mounts them, their shard is on record as drained, and so are they."""
     begun = look.observed.status.scale_down
     listed = begun.claims if begun else ()
@@ -247,22 +251,26 @@ def _claims(look: Look) -> Step | None:
         return None
     gone = tuple(DeleteClaim(c.name, c.uid, c.shard) for c in doomed)
     said = _said("RemovingClaims", f"{len(gone)} claims go.")
-    return Step(row=Row.SCALE_DOWN, actions=gone, findings=(said,), next="remove StatefulSets")
+    return PlanStep(
+        row=PlanRow.SCALE_DOWN, actions=gone, findings=(said,), next="remove StatefulSets"
+    )
 
 
-def _remove(look: Look) -> Step | None:
+def _remove(look: ClusterLook) -> PlanStep | None:
     sets = look.observed.sets()
     left = [sets[n] for n in look.victims if n in sets and not sets[n].deleting]
     actions = tuple(DeleteChild(STATEFUL_SET, c.name, c.uid) for c in left)
     if not actions:
-        wait = Wait(key="sets go", message="StatefulSets to go", deadline_s=REMOVE_S)
-        return Step(row=Row.SCALE_DOWN, wait=wait, next="the shards are gone")
+        wait = PlanWait(key="sets go", message="StatefulSets to go", deadline_s=REMOVE_S)
+        return PlanStep(row=PlanRow.SCALE_DOWN, wait=wait, next="the shards are gone")
     said = _said("RemovingPods", f"{_listed(look.victims)} is removed.")
-    return Step(row=Row.SCALE_DOWN, actions=actions, findings=(said,), next="the shards are gone")
+    return PlanStep(
+        row=PlanRow.SCALE_DOWN, actions=actions, findings=(said,), next="the shards are gone"
+    )
 
 
-def _said(reason: str, message: str) -> Finding:
-    return Finding(type="ScalingDown", holds=True, reason=reason, message=message)
+def _said(reason: str, message: str) -> ConditionFinding:
+    return ConditionFinding(type="ScalingDown", holds=True, reason=reason, message=message)
 
 
 def _listed(numbers: object) -> str:

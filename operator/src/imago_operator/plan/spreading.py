@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator.actions import DeletePod
 from imago_operator.plan import membership
-from imago_operator.plan.rows import Row, Step
+from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.spec.cluster_status import ZooKeeperMove
-from imago_operator.state import Finding, parsed, written
+from imago_operator.state import ConditionFinding, parsed, written
 
 if TYPE_CHECKING:
-    from imago_operator.plan.look import Look
-    from imago_operator.state import Node, Pod
+    from imago_operator.plan.look import ClusterLook
+    from imago_operator.state import KubeNode, Pod
 
 AGAIN_S: Final = 3600.0
 """A server that came back to the same node is left there for so long: that node alone takes it."""
 
 
-def spread(look: Look) -> Step | None:
+def spread(look: ClusterLook) -> PlanStep | None:
     """Restart a server of a node that has a majority, so that it gets to a free one."""
     managed = look.desired.spec.zookeeper.managed
     servers = look.observed.pods_of(None)
@@ -44,8 +44,8 @@ def spread(look: Look) -> Step | None:
     record = ZooKeeperMove(pod=pod.name, node=pod.node or "", at=written(look.now))
     if not look.informed or any(membership.lacks(look, number) for number in look.running):
         return _said(crowd, "members of a shard are missing")
-    return Step(
-        row=Row.STUCK,
+    return PlanStep(
+        row=PlanRow.STUCK,
         actions=(DeletePod(pod.name, pod.uid, None, f"{free[0]} is free, {pod.node} has several"),),
         record={"zookeeper_move": record},
         next="it runs on another node",
@@ -61,7 +61,7 @@ def _crowded(servers: tuple[Pod, ...]) -> list[Pod] | None:
     return None
 
 
-def _free(look: Look, servers: tuple[Pod, ...]) -> list[Node]:
+def _free(look: ClusterLook, servers: tuple[Pod, ...]) -> list[KubeNode]:
     """Return nodes that have no server and would take one, as far as can be known."""
     taken = {pod.node for pod in servers}
     managed = look.desired.spec.zookeeper.managed
@@ -73,10 +73,14 @@ def _free(look: Look, servers: tuple[Pod, ...]) -> list[Node]:
     ]
 
 
-def _said(crowd: list[Pod], why: str) -> Step:
+def _said(crowd: list[Pod], why: str) -> PlanStep:
     names = ", ".join(pod.name for pod in crowd)
     text = f"{crowd[0].node} has a majority of ZooKeeper ({names}), and {why}."
-    return Step(
-        row=Row.STUCK,
-        findings=(Finding(type="Degraded", holds=True, reason="ZooKeeperOnOneNode", message=text),),
+    return PlanStep(
+        row=PlanRow.STUCK,
+        findings=(
+            ConditionFinding(
+                type="Degraded", holds=True, reason="ZooKeeperOnOneNode", message=text
+            ),
+        ),
     )

@@ -7,34 +7,34 @@ from typing import TYPE_CHECKING
 from imago_operator.actions import ClassClaim, DeleteChild, GrowClaim
 from imago_operator.plan.look import RESIZE_PENDING
 from imago_operator.plan.objects import is_made_anew, wanted
-from imago_operator.plan.rows import Row, Step
-from imago_operator.state import STATEFUL_SET, Finding, Wait
+from imago_operator.plan.rows import PlanRow, PlanStep
+from imago_operator.state import STATEFUL_SET, ConditionFinding, PlanWait
 
 if TYPE_CHECKING:
     from imago_operator.actions import Action
-    from imago_operator.plan.look import Look
+    from imago_operator.plan.look import ClusterLook
     from imago_operator.state import Claim
 
 STORAGE = "StorageReady"
 RESIZE_S = 1800.0
 
 
-def growth(look: Look) -> Step:
+def growth(look: ClusterLook) -> PlanStep:
     """Grow claims, whatever else there is: it takes nothing away, and may be the cure."""
     size = look.desired.spec.brokers.storage.size
     if size is None:
-        return Step(row=Row.STORAGE)
+        return PlanStep(row=PlanRow.STORAGE)
     growing = [GrowClaim(c.name, c.uid, size.text) for c in _short(look) if _grows(look, c)]
     said = _said(False, "Expanding", f"{len(growing)} claims grow to {size.text}.")
-    return Step(
-        row=Row.STORAGE,
+    return PlanStep(
+        row=PlanRow.STORAGE,
         actions=tuple(growing),
         findings=(said,) if growing else (),
         next="they grow",
     )
 
 
-def remade(look: Look) -> Step:
+def remade(look: ClusterLook) -> PlanStep:
     """Have StatefulSets made anew whose claim templates differ; their pods stay.
 
     Until then a set gets neither a pod template nor replicas: it waits for nothing, not even for
@@ -45,24 +45,24 @@ def remade(look: Look) -> Step:
     text = f"{short} claims grow. " if short else ""
     made = _said(False, "Expanding", f"{text}StatefulSets are made anew; their pods stay.")
     said = _unsupported(look) or made
-    return Step(
-        row=Row.STORAGE,
+    return PlanStep(
+        row=PlanRow.STORAGE,
         actions=anew,
         findings=(said,) if anew else (),
         next="apply them again",
     )
 
 
-def storage(look: Look) -> Step | None:
+def storage(look: ClusterLook) -> PlanStep | None:
     """Say how volumes are."""
     if said := _unsupported(look):
-        return Step(row=Row.STORAGE, findings=(said,))
+        return PlanStep(row=PlanRow.STORAGE, findings=(said,))
     if _short(look):
         return None  # they have just been told to grow
     return _growing(look, [c for c in look.observed.claims if c.shard in look.running])
 
 
-def _unsupported(look: Look) -> Finding | None:
+def _unsupported(look: ClusterLook) -> ConditionFinding | None:
     fixed = [claim for claim in _short(look) if not _grows(look, claim)]
     if not fixed:
         return None
@@ -70,7 +70,7 @@ def _unsupported(look: Look) -> Finding | None:
     return _said(False, "ExpansionUnsupported", text)
 
 
-def _short(look: Look) -> list[Claim]:
+def _short(look: ClusterLook) -> list[Claim]:
     """Return claims of brokers that are to run and ask for less than is wanted."""
     size = look.desired.spec.brokers.storage.size
     if size is None:
@@ -79,11 +79,11 @@ def _short(look: Look) -> list[Claim]:
     return [claim for claim in mine if claim.requested < size.bytes]
 
 
-def _grows(look: Look, claim: Claim) -> bool:
+def _grows(look: ClusterLook, claim: Claim) -> bool:
     return look.observed.expandable.get(claim.storage_class or "", False)
 
 
-def classes(look: Look) -> Step:
+def classes(look: ClusterLook) -> PlanStep:
     """Have claims get the VolumeAttributesClass that is wanted; nothing waits for it."""
     desired = look.desired.spec.brokers.storage.volume_attributes_class_name
     actions = [
@@ -91,10 +91,10 @@ def classes(look: Look) -> Step:
         for c in look.observed.claims
         if desired is not None and desired not in (c.attributes_class, c.attributes_asked)
     ]
-    return Step(row=Row.STORAGE, actions=tuple(actions), next="their volumes are changed")
+    return PlanStep(row=PlanRow.STORAGE, actions=tuple(actions), next="their volumes are changed")
 
 
-def _made_anew(look: Look) -> tuple[Action, ...]:
+def _made_anew(look: ClusterLook) -> tuple[Action, ...]:
     found: list[Action] = []
     for manifest in wanted(look):
         if manifest["kind"] != STATEFUL_SET:
@@ -105,29 +105,31 @@ def _made_anew(look: Look) -> tuple[Action, ...]:
     return tuple(found)
 
 
-def _growing(look: Look, claims: list[Claim]) -> Step | None:
+def _growing(look: ClusterLook, claims: list[Claim]) -> PlanStep | None:
     lost = [c.name for c in claims if c.phase == "Lost"]
     if lost:
-        return Step(row=Row.STORAGE, findings=(_said(False, "ClaimLost", ", ".join(lost)),))
+        return PlanStep(row=PlanRow.STORAGE, findings=(_said(False, "ClaimLost", ", ".join(lost)),))
     waiting = _small(claims)
     if waiting:
         text = f"{waiting[0].name} to have the size asked for"
         pending = any(RESIZE_PENDING in c.conditions for c in waiting)
         reason = RESIZE_PENDING if pending else "Expanding"
-        return Step(row=Row.STORAGE, findings=(_said(False, reason, text),))
+        return PlanStep(row=PlanRow.STORAGE, findings=(_said(False, reason, text),))
     size = look.desired.storage_bytes
     larger = [c.name for c in claims if size is not None and c.requested > size]
     said = _said(True, "LargerThanSpec", ", ".join(larger)) if larger else _said(True, "Bound", "")
-    return Step(row=Row.STORAGE, findings=(said,))
+    return PlanStep(row=PlanRow.STORAGE, findings=(said,))
 
 
-def grown(look: Look) -> Step | None:
+def grown(look: ClusterLook) -> PlanStep | None:
     """Wait until volumes have the size asked for: nothing else waits for that."""
     waiting = _small([c for c in look.observed.claims if c.shard in look.running])
     if not waiting:
         return None
     text = f"{waiting[0].name} to have the size asked for"
-    return Step(row=Row.STORAGE, wait=Wait(key="resize", message=text, deadline_s=RESIZE_S))
+    return PlanStep(
+        row=PlanRow.STORAGE, wait=PlanWait(key="resize", message=text, deadline_s=RESIZE_S)
+    )
 
 
 def _small(claims: list[Claim]) -> list[Claim]:
@@ -135,5 +137,5 @@ def _small(claims: list[Claim]) -> list[Claim]:
     return [c for c in claims if c.capacity is not None and c.capacity < c.requested]
 
 
-def _said(holds: bool, reason: str, message: str) -> Finding:
-    return Finding(type=STORAGE, holds=holds, reason=reason, message=message)
+def _said(holds: bool, reason: str, message: str) -> ConditionFinding:
+    return ConditionFinding(type=STORAGE, holds=holds, reason=reason, message=message)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from imago_operator.contents.belonging import claimant_of
-from imago_operator.contents.conditions import Refusal, conditions, holds
+from imago_operator.contents.conditions import ContentRefusal, conditions, holds
 from imago_operator.contents.leaving import Leaving
 from imago_operator.errors import BlockedError, InvalidError, OperatorError, RetryError
 from imago_operator.reconcilers.claims import Voice, status_from
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from imago_operator.contents.belonging import Manifest
-    from imago_operator.reconcile import Context, Key
-    from imago_operator.reconcilers.claims import Lookup
+    from imago_operator.reconcile import Context, ObjectKey
+    from imago_operator.reconcilers.claims import ClaimLookup
     from imago_operator.spec.kinds import Kind
-    from imago_operator.state import Finding
+    from imago_operator.state import ConditionFinding
 
 log = logging.getLogger(__name__)
 
@@ -37,13 +37,13 @@ LookT = TypeVar("LookT")
 class Attendant:
     """Attends to the objects of one kind."""
 
-    def __init__(self, kind: Kind[Any], context: Context, lookup: Lookup) -> None:
+    def __init__(self, kind: Kind[Any], context: Context, lookup: ClaimLookup) -> None:
         self._kind, self._context, self._lookup = kind, context, lookup
         self.voice = Voice(context)
 
     async def attend(
         self,
-        key: Key,
+        key: ObjectKey,
         look: Callable[[Manifest], Awaitable[LookT]],
         work: Callable[[Manifest, LookT], Awaitable[float | None]],
     ) -> float | None:
@@ -66,7 +66,7 @@ class Attendant:
                 return None
             return await work(manifest, seen)
         except BlockedError as error:
-            refusal = Refusal(error.reason, error.told)
+            refusal = ContentRefusal(error.reason, error.told)
             stalled = holds("Stalled", error.reason, error.told)
             await self._stall(key, manifest, stalled, refusal.finding)
             raise
@@ -80,12 +80,12 @@ class Attendant:
         """Say what is wrong; one that is being deleted goes, and what it is about stays."""
         me = claimant_of(manifest)
         if not me.deleting:
-            await self._say(manifest, Refusal("InvalidSpec", problem).finding)
+            await self._say(manifest, ContentRefusal("InvalidSpec", problem).finding)
         elif me.held:
             why = Leaving("Retained", f"It stays: {problem}", release=True, warning=True)
             await self.voice.release(manifest, why)
 
-    async def _stall(self, key: Key, manifest: Manifest, *found: Finding) -> None:
+    async def _stall(self, key: ObjectKey, manifest: Manifest, *found: ConditionFinding) -> None:
         """Say what keeps the object from its end; the first finding stands for all."""
         with suppress(RetryError):
             try:
@@ -99,7 +99,7 @@ class Attendant:
                 # A status that cannot be read may be what went wrong.
                 await self.voice.call_out(manifest, found[0].reason, found[0].message)
 
-    async def _say(self, manifest: Manifest, *found: Finding) -> None:
+    async def _say(self, manifest: Manifest, *found: ConditionFinding) -> None:
         me, before = claimant_of(manifest), status_from(self._kind, manifest)
         said = conditions(found, before.conditions, me.generation, self._context.now())
         after = replace(before, observed_generation=me.generation, conditions=said)

@@ -13,7 +13,7 @@ from imago_operator.contents.belonging import (
     cluster_of,
     refusal,
 )
-from imago_operator.contents.conditions import Refusal, changes
+from imago_operator.contents.conditions import ContentRefusal, changes
 from imago_operator.errors import BlockedError, InvalidError, RetryError
 from imago_operator.installations import Installations
 from imago_operator.reconcilers.recent import Recent
@@ -48,7 +48,7 @@ class Index:
     uids: frozenset[str] = field(default_factory=frozenset)
 
 
-class Lookup:
+class ClaimLookup:
     """What is looked up for many objects at a time."""
 
     def __init__(self, context: Context) -> None:
@@ -100,7 +100,7 @@ class Lookup:
 
         return (await self._labels.get("", ask, after=since)).get(namespace)
 
-    async def refusal(self, manifest: Manifest, reference: Any) -> Refusal | None:
+    async def refusal(self, manifest: Manifest, reference: Any) -> ContentRefusal | None:
         """Return why an object has no cluster that it may use; None: it has."""
         namespace = manifest["metadata"].get("namespace", "default")
         since = self._since(manifest)
@@ -229,12 +229,12 @@ class Voice:
         await self.hold(manifest, held=False)
 
 
-async def problem_of(doing: Awaitable[object]) -> Refusal | None:
+async def problem_of(doing: Awaitable[object]) -> ContentRefusal | None:
     """Have brokers do something; return why they did not."""
     try:
         await doing
     except RetryError as error:
-        return Refusal("ClusterNotReady", str(error))
+        return ContentRefusal("ClusterNotReady", str(error))
     except (BlockedError, InvalidError) as error:
-        return Refusal("BrokerRejected", str(error))
+        return ContentRefusal("BrokerRejected", str(error))
     return None

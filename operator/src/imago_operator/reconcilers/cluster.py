@@ -14,20 +14,20 @@ from imago_operator.contents.belonging import is_going
 from imago_operator.desired import Desired, desired_of
 from imago_operator.errors import BlockedError, InvalidError, OperatorError, RetryError
 from imago_operator.installations import Installations, operated_by
-from imago_operator.observed import Seen, status_of_manifest
-from imago_operator.plan import Plan, plan
-from imago_operator.plan.rows import Row
-from imago_operator.reconcile import Key
+from imago_operator.observed import ClusterSeen, status_of_manifest
+from imago_operator.plan import ReconcilePlan, plan
+from imago_operator.plan.rows import PlanRow
+from imago_operator.reconcile import ObjectKey
 from imago_operator.spec.common import ConditionStatus
 from imago_operator.spec.fields import to_json
 from imago_operator.spec.kinds import API_VERSION, CLUSTER
-from imago_operator.state import Finding, Observed, parsed, written
+from imago_operator.state import ConditionFinding, Observed, parsed, written
 from imago_operator.status import events_of, mistake, stalled, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from imago_operator.desired import Unreadable
+    from imago_operator.desired import UnreadableSpec
     from imago_operator.observed import Observer
     from imago_operator.reconcile import Context
     from imago_operator.spec.cluster_status import ClusterStatus
@@ -53,7 +53,7 @@ LOOK_EVERY: Final = timedelta(seconds=30)
 CORRECTED_MAX: Final = 10
 """Events of what was put back in one look."""
 REMEMBERED_MAX: Final = 2000
-RESTLESS: Final = frozenset({Row.FAILOVER, Row.REGISTRY, Row.BOOTSTRAP})
+RESTLESS: Final = frozenset({PlanRow.FAILOVER, PlanRow.REGISTRY, PlanRow.BOOTSTRAP})
 """Rows in which what is waited for shows in no object of Kubernetes."""
 
 
@@ -62,7 +62,7 @@ class _Memory:
     """What is worth keeping between two passes; losing it costs nothing but time."""
 
     read_as: tuple[Any, ...] = ()
-    desired: Desired | Unreadable | None = None
+    desired: Desired | UnreadableSpec | None = None
     said_at: datetime | None = None
     aside: bool = False
     """Whether it is known, and said, that another installation looks after it."""
@@ -77,13 +77,13 @@ class ClusterReconciler:
         self._context, self._kube = context, context.kube
         self._observer, self._new_token = observer, new_token
         self._installations = Installations(context)
-        self._memories: OrderedDict[Key, _Memory] = OrderedDict()
-        self.seen: set[Key] = set()
+        self._memories: OrderedDict[ObjectKey, _Memory] = OrderedDict()
+        self.seen: set[ObjectKey] = set()
         """Clusters there are; of them those that stand still, and those that are not Ready."""
-        self.stalled: set[Key] = set()
-        self.unready: set[Key] = set()
+        self.stalled: set[ObjectKey] = set()
+        self.unready: set[ObjectKey] = set()
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: ObjectKey) -> float | None:
         try:
             return await self._look(key)
         except OperatorError:
@@ -92,7 +92,7 @@ class ClusterReconciler:
             await self._own_up(key, mistake(error))
             raise
 
-    async def _look(self, key: Key) -> float | None:
+    async def _look(self, key: ObjectKey) -> float | None:
         manifest = await self._kube.get(key.kind, key.namespace, key.name)
         if manifest is None:
             self._forget(key)
@@ -120,7 +120,9 @@ class ClusterReconciler:
         log.debug("%s: %s", key, found.explain())
         return await self._act(manifest, memory, desired, seen, found)
 
-    async def _stand_aside(self, key: Key, manifest: Manifest, memory: _Memory, why: str) -> float:
+    async def _stand_aside(
+        self, key: ObjectKey, manifest: Manifest, memory: _Memory, why: str
+    ) -> float:
         """Leave a cluster to another installation, and say so once."""
         for found in (self.seen, self.stalled, self.unready):
             found.discard(key)
@@ -146,7 +148,7 @@ class ClusterReconciler:
         said = replace(found, findings=(*found.findings, *_problems([error])))
         await self._say(manifest, memory, desired, observed, said)
 
-    async def _own_up(self, key: Key, found: Finding) -> None:
+    async def _own_up(self, key: ObjectKey, found: ConditionFinding) -> None:
         """Say that a look ended in a mistake of ours, in an event and, where it can be, a status.
 
         It relies on as little as can be: whatever went wrong may go wrong here, too.
@@ -164,12 +166,12 @@ class ClusterReconciler:
         except Exception:
             log.exception("%s: a mistake that could not be told", key)
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: ObjectKey) -> None:
         self._memories.pop(key, None)
         for found in (self.seen, self.stalled, self.unready):
             found.discard(key)
 
-    def _count(self, key: Key, status: ClusterStatus) -> None:
+    def _count(self, key: ObjectKey, status: ClusterStatus) -> None:
         holds = {c.type for c in status.conditions if c.status is ConditionStatus.TRUE}
         for keys, belongs in (
             (self.stalled, "Stalled" in holds),
@@ -177,14 +179,14 @@ class ClusterReconciler:
         ):
             (keys.add if belongs else keys.discard)(key)
 
-    def _memory(self, key: Key) -> _Memory:
+    def _memory(self, key: ObjectKey) -> _Memory:
         memory = self._memories.setdefault(key, _Memory())
         self._memories.move_to_end(key)
         while len(self._memories) > REMEMBERED_MAX:
             self._memories.popitem(last=False)
         return memory
 
-    def _desired(self, manifest: Manifest, memory: _Memory) -> Desired | Unreadable:
+    def _desired(self, manifest: Manifest, memory: _Memory) -> Desired | UnreadableSpec:
         """Read the resource; an equal one is the same value, for what is kept by it."""
         metadata = manifest["metadata"]
         read_as = (
@@ -198,10 +200,10 @@ class ClusterReconciler:
             memory.read_as = read_as
         return memory.desired
 
-    def _plan(self, desired: Desired | Unreadable, observed: Observed) -> Plan:
+    def _plan(self, desired: Desired | UnreadableSpec, observed: Observed) -> ReconcilePlan:
         return plan(desired, observed, self._context.now())
 
-    async def _take_over(self, seen: Seen) -> None:
+    async def _take_over(self, seen: ClusterSeen) -> None:
         """Shut out the operator before this one as soon as brokers can be told."""
         if _connected(seen.observed.registry):
             self._context.leading()
@@ -209,7 +211,12 @@ class ClusterReconciler:
                 await seen.reached.epoch()
 
     async def _act(
-        self, manifest: Manifest, memory: _Memory, desired: Desired, seen: Seen, found: Plan
+        self,
+        manifest: Manifest,
+        memory: _Memory,
+        desired: Desired,
+        seen: ClusterSeen,
+        found: ReconcilePlan,
     ) -> float | None:
         before = seen.observed.status
         if found.record:
@@ -233,14 +240,14 @@ class ClusterReconciler:
         self,
         manifest: Manifest,
         memory: _Memory,
-        desired: Desired | Unreadable,
+        desired: Desired | UnreadableSpec,
         observed: Observed,
-        found: Plan,
+        found: ReconcilePlan,
     ) -> float | None:
         """Write the status if it says something new, and events of what changed."""
         now, before = self._context.now(), observed.status
         after = _dated(status_of(desired, observed, found, now), observed.status, now)
-        self._count(Key(self.kind, desired.resource.namespace, desired.resource.name), after)
+        self._count(ObjectKey(self.kind, desired.resource.namespace, desired.resource.name), after)
         # What the last pass has written down is no news, but must not be unsaid either.
         due = memory.said_at is None or now - memory.said_at >= STATUS_EVERY or found.record
         again = _earliest(_look_again(found, _waited(after, now)), LOOK_EVERY.total_seconds())
@@ -274,7 +281,7 @@ class ClusterReconciler:
         return found
 
     async def _events(
-        self, manifest: Manifest, before: ClusterStatus, after: ClusterStatus, found: Plan
+        self, manifest: Manifest, before: ClusterStatus, after: ClusterStatus, found: ReconcilePlan
     ) -> None:
         for event in events_of(before, after, found):
             await self._kube.event(manifest, event.type, event.reason, event.message)
@@ -292,20 +299,24 @@ def _connected(registry: Registry | None) -> bool:
     return registry is not None and registry.connected
 
 
-def _problems(failed: Iterable[OperatorError]) -> Iterable[Finding]:
+def _problems(failed: Iterable[OperatorError]) -> Iterable[ConditionFinding]:
     """Say what did not work and will not by itself."""
     for error in failed:
         if isinstance(error, BlockedError):
-            yield Finding(type="Stalled", holds=True, reason=error.reason, message=error.told)
+            yield ConditionFinding(
+                type="Stalled", holds=True, reason=error.reason, message=error.told
+            )
         elif isinstance(error, InvalidError):
-            yield Finding(type="Stalled", holds=True, reason="InvalidSpec", message=str(error))
+            yield ConditionFinding(
+                type="Stalled", holds=True, reason="InvalidSpec", message=str(error)
+            )
 
 
-def _look_again(found: Plan, waited_s: float) -> float | None:
+def _look_again(found: ReconcilePlan, waited_s: float) -> float | None:
     """Return when to look again where no event of Kubernetes may tell."""
     if found.actions or found.record:
         return SOON_S
-    if found.row is Row.BLOCKED:
+    if found.row is PlanRow.BLOCKED:
         return BLOCKED_S
     if found.wait is None:
         return None

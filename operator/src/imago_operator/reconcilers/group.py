@@ -10,17 +10,17 @@ from imago_operator.contents.belonging import claimant_of, cluster_of
 from imago_operator.contents.conditions import holds
 from imago_operator.errors import BlockedError, InvalidError, RetryError
 from imago_operator.reconcilers.attending import Attendant
-from imago_operator.reconcilers.claims import Lookup, content_name, problem_of, status_from
+from imago_operator.reconcilers.claims import ClaimLookup, content_name, problem_of, status_from
 from imago_operator.reconcilers.recent import Recent
 from imago_operator.spec.kinds import CONSUMER_GROUP
 
 if TYPE_CHECKING:
     from imago_operator.contents.belonging import Manifest, Place
-    from imago_operator.contents.conditions import Refusal
+    from imago_operator.contents.conditions import ContentRefusal
     from imago_operator.contents.groups import GroupLook, GroupPlan, ResetGroup
     from imago_operator.contents.values import SeenGroups
-    from imago_operator.reconcile import Context, Key
-    from imago_operator.spec.group import LastReset, Reset
+    from imago_operator.reconcile import Context, ObjectKey
+    from imago_operator.spec.group import LastReset, ResetRequest
 
 LISTING_S: Final = 10.0
 LAG_S: Final = 30.0
@@ -37,14 +37,14 @@ class GroupReconciler:
     kind: Final = CONSUMER_GROUP.name
 
     def __init__(self, context: Context) -> None:
-        self._context, self._lookup = context, Lookup(context)
+        self._context, self._lookup = context, ClaimLookup(context)
         self._attendant = Attendant(CONSUMER_GROUP, context, self._lookup)
         self._voice = self._attendant.voice
         self._lists: Recent[Place, tuple[frozenset[str], SeenGroups]] = Recent(
             context.now, age_s=LISTING_S
         )
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: ObjectKey) -> float | None:
         return await self._attendant.attend(key, self._look, self._work)
 
     async def _look(self, manifest: Manifest) -> GroupLook:
@@ -106,7 +106,9 @@ class GroupReconciler:
         await self._voice.say(manifest, look.status, after)
         return _look_again(look, planned, problem, finished=last is not None)
 
-    async def _act(self, manifest: Manifest, look: GroupLook, planned: GroupPlan) -> Refusal | None:
+    async def _act(
+        self, manifest: Manifest, look: GroupLook, planned: GroupPlan
+    ) -> ContentRefusal | None:
         if planned.act is None:
             return None
         self._context.leading()
@@ -138,13 +140,13 @@ class GroupReconciler:
         return groups.finished(look, problems, self._context.now())
 
 
-def _is_over(reset: Reset, last: LastReset | None) -> bool:
+def _is_over(reset: ResetRequest, last: LastReset | None) -> bool:
     same = last is not None and last.request_id == reset.request_id
     return same and last is not None and last.result != groups.STARTED
 
 
 def _look_again(
-    look: GroupLook, planned: GroupPlan, problem: Refusal | None, *, finished: bool
+    look: GroupLook, planned: GroupPlan, problem: ContentRefusal | None, *, finished: bool
 ) -> float | None:
     if look.refusal is not None:
         return None if look.me.deleting else REFUSED_S

@@ -13,16 +13,16 @@ from imago_operator.pipelines.plan import plan
 from imago_operator.pipelines.render import JOB, SPARK_APPLICATION
 from imago_operator.pipelines.status import status_of
 from imago_operator.reconcilers.attending import Attendant
-from imago_operator.reconcilers.claims import Lookup, status_from
+from imago_operator.reconcilers.claims import ClaimLookup, status_from
 from imago_operator.spec.kinds import PIPELINE
-from imago_operator.state import Finding
+from imago_operator.state import ConditionFinding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imago_operator.pipelines.desired import DesiredPipeline
-    from imago_operator.pipelines.state import Look
-    from imago_operator.reconcile import Context, Key, Reached
+    from imago_operator.pipelines.state import PipelineLook
+    from imago_operator.reconcile import Context, ObjectKey, Reached
 
 SILENT_S: Final = 10.0
 SUSPENDED: Final = {"spec": {"suspend": True}}
@@ -35,14 +35,14 @@ class PipelineReconciler:
 
     def __init__(self, context: Context) -> None:
         self._context, self._kube = context, context.kube
-        self._lookup = Lookup(context)
+        self._lookup = ClaimLookup(context)
         self._attendant = Attendant(PIPELINE, context, self._lookup)
         self._voice = self._attendant.voice
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: ObjectKey) -> float | None:
         return await self._attendant.attend(key, self._look, self._work)
 
-    async def _look(self, manifest: Mapping[str, Any]) -> Look:
+    async def _look(self, manifest: Mapping[str, Any]) -> PipelineLook:
         desired = desired_pipeline(manifest, self._context.operator)
         labels = f"{names.PIPELINE_LABEL}={desired.name}"
         pods = await self._kube.list("Pod", desired.namespace, labels=labels)
@@ -50,7 +50,7 @@ class PipelineReconciler:
         applications = await self._applications(desired.namespace, labels)
         refused = await self._lookup.refusal(manifest, desired.spec.cluster_ref)
         runs = [reading.run_of(one, pods) for one in (*jobs, *(applications or ()))]
-        return state.Look(
+        return state.PipelineLook(
             desired=desired,
             status=status_from(PIPELINE, manifest),
             now=self._context.now(),
@@ -73,7 +73,7 @@ class PipelineReconciler:
         except BlockedError:
             return None
 
-    async def _record(self, desired: DesiredPipeline) -> state.Record | None:
+    async def _record(self, desired: DesiredPipeline) -> state.PipelineRecord | None:
         try:
             reached = await self._reached(desired)
             return await reached.pipelines.record(reached.brokers, desired.fence)
@@ -92,12 +92,12 @@ class PipelineReconciler:
         found = await self._kube.list("PersistentVolumeClaim", desired.namespace, labels=labels)
         return next((one for one in found if one["metadata"]["name"] == desired.claim_name), None)
 
-    async def _work(self, manifest: Mapping[str, Any], look: Look) -> float | None:
+    async def _work(self, manifest: Mapping[str, Any], look: PipelineLook) -> float | None:
         planned = plan(look)
         if planned.record is not None:
             # The epoch is spent before anything is done with it.
             await self._voice.write(manifest, planned.record)
-        said: list[Finding] = []
+        said: list[ConditionFinding] = []
         again = planned.again_s
         for action in planned.actions:
             try:
@@ -123,7 +123,7 @@ class PipelineReconciler:
                 await reached.pipelines.raise_pipeline(
                     reached.brokers, name, epoch, operator_epoch=await reached.epoch()
                 )
-            case state.Start(made):
+            case state.StartRun(made):
                 await self._kube.create(made)
             case state.StopRun(kind, name, uid):
                 await self._kube.delete(kind, desired.namespace, name, uid=uid)
@@ -131,12 +131,12 @@ class PipelineReconciler:
                 await self._kube.patch(kind, desired.namespace, name, uid=uid, patch=SUSPENDED)
 
 
-def _refused(action: state.Action, error: BlockedError | InvalidError) -> list[Finding]:
+def _refused(action: state.Action, error: BlockedError | InvalidError) -> list[ConditionFinding]:
     if isinstance(action, state.RaiseEpoch):
         return [_finding("Ready", "BrokerRejected", str(error), holds=False)]
     reason = error.reason if isinstance(error, BlockedError) else "PermissionDenied"
     return [_finding("Stalled", reason, str(error), holds=True)]
 
 
-def _finding(type_: str, reason: str, message: str, *, holds: bool) -> Finding:
-    return Finding(type=type_, holds=holds, reason=reason, message=message)
+def _finding(type_: str, reason: str, message: str, *, holds: bool) -> ConditionFinding:
+    return ConditionFinding(type=type_, holds=holds, reason=reason, message=message)

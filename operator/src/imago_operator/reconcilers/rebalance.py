@@ -9,7 +9,7 @@ from imago_operator.contents import moves
 from imago_operator.contents.belonging import claimant_of, cluster_of
 from imago_operator.errors import OperatorError, RetryError, TakenBackError
 from imago_operator.reconcilers.attending import Attendant
-from imago_operator.reconcilers.claims import Lookup, content_name, status_from
+from imago_operator.reconcilers.claims import ClaimLookup, content_name, status_from
 from imago_operator.spec.kinds import REBALANCE, TOPIC
 from imago_operator.spec.rebalance import Phase
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from imago_operator.contents.belonging import Manifest, Place
     from imago_operator.contents.moves import RebalanceLook, RebalancePlan, Step
     from imago_operator.contents.values import SeenShard, SeenTopic
-    from imago_operator.reconcile import Context, Key, Reached
+    from imago_operator.reconcile import Context, ObjectKey, Reached
 
 SOON_S: Final = 1.0
 WAIT_S: Final = 3.0
@@ -33,11 +33,11 @@ class RebalanceReconciler:
     kind: Final = REBALANCE.name
 
     def __init__(self, context: Context) -> None:
-        self._context, self._lookup = context, Lookup(context)
+        self._context, self._lookup = context, ClaimLookup(context)
         self._attendant = Attendant(REBALANCE, context, self._lookup)
         self._voice = self._attendant.voice
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: ObjectKey) -> float | None:
         return await self._attendant.attend(key, self._look, self._work)
 
     async def _work(self, manifest: Manifest, look: RebalanceLook | None) -> float | None:
@@ -129,7 +129,7 @@ class RebalanceReconciler:
 async def _have_done(reached: Reached, look: RebalanceLook, step: Step, epoch: int) -> None:
     calls, brokers = reached.contents, reached.brokers
     match step:
-        case moves.Drain(shard, move):
+        case moves.DrainShard(shard, move):
             await calls.drain(
                 brokers, shard, request_id=look.me.uid, move=move, operator_epoch=epoch
             )
@@ -137,7 +137,7 @@ async def _have_done(reached: Reached, look: RebalanceLook, step: Step, epoch: i
             await calls.undrain(brokers, shard, operator_epoch=epoch)
         case moves.Spread(topic, to):
             await calls.spread(brokers, topic, to, operator_epoch=epoch)
-        case moves.Leave(topic, shard, move):
+        case moves.LeaveShard(topic, shard, move):
             leave = calls.move if move else calls.seal
             await leave(brokers, topic, shard, operator_epoch=epoch)
 

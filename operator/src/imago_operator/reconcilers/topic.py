@@ -9,7 +9,7 @@ from imago_operator.contents import topics
 from imago_operator.contents.belonging import claimant_of, cluster_of
 from imago_operator.errors import RetryError
 from imago_operator.reconcilers.attending import Attendant
-from imago_operator.reconcilers.claims import Lookup, content_name, problem_of, status_from
+from imago_operator.reconcilers.claims import ClaimLookup, content_name, problem_of, status_from
 from imago_operator.reconcilers.recent import Recent
 from imago_operator.spec.kinds import TOPIC
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from imago_operator.contents.belonging import Manifest, Place
-    from imago_operator.contents.conditions import Refusal
+    from imago_operator.contents.conditions import ContentRefusal
     from imago_operator.contents.topics import TopicLook, TopicPlan
     from imago_operator.contents.values import SeenTopic
-    from imago_operator.reconcile import Context, Key
+    from imago_operator.reconcile import Context, ObjectKey
 
 LISTING_S: Final = 5.0
 SOON_S: Final = 2.0
@@ -37,14 +37,14 @@ class TopicReconciler:
     kind: Final = TOPIC.name
 
     def __init__(self, context: Context) -> None:
-        self._context, self._lookup = context, Lookup(context)
+        self._context, self._lookup = context, ClaimLookup(context)
         self._attendant = Attendant(TOPIC, context, self._lookup)
         self._voice = self._attendant.voice
         self._lists: Recent[Place, Mapping[str, SeenTopic]] = Recent(context.now, age_s=LISTING_S)
         self._changed: OrderedDict[tuple[Place, str], datetime] = OrderedDict()
         """When we last changed a topic: an older list does not count for it."""
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: ObjectKey) -> float | None:
         return await self._attendant.attend(key, self._look, self._work)
 
     async def _look(self, manifest: Manifest) -> TopicLook:
@@ -89,7 +89,9 @@ class TopicReconciler:
         await self._voice.say(manifest, look.status, after)
         return _look_again(look, planned, problem)
 
-    async def _act(self, manifest: Manifest, look: TopicLook, planned: TopicPlan) -> Refusal | None:
+    async def _act(
+        self, manifest: Manifest, look: TopicLook, planned: TopicPlan
+    ) -> ContentRefusal | None:
         """Have brokers do it; return why they did not."""
         if planned.act is None:
             return None
@@ -113,7 +115,9 @@ class TopicReconciler:
             await reached.contents.delete_topic(reached.brokers, name, operator_epoch=epoch)
 
 
-def _look_again(look: TopicLook, planned: TopicPlan, problem: Refusal | None) -> float | None:
+def _look_again(
+    look: TopicLook, planned: TopicPlan, problem: ContentRefusal | None
+) -> float | None:
     if problem is not None:
         return REFUSED_S if problem.reason == "BrokerRejected" else SILENT_S
     if planned.act is not None:

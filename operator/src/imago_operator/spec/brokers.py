@@ -9,8 +9,8 @@ from typing import Final
 
 from imago_operator.spec.common import (
     NAME_SIZE_MAX,
-    Level,
-    Metadata,
+    AcknowledgementLevel,
+    ChildMetadata,
     Resources,
     Retention,
 )
@@ -104,7 +104,9 @@ class Replication:
 class PodTemplate:
     """What is added to the pods; Kubernetes itself checks these parts."""
 
-    metadata: Metadata = described("Labels and annotations of the pods.", default=Metadata)
+    metadata: ChildMetadata = described(
+        "Labels and annotations of the pods.", default=ChildMetadata
+    )
     affinity: Json = described("Affinity, in place of the operator's own.", default=dict)
     tolerations: tuple[Json, ...] = described(
         "Tolerations.", default=(), size_max=32, plain_list=True
@@ -151,7 +153,7 @@ class ContainerTemplate:
 class ChildTemplate:
     """What is added to a child."""
 
-    metadata: Metadata = described("Labels and annotations.", default=Metadata)
+    metadata: ChildMetadata = described("Labels and annotations.", default=ChildMetadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +186,7 @@ class Brokers:
         item_low=0,
         item_high=SHARD_ID_MAX,
     )
-    acknowledgement: Level | None = described(
+    acknowledgement: AcknowledgementLevel | None = described(
         "What the answer to a put waits for, on topics that say nothing: the leader's memory or"
         " disk, or that of every member in sync. replicated with two members or more, else"
         " leader.",
@@ -217,7 +219,7 @@ class Brokers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShardMember:
+class MemberStatus:
     """One member of a shard, as it was last seen."""
 
     pod: str = described("Its pod.", size_max=NAME_SIZE_MAX)

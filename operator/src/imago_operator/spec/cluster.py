@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from imago_operator.spec.brokers import Brokers, ChildTemplate
 from imago_operator.spec.common import (
-    Metadata,
+    ChildMetadata,
     ObjectName,
     Resources,
 )
@@ -31,7 +31,7 @@ class ListenerType(StrEnum):
     LOAD_BALANCER = "LoadBalancer"
 
 
-class From(StrEnum):
+class NamespacesFrom(StrEnum):
     """Which namespaces may refer to the cluster."""
 
     SAME = "Same"
@@ -54,7 +54,7 @@ class OnOperatorUpgrade(StrEnum):
     ROLL = "Roll"
 
 
-class Drain(StrEnum):
+class DrainPolicy(StrEnum):
     """How a shard that goes is emptied."""
 
     MOVE = "Move"
@@ -75,7 +75,9 @@ class ZooKeeperContainer:
 class ZooKeeperTemplate:
     """What is added to the pods of ZooKeeper."""
 
-    metadata: Metadata = described("Labels and annotations of the pods.", default=Metadata)
+    metadata: ChildMetadata = described(
+        "Labels and annotations of the pods.", default=ChildMetadata
+    )
     affinity: Json = described("Affinity, in place of the operator's own.", default=dict)
     tolerations: tuple[Json, ...] = described(
         "Tolerations.", default=(), size_max=32, plain_list=True
@@ -149,7 +151,7 @@ class ZooKeeper:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
+class ExternalListener:
     """A way in from outside of the Kubernetes cluster."""
 
     name: str = described("Its name.", pattern=r"^[a-z][a-z0-9]{0,10}$", size_max=11)
@@ -180,9 +182,9 @@ class Listener:
 class AllowedNamespaces:
     """Which namespaces may have topics, groups and pipelines of this cluster."""
 
-    from_: From = described(
+    from_: NamespacesFrom = described(
         "Same: that of the cluster. All: every one. Selector: those with the labels.",
-        default=From.SAME,
+        default=NamespacesFrom.SAME,
     )
     selector: Json | None = described("Label selector of namespaces.", default=None)
 
@@ -239,10 +241,10 @@ class UpdatePolicy:
 class ScaleDown:
     """How shards go."""
 
-    drain: Drain = described(
+    drain: DrainPolicy = described(
         "Move: queues are opened on other shards, then the old ones take no more messages."
         " Seal: they just take no more. Both wait until all is consumed or expired.",
-        default=Drain.MOVE,
+        default=DrainPolicy.MOVE,
     )
     timeout: Duration = described(
         "How long a drain may take before it counts as late.", default=Duration("24h")
@@ -298,7 +300,7 @@ class ClusterSpec:
     )
     brokers: Brokers = described("The brokers.")
     zookeeper: ZooKeeper = described("The registry: exactly one of managed and external.")
-    listeners: tuple[Listener, ...] = described(
+    listeners: tuple[ExternalListener, ...] = described(
         "Ways in from outside. Inside, the Services of the cluster are always there.",
         default=(),
         size_max=1,

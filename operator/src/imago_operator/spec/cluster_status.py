@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from imago_operator.spec.brokers import SHARD_ID_MAX, ShardMember
+from imago_operator.spec.brokers import SHARD_ID_MAX, MemberStatus
 from imago_operator.spec.common import Conditions, conditions_field, generation_field
 from imago_operator.spec.fields import described
 
@@ -33,7 +33,7 @@ class ShardStatus:
         "What it does.",
         one_of=("Serving", "Degraded", "Offline", "Cordoned", "Draining", "Drained", "Unknown"),
     )
-    members: tuple[ShardMember, ...] = described(
+    members: tuple[MemberStatus, ...] = described(
         "Its members.", default=(), size_max=8, map_key="pod"
     )
 
@@ -81,7 +81,7 @@ class ClaimStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class ReconcileProgress:
     """What the operator is at: the same that `kubectl imago explain` says."""
 
     row: str = described("Which case decides.", size_max=64)
@@ -150,7 +150,7 @@ class ClusterStatus:
     shards: tuple[ShardStatus, ...] = described(
         "The shards.", default=(), size_max=128, map_key="id"
     )
-    progress: Progress | None = described("What the operator is at.", default=None)
+    progress: ReconcileProgress | None = described("What the operator is at.", default=None)
     rollout: Rollout | None = described("A restart under way.", default=None)
     scale_down: ScaleDownStatus | None = described("Shards that go.", default=None)
     storage: tuple[ClaimStatus, ...] = described(

@@ -24,7 +24,7 @@ Strings = Mapping[str, str]
 Quantities = Mapping[str, IntOrText]
 
 
-class Level(StrEnum):
+class AcknowledgementLevel(StrEnum):
     """What the answer to a put waits for."""
 
     LEADER = "leader"
@@ -72,7 +72,7 @@ class ObjectName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metadata:
+class ChildMetadata:
     """Labels and annotations that are added to a child."""
 
     labels: Strings = described(

@@ -42,7 +42,7 @@ class MaxLag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reset:
+class ResetRequest:
     """A request to go on from somewhere else, carried out once."""
 
     request_id: str = described(
@@ -95,7 +95,7 @@ class GroupSpec:
         high=1000,
     )
     max_lag: MaxLag = described("How far behind is too far. Only reported.", default=MaxLag)
-    reset: Reset | None = described(
+    reset: ResetRequest | None = described(
         "Go on from somewhere else: carried out once for each requestId, and only while the"
         " group has no members.",
         default=None,

@@ -29,7 +29,7 @@ class Engine(StrEnum):
     SPARK_SUBMIT = "SparkSubmit"
 
 
-class Start(StrEnum):
+class StartPosition(StrEnum):
     """Where a pipeline without a checkpoint begins."""
 
     EARLIEST = "Earliest"
@@ -61,8 +61,8 @@ class Source:
         pattern=MESSAGE_NAME_PATTERN,
         size_max=GROUP_SIZE_MAX,
     )
-    start_from: Start = described(
-        "Where it begins when it has no checkpoint.", default=Start.EARLIEST
+    start_from: StartPosition = described(
+        "Where it begins when it has no checkpoint.", default=StartPosition.EARLIEST
     )
     max_rows_per_trigger: int | None = described("Most messages of one batch.", default=None, low=1)
 
@@ -119,7 +119,7 @@ class CheckpointClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class CheckpointPlace:
     """Where it remembers how far it is: exactly one of the two."""
 
     claim: CheckpointClaim | None = described("A claim of its own.", default=None)
@@ -200,7 +200,7 @@ class PipelineSpec:
     volumes: tuple[VolumeMount, ...] = described(
         "Claims that driver and executors see.", default=(), size_max=16, map_key="name"
     )
-    checkpoint: Checkpoint = described("Where it remembers how far it is.")
+    checkpoint: CheckpointPlace = described("Where it remembers how far it is.")
     resources: PodResources = described("What pods ask for.", default=PodResources)
     spark: Spark = described("How Spark itself is to be.", default=Spark)
     restart: Restart = described("When it is started again.", default=Restart)

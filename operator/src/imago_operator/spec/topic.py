@@ -10,9 +10,9 @@ from imago_operator.spec.brokers import SHARD_ID_MAX, SHARDS_MAX
 from imago_operator.spec.common import (
     MESSAGE_NAME_PATTERN,
     TOPIC_SIZE_MAX,
+    AcknowledgementLevel,
     ClusterRef,
     Conditions,
-    Level,
     conditions_field,
     generation_field,
 )
@@ -87,7 +87,7 @@ class TopicSpec:
         low=1,
         high=4096,
     )
-    acknowledgement: Level | None = described(
+    acknowledgement: AcknowledgementLevel | None = described(
         "What the answer to a put waits for; as the cluster says unless given.", default=None
     )
     retention: TopicRetention = described("How long messages are kept.", default=TopicRetention)

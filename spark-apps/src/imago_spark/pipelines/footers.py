@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_client.messages import MessageQueue
 from imago_spark.errors import TableError
-from imago_spark.pipelines.table import Batch, DataFile, Landed
+from imago_spark.pipelines.table import DataFile, Landed, StagedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,7 @@ class _Content:
     damaged: int
 
 
-def staged(attempt: Path, query: str, batch: int) -> Batch:
+def staged(attempt: Path, query: str, batch: int) -> StagedBatch:
     """Return what an attempt's folder holds, to be committed as a batch of a checkpoint.
 
     TableError: a queue's rows are not all there, or a file is not of one queue.
@@ -44,7 +44,7 @@ def staged(attempt: Path, query: str, batch: int) -> Batch:
         files.append(DataFile(name, "", content.rows, path.stat().st_size))
         contents.append(content)
     damaged = sum(content.damaged for content in contents)
-    return Batch(query, batch, tuple(files), tuple(_whole(contents)), damaged)
+    return StagedBatch(query, batch, tuple(files), tuple(_whole(contents)), damaged)
 
 
 def _whole(contents: Iterable[_Content]) -> Iterable[Landed]:

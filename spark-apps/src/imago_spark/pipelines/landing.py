@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from imago_spark.pipelines.settings import IngestSettings
-    from imago_spark.pipelines.table import Table
+    from imago_spark.pipelines.table import TableWriter
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Landing:
     """What happens to each micro-batch; `may_write` raises FencedError when that is over."""
 
     def __init__(
-        self, table: Table, may_write: Callable[[], None], *, skips_lost: bool = False
+        self, table: TableWriter, may_write: Callable[[], None], *, skips_lost: bool = False
     ) -> None:
         self.table = table
         self.busy = False
@@ -100,7 +100,7 @@ def start(spark: SparkSession, settings: IngestSettings, landing: Landing) -> St
     return writer.trigger(processingTime=f"{settings.trigger_s} seconds").start()
 
 
-def _beginning(settings: IngestSettings, table: Table) -> str:
+def _beginning(settings: IngestSettings, table: TableWriter) -> str:
     """Return where a checkpoint that is new begins: where the table ends."""
     elsewhere = LATEST if settings.from_latest else EARLIEST
     queues = TopicBrokers(parse_options(settings.source_options())).queues()

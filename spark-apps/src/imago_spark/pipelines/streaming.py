@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from imago_spark.errors import FencedError, SourceError
 from imago_spark.pipelines.landing import Landing, start
 from imago_spark.pipelines.reports import Fence, Reports
-from imago_spark.pipelines.table import Table
+from imago_spark.pipelines.table import TableWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ LAST_WORDS: Final = Path("/dev/termination-log")
 LAST_WORDS_SIZE_MAX: Final = 1000
 
 
-class Stop:
+class StopSignal:
     """Whether SIGTERM or SIGINT came."""
 
     def __init__(self) -> None:
@@ -55,9 +55,9 @@ class Stop:
 
 def run(settings: IngestSettings, open_session: Callable[[], SparkSession]) -> int:
     """Run until there is no more to do, or SIGTERM; return the exit code."""
-    stop, fence = Stop(), Fence(settings)
+    stop, fence = StopSignal(), Fence(settings)
     stop.install()
-    table = Table(settings.path, epoch=settings.epoch)
+    table = TableWriter(settings.path, epoch=settings.epoch)
     try:
         fence()  # before Spark is there: a run that is over shall not even start
         spark = open_session()
@@ -84,7 +84,7 @@ def _ended(code: int, why: str) -> int:
     return code
 
 
-def _run(spark: SparkSession, settings: IngestSettings, landing: Landing, stop: Stop) -> None:
+def _run(spark: SparkSession, settings: IngestSettings, landing: Landing, stop: StopSignal) -> None:
     reports = Reports(settings)
     query = start(spark, settings, landing)
     try:
@@ -105,7 +105,7 @@ def _watch(
     settings: IngestSettings,
     landing: Landing,
     reports: Reports,
-    stop: Stop,
+    stop: StopSignal,
 ) -> None:
     """Return when the query has ended or is to be stopped; tell progress meanwhile."""
     told_at = 0.0

@@ -84,7 +84,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class StagedBatch:
     """What is staged and ready to be committed."""
 
     query: str
@@ -98,7 +98,7 @@ class Batch:
         return sum(file.rows for file in self.files)
 
 
-class Table:
+class TableWriter:
     """One run's hold of a table. Not for several threads."""
 
     def __init__(self, path: Path, *, epoch: int = 0) -> None:
@@ -145,7 +145,7 @@ class Table:
         """Whether this batch of a checkpoint is committed."""
         return self.last.query == query and batch <= self.last.batch
 
-    def commit(self, added: Batch, *, holes: bool = False) -> Commit:
+    def commit(self, added: StagedBatch, *, holes: bool = False) -> Commit:
         """Add a batch. `holes`: rows that are gone for good may be missing before it.
 
         FencedError: another run has begun. TableError: rows that the table has already, or that

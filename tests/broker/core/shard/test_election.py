@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imago_broker.core.shard.election import Outcome, Patience, choose, electable, elected
+from imago_broker.core.shard.election import ElectionOutcome, Patience, choose, electable, elected
 from imago_broker.core.shard.in_sync import former_after, resized
 from imago_broker.core.shard.values import MemberInfo
 from imago_broker.model.shard import Member, ShardState
@@ -128,7 +128,7 @@ def test_a_state_older_than_the_logs_decides_nothing() -> None:
 def test_the_set_of_a_state_older_than_the_logs_is_not_taken_over() -> None:
     live = {"a": info(1, epoch=3, end=40), "b": info(2, epoch=3, end=40), "c": info(3, epoch=9)}
     assert choose(shard(A, B), live, KNOWN).candidates == ("c",)
-    after = elected(shard(A, B), C, live, Outcome(epoch=10, cause="x"), min_in_sync=2)
+    after = elected(shard(A, B), C, live, ElectionOutcome(epoch=10, cause="x"), min_in_sync=2)
     assert after.in_sync == (C,), "members of then need not hold what the log of epoch 9 holds"
 
 
@@ -142,7 +142,7 @@ def test_electable_needs_a_registration() -> None:
 
 def test_the_winner_drops_who_is_gone_and_keeps_who_restarted_under_its_old_life() -> None:
     live = {"b": info(2), "c": info(9)}
-    after = elected(shard(A, B, C), B, live, Outcome(epoch=6, cause="x"), min_in_sync=2)
+    after = elected(shard(A, B, C), B, live, ElectionOutcome(epoch=6, cause="x"), min_in_sync=2)
     assert after.in_sync == (B, C)
     assert after.former == ()
     assert after.epoch == 6
@@ -158,7 +158,7 @@ def test_members_are_remembered_while_the_set_is_too_small() -> None:
 
 
 def test_a_forced_election_starts_a_set_of_its_own() -> None:
-    outcome = Outcome(epoch=6, cause="forced", unclean=True)
+    outcome = ElectionOutcome(epoch=6, cause="forced", unclean=True)
     after = elected(shard(A, B, former=(C,)), C, {"c": info(3)}, outcome, min_in_sync=2)
     assert (after.in_sync, after.former, after.unclean) == ((C,), (), True)
 

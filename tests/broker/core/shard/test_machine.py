@@ -9,7 +9,7 @@ import pytest
 from imago_broker.core.shard import effects as fx
 from imago_broker.core.shard import events as ev
 from imago_broker.core.shard.machine import _ACTIONS, _FACTS, Outlook
-from imago_broker.core.shard.values import Log, MemberInfo, Role
+from imago_broker.core.shard.values import Log, MachineRole, MemberInfo
 from imago_broker.model.shard import Member, ShardState
 from imago_testing.clusters.shard_machine import (
     ALONE,
@@ -25,7 +25,7 @@ from imago_testing.clusters.shard_machine import (
 
 def test_every_event_and_every_case_has_its_row() -> None:
     assert set(_FACTS) == set(ev.Event.__args__)
-    assert set(_ACTIONS) == {(role, outlook) for role in Role for outlook in Outlook}
+    assert set(_ACTIONS) == {(role, outlook) for role in MachineRole for outlook in Outlook}
 
 
 def test_a_follower_promises_before_it_connects() -> None:
@@ -259,7 +259,7 @@ def test_a_peer_of_a_higher_epoch_makes_the_leader_look() -> None:
     told.leading()
     assert told.machine.greeting_problem(6) is not None
     told.tell(ev.EpochHeard(6))
-    assert told.machine.state.role is Role.LEADING, "nobody has registered with it"
+    assert told.machine.state.role is MachineRole.LEADING, "nobody has registered with it"
     ticket = told.only(fx.ReadView).ticket
     seen = {**ALONE, "b": MemberInfo(12, 1, epoch_seen=6)}
     told.sees(told.machine.state.shard, seen)

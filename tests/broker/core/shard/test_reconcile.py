@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imago_broker.core.shard.reconcile import (
-    Cut,
+    CutBack,
     epoch_before,
     last_epoch,
     reconcile,
@@ -20,43 +20,43 @@ LEADER = Log(0, 120, ((1, 0), (2, 60), (4, 100)))
 
 
 def test_follower_that_is_only_behind_is_not_cut() -> None:
-    assert reconcile(Log(0, 80, ((1, 0), (2, 60))), LEADER) == Cut(80, 2)
+    assert reconcile(Log(0, 80, ((1, 0), (2, 60))), LEADER) == CutBack(80, 2)
 
 
 def test_follower_of_an_unknown_epoch_walks_back_to_a_common_one() -> None:
-    assert reconcile(Log(0, 115, ((1, 0), (2, 60), (3, 90))), LEADER) == Cut(90, 2)
-    assert reconcile(Log(0, 115, ((1, 0), (3, 50))), LEADER) == Cut(50, 1)
+    assert reconcile(Log(0, 115, ((1, 0), (2, 60), (3, 90))), LEADER) == CutBack(90, 2)
+    assert reconcile(Log(0, 115, ((1, 0), (3, 50))), LEADER) == CutBack(50, 1)
 
 
 def test_former_leader_loses_what_only_it_had_written() -> None:
-    assert reconcile(Log(0, 140, ((1, 0), (2, 60))), LEADER) == Cut(100, 2)
+    assert reconcile(Log(0, 140, ((1, 0), (2, 60))), LEADER) == CutBack(100, 2)
 
 
 def test_epochs_without_bytes_are_not_common() -> None:
     follower = Log(0, 50, ((1, 0), (4, 50)))
     assert written_epochs(follower) == ((1, 0),)
-    assert reconcile(follower, LEADER) == Cut(50, 1)
+    assert reconcile(follower, LEADER) == CutBack(50, 1)
     assert last_epoch(follower) == 1
 
 
 def test_bytes_of_the_epoch_that_is_being_filled_are_never_cut() -> None:
     """The leader has written more since it told its end."""
-    assert reconcile(Log(0, 150, ((1, 0), (2, 60), (4, 100))), LEADER) == Cut(150, 4)
+    assert reconcile(Log(0, 150, ((1, 0), (2, 60), (4, 100))), LEADER) == CutBack(150, 4)
 
 
 def test_empty_follower_begins_where_the_leader_does() -> None:
-    assert reconcile(Log(), LEADER) == Cut(0, 0)
+    assert reconcile(Log(), LEADER) == CutBack(0, 0)
     later = Log(60, 120, ((2, 60), (4, 100)))
-    assert reconcile(Log(), later) == Cut(60, 0, reset=True)
+    assert reconcile(Log(), later) == CutBack(60, 0, reset=True)
 
 
 def test_follower_below_the_leaders_start_begins_anew() -> None:
     later = Log(90, 120, ((2, 60), (4, 100)))
-    assert reconcile(Log(0, 80, ((1, 0), (2, 60))), later) == Cut(90, 0, reset=True)
+    assert reconcile(Log(0, 80, ((1, 0), (2, 60))), later) == CutBack(90, 0, reset=True)
 
 
 def test_nothing_in_common_at_one_start_is_cut_without_beginning_anew() -> None:
-    assert reconcile(Log(0, 30, ((3, 0),)), LEADER) == Cut(0, 0)
+    assert reconcile(Log(0, 30, ((3, 0),)), LEADER) == CutBack(0, 0)
 
 
 def test_fetch_is_valid_only_at_a_place_of_the_same_epoch() -> None:

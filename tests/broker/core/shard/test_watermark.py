@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from imago_broker.core.shard.in_sync import gone
-from imago_broker.core.shard.values import Limits
+from imago_broker.core.shard.values import ShardLimits
 from imago_broker.core.shard.watermark import Watermark
 from imago_broker.model.shard import Member
 
@@ -101,7 +101,7 @@ def test_connecting_again_and_again_is_no_progress() -> None:
     watermark = leading(B)
     watermark.joined(B, 100, 0, 1000)
     watermark.appended(200)
-    limits = Limits()
+    limits = ShardLimits()
     for turn in range(1, 20):
         now_ms = 1000 + 100 * turn
         watermark.left(B, now_ms - 50)

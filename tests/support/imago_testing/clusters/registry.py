@@ -19,7 +19,7 @@ from imago_broker.model.cluster import BrokerRecord, ForeignBroker, ShardQueues,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_broker.model.cluster import ClusterView, Connection
+    from imago_broker.model.cluster import ClusterView, RegistryConnection
     from imago_testing.processes.zookeeper import RunningZooKeeper
 
 SECONDS_MAX = 30
@@ -211,7 +211,7 @@ async def until(
     return coordinator.view()
 
 
-async def in_state(coordinator: TreeCoordinator, state: Connection) -> None:
+async def in_state(coordinator: TreeCoordinator, state: RegistryConnection) -> None:
     """Return once the session is in this state."""
     changed = asyncio.Event()
     coordinator.on_state(lambda _: changed.set())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from imago_broker.core.shard import effects as fx
 from imago_broker.core.shard import events as ev
 from imago_broker.core.shard.member import ShardMachine
-from imago_broker.core.shard.values import Limits, Log, MemberInfo
+from imago_broker.core.shard.values import Log, MemberInfo, ShardLimits
 from imago_broker.model.shard import Member, ShardState
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Told:
     """A machine, and the last effects."""
 
     def __init__(self, **settings: Any) -> None:
-        self.machine = ShardMachine("a", Limits(), **settings)
+        self.machine = ShardMachine("a", ShardLimits(), **settings)
         self.effects: list[Effect] = []
         self.now_ms = 0
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_operator.desired import OperatorInfo
 from imago_operator.errors import BlockedError, RetryError
-from imago_operator.reconcile import Context, Key, Reached, Reconciler
+from imago_operator.reconcile import Context, ObjectKey, Reached, Reconciler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -209,7 +209,7 @@ class Stage:
     async def settle(self, reconciler: Reconciler, name: str, *, looks: int = 20) -> float | None:
         """Look until nothing more is to be done soon; return when it wants to look again."""
         for _ in range(looks):
-            again = await reconciler.reconcile(Key(reconciler.kind, "mq", name))
+            again = await reconciler.reconcile(ObjectKey(reconciler.kind, "mq", name))
             if again is None or again >= 10:
                 return again
             self.pass_time(max(again, 1.0))

@@ -28,7 +28,7 @@ from imago_operator.desired import OperatorInfo, desired_of
 from imago_operator.errors import BlockedError, OperatorError, RetryError
 from imago_operator.kube.objects import Kubernetes
 from imago_operator.observed import Observer, shard_of_set
-from imago_operator.reconcile import Context, Key, Reached
+from imago_operator.reconcile import Context, ObjectKey, Reached
 from imago_operator.reconcilers.cluster import LOOK_EVERY, ClusterReconciler
 from imago_operator.state import written
 from imago_operator.volumes import Volumes, size_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from imago_operator.actions import Action
-    from imago_operator.state import Claim, Pod, Probe, Registry, Remaining
+    from imago_operator.state import Claim, Pod, Probe, Registry, RemainingContent
 
 
 _SECOND = timedelta(seconds=1)
@@ -87,7 +87,7 @@ class Brokers:
         name = broker.removeprefix("http://").removesuffix(":8080")
         return next((p.broker for p in self.world.observe().pods if p.name == name), None)
 
-    async def remaining(self, brokers: Sequence[str], shard: int) -> Remaining | None:
+    async def remaining(self, brokers: Sequence[str], shard: int) -> RemainingContent | None:
         return self.world.observe().remaining.get(shard) if brokers else None
 
     async def raise_epoch(self, brokers: Sequence[str]) -> int:  # noqa: ARG002  a port's
@@ -154,7 +154,9 @@ class OperatedCluster:
 
     def __post_init__(self) -> None:
         stored = self.kubernetes.put(self.manifest)
-        self.key = Key("ImagoCluster", stored["metadata"]["namespace"], stored["metadata"]["name"])
+        self.key = ObjectKey(
+            "ImagoCluster", stored["metadata"]["namespace"], stored["metadata"]["name"]
+        )
         self.world = World(desired_of(stored, self.operator))
         self.brokers = Brokers(self.world)
         self.kubernetes.changed.append(self._take_in)

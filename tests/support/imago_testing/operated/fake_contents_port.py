@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from imago_operator.contents.values import (
-    Lag,
-    Queues,
+    GroupLag,
     SeenGroup,
     SeenGroups,
     SeenShard,
     SeenTopic,
+    TopicQueues,
 )
 from imago_operator.errors import (
     BlockedError,
@@ -112,15 +112,15 @@ class FakeContentsPort:
             raise InvalidError(f"{unknown} do not take new topics")
         return set(asked)
 
-    def _queues(self, old: SeenTopic | None, shard: int, asked: int | None) -> Queues:
+    def _queues(self, old: SeenTopic | None, shard: int, asked: int | None) -> TopicQueues:
         had = old.shards.get(shard) if old else None
         if had is None:
-            return Queues(asked or 8, asked or 8)
+            return TopicQueues(asked or 8, asked or 8)
         if asked is None:
             return had
         if not had.open:
             return replace(had, read=max(had.read, asked))
-        return Queues(asked, asked)
+        return TopicQueues(asked, asked)
 
     async def delete_topic(self, brokers: Sequence[str], name: str, *, operator_epoch: int) -> None:
         self._changes("delete_topic", name, epoch=operator_epoch)
@@ -152,7 +152,7 @@ class FakeContentsPort:
             raise BlockedError("active", until="consumers stop")
         if topic not in self.topics_by_name:
             raise InvalidError(f"no topic {topic}")
-        lags = {**found.lags, topic: Lag(0)}
+        lags = {**found.lags, topic: GroupLag(0)}
         self.groups_by_name[group] = replace(found, lags=lags)
 
     async def shards(self, brokers: Sequence[str]) -> Mapping[int, SeenShard]:
@@ -206,7 +206,7 @@ class FakeContentsPort:
     def _open(self, name: str, to: Collection[int]) -> None:
         topic = self.topics_by_name[name]
         each = max([q.number for q in topic.shards.values()])
-        shards = {**topic.shards, **{n: Queues(each, each) for n in to}}
+        shards = {**topic.shards, **{n: TopicQueues(each, each) for n in to}}
         self.topics_by_name[name] = replace(topic, shards=shards)
 
     def _leave(self, name: str, shard: int, *, move: bool) -> None:
@@ -218,7 +218,7 @@ class FakeContentsPort:
             self._open(name, [n for n in free if n not in topic.open_on][:1])
             topic = self.topics_by_name[name]
         had = topic.shards[shard]
-        closed = {**topic.shards, shard: Queues(0, had.number, 4)}
+        closed = {**topic.shards, shard: TopicQueues(0, had.number, 4)}
         self.topics_by_name[name] = replace(topic, shards=closed)
 
     async def move(

@@ -7,14 +7,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from imago_operator.actions import DeletePod, Handover
-from imago_operator.spec.cluster_status import Progress
+from imago_operator.spec.cluster_status import ReconcileProgress
 from imago_operator.state import written
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.things import START
 from imago_testing.operated.world import World
 
 if TYPE_CHECKING:
-    from imago_operator.plan import Plan
+    from imago_operator.plan import ReconcilePlan
     from imago_operator.state import Observed
 
 
@@ -69,7 +69,7 @@ def unready(seen: Observed, seconds: float, *pods: str) -> Observed:
     return seen
 
 
-def taken(found: Plan) -> list[str]:
+def taken(found: ReconcilePlan) -> list[str]:
     return sorted(
         a.name if isinstance(a, DeletePod) else a.pod
         for a in found.actions
@@ -87,13 +87,13 @@ def leaderless(seen: Observed, *, in_sync: bool) -> Observed:
 
 def waited(seen: Observed, key: str, seconds: float) -> Observed:
     since = written(START - timedelta(seconds=seconds))
-    progress = Progress(row="x", step=key, since=since)
+    progress = ReconcileProgress(row="x", step=key, since=since)
     return replace(seen, status=replace(seen.status, progress=progress))
 
 
-def reasons(found: Plan) -> set[str]:
+def reasons(found: ReconcilePlan) -> set[str]:
     return {finding.reason for finding in found.findings}
 
 
-def of(found: Plan, kind: type) -> list[Any]:
+def of(found: ReconcilePlan, kind: type) -> list[Any]:
     return [action for action in found.actions if isinstance(action, kind)]

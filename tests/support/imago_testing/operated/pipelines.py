@@ -13,13 +13,13 @@ from imago_operator.pipelines.plan import plan
 from imago_operator.pipelines.render import JOB
 from imago_operator.pipelines.state import (
     Action,
-    Driver,
-    Look,
+    DriverPod,
+    PipelineLook,
+    PipelineRecord,
     RaiseEpoch,
-    Record,
-    Run,
-    Stage,
-    Start,
+    RunObject,
+    RunStage,
+    StartRun,
     StopRun,
     Suspend,
 )
@@ -43,16 +43,16 @@ def desired(changes: dict[str, Any] | None = None, **annotations: str) -> Desire
     return desired_pipeline(made, OperatorInfo(version="0.1.0"))
 
 
-def look(changes: dict[str, Any] | None = None, **facts: Any) -> Look:
+def look(changes: dict[str, Any] | None = None, **facts: Any) -> PipelineLook:
     """Return a look at it: nothing runs, and nothing ever did, unless `facts` say so."""
-    found = {"status": PipelineStatus(), "record": Record(epoch=0), "now": NOW, **facts}
-    return Look(desired=desired(changes), **found)
+    found = {"status": PipelineStatus(), "record": PipelineRecord(epoch=0), "now": NOW, **facts}
+    return PipelineLook(desired=desired(changes), **found)
 
 
-def ran(stage: Stage = Stage.RUNNING, epoch: int = 4, **more: Any) -> Run:
+def ran(stage: RunStage = RunStage.RUNNING, epoch: int = 4, **more: Any) -> RunObject:
     """Return a run of its spec as it is without changes."""
     known = {"kind": JOB, "name": f"lake-run-{epoch}", "uid": f"j-{epoch}", "hash": desired().hash}
-    return Run(**{**known, "epoch": epoch, "stage": stage, **more})
+    return RunObject(**{**known, "epoch": epoch, "stage": stage, **more})
 
 
 @dataclass
@@ -63,25 +63,25 @@ class World:
     changes: dict[str, Any] = field(default_factory=dict)
     status: PipelineStatus = field(default_factory=PipelineStatus)
     epoch: int = 0
-    runs: list[Run] = field(default_factory=list)
-    drivers: list[Driver] = field(default_factory=list)
+    runs: list[RunObject] = field(default_factory=list)
+    drivers: list[DriverPod] = field(default_factory=list)
     now: datetime = NOW
     brokers: bool = True
     made: set[str] = field(default_factory=set)
     """Names of all runs that there ever were."""
 
-    def look(self) -> Look:
+    def look(self) -> PipelineLook:
         return look(
             self.changes,
             status=self.status,
-            record=Record(epoch=self.epoch) if self.brokers else None,
+            record=PipelineRecord(epoch=self.epoch) if self.brokers else None,
             runs=tuple(self.runs),
             drivers=tuple(self.drivers),
             now=self.now,
             claim_bytes=1 << 30,
         )
 
-    def operate(self, seen: Look, calls: int) -> None:
+    def operate(self, seen: PipelineLook, calls: int) -> None:
         """Carry out the plan of a look, which may be old; die after so many calls."""
         found = plan(seen)
         if found.record is not None:
@@ -92,14 +92,14 @@ class World:
         if calls > len(found.actions):
             self.status = status_of(seen, found)
 
-    def _do(self, seen: Look, action: Action) -> bool:
+    def _do(self, seen: PipelineLook, action: Action) -> bool:
         """Carry out one action; False: it was refused."""
         match action:
             case RaiseEpoch(_, epoch):
                 if not self.brokers or epoch < self.epoch:
                     return False
                 self.epoch = epoch
-            case Start(_, epoch):
+            case StartRun(_, epoch):
                 self._start(seen, epoch)
             case StopRun(_, _, uid):
                 self.runs = [run for run in self.runs if run.uid != uid]
@@ -109,22 +109,22 @@ class World:
                 pass  # files and claims are always there
         return True
 
-    def _start(self, seen: Look, epoch: int) -> None:
+    def _start(self, seen: PipelineLook, epoch: int) -> None:
         name = seen.desired.run_name(epoch)
         if all(run.name != name for run in self.runs):
             self.made.add(name)
             run = ran(
-                Stage.SUBMITTED, epoch, hash=seen.desired.hash, uid=f"j-{len(self.made)}-{name}"
+                RunStage.SUBMITTED, epoch, hash=seen.desired.hash, uid=f"j-{len(self.made)}-{name}"
             )
             self.runs.append(run)
 
     def kubelet(self) -> None:
         """Start drivers, and end those whose run is gone; one that is over does not start."""
         for run in list(self.runs):
-            if run.stage is Stage.SUBMITTED and not run.suspend:
+            if run.stage is RunStage.SUBMITTED and not run.suspend:
                 self._begin(run)
             elif run.suspend and not run.stage.ended and not self._driven(run):
-                self._become(run, Stage.SUSPENDED)
+                self._become(run, RunStage.SUSPENDED)
         alive = {run.epoch for run in self.runs if not run.suspend and not run.stage.ended}
         for driver in list(self.drivers):
             if driver.epoch in alive:
@@ -135,25 +135,25 @@ class World:
             elif self.random.random() < 0.5:
                 self.drivers.append(driver)
 
-    def _begin(self, run: Run) -> None:
+    def _begin(self, run: RunObject) -> None:
         if run.epoch != self.epoch:
-            self._become(run, Stage.FAILED)  # the driver has asked, and ended
+            self._become(run, RunStage.FAILED)  # the driver has asked, and ended
             return
         if not self._driven(run):
-            self.drivers.append(Driver(name=f"p-{run.epoch}", epoch=run.epoch))
-        self._become(run, Stage.RUNNING)
+            self.drivers.append(DriverPod(name=f"p-{run.epoch}", epoch=run.epoch))
+        self._become(run, RunStage.RUNNING)
 
-    def _driven(self, run: Run) -> bool:
+    def _driven(self, run: RunObject) -> bool:
         return any(driver.epoch == run.epoch for driver in self.drivers)
 
-    def _become(self, run: Run, stage: Stage) -> None:
+    def _become(self, run: RunObject, stage: RunStage) -> None:
         self.runs[self.runs.index(run)] = replace(run, stage=stage)
 
     def fail(self) -> None:
         """End a run that runs, well or not."""
         for run in self.runs:
-            if run.stage is Stage.RUNNING:
-                self._become(run, self.random.choice([Stage.FAILED, Stage.COMPLETED]))
+            if run.stage is RunStage.RUNNING:
+                self._become(run, self.random.choice([RunStage.FAILED, RunStage.COMPLETED]))
                 self.drivers = [one for one in self.drivers if one.epoch != run.epoch]
                 return
 

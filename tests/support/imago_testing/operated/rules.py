@@ -16,7 +16,7 @@ from imago_operator.actions import (
     Stop,
     destructive,
 )
-from imago_operator.desired import Desired, Unreadable
+from imago_operator.desired import Desired, UnreadableSpec
 from imago_operator.spec.cluster import OnOperatorUpgrade
 from imago_operator.state import STATEFUL_SET, Observed, Pod, parsed
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from imago_operator.plan import Plan
+    from imago_operator.plan import ReconcilePlan
 
 REPLACE_AFTER_S = 300.0
 
 
 def violations(
-    desired: Desired | Unreadable, observed: Observed, plan: Plan, now: datetime
+    desired: Desired | UnreadableSpec, observed: Observed, plan: ReconcilePlan, now: datetime
 ) -> list[str]:
     """Return every promise that the plan breaks."""
-    if isinstance(desired, Unreadable) or desired.resource.deleting or desired.resource.paused:
+    if isinstance(desired, UnreadableSpec) or desired.resource.deleting or desired.resource.paused:
         return ["acts on what is to stand still"] if plan.actions else []
     checks = (
         *(_one_disruption, _members, _servers, _pods, _claims, _uninformed),
@@ -47,7 +47,7 @@ def _of(observed: Observed, action: DeletePod | Handover) -> Pod | None:
     return next((pod for pod in observed.pods if pod.name == name), None)
 
 
-def _taken(observed: Observed, plan: Plan) -> Iterator[Pod]:
+def _taken(observed: Observed, plan: ReconcilePlan) -> Iterator[Pod]:
     """Yield members that the plan takes away; what never ran, or goes with its disk, is none."""
     given_up = {action.name for action in plan.actions if isinstance(action, DeleteClaim)}
     for action in plan.actions:
@@ -89,7 +89,7 @@ def _down(desired: Desired, observed: Observed, shard: int) -> bool:
 
 
 def _one_disruption(
-    desired: Desired, observed: Observed, plan: Plan, now: datetime
+    desired: Desired, observed: Observed, plan: ReconcilePlan, now: datetime
 ) -> Iterator[str]:
     taken = list(_taken(observed, plan))
     shards = [pod.shard for pod in taken]
@@ -132,7 +132,7 @@ def _is_let_go(desired: Desired, observed: Observed, pod: Pod) -> bool:
     return check is not None and set(check.risks) <= usual
 
 
-def _members(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterator[str]:
+def _members(_: Desired, observed: Observed, plan: ReconcilePlan, __: datetime) -> Iterator[str]:
     """A set gets fewer members only one by one, while all that stay could lead."""
     for action in plan.actions:
         if not isinstance(action, Apply) or action.manifest["kind"] != STATEFUL_SET:
@@ -150,7 +150,7 @@ def _members(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterat
             yield f"shard-{child.shard} loses a member while others cannot lead"
 
 
-def _servers(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterator[str]:
+def _servers(_: Desired, observed: Observed, plan: ReconcilePlan, __: datetime) -> Iterator[str]:
     """Of ZooKeeper's servers one goes at a time."""
     for action in plan.actions:
         pod = _of(observed, action) if isinstance(action, DeletePod) else None
@@ -160,7 +160,7 @@ def _servers(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterat
             yield f"{pod.name} goes while another server of ZooKeeper does"
 
 
-def _pods(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterator[str]:
+def _pods(_: Desired, observed: Observed, plan: ReconcilePlan, __: datetime) -> Iterator[str]:
     deleted = [action for action in plan.actions if isinstance(action, DeletePod)]
     if len({action.shard for action in deleted}) != len(deleted):
         yield "two pods of one shard"
@@ -170,7 +170,9 @@ def _pods(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterator[
             yield f"a pod that was not seen: {action}"
 
 
-def _claims(desired: Desired, observed: Observed, plan: Plan, now: datetime) -> Iterator[str]:
+def _claims(
+    desired: Desired, observed: Observed, plan: ReconcilePlan, now: datetime
+) -> Iterator[str]:
     doomed = [action for action in plan.actions if isinstance(action, DeleteClaim)]
     for action in doomed:
         claim = next((c for c in observed.claims if c.name == action.name), None)
@@ -211,7 +213,9 @@ def _is_replaced(observed: Observed, action: DeleteClaim, now: datetime) -> bool
     return bool(waited and gone and not runs and shard and shard.in_sync & others)
 
 
-def _uninformed(desired: Desired, observed: Observed, plan: Plan, now: datetime) -> Iterator[str]:
+def _uninformed(
+    desired: Desired, observed: Observed, plan: ReconcilePlan, now: datetime
+) -> Iterator[str]:
     """Where something is not known, nothing is taken away but what never ran."""
     registry = observed.registry
     known = observed.synced and registry is not None and registry.connected
@@ -234,7 +238,7 @@ def _uninformed(desired: Desired, observed: Observed, plan: Plan, now: datetime)
         yield "acts before Kubernetes was read"
 
 
-def _held(desired: Desired, observed: Observed, plan: Plan, _: datetime) -> Iterator[str]:
+def _held(desired: Desired, observed: Observed, plan: ReconcilePlan, _: datetime) -> Iterator[str]:
     """A new operator alone restarts nothing."""
     policy = desired.spec.update_policy.on_operator_upgrade
     if policy is not OnOperatorUpgrade.HOLD or desired.resource.approved:
@@ -247,7 +251,7 @@ def _held(desired: Desired, observed: Observed, plan: Plan, _: datetime) -> Iter
             yield f"restarts {pod.name}, about which the user said nothing new"
 
 
-def _drained(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterator[str]:
+def _drained(_: Desired, observed: Observed, plan: ReconcilePlan, __: datetime) -> Iterator[str]:
     registry = observed.registry
     for action in plan.actions:
         if isinstance(action, MarkDrained):
@@ -260,7 +264,9 @@ def _drained(_: Desired, observed: Observed, plan: Plan, __: datetime) -> Iterat
                 yield f"stops a shard that is needed: {action.shard}"
 
 
-def _elections(desired: Desired, observed: Observed, plan: Plan, _: datetime) -> Iterator[str]:
+def _elections(
+    desired: Desired, observed: Observed, plan: ReconcilePlan, _: datetime
+) -> Iterator[str]:
     for action in plan.actions:
         if isinstance(action, Elect):
             shard = observed.registry.shards[action.shard] if observed.registry else None
@@ -269,7 +275,9 @@ def _elections(desired: Desired, observed: Observed, plan: Plan, _: datetime) ->
                 yield f"elects who may lack messages: {action}"
 
 
-def _repair(desired: Desired, observed: Observed, plan: Plan, _: datetime) -> Iterator[str]:
+def _repair(
+    desired: Desired, observed: Observed, plan: ReconcilePlan, _: datetime
+) -> Iterator[str]:
     """New shards and missing objects never wait for health."""
     made = {getattr(a, "manifest", {}).get("metadata", {}).get("name") for a in plan.actions}
     refused = "DowngradeRefused" in {f.reason for f in plan.findings}

@@ -21,24 +21,24 @@ from imago_operator.manifests.render import render
 from imago_operator.plan import plan
 from imago_operator.spec.cluster_status import (
     ClusterStatus,
-    Progress,
+    ReconcileProgress,
     ReplacedMember,
     Rollout,
     ScaleDownStatus,
     ShardStatus,
 )
 from imago_operator.state import (
-    Child,
     Claim,
-    Member,
-    Node,
+    KubeNode,
     Observed,
+    OwnedObject,
     Pod,
     Probe,
     Registry,
-    Remaining,
+    RemainingContent,
     RestartCheck,
     Shard,
+    ShardBroker,
     TopicNeeds,
     written,
 )
@@ -99,7 +99,9 @@ def random_look(rng: random.Random) -> tuple[Desired, Observed]:
     replicas = rng.randint(1, 3)
     desired, before = random_desired(rng, replicas), random_desired(rng, replicas)
     numbers = [n for n in range(SHARDS_MAX + 1) if rng.random() < 0.7]
-    nodes = {f"node-{n}": Node(name=f"node-{n}", rack=rng.choice("ab ").strip()) for n in range(3)}
+    nodes = {
+        f"node-{n}": KubeNode(name=f"node-{n}", rack=rng.choice("ab ").strip()) for n in range(3)
+    }
     if rng.random() < 0.3:
         nodes.pop(rng.choice(sorted(nodes)))
     applied = rng.choice((desired, desired, before))
@@ -128,18 +130,20 @@ def _registry(rng: random.Random, shards: dict[int, Shard]) -> Registry | None:
     return Registry(cluster_id=identity, connected=rng.random() < 0.9, shards=shards)
 
 
-def _remaining(rng: random.Random) -> Remaining:
-    return Remaining(writable_queues=rng.choice((0, 3)), unread_messages=rng.choice((0, 0, 7)))
+def _remaining(rng: random.Random) -> RemainingContent:
+    return RemainingContent(
+        writable_queues=rng.choice((0, 3)), unread_messages=rng.choice((0, 0, 7))
+    )
 
 
-def _children(rng: random.Random, applied: Desired, numbers: list[int]) -> list[Child]:
-    found = [Child(kind="Secret", name=names.token(applied.name), uid="token")]
+def _children(rng: random.Random, applied: Desired, numbers: list[int]) -> list[OwnedObject]:
+    found = [OwnedObject(kind="Secret", name=names.token(applied.name), uid="token")]
     for manifest in render(applied, numbers):
         metadata = manifest["metadata"]
         shard = metadata["labels"].get(names.SHARD_LABEL)
         if rng.random() < 0.99:
             found.append(
-                Child(
+                OwnedObject(
                     kind=manifest["kind"],
                     name=metadata["name"],
                     uid=f"uid-{metadata['name']}",
@@ -213,7 +217,7 @@ def _shard(rng: random.Random, number: int, pods: list[Pod]) -> Shard | None:
     alive = [p.broker.uuid for p in pods if p.shard == number and p.broker]
     master = rng.choice(alive) if alive and rng.random() < 0.93 else None
     members = tuple(
-        Member(uuid=uuid, in_sync=uuid == master or rng.random() < 0.93) for uuid in alive
+        ShardBroker(uuid=uuid, in_sync=uuid == master or rng.random() < 0.93) for uuid in alive
     )
     drained = rng.random() < 0.15
     return Shard(
@@ -296,7 +300,7 @@ def _status(rng: random.Random, numbers: list[int], pods: list[Pod]) -> ClusterS
             for n in numbers
             if rng.random() < 0.8
         ),
-        progress=Progress(row="x", step=step, since=early) if rng.random() < 0.8 else None,
+        progress=ReconcileProgress(row="x", step=step, since=early) if rng.random() < 0.8 else None,
         rollout=rolling if rng.random() < 0.3 else None,
         scale_down=down if rng.random() < 0.4 else None,
         replaced_members=lost if rng.random() < 0.4 else (),

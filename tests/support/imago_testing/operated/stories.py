@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
 from imago_operator.desired import Desired, desired_of
-from imago_operator.plan import Row, plan
+from imago_operator.plan import PlanRow, plan
 from imago_operator.spec.fields import to_json
 from imago_operator.state import TopicNeeds, written
 from imago_operator.status import status_of
@@ -18,7 +18,7 @@ from imago_testing.operated.world import World
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imago_operator.desired import Unreadable
+    from imago_operator.desired import UnreadableSpec
     from imago_operator.state import Observed
 
 GROWN: Final = {"spec.brokers.storage.size": "20Gi"}
@@ -30,7 +30,7 @@ def by_row() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for manifest in _told():
         found.setdefault(manifest["status"]["progress"]["row"], manifest)
-    order = [row.title for row in Row]
+    order = [row.title for row in PlanRow]
     return {title: found[title] for title in sorted(found, key=order.index)}
 
 
@@ -122,7 +122,7 @@ def _life(world: World, change: dict[str, Any] | None = None) -> Iterator[dict[s
     for _ in range(200):
         told = _look(world, change)
         yield told
-        if told["status"]["progress"]["row"] == Row.SETTLED.title:
+        if told["status"]["progress"]["row"] == PlanRow.SETTLED.title:
             return
     raise AssertionError("does not settle")
 
@@ -141,7 +141,7 @@ def _deleted(world: World) -> dict[str, Any]:
 
 
 def _manifest(
-    desired: Desired | Unreadable,
+    desired: Desired | UnreadableSpec,
     seen: Observed,
     change: dict[str, Any] | None = None,
     annotations: dict[str, str] | None = None,

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from imago_operator.spec.cluster_status import ClusterStatus
 from imago_operator.state import (
-    Child,
     Claim,
-    Node,
+    KubeNode,
     Observed,
+    OwnedObject,
     Pod,
     Probe,
     Registry,
-    Remaining,
+    RemainingContent,
     RestartCheck,
     Shard,
 )
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from imago_operator.actions import (
         Action,
     )
-    from imago_operator.desired import Desired, Unreadable
+    from imago_operator.desired import Desired, UnreadableSpec
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 RACKS = ("east", "west", "north")
@@ -45,17 +45,17 @@ class Disk:
 class Things:
     """What there is: objects of one cluster, and the brokers in its pods."""
 
-    desired: Desired | Unreadable
+    desired: Desired | UnreadableSpec
     now: datetime = START
     status: ClusterStatus = field(default_factory=ClusterStatus)
-    children: dict[tuple[str, str], Child] = field(default_factory=dict)
+    children: dict[tuple[str, str], OwnedObject] = field(default_factory=dict)
     manifests: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
     disks: dict[str, Disk] = field(default_factory=dict)
-    nodes: dict[str, Node] = field(
+    nodes: dict[str, KubeNode] = field(
         default_factory=lambda: {
-            f"node-{n}": Node(name=f"node-{n}", rack=r) for n, r in enumerate(RACKS)
+            f"node-{n}": KubeNode(name=f"node-{n}", rack=r) for n, r in enumerate(RACKS)
         }
     )
     shards: dict[int, Shard] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Things:
         )
         pods = tuple(replace(pod, broker=self._probe(pod)) for pod in self.pods.values())
         closed = [n for n, shard in self.shards.items() if shard.cordoned]
-        left = {n: Remaining(writable_queues=0, unread_messages=self.unread) for n in closed}
+        left = {n: RemainingContent(writable_queues=0, unread_messages=self.unread) for n in closed}
         return Observed(
             synced=True,
             children=tuple(self.children.values()),

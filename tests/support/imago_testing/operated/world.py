@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from imago_operator import names
 from imago_operator.brokerkeys import KEYS
-from imago_operator.plan import Plan, plan
+from imago_operator.plan import ReconcilePlan, plan
 from imago_operator.spec.values import Quantity
 from imago_operator.state import (
     STATEFUL_SET,
-    Child,
     Claim,
-    Member,
     Observed,
+    OwnedObject,
     Pod,
     Probe,
     Shard,
+    ShardBroker,
 )
 from imago_operator.status import status_of
 from imago_testing.operated.rules import violations
@@ -61,7 +61,7 @@ class World(Things):
 
     # ---- one look, and what comes of it ----------------------------------------------------
 
-    def look(self, dies_after: int | None = None) -> tuple[Observed, Plan]:
+    def look(self, dies_after: int | None = None) -> tuple[Observed, ReconcilePlan]:
         """Plan once, write the status, carry the actions out, let a second pass.
 
         `dies_after`: how many of its calls the operator makes before it ends.
@@ -93,7 +93,7 @@ class World(Things):
         key = manifest["kind"], metadata["name"]
         before = self.children.get(key)
         self.manifests[key] = manifest
-        self.children[key] = Child(
+        self.children[key] = OwnedObject(
             kind=key[0],
             name=key[1],
             uid=before.uid if before else self.uid(key[1]),
@@ -106,7 +106,7 @@ class World(Things):
 
     def _createtoken(self, action: CreateToken) -> None:
         key = ("Secret", action.name)
-        self.children[key] = Child(kind="Secret", name=action.name, uid=self.uid("secret"))
+        self.children[key] = OwnedObject(kind="Secret", name=action.name, uid=self.uid("secret"))
 
     def _deletechild(self, action: DeleteChild) -> None:
         key = action.kind, action.name
@@ -291,7 +291,7 @@ class World(Things):
         shard = self.shards.get(pod.shard) or Shard(id=pod.shard, master=None, epoch=0)
         members = tuple(m for m in shard.members if m.uuid != disk.uuid)
         in_sync = shard.master is None or not self.behind
-        member = Member(uuid=disk.uuid, in_sync=in_sync, lag_bytes=0)
+        member = ShardBroker(uuid=disk.uuid, in_sync=in_sync, lag_bytes=0)
         self.shards[pod.shard] = replace(shard, members=(*members, member))
         settings = getattr(self.desired, "dynamic", {})
         self.config[pod.uid] = {name: settings[name] for name in KEYS if name in settings}
@@ -343,7 +343,7 @@ class World(Things):
         for pod in [p for p in self.pods.values() if p.node == name]:
             self._leave(self.pods.pop(pod.name))
 
-    def settle(self, looks: int = 400) -> list[tuple[Observed, Plan]]:
+    def settle(self, looks: int = 400) -> list[tuple[Observed, ReconcilePlan]]:
         """Look and let things happen until nothing is left to do; return every look."""
         found = []
         for _ in range(looks):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.core.shard import events as ev
-from imago_broker.core.shard.values import Role
+from imago_broker.core.shard.values import MachineRole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -70,7 +70,7 @@ class Faults:
         world = self.world
         if world.rng.random() < 0.5:
             for process in world.processes:
-                if process is not None and process.machine.state.role is Role.LEADING:
+                if process is not None and process.machine.state.role is MachineRole.LEADING:
                     return process.index
         return world.rng.randrange(len(world.disks))
 

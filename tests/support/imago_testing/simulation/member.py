@@ -8,7 +8,7 @@ from imago_broker.core.shard import effects as fx
 from imago_broker.core.shard import events as ev
 from imago_broker.core.shard.member import ShardMachine
 from imago_broker.core.shard.reconcile import last_epoch
-from imago_broker.core.shard.values import MemberInfo, Role
+from imago_broker.core.shard.values import MachineRole, MemberInfo
 from imago_broker.model.shard import stamped
 from imago_testing.simulation.client import Level, Put
 from imago_testing.simulation.replication import FollowerEnd, LeaderEnd, take_frame
@@ -90,10 +90,10 @@ class Process:
     def tick(self) -> None:
         self.run(self.machine.tick(self.now()))
         role = self.machine.state.role
-        if role is Role.LEADING:
+        if role is MachineRole.LEADING:
             self.leader_end.go_on()
             self.expire_pending()
-        elif role is Role.FOLLOWING:
+        elif role is MachineRole.FOLLOWING:
             self.follower_end.go_on()
         self.heal()
         self.tell_damage()
@@ -106,7 +106,7 @@ class Process:
             return
         state = self.machine.state
         peers = [world.index_of(uuid) for uuid in self.leader_end.peers]
-        if state.role is Role.FOLLOWING and state.reconciled:
+        if state.role is MachineRole.FOLLOWING and state.reconciled:
             peers = [self.follower_end.leader]
         for peer in peers:
             other = world.disks[peer]

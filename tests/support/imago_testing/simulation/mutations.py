@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         Live,
         Log,
         MemberInfo,
-        Progress,
+        ShardProgress,
     )
     from imago_broker.model.shard import ShardState
 
@@ -48,30 +48,30 @@ class Mutation:
     """Kinds of faults that bring it to light; None: all."""
 
 
-def _end_only(own: Log, theirs: Log) -> reconcile.Cut:
+def _end_only(own: Log, theirs: Log) -> reconcile.CutBack:
     """The follower compares ends, no epochs: what differs below stays."""
     end = min(own.end, theirs.end)
     if end < max(own.start, theirs.start):
-        return reconcile.Cut(theirs.start, 0, reset=True)
-    return reconcile.Cut(end, reconcile.epoch_before(theirs, end))
+        return reconcile.CutBack(theirs.start, 0, reset=True)
+    return reconcile.CutBack(end, reconcile.epoch_before(theirs, end))
 
 
-def _one_step(own: Log, theirs: Log) -> reconcile.Cut:
+def _one_step(own: Log, theirs: Log) -> reconcile.CutBack:
     """The follower asks once for the end of its last epoch, and takes the answer for one about
     that epoch although the leader never knew it."""
     asked = reconcile.last_epoch(own)
     known = [pair for pair in reconcile.written_epochs(theirs) if pair[0] <= asked]
     end = min(own.end, reconcile.epoch_end(theirs, known[-1][0]) if known else own.end)
     if end < max(own.start, theirs.start):
-        return reconcile.Cut(theirs.start, 0, reset=True)
-    return reconcile.Cut(end, reconcile.epoch_before(theirs, end))
+        return reconcile.CutBack(theirs.start, 0, reset=True)
+    return reconcile.CutBack(end, reconcile.epoch_before(theirs, end))
 
 
-def _below_watermark(own: Log, theirs: Log) -> reconcile.Cut:
+def _below_watermark(own: Log, theirs: Log) -> reconcile.CutBack:
     """The follower trusts nothing above its own high watermark, which may be old."""
     right = reconcile.reconcile(own, theirs)
     end = max(own.start, min(right.end, own.high_watermark))
-    return right if right.reset else reconcile.Cut(end, reconcile.epoch_before(own, end))
+    return right if right.reset else reconcile.CutBack(end, reconcile.epoch_before(own, end))
 
 
 def _takes_all(_: int, __: int) -> bool:
@@ -105,7 +105,7 @@ def _stored_less(
     return in_sync.waited_for(counted, None, admitted, me)
 
 
-def _nearly(follower: FollowerProgress, progress: Progress, epoch_start: int) -> bool:
+def _nearly(follower: FollowerProgress, progress: ShardProgress, epoch_start: int) -> bool:
     """Whoever holds the earlier epochs joins, wherever the high watermark is."""
     return follower.end >= min(progress.high_watermark, epoch_start)
 

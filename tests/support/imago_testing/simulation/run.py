@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from imago_broker.core.shard.values import Role
+from imago_broker.core.shard.values import MachineRole
 from imago_log.errors import StoreError
 from imago_testing.simulation.faults import Faults
 from imago_testing.simulation.telling import told as tell
@@ -97,7 +97,7 @@ class Run:
             return False
         state = self.world.coordinator.state
         leader = self.leader()
-        if leader is None or leader.machine.state.role is not Role.LEADING:
+        if leader is None or leader.machine.state.role is not MachineRole.LEADING:
             return False
         if not all(
             process is leader or follows(process, leader) for process in self.world.processes

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from imago_broker.core.shard.election import Outcome, elected, led_by
+from imago_broker.core.shard.election import ElectionOutcome, elected, led_by
 from imago_broker.core.shard.in_sync import resized
 from imago_broker.core.shard.reconcile import last_epoch
 from imago_broker.core.shard.state import RULES, Rules
-from imago_broker.core.shard.values import FollowerProgress, MemberInfo, Progress
+from imago_broker.core.shard.values import FollowerProgress, MemberInfo, ShardProgress
 from imago_testing.simulation.small import (
     FOLLOWS,
     IN_FLIGHT,
@@ -35,7 +35,7 @@ from imago_testing.simulation.small import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imago_broker.core.shard.reconcile import Cut
+    from imago_broker.core.shard.reconcile import CutBack
     from imago_broker.model.shard import Member
 
 
@@ -144,7 +144,7 @@ class Steps:
             state_of(shard),
             member_of((i, replica.life)),
             live,
-            Outcome(epoch=shard.epoch + 1, cause="leader gone"),
+            ElectionOutcome(epoch=shard.epoch + 1, cause="leader gone"),
             min_in_sync=self.bounds.min_in_sync,
             may_lead=self.rules.electable,
         )
@@ -198,7 +198,7 @@ class Steps:
     def joins(self, world: World, i: int, replica: Replica, j: int) -> Iterator[tuple[str, World]]:
         """Promise, reconcile and fetch, as one step: only the log of the leader matters."""
         leader = world.members[j]
-        cut: Cut = self._reconcile(log_of(replica), log_of(leader))
+        cut: CutBack = self._reconcile(log_of(replica), log_of(leader))
         joined = truncated(replica, cut.end) if cut.end < len(replica.log) else replica
         joined = quiet(joined)._replace(
             seen=leader.epoch, role=FOLLOWS, epoch=leader.epoch, leader=j
@@ -292,7 +292,7 @@ class Steps:
                 yield from self.proposed(world, j, f"{j} drops {entry[0]}", rest)
         live = self.live(world)
         start = leader.epochs[-1][1]
-        progress = Progress(len(leader.log), 0, leader.high_watermark, 0, {})
+        progress = ShardProgress(len(leader.log), 0, leader.high_watermark, 0, {})
         for i, heard in enumerate(leader.heard):
             if heard is None:
                 continue

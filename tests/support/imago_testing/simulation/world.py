@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from imago_broker.core.shard.state import RULES, Rules
-from imago_broker.core.shard.values import Limits, Role
+from imago_broker.core.shard.values import MachineRole, ShardLimits
 from imago_testing.simulation.checker import Checker
 from imago_testing.simulation.client import Clients, Level
 from imago_testing.simulation.coordinator import Coordinator
@@ -31,7 +31,7 @@ class Setup:
 
     seed: int
     rules: Rules = RULES
-    limits: Limits | None = None
+    limits: ShardLimits | None = None
     members: int | None = None
     levels: tuple[Level, ...] | None = None
     stores: bool = False
@@ -65,7 +65,7 @@ class World:
         self._connections = 0
         count = setup.members or rng.choice(MEMBERS)
         minimum = 2 if count > 1 and rng.random() < 0.85 else 1
-        self.limits = setup.limits or Limits(min_in_sync=minimum)
+        self.limits = setup.limits or ShardLimits(min_in_sync=minimum)
         self.session_ms = rng.choice((2000, 2000, 2000, 6000))
         levels = setup.levels or rng.choice(LEVELS)
         self.coordinator = Coordinator()
@@ -297,7 +297,7 @@ class World:
         found = [
             process.index
             for process in self.processes
-            if process is not None and process.machine.state.role is Role.LEADING
+            if process is not None and process.machine.state.role is MachineRole.LEADING
         ]
         if before in found and self.rng.random() < 0.8:
             return before

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.core.shard.effects import Answer, Describe, Leave, Note
-from imago_broker.core.shard.election import Outcome, elected, highest_live
+from imago_broker.core.shard.election import ElectionOutcome, elected, highest_live
 from imago_broker.core.shard.reconcile import last_epoch
 from imago_broker.core.shard.state import Forced, confirmed_epoch
-from imago_broker.core.shard.values import Role
+from imago_broker.core.shard.values import MachineRole
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.events import ElectAsked
@@ -25,7 +25,10 @@ def stand(transition: Transition) -> None:
         return
     if state.vacant_ms is None:
         transition.set(
-            role=Role.ELECTING, vacant_ms=transition.now_ms, fresh_version=None, patience=None
+            role=MachineRole.ELECTING,
+            vacant_ms=transition.now_ms,
+            fresh_version=None,
+            patience=None,
         )
     if transition.state.fresh_version != state.shard.version:
         # Elections are decided on what the coordinator itself has just said: a snapshot that
@@ -53,7 +56,7 @@ def _stand(transition: Transition) -> None:
     )
 
 
-def _chosen(transition: Transition, live: Live) -> Outcome | None:
+def _chosen(transition: Transition, live: Live) -> ElectionOutcome | None:
     state = transition.state
     choice = transition.rules.choose(state.shard, live, state.known, transition.rules.electable)
     if state.uuid not in choice.candidates:
@@ -73,7 +76,7 @@ def _chosen(transition: Transition, live: Live) -> Outcome | None:
         < due_ms + choice.candidates.index(state.uuid) * transition.limits.stagger_ms
     ):
         return None
-    return Outcome(epoch=next_epoch(transition), cause=choice.cause)
+    return ElectionOutcome(epoch=next_epoch(transition), cause=choice.cause)
 
 
 def _note(transition: Transition, why: str) -> None:
@@ -83,10 +86,10 @@ def _note(transition: Transition, why: str) -> None:
         transition.do(Note(f"no leader: {why}"))
 
 
-def _forced(transition: Transition) -> Outcome | None:
+def _forced(transition: Transition) -> ElectionOutcome | None:
     if transition.state.forced is None:
         return None
-    return Outcome(epoch=next_epoch(transition), cause="forced, loss allowed", unclean=True)
+    return ElectionOutcome(epoch=next_epoch(transition), cause="forced, loss allowed", unclean=True)
 
 
 def next_epoch(transition: Transition) -> int:

@@ -55,7 +55,7 @@ class Choice(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ElectionOutcome:
     """What an election decides, apart from who stays in the in-sync set."""
 
     epoch: int
@@ -153,7 +153,7 @@ def elected(
     shard: ShardState,
     me: Member,
     live: Live,
-    outcome: Outcome,
+    outcome: ElectionOutcome,
     *,
     min_in_sync: int,
     may_lead: Electable = electable,

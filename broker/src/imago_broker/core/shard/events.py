@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from imago_broker.core.shard.values import Live, Log, Progress
+    from imago_broker.core.shard.values import Live, Log, ShardProgress
     from imago_broker.model.shard import Member, ShardState
 
 
@@ -141,7 +141,7 @@ class StopAsked:
 class Tick:
     """Time has passed. `progress` counts only while we lead."""
 
-    progress: Progress
+    progress: ShardProgress
 
 
 Event = (

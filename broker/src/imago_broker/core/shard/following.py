@@ -18,7 +18,7 @@ from imago_broker.core.shard.effects import (
     Unfollow,
 )
 from imago_broker.core.shard.in_sync import resized
-from imago_broker.core.shard.values import Role
+from imago_broker.core.shard.values import MachineRole
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.events import Welcomed
@@ -30,7 +30,7 @@ def follow(transition: Transition) -> None:
     state = transition.state
     shard, leader = state.shard, state.shard.leader
     assert leader is not None, "the outlook has seen a leader"
-    transition.set(role=Role.FOLLOWING, vacant_ms=None, waiting="")
+    transition.set(role=MachineRole.FOLLOWING, vacant_ms=None, waiting="")
     if state.forced is not None:
         transition.set(forced=None)
         transition.do(Answer(state.forced.request, done=False, text=f"{leader.uuid} leads"))
@@ -51,14 +51,14 @@ def promise(transition: Transition, epoch: int) -> None:
 
 def unfollow(transition: Transition) -> None:
     """Stop following; what the former leader still sends is not taken."""
-    transition.set(role=Role.ELECTING, following=None, reconciled=False)
+    transition.set(role=MachineRole.ELECTING, following=None, reconciled=False)
     transition.do(Unfollow())
 
 
 def welcomed(transition: Transition, event: Welcomed) -> None:
     """Make our log a prefix of the leader's, then fetch from its end."""
     state = transition.state
-    if state.role is not Role.FOLLOWING:
+    if state.role is not MachineRole.FOLLOWING:
         return
     if event.epoch < state.epoch_seen:
         transition.do(Hangup(f"its epoch is {event.epoch}, ours {state.epoch_seen}"))

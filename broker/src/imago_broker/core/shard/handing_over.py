@@ -13,13 +13,13 @@ from imago_broker.core.shard.effects import Answer, Leave
 from imago_broker.core.shard.electing import next_epoch
 from imago_broker.core.shard.election import is_live, led_by
 from imago_broker.core.shard.in_sync import former_after
-from imago_broker.core.shard.state import Handover
-from imago_broker.core.shard.values import Role
+from imago_broker.core.shard.state import HandoverState
+from imago_broker.core.shard.values import MachineRole
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.events import HandoverAsked
     from imago_broker.core.shard.state import State, Transition
-    from imago_broker.core.shard.values import Progress
+    from imago_broker.core.shard.values import ShardProgress
     from imago_broker.model.shard import Member, ShardState
 
 
@@ -29,16 +29,16 @@ NOBODY = "no such other member is in sync and connected"
 def handover_asked(transition: Transition, event: HandoverAsked) -> None:
     """Begin a handover, or say why not."""
     state = transition.state
-    if state.role is not Role.LEADING:
+    if state.role is not MachineRole.LEADING:
         transition.do(Answer(event.request, done=False, text="this member does not lead"))
     elif state.handover is not None or state.stopping_ms is not None:
         transition.do(Answer(event.request, done=False, text="leadership is being handed over"))
     else:
-        handover = Handover(event.request, event.target, transition.now_ms)
+        handover = HandoverState(event.request, event.target, transition.now_ms)
         transition.set(handover=handover, admitted=None)
 
 
-def hand_over(transition: Transition, handover: Handover, progress: Progress) -> None:
+def hand_over(transition: Transition, handover: HandoverState, progress: ShardProgress) -> None:
     """Propose the target once it has everything, or give up when the time is over."""
     state, limits = transition.state, transition.limits
     if state.proposal is not None and state.proposal.leader == handover.target:
@@ -61,7 +61,7 @@ def hand_over(transition: Transition, handover: Handover, progress: Progress) ->
         transition.propose(_handed_over(transition, target))
 
 
-def stop(transition: Transition, progress: Progress, since_ms: int) -> None:
+def stop(transition: Transition, progress: ShardProgress, since_ms: int) -> None:
     """On an orderly stop: hand over if anybody can lead, else leave the shard without leader."""
     state = transition.state
     if transition.now_ms - since_ms >= transition.limits.stop_ms_max:
@@ -70,13 +70,13 @@ def stop(transition: Transition, progress: Progress, since_ms: int) -> None:
     elif state.handover is not None:
         hand_over(transition, state.handover, progress)
     elif _best(state, progress):
-        transition.set(handover=Handover(None, None, transition.now_ms))
+        transition.set(handover=HandoverState(None, None, transition.now_ms))
     elif transition.may_propose():
         cause = f"{state.uuid} stops"
         transition.propose(replace(state.shard, leader=None, cause=cause, at_ms=0))
 
 
-def _best(state: State, progress: Progress, wanted: str | None = None) -> Member | None:
+def _best(state: State, progress: ShardProgress, wanted: str | None = None) -> Member | None:
     """The in-sync follower that is furthest, of those with a whole log; or the wanted one."""
     fit = [
         (not _damaged(state, member.uuid), follower.end, member)
@@ -86,7 +86,7 @@ def _best(state: State, progress: Progress, wanted: str | None = None) -> Member
     return max(fit)[2] if fit else None
 
 
-def _fit(state: State, progress: Progress, member: Member) -> bool:
+def _fit(state: State, progress: ShardProgress, member: Member) -> bool:
     """Whether it may lead in our place: with damage only where no whole log would lead else."""
     if not _follows(state, progress, member):
         return False
@@ -99,7 +99,7 @@ def _fit(state: State, progress: Progress, member: Member) -> bool:
     )
 
 
-def _follows(state: State, progress: Progress, member: Member) -> bool:
+def _follows(state: State, progress: ShardProgress, member: Member) -> bool:
     follower = progress.followers.get(member)
     return (
         follower is not None
@@ -117,7 +117,7 @@ def _damaged(state: State, uuid: str) -> bool:
     return info is not None and info.damaged
 
 
-def _ready(progress: Progress, target: Member, *, patient: bool) -> bool:
+def _ready(progress: ShardProgress, target: Member, *, patient: bool) -> bool:
     """Whether the target has everything, and those who wait for answers have theirs.
 
     For the latter no more than half of the time is spent: a third member may be slow.
@@ -137,7 +137,7 @@ def _handed_over(transition: Transition, target: Member) -> ShardState:
     return replace(after, former=former)
 
 
-def _give_up(transition: Transition, handover: Handover, why: str) -> None:
+def _give_up(transition: Transition, handover: HandoverState, why: str) -> None:
     transition.set(handover=None)
     if handover.request is not None:
         transition.do(Answer(handover.request, done=False, text=why))

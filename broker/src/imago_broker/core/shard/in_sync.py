@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from imago_broker.core.shard.values import FollowerProgress, Limits, Live, Progress
+    from imago_broker.core.shard.values import FollowerProgress, Live, ShardLimits, ShardProgress
     from imago_broker.model.shard import Member, ShardState
 
 
@@ -51,7 +51,7 @@ def waited_for(
 
 
 def gone(
-    member: Member, progress: Progress, since_ms: int, now_ms: int, limits: Limits
+    member: Member, progress: ShardProgress, since_ms: int, now_ms: int, limits: ShardLimits
 ) -> str | None:
     """Return why a member is to leave the in-sync set, or None.
 
@@ -80,7 +80,7 @@ def joiner(member: Member, follower: FollowerProgress, live: Live) -> Member | N
     return member
 
 
-def joinable(follower: FollowerProgress, progress: Progress, epoch_start: int) -> bool:
+def joinable(follower: FollowerProgress, progress: ShardProgress, epoch_start: int) -> bool:
     """Whether a follower holds all that an in-sync member must.
 
     Everything below the high watermark, everything of earlier epochs (what was acknowledged in
@@ -92,7 +92,9 @@ def joinable(follower: FollowerProgress, progress: Progress, epoch_start: int) -
     )
 
 
-def admissible(follower: FollowerProgress, epoch_start: int, now_ms: int, limits: Limits) -> bool:
+def admissible(
+    follower: FollowerProgress, epoch_start: int, now_ms: int, limits: ShardLimits
+) -> bool:
     """Whether a follower keeps up so well that waiting for it is all it needs to be joinable.
 
     Under load the watermarks run ahead of what any follower has acknowledged. Waiting for the

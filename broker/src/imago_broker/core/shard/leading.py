@@ -14,12 +14,12 @@ from imago_broker.core.shard.effects import (
     WaitFor,
 )
 from imago_broker.core.shard.in_sync import admissible, gone, resized
-from imago_broker.core.shard.values import Role
+from imago_broker.core.shard.values import MachineRole
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.events import Led
     from imago_broker.core.shard.state import Transition
-    from imago_broker.core.shard.values import Progress
+    from imago_broker.core.shard.values import ShardProgress
     from imago_broker.model.shard import Member
 
 
@@ -30,7 +30,7 @@ def lead(transition: Transition) -> None:
     if state.following is not None:
         transition.do(Unfollow())
     transition.set(
-        role=Role.LEADING,
+        role=MachineRole.LEADING,
         epoch=epoch,
         epoch_seen=epoch,
         following=None,
@@ -55,7 +55,7 @@ def lead(transition: Transition) -> None:
 def led(transition: Transition, event: Led) -> None:
     """Our epoch is on disk: from here on it is ours to fill."""
     state = transition.state
-    if state.role is Role.LEADING and state.epoch == event.epoch:
+    if state.role is MachineRole.LEADING and state.epoch == event.epoch:
         transition.set(led=True, led_ms=transition.now_ms, epoch_start=event.log.end)
 
 
@@ -80,7 +80,7 @@ def step_down(transition: Transition, why: str) -> None:
     """Serve no longer as leader."""
     state = transition.state
     transition.set(
-        role=Role.ELECTING, led=False, waits=None, puts=None, admitted=None, handover=None
+        role=MachineRole.ELECTING, led=False, waits=None, puts=None, admitted=None, handover=None
     )
     transition.do(StepDown(why))
     handover = state.handover
@@ -92,7 +92,7 @@ def step_down(transition: Transition, why: str) -> None:
 # ---- the in-sync set ---------------------------------------------------------------------
 
 
-def look_after_set(transition: Transition, progress: Progress) -> None:
+def look_after_set(transition: Transition, progress: ShardProgress) -> None:
     """Propose that members leave or join the in-sync set, where that is due."""
     state = transition.state
     since_ms = transition.now_ms - state.looked_ms if state.looked_ms else 0
@@ -120,7 +120,7 @@ def look_after_set(transition: Transition, progress: Progress) -> None:
     )
 
 
-def _joining(transition: Transition, progress: Progress) -> list[Member]:
+def _joining(transition: Transition, progress: ShardProgress) -> list[Member]:
     """Followers that hold all that an in-sync member must."""
     state = transition.state
     found = []
@@ -135,7 +135,7 @@ def _joining(transition: Transition, progress: Progress) -> list[Member]:
     return found
 
 
-def _admit(transition: Transition, progress: Progress) -> None:
+def _admit(transition: Transition, progress: ShardProgress) -> None:
     """Wait for one follower that keeps up, so that it can join; for a while only."""
     state, limits = transition.state, transition.limits
     waited_ms = transition.now_ms - state.admitted_ms

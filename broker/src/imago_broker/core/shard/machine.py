@@ -14,13 +14,13 @@ from imago_broker.core.shard import electing, events, following, handing_over, l
 from imago_broker.core.shard.effects import Leave, Mark, Note
 from imago_broker.core.shard.election import leader_lives
 from imago_broker.core.shard.state import RULES, Rules, State, Transition, confirmed_epoch
-from imago_broker.core.shard.values import Limits, Role
+from imago_broker.core.shard.values import MachineRole, ShardLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from imago_broker.core.shard.effects import Effect
-    from imago_broker.core.shard.values import Progress
+    from imago_broker.core.shard.values import ShardProgress
     from imago_broker.model.shard import ShardState
 
 EPOCH_MAX = 1 << 62
@@ -49,7 +49,7 @@ def outlook(state: State) -> Outlook:
         return Outlook.BLIND
     shard = state.shard
     if shard.leads(state.member):
-        begun = state.role is Role.LEADING and state.epoch == shard.epoch
+        begun = state.role is MachineRole.LEADING and state.epoch == shard.epoch
         unused = shard.epoch > state.epoch_seen
         current = confirmed_epoch(state) <= shard.epoch and (begun or unused)
         return Outlook.MINE if current else Outlook.VACANT
@@ -57,7 +57,7 @@ def outlook(state: State) -> Outlook:
 
 
 def step(
-    state: State, event: events.Event, now_ms: int, limits: Limits, rules: Rules = RULES
+    state: State, event: events.Event, now_ms: int, limits: ShardLimits, rules: Rules = RULES
 ) -> tuple[State, list[Effect]]:
     """Return the state after an event, and what is to be done. `now_ms` is monotonic."""
     if state.stopped:
@@ -66,14 +66,14 @@ def step(
     _FACTS[type(event)](transition, event)
     role = transition.state.role
     _ACTIONS[role, outlook(transition.state)](transition)
-    if isinstance(event, events.Tick) and transition.state.role is Role.LEADING:
+    if isinstance(event, events.Tick) and transition.state.role is MachineRole.LEADING:
         _look_after(transition, event.progress)
-    if transition.state.role is Role.LEADING:
+    if transition.state.role is MachineRole.LEADING:
         leading.govern(transition)
     return transition.state, transition.effects
 
 
-def _look_after(transition: Transition, progress: Progress) -> None:
+def _look_after(transition: Transition, progress: ShardProgress) -> None:
     state = transition.state
     if not state.led:
         return
@@ -236,7 +236,7 @@ def _stay(_: Transition) -> None:
 
 
 def _out(transition: Transition) -> None:
-    transition.set(role=Role.OUT, vacant_ms=None, waiting="")
+    transition.set(role=MachineRole.OUT, vacant_ms=None, waiting="")
     if transition.state.stopping_ms is not None:
         transition.set(stopped=True)
         transition.do(Leave())
@@ -267,21 +267,21 @@ def _step_down_and_follow(transition: Transition) -> None:
     following.follow(transition)
 
 
-_ACTIONS: Mapping[tuple[Role, Outlook], Callable[[Transition], None]] = {
-    (Role.OUT, Outlook.BLIND): _out,
-    (Role.OUT, Outlook.VACANT): electing.stand,
-    (Role.OUT, Outlook.THEIRS): following.follow,
-    (Role.OUT, Outlook.MINE): leading.lead,
-    (Role.ELECTING, Outlook.BLIND): _out,
-    (Role.ELECTING, Outlook.VACANT): electing.stand,
-    (Role.ELECTING, Outlook.THEIRS): following.follow,
-    (Role.ELECTING, Outlook.MINE): leading.lead,
-    (Role.FOLLOWING, Outlook.BLIND): _part,
-    (Role.FOLLOWING, Outlook.VACANT): _part_and_stand,
-    (Role.FOLLOWING, Outlook.THEIRS): following.follow,
-    (Role.FOLLOWING, Outlook.MINE): leading.lead,
-    (Role.LEADING, Outlook.BLIND): _deposed,
-    (Role.LEADING, Outlook.VACANT): _step_down_and_stand,
-    (Role.LEADING, Outlook.THEIRS): _step_down_and_follow,
-    (Role.LEADING, Outlook.MINE): _stay,
+_ACTIONS: Mapping[tuple[MachineRole, Outlook], Callable[[Transition], None]] = {
+    (MachineRole.OUT, Outlook.BLIND): _out,
+    (MachineRole.OUT, Outlook.VACANT): electing.stand,
+    (MachineRole.OUT, Outlook.THEIRS): following.follow,
+    (MachineRole.OUT, Outlook.MINE): leading.lead,
+    (MachineRole.ELECTING, Outlook.BLIND): _out,
+    (MachineRole.ELECTING, Outlook.VACANT): electing.stand,
+    (MachineRole.ELECTING, Outlook.THEIRS): following.follow,
+    (MachineRole.ELECTING, Outlook.MINE): leading.lead,
+    (MachineRole.FOLLOWING, Outlook.BLIND): _part,
+    (MachineRole.FOLLOWING, Outlook.VACANT): _part_and_stand,
+    (MachineRole.FOLLOWING, Outlook.THEIRS): following.follow,
+    (MachineRole.FOLLOWING, Outlook.MINE): leading.lead,
+    (MachineRole.LEADING, Outlook.BLIND): _deposed,
+    (MachineRole.LEADING, Outlook.VACANT): _step_down_and_stand,
+    (MachineRole.LEADING, Outlook.THEIRS): _step_down_and_follow,
+    (MachineRole.LEADING, Outlook.MINE): _stay,
 }

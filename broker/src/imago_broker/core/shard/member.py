@@ -8,7 +8,7 @@ from imago_broker.core.shard.effects import StepDown, WaitFor
 from imago_broker.core.shard.events import HandoverAsked, Led, StopAsked, Tick
 from imago_broker.core.shard.machine import step
 from imago_broker.core.shard.state import RULES, Rules, State
-from imago_broker.core.shard.values import Limits, Role
+from imago_broker.core.shard.values import MachineRole, ShardLimits
 from imago_broker.core.shard.watermark import Watermark
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ShardMachine:
     def __init__(
         self,
         uuid: str,
-        limits: Limits,
+        limits: ShardLimits,
         *,
         epoch_seen: int = 0,
         unclean: bool = False,
@@ -65,9 +65,9 @@ class ShardMachine:
         state = self.state
         if state.handover is not None or state.stopping_ms is not None:
             return URGENT_TICK_MS
-        if state.role is Role.LEADING:
+        if state.role is MachineRole.LEADING:
             return LEADING_TICK_MS
-        return ELECTING_TICK_MS if state.role is Role.ELECTING else IDLE_TICK_MS
+        return ELECTING_TICK_MS if state.role is MachineRole.ELECTING else IDLE_TICK_MS
 
     def _own(self, effect: Effect) -> bool:
         """Carry out what needs no shell."""

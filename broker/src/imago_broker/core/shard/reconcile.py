@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from imago_broker.core.shard.values import Epochs, Log
 
 
-class Cut(NamedTuple):
+class CutBack(NamedTuple):
     """What a follower has to do before its first fetch."""
 
     end: int
@@ -54,7 +54,7 @@ def epoch_end(log: Log, epoch: int) -> int:
     return min((start for other, start in log.epochs if other > epoch), default=log.end)
 
 
-def reconcile(own: Log, theirs: Log) -> Cut:
+def reconcile(own: Log, theirs: Log) -> CutBack:
     """Compare a follower's log with its leader's.
 
     The largest epoch that both hold, at the same start, ends where the logs may part; the
@@ -63,7 +63,7 @@ def reconcile(own: Log, theirs: Log) -> Cut:
     leader, whose log has grown since it told us its end. Where the leader no longer has that
     offset, or nothing is common, the follower begins anew.
     """
-    anew = Cut(theirs.start, 0, reset=own.start != theirs.start)
+    anew = CutBack(theirs.start, 0, reset=own.start != theirs.start)
     common = set(written_epochs(own)) & set(written_epochs(theirs))
     if not common:
         return anew
@@ -73,7 +73,7 @@ def reconcile(own: Log, theirs: Log) -> Cut:
         end = min(end, epoch_end(theirs, epoch))
     if end < max(own.start, theirs.start):
         return anew
-    return Cut(end, epoch)
+    return CutBack(end, epoch)
 
 
 def valid_fetch(log: Log, offset: int, epoch: int) -> bool:

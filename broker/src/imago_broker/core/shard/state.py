@@ -10,16 +10,16 @@ from imago_broker.core.shard.effects import Propose, ReadView
 from imago_broker.core.shard.election import Choice, Electable, Patience, choose, electable
 from imago_broker.core.shard.in_sync import joinable, joiner, waited_for
 from imago_broker.core.shard.lease import leased
-from imago_broker.core.shard.reconcile import Cut, reconcile, takes, valid_fetch
+from imago_broker.core.shard.reconcile import CutBack, reconcile, takes, valid_fetch
 from imago_broker.core.shard.values import (
     EMPTY,
     FollowerProgress,
-    Limits,
     Live,
     Log,
+    MachineRole,
     MemberInfo,
-    Progress,
-    Role,
+    ShardLimits,
+    ShardProgress,
 )
 from imago_broker.model.shard import Member, ShardState
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
+class HandoverState:
     """Leadership on its way to another member."""
 
     request: str | None
@@ -58,7 +58,7 @@ class State:
     """Highest epoch promised, as it is on disk."""
     unclean: bool = False
     """Whether our log may lack acknowledged records, as it is on disk."""
-    role: Role = Role.OUT
+    role: MachineRole = MachineRole.OUT
     member: Member | None = None
     """Our life in the coordinator; None while we are not registered."""
     suspended: bool = False
@@ -125,7 +125,7 @@ class State:
     """When the in-sync set was looked after last; 0: not yet."""
     slept: bool = False
     """Whether so much time had passed then that nobody was judged by it."""
-    handover: Handover | None = None
+    handover: HandoverState | None = None
     stopping_ms: int | None = None
     """Since when an orderly stop is under way."""
     stopped: bool = False
@@ -146,12 +146,12 @@ def confirmed_epoch(state: State) -> int:
 class Rules:
     """The decisions that the protocol's safety hangs on, each a function of values."""
 
-    reconcile: Callable[[Log, Log], Cut] = reconcile
+    reconcile: Callable[[Log, Log], CutBack] = reconcile
     valid_fetch: Callable[[Log, int, int], bool] = valid_fetch
     takes: Callable[[int, int], bool] = takes
     electable: Callable[[Member, MemberInfo | None], bool] = electable
     joiner: Callable[[Member, FollowerProgress, Live], Member | None] = joiner
-    joinable: Callable[[FollowerProgress, Progress, int], bool] = joinable
+    joinable: Callable[[FollowerProgress, ShardProgress, int], bool] = joinable
     waited_for: Callable[
         [ShardState, ShardState | None, Member | None, Member], frozenset[Member]
     ] = waited_for
@@ -167,7 +167,7 @@ class Transition:
 
     __slots__ = ("effects", "limits", "now_ms", "rules", "state")
 
-    def __init__(self, state: State, now_ms: int, limits: Limits, rules: Rules) -> None:
+    def __init__(self, state: State, now_ms: int, limits: ShardLimits, rules: Rules) -> None:
         self.state = state
         self.now_ms = now_ms
         self.limits = limits

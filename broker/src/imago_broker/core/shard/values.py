@@ -67,7 +67,7 @@ class FollowerProgress(NamedTuple):
     """Since when its connection is gone; None while it is connected."""
 
 
-class Progress(NamedTuple):
+class ShardProgress(NamedTuple):
     """How far the members of a shard are, seen by the leader."""
 
     end: int
@@ -79,7 +79,7 @@ class Progress(NamedTuple):
     followers: Mapping[Member, FollowerProgress]
 
 
-class Role(StrEnum):
+class MachineRole(StrEnum):
     """What a member does at the moment."""
 
     OUT = "out"
@@ -91,7 +91,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ShardLimits:
     """Numbers of the protocol. Times in milliseconds."""
 
     min_in_sync: int = 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_broker.core.shard.values import FollowerProgress, Progress
+from imago_broker.core.shard.values import FollowerProgress, ShardProgress
 
 if TYPE_CHECKING:
     from imago_broker.model.shard import Member
@@ -115,9 +115,9 @@ class Watermark:
         if follower is not None and follower.left_ms is None:
             follower.left_ms = now_ms
 
-    def progress(self) -> Progress:
+    def progress(self) -> ShardProgress:
         """What is known now, as a value."""
-        return Progress(
+        return ShardProgress(
             self.end,
             self.durable_end,
             self.value,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from imago_broker.processors.rocketmq.services import RocketmqServices
-    from imago_broker.service.clients import Client, ConsumerGroup
+    from imago_broker.service.clients import ConnectedClient, ConsumerGroup
 
 
 class GroupAdmin:
@@ -164,7 +164,7 @@ class GroupAdmin:
         return group
 
 
-def _connection(client: Client) -> Connection:
+def _connection(client: ConnectedClient) -> Connection:
     return Connection(
         client_addr=client.channel.peer,
         client_id=client.client_id,

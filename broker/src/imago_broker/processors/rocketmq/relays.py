@@ -18,7 +18,7 @@ from imago_wire.remoting.peer import Version
 
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.services import RocketmqServices
-    from imago_broker.service.clients import Client
+    from imago_broker.service.clients import ConnectedClient
     from imago_wire.remoting.bodies.client import MessageQueue
     from imago_wire.remoting.command import RemotingCommand
 
@@ -65,7 +65,7 @@ class RelayProcessor:
         )
         return None
 
-    def _client(self, group_name: str, client_id: str) -> Client:
+    def _client(self, group_name: str, client_id: str) -> ConnectedClient:
         group = self._services.clients.consumers(group_name)
         client = group.member(client_id) if group else None
         if client is None:
@@ -93,7 +93,12 @@ class RelayProcessor:
         return record
 
     def _pass_on(
-        self, exchange: Exchange, client: Client, group: str, ext: dict[str, str], body: bytes
+        self,
+        exchange: Exchange,
+        client: ConnectedClient,
+        group: str,
+        ext: dict[str, str],
+        body: bytes,
     ) -> None:
         def answered(response: RemotingCommand | None) -> None:
             if response is None:
@@ -115,7 +120,7 @@ class _StatusRound:
         self._waiting = waiting
         self._table: dict[str, dict[MessageQueue, int]] = {}
 
-    def ask(self, clients: list[Client], ext: dict[str, str]) -> None:
+    def ask(self, clients: list[ConnectedClient], ext: dict[str, str]) -> None:
         """Send the question to every client."""
         for client in clients:
             client.channel.call(

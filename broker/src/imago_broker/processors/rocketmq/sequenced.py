@@ -20,7 +20,7 @@ from imago_wire.sequences import NUMBER_MAX
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_broker.service.sequencing import Refusal
+    from imago_broker.service.sequencing import SequenceRefusal
     from imago_wire.remoting.messages import BatchEntry
 
 
@@ -63,7 +63,7 @@ def require_direct(topic: str, delay_level: int) -> None:
         )
 
 
-def refusal_reply(refusal: Refusal, claimed: Numbers, queue: str) -> Reply:
+def refusal_reply(refusal: SequenceRefusal, claimed: Numbers, queue: str) -> Reply:
     """Return the answer to messages that were not taken, with cause and cure."""
     epoch, expected = refusal.state
     who = f"producer {claimed.producer}, queue {queue}"

@@ -1,0 +1,102 @@
+"""Guards of the classes: one meaning a name, and no class too large to hold in mind."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ("broker/src", "operator/src", "spark-apps/src")
+METHODS_MAX = 25
+
+BLOCKING = "the blocking face has the names of the asyncio one"
+PUBLIC_ERROR = "the client raises to callers what the broker raises inside"
+WIRE_FORM = "the wire form of the thing that the other module means"
+
+SHARED_NAMES = {
+    "Admin": BLOCKING,
+    "BodyError": "public in the client, which raises it where the wire's codec raised its own",
+    "BrokerError": PUBLIC_ERROR,
+    "Client": BLOCKING,
+    "Connection": "a client's TCP connection; in the wire, RocketMQ's word in a body",
+    "FrameDecoder": "one for each framing: remoting and replication",
+    "HidesMessagesError": PUBLIC_ERROR,
+    "Member": "public in the client: of a consumer group; in the broker: of a shard",
+    "Message": "public in the client; in the wire, MetaQ's stored form of one",
+    "MessageQueue": WIRE_FORM,
+    "Metadata": WIRE_FORM,
+    "MetaqClient": BLOCKING,
+    "Partition": "MetaQ's word, for its clients, its files and the check of these",
+    "Producer": BLOCKING,
+    "PullConsumer": BLOCKING,
+    "RequestError": "refusals with RocketMQ's code; the broker's own have none",
+    "TopicConfig": WIRE_FORM,
+    "TopicExistsError": PUBLIC_ERROR,
+    "UniqueKeys": "a client's survives forks and clocks that step; a broker's does what is asked",
+    "Value": "MetaQ's answer VALUE; the base of remoting's values",
+    "Version": "MetaQ's command; RocketMQ's version ordinals",
+}
+"""Class names that occur in several modules, each with the reason why that is no mistake."""
+
+LARGE = "it is still to be divided"
+FACADES = {
+    "imago_broker/app/broker.py:Broker": LARGE,
+    "imago_broker/cluster/coordinator.py:TreeCoordinator": LARGE,
+    "imago_broker/cluster/keeper.py:Keeper": LARGE,
+    "imago_broker/ports.py:Coordinator": LARGE,
+    "imago_broker/replication/shell.py:ShardShell": LARGE,
+    "imago_broker/server/relay.py:Relay": LARGE,
+    "imago_broker/server/remoting_session.py:RemotingSession": LARGE,
+    "imago_broker/server/text_session.py:TextSession": LARGE,
+    "imago_broker/service/messages.py:MessageService": LARGE,
+    "imago_broker/service/topics.py:TopicService": LARGE,
+    "imago_client/push_consumer.py:PushConsumer": LARGE,
+    "imago_log/commitlog/commit_log.py:CommitLog": LARGE,
+    "imago_log/lifecycle/housekeeping.py:Housekeeper": LARGE,
+    "imago_log/reading/reader.py:QueueReader": LARGE,
+    "imago_log/replica/member_store.py:MemberStore": LARGE,
+    "imago_log/views/consume_queue.py:ConsumeQueue": LARGE,
+    "imago_log/views/metaq_segments.py:MetaqSegments": LARGE,
+    "imago_log/views/queues.py:Queues": LARGE,
+    "imago_operator/apply.py:Executor": LARGE,
+}
+"""Classes that may have more methods, each with the reason."""
+
+
+@cache
+def classes() -> list[tuple[str, ast.ClassDef]]:
+    """Return every class of the product with its module's path; private names are left out."""
+    found = []
+    for source in SOURCES:
+        for path in sorted((ROOT / source).rglob("*.py")):
+            tree = ast.parse(path.read_text())
+            found += [
+                (str(path.relative_to(ROOT / source)), node)
+                for node in ast.walk(tree)
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+            ]
+    return found
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    """Rename one of them, or say in `SHARED_NAMES` why both have the name."""
+    homes: dict[str, set[str]] = defaultdict(set)
+    for module, node in classes():
+        homes[node.name].add(module)
+    twice = {name: modules for name, modules in homes.items() if len(modules) > 1}
+    assert {n: m for n, m in twice.items() if n not in SHARED_NAMES} == {}
+    assert SHARED_NAMES.keys() - twice.keys() == set(), "on the list, but no longer twice"
+
+
+def test_no_class_does_everything() -> None:
+    """Give a part of the class's state a class of its own, or name the facade in `FACADES`."""
+    found = {
+        f"{module}:{node.name}": count
+        for module, node in classes()
+        if (count := sum(isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) for n in node.body))
+        > METHODS_MAX
+    }
+    assert {n: c for n, c in found.items() if n not in FACADES} == {}
+    assert FACADES.keys() - found.keys() == set(), "on the list, but no longer that large"
