@@ -12,7 +12,7 @@ HOT := $(shell find broker/src -name '*.pyx' -o -name '*.pxi' -o -name '_*.h') b
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1|/' | column -t -s '|'
 
 # ---- environment -----------------------------------------------------------------------------
 $(BIN)/uv: requirements/uv.txt
@@ -44,22 +44,29 @@ system: ## JDK, Maven, gcc, chromium for the tests: installed (root on Debian) o
 	@bash tests/support/system.sh
 
 # ---- the two commands ------------------------------------------------------------------------
-.PHONY: run test test-fast check interop interop-others chaos simulate fuzz
+.PHONY: run test test-all test-fast check interop interop-others chaos simulate fuzz
 run: setup ## the demo: both protocols and Spark agree on real data
 	@$(BIN)/imago demo $(ARGS)
 
 # Tests start hundreds of processes: what Python compiles is kept, whatever the environment says.
-test test-fast interop interop-others: export PYTHONDONTWRITEBYTECODE :=
-test test-fast interop interop-others: export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
+test test-all test-fast interop interop-others: export PYTHONDONTWRITEBYTECODE :=
+test test-all test-fast interop interop-others: export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
 PURE := not processes and not interop and not others and not spark and not zookeeper and not apiserver
+# Tests that start processes mostly wait for them: two workers a core, within reason.
+WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 6 ? 12 : 2 * n)))
+SHARED := $(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --timeout 300
+NO_KUBERNETES := not others and not apiserver
 # What reads, copies and walks in pieces, once more with pieces of a few hundred bytes.
 IN_PIECES := tests/log tests/broker/replication tests/simulation/test_seeds.py::test_no_seed_breaks_an_invariant_with_real_stores
 
-test: setup-dev system ## everything that needs no Kubernetes
+test: setup-dev system ## all that needs no Kubernetes, with few examples: ten minutes on two cores
 	@IMAGO_REQUIRE_COMPILED=1 $(PY) broker/build_hot.py
-	$(PYTEST) -n 2 -m '$(PURE)'
-	IMAGO_LIMITS=small IMAGO_EXAMPLES=few $(PYTEST) -n 2 -m '$(PURE) and not shipped_limits' $(IN_PIECES)
-	$(PYTEST) -m 'processes or interop or spark or zookeeper' --timeout 300
+	IMAGO_EXAMPLES=few $(SHARED) -m '$(NO_KUBERNETES) and not full'
+
+test-all: setup-dev system ## the same in full, as CI runs it: every example, version and limit
+	@IMAGO_REQUIRE_COMPILED=1 $(PY) broker/build_hot.py
+	$(SHARED) -m '$(NO_KUBERNETES)'
+	IMAGO_LIMITS=small $(SHARED) -m '$(PURE) and not shipped_limits' $(IN_PIECES)
 
 test-fast: setup-dev ## the pure tests only, without the long searches and with few examples
 	@IMAGO_EXAMPLES=few $(PYTEST) -n 2 -m '$(PURE) and not simulation'
@@ -72,7 +79,7 @@ check: setup-dev ## format, lint, types, imports, layout, spelling
 	echo "layout"; $(PYTEST) -q tests/test_layout.py tests/test_classes.py tests/test_pages.py
 	echo "codespell"; $(BIN)/codespell
 
-interop: setup-dev system ## the original Java clients only (INTEROP_TARGET=imago|metaq-original|rocketmq-original)
+interop: setup-dev system ## the original Java clients only (INTEROP_TARGET=imago, metaq-original or rocketmq-original)
 	@$(PYTEST) -m interop --timeout 300 tests/interop
 
 interop-others: setup-dev ## RocketMQ's clients in Go, C++ and Node; needs Go, and Node with npm
@@ -105,8 +112,8 @@ bench-replicated: setup-dev ## what copies cost, and how a member that is behind
 bench-spark: setup-dev ## rows per second of the Spark source
 	@PYTHONPATH=tests/support:. $(PY) -m bench.spark $(ARGS)
 
-# ---- what comes later ------------------------------------------------------------------------
-.PHONY: images wheel cluster-up cluster-down e2e-images e2e e2e-smoke docs clean lock
+# ---- Kubernetes and images -------------------------------------------------------------------
+.PHONY: images cluster-up cluster-down e2e-images e2e e2e-smoke
 cluster-up: ## a Kubernetes of three nodes on this machine
 	@PYTHONPATH=e2e/cluster $(PYTHON) -m rig up
 	echo "use it: PYTHONPATH=e2e/cluster $(PYTHON) -m rig run kubectl get nodes"
@@ -135,6 +142,8 @@ e2e: setup-dev ## every story on a Kubernetes of our own (root), or on that of E
 e2e-smoke: setup-dev ## the few stories that show whether anything works at all
 	@E2E_IMAGES='zookeeper broker operator clients' bash e2e/run.sh -m smoke $(ARGS)
 
+# ---- what is made from the tree --------------------------------------------------------------
+.PHONY: docs wheel lock clean
 docs: setup-dev ## everything that is made: definitions, references, chart, install.yaml, plots
 	@PYTHONPATH=tools $(PY) -m imago_tools.broker_keys > operator/src/imago_operator/brokerkeys.py
 	$(BIN)/ruff format -q operator/src/imago_operator/brokerkeys.py

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 
 from imago_testing import small_limits
+from imago_testing.sharing import arranged
+
+if TYPE_CHECKING:
+    from _pytest.config import Config
 
 # No example may fail for being slow: machines are, now and then. What is tried is the same in
 # every run, so that a change is judged by what it changed; IMAGO_EXAMPLES=random tries others.
@@ -15,6 +21,13 @@ settings.register_profile("random", deadline=None)
 settings.register_profile("few", deadline=None, derandomize=True, max_examples=20)
 settings.load_profile(os.environ.get("IMAGO_EXAMPLES", "same"))
 
-# The store and the replication in small pieces: `make test` runs their tests in both ways.
+# The store and the replication in small pieces: `make test-all` runs their tests in both ways.
 if os.environ.get("IMAGO_LIMITS") == "small":
     small_limits.install()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: Config, items: list[pytest.Item]) -> None:
+    """Say which tests share a worker, before the workers compare what they collected."""
+    if config.getoption("dist", "no") == "loadgroup" or hasattr(config, "workerinput"):
+        items[:] = arranged(items)

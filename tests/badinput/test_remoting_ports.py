@@ -331,7 +331,9 @@ def test_header_over_the_limit_is_refused(broker: BrokerProcess, port: str) -> N
     assert broker.resident_bytes() - before <= 16 << 20
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 8))]
+)
 @pytest.mark.parametrize("port", PORTS)
 def test_mutated_frames_never_stop_the_broker(broker: BrokerProcess, port: str, seed: int) -> None:
     rng = random.Random(seed)

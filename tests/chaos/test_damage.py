@@ -114,8 +114,8 @@ def changed_record(record: bytes) -> bytes:
     ("stop", "tail"),
     [
         (ChaosBroker.stop, noise),
-        (ChaosBroker.kill, noise),
-        (ChaosBroker.kill, first_half),
+        pytest.param(ChaosBroker.kill, noise, marks=pytest.mark.full),
+        pytest.param(ChaosBroker.kill, first_half, marks=pytest.mark.full),
         (ChaosBroker.kill, changed_record),
     ],
 )

@@ -40,7 +40,12 @@ def left_behind(data: Path) -> list[int]:
 
 @pytest.mark.parametrize(
     "moment",
-    ["run/zookeeper.pid", "log.read-again", "registry_session session", "broker_started"],
+    [
+        "run/zookeeper.pid",
+        pytest.param("log.read-again", marks=pytest.mark.full),
+        pytest.param("registry_session session", marks=pytest.mark.full),
+        "broker_started",
+    ],
 )
 def test_sigterm_stops_a_start_cleanly_at_any_moment(tmp_path: Path, moment: str) -> None:
     data = tmp_path / "data"
@@ -64,7 +69,14 @@ def test_sigterm_stops_a_start_cleanly_at_any_moment(tmp_path: Path, moment: str
     assert left_behind(data) == []
 
 
-@pytest.mark.parametrize("moment", ["pid", "log.read-again", "registry_session session"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "pid",
+        pytest.param("log.read-again", marks=pytest.mark.full),
+        pytest.param("registry_session session", marks=pytest.mark.full),
+    ],
+)
 def test_sigterm_after_a_broker_was_started_again_stops_cleanly(
     tmp_path: Path, moment: str
 ) -> None:

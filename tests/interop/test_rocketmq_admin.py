@@ -26,6 +26,7 @@ def test_cluster_lists_every_master_with_its_address(admin: Admin) -> None:
         assert addresses["0"].startswith("127.0.0.1:")
 
 
+@pytest.mark.both_clients
 def test_topic_is_created_changed_and_deleted(admin: Admin, unique: Callable[[str], str]) -> None:
     name = unique("managed")
     admin.create_topic(name, queues=3)
@@ -72,6 +73,7 @@ def test_topic_statistics_count_the_messages_of_each_queue(
     assert all(each["updated_ms"] > 0 for each in stats)
 
 
+@pytest.mark.both_clients
 def test_consumer_progress_and_connections_show_the_group(
     rocketmq: RocketmqClient, admin: Admin, topic: str, unique: Callable[[str], str]
 ) -> None:

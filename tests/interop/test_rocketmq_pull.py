@@ -73,6 +73,7 @@ def test_tags_are_filtered_and_the_next_offset_passes_what_did_not_match(
     assert (none.status, none.next) == ("NO_MATCHED_MSG", 9)
 
 
+@pytest.mark.both_clients
 def test_waiting_pull_is_answered_when_a_message_arrives(
     rocketmq: RocketmqClient, topic: str
 ) -> None:
@@ -86,6 +87,7 @@ def test_waiting_pull_is_answered_when_a_message_arrives(
     assert [each.body for each in answer.messages] == [b"at last"]
 
 
+@pytest.mark.both_clients
 def test_bounds_and_search_by_time(rocketmq: RocketmqClient, topic: str) -> None:
     queue, _ = fill(rocketmq, topic, 10)
     with rocketmq.pull() as puller:
@@ -127,6 +129,7 @@ def test_committed_offset_is_kept_per_group_and_queue(
     assert before in {NEVER_COMMITTED, 0}
 
 
+@pytest.mark.both_clients
 def test_lite_consumer_resumes_behind_what_it_committed(
     rocketmq: RocketmqClient, topic: str, unique: Callable[[str], str]
 ) -> None:

@@ -27,6 +27,7 @@ def numbers(messages: list[Received]) -> list[int]:
     return sorted(int(each.body) for each in messages)
 
 
+@pytest.mark.both_clients
 def test_group_gets_every_message_once_and_resumes_where_it_stopped(
     rocketmq: RocketmqClient, topic: str, unique: Callable[[str], str]
 ) -> None:
@@ -98,6 +99,7 @@ def test_orderly_consumer_keeps_the_order_of_each_queue_through_failures(
         assert tried == sorted(tried)
 
 
+@pytest.mark.both_clients
 def test_two_orderly_consumers_share_the_locked_queues(
     rocketmq: RocketmqClient, topic: str, unique: Callable[[str], str]
 ) -> None:

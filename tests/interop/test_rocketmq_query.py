@@ -11,6 +11,7 @@ from imago_testing.processes.servers import wait_until
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 
+@pytest.mark.both_clients
 def test_message_is_found_by_both_of_its_ids(
     rocketmq: RocketmqClient, admin: Admin, topic: str
 ) -> None:

@@ -20,6 +20,7 @@ CHECK_INTERVAL_MS = 1000
 """A delayed message may come early by as much as the broker's own check interval."""
 
 
+@pytest.mark.both_clients
 def test_failed_message_comes_again_with_its_count(
     rocketmq: RocketmqClient, admin: Admin, topic: str, unique: Callable[[str], str]
 ) -> None:

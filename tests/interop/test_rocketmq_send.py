@@ -38,6 +38,7 @@ def test_sync_sends_rotate_over_all_queues_and_offsets_grow_by_one(
         assert [each.offset for each in sent if each.queue == queue] == [0, 1, 2]
 
 
+@pytest.mark.both_clients
 def test_message_comes_back_byte_for_byte(rocketmq: RocketmqClient, topic: str) -> None:
     message = Outgoing(
         body=ALL_BYTES,
@@ -74,6 +75,7 @@ def test_one_way_sends_arrive(rocketmq: RocketmqClient, topic: str) -> None:
     assert sorted(each.body for each in found) == sorted(each.body for each in outgoing)
 
 
+@pytest.mark.both_clients
 def test_batch_is_stored_together_in_order(rocketmq: RocketmqClient, topic: str) -> None:
     outgoing = [
         Outgoing(body=f"b{index}".encode(), tags=f"T{index}", keys=f"K{index}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_testing.searching import IS_SHORT
 from imago_testing.stores.in_memory import FakeClock, Model, open_store
 from imago_testing.stores.vfs import MemoryVfs
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 LIMITS = {"retention_bytes": 5 * 4096}
 
 
-SEEDS = int(os.environ.get("CRASH_SEEDS", "2"))
+SEEDS = int(os.environ.get("CRASH_SEEDS", "1" if IS_SHORT else "2"))
 """How many recorded runs are crashed everywhere; each takes seconds, so more are asked for."""
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import imago_log.store
+from imago_testing.searching import IS_SHORT
 from imago_testing.stores.in_memory import FakeClock, Model
 from imago_testing.stores.members import Member, differences, log_bytes, rebuilt, views
 from imago_testing.stores.vfs import MemoryVfs
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.simulation
 
 LIMITS = {"retention_bytes": 4 * 4096}
-SEEDS = int(os.environ.get("CRASH_SEEDS", "2"))
+SEEDS = int(os.environ.get("CRASH_SEEDS", "1" if IS_SHORT else "2"))
 KEYS = ["k0", "k3"]
 
 

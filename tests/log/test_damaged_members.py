@@ -12,6 +12,7 @@ import pytest
 from imago_broker.replication.peer_handlers import whole_bytes
 from imago_broker.replication.repair import PAUSE_MS, Repairs
 from imago_log import CorruptLogError, CorruptRecordError
+from imago_testing.searching import examples
 from imago_testing.stores.damaging import harm_log, harm_note, harm_view, log_files, lose_log
 from imago_testing.stores.in_memory import DATA, FakeClock, Model
 from imago_testing.stores.members import Member, differences, views
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from imago_log import MessageStore
 
-SEEDS = [*range(36), 418, 669, 809, 970, 1276, 1288, 2316, 2759]
+SEEDS = [*range(examples(36)), 418, 669, 809, 970, 1276, 1288, 2316, 2759]
 """The later ones each found something of their own."""
 DUAL, PLAIN, LATE, KEPT = "dual", "plain", "late", "kept"
 VALUES: dict[str, dict[str, Any]] = {

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 )
 
 from imago_log import ReadStatus
+from imago_testing.searching import examples
 from imago_testing.stores.in_memory import FakeClock, Model, open_store, split_records
 from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.tags import tag_code
@@ -162,7 +163,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 StoreMachine.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

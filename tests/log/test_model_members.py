@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from imago_testing.searching import examples
 from imago_testing.stores.in_memory import FakeClock, Model
 from imago_testing.stores.members import Member, common_end, differences, log_bytes, rebuilt, views
 from imago_testing.stores.vfs import MemoryVfs
@@ -234,7 +235,7 @@ class ShardMachine(RuleBasedStateMachine):
 
 
 ShardMachine.TestCase.settings = settings(
-    max_examples=40,
+    max_examples=examples(40),
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

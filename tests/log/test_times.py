@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_log import MessageStore
+from imago_testing.searching import examples
 from imago_testing.stores.in_memory import START_MS, FakeClock, Model, open_store
 from imago_testing.stores.vfs import MemoryVfs
 
@@ -93,7 +94,7 @@ def test_clamped_to_what_retention_left() -> None:
 
 
 @pytest.mark.parametrize("reopened", [False, True])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     gaps=st.lists(st.integers(0, 3), min_size=1, max_size=30),
     asked=st.lists(st.integers(-2, 95), min_size=1, max_size=10),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from imago_testing.searching import examples
 from imago_testing.simulation.run import simulate, story
 from imago_testing.simulation.world import Setup
 
 pytestmark = pytest.mark.simulation
 
-SEEDS = 2000
-BLOCK = 250
-STORE_SEEDS = 60
+SEEDS = examples(2000)
+BLOCK = 200
+STORE_SEEDS = examples(60)
 
 
 @pytest.mark.timeout(300)

@@ -21,6 +21,7 @@ from imago_spark.sink_options import (
     check_columns,
     parse_sink_options,
 )
+from imago_testing.searching import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +58,7 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(rows, st.lists(st.integers(0, 60), max_size=4), st.lists(st.integers(0, 60), max_size=4))
 def test_requests_do_not_depend_on_how_rows_arrive(
     rows: list[dict[str, Any]], cuts: list[int], others: list[int]

@@ -12,6 +12,7 @@ from imago_testing.frames.records import HOST, HOST_V6, sample_log
 from imago_testing.frames.records import NOW_MS as NOW
 from imago_testing.frames.text import bodies, commands, garbage_text, i32, i64
 from imago_testing.frames.twins import Twin
+from imago_testing.searching import examples
 from imago_wire.crc import crc31
 from imago_wire.text.encoder import encode
 
@@ -144,7 +145,7 @@ def test_records_are_built_alike(
     assert built(compiled, topic, plan, rooms) == expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     pieces=st.lists(property_pieces, min_size=2, max_size=6),
     dual=st.booleans(),

@@ -30,6 +30,7 @@ from imago_broker.cluster.tree import (
 from imago_broker.cluster.znodes import Paths
 from imago_broker.model.cluster import BrokerRecord, ForeignBroker, ShardQueues, TopicPlacement
 from imago_broker.ports import CoordinatorError
+from imago_testing.searching import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -239,7 +240,7 @@ def expected_tree(processes: Sequence[Process]) -> dict[str, bytes]:
 
 
 @pytest.mark.simulation
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(script=st.lists(steps, max_size=25))
 def test_the_registry_settles_whatever_happens(script: list[Step]) -> None:
     # A stranger's node of a topic that nobody wishes stays: it is not ours to delete.

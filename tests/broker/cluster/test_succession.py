@@ -28,6 +28,7 @@ from imago_broker.model.cluster import RegistryConnection, Role
 from imago_broker.model.shard import Election, Member, ShardState
 from imago_broker.ports import CoordinatorError
 from imago_testing.clusters.registry import broker, topic
+from imago_testing.searching import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -228,7 +229,7 @@ def as_expected(
 
 
 @pytest.mark.simulation
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(script=st.lists(steps, max_size=25), relay_ms=st.sampled_from([0, 8]))
 def test_the_tree_follows_the_leadership_whatever_happens(
     script: list[Step], relay_ms: int

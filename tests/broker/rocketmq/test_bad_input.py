@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
+from imago_testing.searching import examples
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import encode_frame
@@ -196,7 +197,9 @@ async def test_peer_that_reads_nothing_stops_being_served_before_it_costs_much(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.binary(min_size=1, max_size=200))
 async def test_random_headers_never_hurt(connect: Connect, data: bytes) -> None:

@@ -28,6 +28,7 @@ from imago_testing.operated.resources import wanted
 from imago_testing.operated.rules import violations
 from imago_testing.operated.states import check_look, check_walk, heal, main
 from imago_testing.operated.world import World
+from imago_testing.searching import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
 
 @pytest.mark.simulation
 @pytest.mark.timeout(300)
-@settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(2000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(rng=st.randoms(use_true_random=False))
 def test_every_plan_keeps_every_promise(rng: random.Random) -> None:
     check_look(rng)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(30)))
 def test_edits_and_faults_end_in_a_cluster_that_settles(seed: int) -> None:
     check_walk(random.Random(seed))
 

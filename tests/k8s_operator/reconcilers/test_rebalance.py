@@ -16,6 +16,7 @@ from imago_operator.reconcilers.rebalance import RebalanceReconciler
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.kubernetes.fake_kube_port import Stage
 from imago_testing.operated.fake_contents_port import FakeContentsPort
+from imago_testing.searching import examples
 
 KIND = "ImagoRebalance"
 
@@ -146,7 +147,7 @@ class Died(BaseException):
     """The operator's process ends here."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.sampled_from(["Full", "Drain", "Seal", "Fill"]),
     st.sampled_from([{}, {"topics": {"include": ["t*"]}}]),

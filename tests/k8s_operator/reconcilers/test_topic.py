@@ -17,6 +17,7 @@ from imago_operator.reconcilers.topic import TopicReconciler
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.kubernetes.fake_kube_port import Stage
 from imago_testing.operated.fake_contents_port import FakeContentsPort
+from imago_testing.searching import examples
 
 TOPIC = "ImagoTopic"
 
@@ -315,7 +316,7 @@ class Died(BaseException):
     """The operator's process ends here."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.integers(0, 40),
     st.sampled_from(["Retain", "Delete"]),

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_testing.frames.remoting import commands
+from imago_testing.searching import examples
 from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import FRAME_BYTES_MAX, FrameDecoder, encode_frame
@@ -29,7 +30,7 @@ def test_frames_survive_any_chunking(sent: list[RemotingCommand], chunk_size: in
     assert decoded(b"".join(map(encode_frame, sent)), chunk_size=chunk_size) == sent
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(commands(), min_size=1, max_size=2))
 def test_frames_survive_a_split_at_every_byte(sent: list[RemotingCommand]) -> None:
     data = b"".join(map(encode_frame, sent))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from imago_testing.frames.records import HOST
 from imago_testing.frames.remoting import commands
+from imago_testing.searching import examples
 from imago_wire.hot import QueueTail
 from imago_wire.remoting import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
 from imago_wire.remoting import _remoting_py as plain
@@ -83,7 +84,7 @@ def taken(twin: Any, data: bytes | bytearray, limits: tuple[int, int, int]) -> A
     return used, entries, asked
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(
     frames=st.lists(sends() | commands().map(encode_frame), max_size=4),
     changes=st.lists(st.tuples(st.integers(0, 600), st.integers(0, 255)), max_size=2),

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from imago_testing.frames.remoting import commands, ints, load_captures, load_known, longs, texts
+from imago_testing.searching import examples
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
 from imago_wire.remoting import _remoting_py as plain
@@ -149,7 +150,7 @@ def test_twins_agree_on_valid_input(data: bytes) -> None:
     same(data)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(mutated(frames))
 @example(struct.pack(">II", 24, 20) + b'{"code":310,"flag":-0}'[:20])
 @example(struct.pack(">II", 19, 15) + b'{"code":1,"\\q":1}'[:15])
@@ -326,7 +327,7 @@ def entries_or_reason(twin: Any, data: bytes, entries_max: int) -> object:
         return str(error)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(batches() | st.binary(max_size=60), st.integers(0, 5))
 def test_twins_read_the_same_batches(data: bytes, entries_max: int) -> None:
     expected = entries_or_reason(plain, data, entries_max)
@@ -369,7 +370,7 @@ property_strings = st.lists(
 ).map(b"\x02".join)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(property_strings, st.booleans(), st.binary(max_size=5))
 def test_twins_find_the_same_sends_plain(properties: bytes, ended: bool, suffix: bytes) -> None:
     properties += b"\x02" if ended else b""
@@ -377,7 +378,7 @@ def test_twins_find_the_same_sends_plain(properties: bytes, ended: bool, suffix:
     assert compiled.plain_send(properties, suffix) == expected
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.builds(BatchEntry, st.binary(max_size=9), property_strings, ints), max_size=4))
 def test_twins_find_the_same_batches_plain(entries: list[BatchEntry]) -> None:
     data = encode_batch(entries)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_testing.frames.replication import VECTORS, frames
+from imago_testing.searching import examples
 from imago_wire.errors import ChecksumError, LimitExceededError, ProtocolError
 from imago_wire.replication.decoder import FrameDecoder
 from imago_wire.replication.encoder import data_header, encode, repair_header
@@ -53,7 +54,7 @@ def test_frames_survive_any_chunking(sent: list[Frame], chunk_size: int) -> None
     assert decoded(b"".join(map(encode, sent)), chunk_size) == sent
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(frames(), min_size=1, max_size=2))
 def test_frames_survive_a_split_at_every_byte(sent: list[Frame]) -> None:
     data = b"".join(map(encode, sent))
