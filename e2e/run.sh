@@ -10,7 +10,7 @@ if [ -n "${E2E_KUBECONFIG:-}" ]; then
   KUBECONFIG="$E2E_KUBECONFIG" exec "${stories[@]}"
 fi
 [ "$(id -u)" = 0 ] || { echo "e2e: root is needed for a Kubernetes of our own; or name another: E2E_KUBECONFIG=…"; exit 2; }
-needed="containerd runc containernetworking-plugins iptables nftables buildah skopeo debootstrap"
+needed="containerd runc containernetworking-plugins iptables nftables buildah skopeo debootstrap xfsprogs"
 missing=$(for package in $needed; do dpkg -s "$package" >/dev/null 2>&1 || echo "$package"; done)
 if [ -n "$missing" ]; then
   echo "e2e: installing" $missing

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rig import build, control, images, keys, node, wires
 from rig.keys import kubeconfig
-from rig.places import HERE, KUBECONFIG, NETWORK, STATE, RigError
+from rig.places import HERE, KUBECONFIG, NETWORK, STATE, VOLUMES, RigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ _NEEDED = {
     "ip": "iproute2",
     "openssl": "openssl",
     "unshare": "util-linux",
-    "mkfs.ext4": "e2fsprogs",
+    "mkfs.xfs": "xfsprogs",
 }
 
 
@@ -43,6 +43,7 @@ def up(nodes: int = NODES) -> None:
     images.write_own(bin_dir)
     images.give_to_new(range(1, nodes + 1))
     wires.make(nodes)
+    _share(VOLUMES)
     start_machine("control", 1, control.plan(bin_dir))
     for number in range(1, nodes + 1):
         power_on(number)
@@ -65,7 +66,7 @@ def down(*, clean: bool) -> None:
     wires.remove()
     node.remove_cgroups()
     if clean and STATE.exists():
-        for mounted in STATE.glob("volumes/*"):
+        for mounted in (*VOLUMES.glob("*"), VOLUMES):
             subprocess.run(["umount", "-l", str(mounted)], capture_output=True, check=False)
         shutil.rmtree(STATE)
 
@@ -147,6 +148,14 @@ def ready_nodes() -> int:
     """How many nodes are ready."""
     conditions = '{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
     return kubectl("get", "nodes", "-o", f"jsonpath={conditions}").split().count("True")
+
+
+def _share(folder: Path) -> None:
+    """Let every machine that is started from now on see what another mounts below a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if subprocess.run(["mountpoint", "--quiet", str(folder)], check=False).returncode:
+        subprocess.run(["mount", "--bind", str(folder), str(folder)], check=True)
+        subprocess.run(["mount", "--make-shared", str(folder)], check=True)
 
 
 def _apply() -> None:

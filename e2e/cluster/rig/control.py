@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rig.keys import KEYS, kubeconfig
-from rig.places import API, SERVICE_RANGE, STATE
+from rig.places import API, SERVICE_RANGE, STATE, VOLUMES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-VOLUMES = STATE / "volumes"
 _READY = f"{API}/readyz"
 
 
@@ -25,9 +24,9 @@ def plan(bin_dir: Path) -> dict[str, Any]:
     }
     # Before the API server is ready the roles of the others do not exist, and they would end.
     first = {"etcd", "kube-apiserver"}
-    VOLUMES.mkdir(parents=True, exist_ok=True)
     return {
         "host": "control",
+        "shared": [str(VOLUMES)],
         "mounts": [],
         "programs": [
             {

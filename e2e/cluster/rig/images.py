@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _STORE = STATE / "store"
+_OWN = ("pause", "coredns")
+"""Images that a cluster cannot do without: each is one program."""
 _CTR = ("ctr", "-n", "k8s.io")
 _STARTS_SECONDS_MAX = 30.0
 _BOLT = "io.containerd.metadata.v1.bolt"
@@ -24,14 +26,19 @@ _CONTENT = "io.containerd.content.v1.content"
 
 
 def write_own(bin_dir: Path) -> None:
-    """Write the archives of the two images that a cluster cannot do without."""
-    pause, dns = TARS / "00-pause.tar", TARS / "00-coredns.tar"
-    if not pause.exists():
-        layers = [archives.layer({"/pause": bin_dir / "pause"})]
-        archives.write(pause, "rig.local/pause:1", layers, {"Entrypoint": ["/pause"]})
-    if not dns.exists():
-        layers = [archives.layer({"/coredns": bin_dir / "coredns"})]
-        archives.write(dns, "rig.local/coredns:1", layers, {"Entrypoint": ["/coredns"]})
+    """Write the archives of the images that a cluster cannot do without."""
+    for name in _OWN:
+        if not _tar(name).exists():
+            layers = [archives.layer({f"/{name}": bin_dir / name})]
+            archives.write(_tar(name), _named(name), layers, {"Entrypoint": [f"/{name}"]})
+
+
+def _tar(name: str) -> Path:
+    return TARS / f"00-{name}.tar"
+
+
+def _named(name: str) -> str:
+    return f"rig.local/{name}:1"
 
 
 def give_to_new(numbers: Iterable[int]) -> None:
@@ -75,7 +82,11 @@ def _fill_store() -> None:
 
 def bring(pid: int, number: int) -> list[str]:
     """Give a node that runs the images that it lacks; return their names."""
-    return _send(_ctr_of(pid), node.containerd_root(number))
+    ctr = _ctr_of(pid)
+    lacks = [name for name in _OWN if _named(name) not in _present(ctr)]
+    for name in lacks:
+        load(pid, _tar(name))
+    return [*lacks, *_send(ctr, node.containerd_root(number))]
 
 
 def forget_replaced(pid: int) -> None:

@@ -1,14 +1,16 @@
 """Process 1 of one machine of the cluster: starts its programs and starts them again when they end.
 
-`python machine.py PLAN`: the plan is JSON, {"host": name, "mounts": [[folder, target] …],
-"programs": [{"name", "command", "after": URL or null, "log"}]}. kill -9 of this process is a power
-cut: everything of its process namespace dies with it.
+`python machine.py PLAN`: the plan is JSON, {"host": name, "shared": [folder …], "mounts": [[folder,
+target] …], "programs": [{"name", "command", "after": URL or null, "log"}]}. What is mounted below a
+shared folder is seen by all machines, all else by none but its own. kill -9 of this process is a
+power cut: everything of its process namespace dies with it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -28,7 +30,7 @@ def main(plan: dict[str, Any]) -> None:
     """Run the machine until it is told to stop."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     socket.sethostname(plan["host"])
-    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    _keep_mounts_to_itself([os.path.realpath(folder) for folder in plan["shared"]])
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
     for folder, target in plan["mounts"]:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -47,6 +49,14 @@ def main(plan: dict[str, Any]) -> None:
         later = time.monotonic() + _AGAIN_SECONDS
         again += [(later, running.pop(pid)) for pid in _ended() if pid in running]
         time.sleep(_POLL_SECONDS)
+
+
+def _keep_mounts_to_itself(shared: list[str]) -> None:
+    """Part the mounts of this machine from those of others, but for shared folders."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        point = re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), line.split()[4])
+        if not any(point == folder or point.startswith(f"{folder}/") for folder in shared):
+            subprocess.run(["mount", "--make-private", point], check=True)
 
 
 def _ended() -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rig import wires
 from rig.keys import KEYS, kubeconfig
-from rig.places import DNS_ADDRESS, POD_RANGE, STATE
+from rig.places import DNS_ADDRESS, POD_RANGE, STATE, VOLUMES
 
 _CNI_PROGRAMS = "/usr/lib/cni"
 SOCKET = "/run/containerd/containerd.sock"
@@ -55,6 +55,7 @@ def plan(number: int, bin_dir: Path) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "host": f"node{number}",
+        "shared": [str(VOLUMES)],
         "mounts": [[str(own / name), target] for name, target in mounts.items()],
         "programs": [
             {
@@ -128,7 +129,9 @@ def _kubelet(number: int) -> dict[str, Any]:
         "nodeStatusUpdateFrequency": "4s",
         "nodeLeaseDurationSeconds": 20,
         "imageGCHighThresholdPercent": 100,
-        "evictionHard": {"memory.available": "1%", "nodefs.available": "200Mi"},
+        # All nodes have this machine's disk: what one throws out gives the others no room, and the
+        # image of every pod's sandbox would go with it.
+        "evictionHard": {"memory.available": "1%"},
         "registryPullQPS": 0,
         "serializeImagePulls": False,
     }

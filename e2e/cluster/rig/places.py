@@ -10,6 +10,8 @@ HERE = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "imago" / "e2e"
 STATE = CACHE / "state"
 """Everything of the running cluster; gone after `down --clean`."""
+VOLUMES = STATE / "volumes"
+"""The volumes of all claims. Those of a size are mounted by the control plane, and seen by all."""
 TARS = CACHE / "images"
 """Image archives; those of a cluster's first start are imported in the order of their names."""
 KUBECONFIG = STATE / "kubeconfig"

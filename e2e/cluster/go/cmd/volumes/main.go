@@ -2,7 +2,7 @@
 //
 // Three storage classes: `standard` can be reached from every node, as a network disk can; `pinned`
 // stays on the node of its first pod; `sized` is pinned and has the size that was asked for, so
-// that it can run full.
+// that it can run full. Claims that ask for more grow, while their pods run.
 package main
 
 import (
@@ -12,9 +12,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -25,6 +27,7 @@ const (
 	name     = "imago.dev/volumes"
 	kindKey  = "kind"
 	hostname = "kubernetes.io/hostname"
+	suffix   = ".img"
 )
 
 type provisioner struct{ root string }
@@ -63,15 +66,16 @@ func (p *provisioner) Delete(ctx context.Context, volume *v1.PersistentVolume) e
 	}
 	// Not mounted unless it is a sized one: then there is nothing to undo.
 	_ = exec.CommandContext(ctx, "umount", "-l", path).Run()
-	if err := os.RemoveAll(path + ".img"); err != nil {
+	if err := os.RemoveAll(path + suffix); err != nil {
 		return err
 	}
 	return os.RemoveAll(path)
 }
 
+// mountSized gives a folder a file system of its own. XFS: it grows while it is used, without the
+// rights over resources that ext4 wants for that.
 func mountSized(ctx context.Context, path string, size int64) error {
-	image := path + ".img"
-	file, err := os.Create(image)
+	file, err := os.Create(path + suffix)
 	if err != nil {
 		return err
 	}
@@ -81,15 +85,41 @@ func mountSized(ctx context.Context, path string, size int64) error {
 	if err := file.Close(); err != nil {
 		return err
 	}
-	for _, command := range [][]string{
-		{"mkfs.ext4", "-q", "-m", "0", image},
-		{"mount", "-o", "loop", image, path},
-	} {
-		if out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%v: %w: %s", command, err, out)
+	if _, err := run(ctx, "mkfs.xfs", "-q", path+suffix); err != nil {
+		return err
+	}
+	return mount(ctx, path)
+}
+
+func mount(ctx context.Context, path string) error {
+	_, err := run(ctx, "mount", "-o", "loop", path+suffix, path)
+	return err
+}
+
+// mountAgain brings sized volumes back of which the machine was started anew.
+func (p *provisioner) mountAgain(ctx context.Context) error {
+	images, err := filepath.Glob(filepath.Join(p.root, "*"+suffix))
+	if err != nil {
+		return err
+	}
+	for _, image := range images {
+		path := strings.TrimSuffix(image, suffix)
+		if _, err := run(ctx, "mountpoint", "-q", path); err == nil {
+			continue
+		}
+		if err := mount(ctx, path); err != nil {
+			return err
 		}
 	}
-	return os.RemoveAll(filepath.Join(path, "lost+found"))
+	return nil
+}
+
+func run(ctx context.Context, name string, words ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, name, words...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s %v: %w: %s", name, words, err, out)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 func affinity(kind, node string) *v1.VolumeNodeAffinity {
@@ -113,7 +143,12 @@ func main() {
 	}
 	client := kubernetes.NewForConfigOrDie(config)
 	ctx := context.Background()
+	volumes := &provisioner{root: *root}
+	if err := volumes.mountAgain(ctx); err != nil {
+		klog.Fatal(err)
+	}
+	go wait.UntilWithContext(ctx, (&resizer{client: client}).look, lookEvery)
 	controller.NewProvisionController(
-		ctx, client, name, &provisioner{root: *root}, controller.LeaderElection(false),
+		ctx, client, name, volumes, controller.LeaderElection(false),
 	).Run(ctx)
 }
