@@ -121,7 +121,7 @@ cluster-down: ## stop it and forget what was in it
 	@PYTHONPATH=e2e/cluster $(PYTHON) -m rig down --clean
 
 e2e-images: setup-dev ## the images of that cluster: built where they changed, brought to its nodes (root)
-	@PYTHONPATH=e2e/cluster:tests/support:broker/src $(PY) e2e/images.py $(ARGS)
+	@PYTHONPATH=e2e/cluster:e2e/support:tests/support:broker/src $(PY) e2e/images.py $(ARGS)
 
 IMAGES := $(patsubst %/Dockerfile,%,$(wildcard */Dockerfile))
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)

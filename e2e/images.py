@@ -1,6 +1,6 @@
 """The images that the suite's cluster runs: built where they changed, and brought to its nodes.
 
-`python e2e/images.py [NAME …]`: all, or those with these names. Needs e2e/cluster and
+`python e2e/images.py [NAME …]`: all, or those with these names. Needs e2e/cluster, e2e/support and
 tests/support on the path, and the packages of requirements/dev.txt.
 """
 
@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import time
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from rig.locks import alone
 from rig.places import CACHE, RigError
 
 from imago_cli.zookeeper_server import class_path
+from imago_e2e import versions
 from imago_testing.java.modules import METAQ_CLIENT, ROCKETMQ4_CLIENT, ROCKETMQ5_CLIENT
 
 if TYPE_CHECKING:
@@ -29,33 +29,26 @@ ROOT = Path(__file__).resolve().parents[1]
 OWN = ROOT / "e2e" / "dockerfiles"
 PRODUCT = ("broker", "operator", "spark-apps")
 """Folders of the product with a Dockerfile."""
+NEXT = {"broker-next": "broker", "operator-next": "operator"}
+"""Images of the version after this one, which the suite makes of it for stories of upgrades."""
 GIGA = 1e9
 _JAVA = "localhost/imago-java:1"
-
-
-def version() -> str:
-    """Return the version of the product, which its images have as their tag."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return str(project["version"])
 
 
 def names() -> list[str]:
     """Return the names of all images, in the order in which they are built."""
     product = [part for part in PRODUCT if (ROOT / part / "Dockerfile").exists()]
-    return ["zookeeper", *product, "clients", "spark-operator"]
+    return ["zookeeper", *product, *NEXT, "clients", "spark-operator"]
 
 
 def _places(name: str) -> tuple[str, str]:
     """Return an image's tag where it is built, and the name that pods give it."""
-    if name in PRODUCT:
-        return f"localhost/imago/{name}:{version()}", f"docker.io/imago/{name}:{version()}"
+    if name in PRODUCT or name in NEXT:
+        version = versions.following() if name in NEXT else versions.current()
+        image = f"imago/{NEXT.get(name, name)}:{version}"
+        return f"localhost/{image}", f"docker.io/{image}"
     pods = "library/zookeeper:3.9" if name == "zookeeper" else f"imago/e2e-{name}:1"
     return f"localhost/imago-e2e-{name}:1", f"docker.io/{pods}"
-
-
-def _next(pods: str) -> str:
-    """Return the broker's other name, for stories of upgrades."""
-    return pods.replace("broker", "broker-next")
 
 
 def provide(wanted: list[str] | None = None) -> None:
@@ -64,10 +57,7 @@ def provide(wanted: list[str] | None = None) -> None:
     with alone("images"):
         for name in wanted or names():
             tag, pods = _places(name)
-            image = _MAKERS[name]() if name in _MAKERS else _of_product(name)
-            layout.put(tag, image, pods)
-            if name == "broker":
-                layout.put(tag, image, _next(pods))
+            layout.put(tag, _make(name), pods)
         cluster.bring()
         _forget()
     print(f"images are there after {time.monotonic() - began:.1f} s", flush=True)
@@ -78,7 +68,7 @@ def _forget() -> None:
     before = _used()
     tags, pods = zip(*(_places(name) for name in names()), strict=True)
     baking.forget_all_but([*tags, _JAVA])
-    layout.forget_all_but([*pods, *(_next(name) for name in pods)])
+    layout.forget_all_but(pods)
     cluster.forget_replaced()
     build.forget_old()
     after = _used()
@@ -93,12 +83,25 @@ def _used() -> int:
     return int(done.stdout.split()[0])
 
 
-def _of_product(part: str) -> str:
+def _make(name: str) -> str:
+    if name in _MAKERS:
+        return _MAKERS[name]()
+    return _of_next(name) if name in NEXT else _of_product(name, ROOT / name / "Dockerfile")
+
+
+def _of_next(name: str) -> str:
+    dockerfile = ROOT / NEXT[name] / "Dockerfile"
+    folder = CACHE / "contexts" / name
+    versions.write_next(NEXT[name], (".dockerignore", *_copied(dockerfile)), folder)
+    return _of_product(name, dockerfile, folder)
+
+
+def _of_product(name: str, dockerfile: Path, context: Path = ROOT) -> str:
     recipe = Recipe(
-        tag=_places(part)[0],
-        dockerfile=ROOT / part / "Dockerfile",
-        context=ROOT,
-        inputs=_copied(ROOT / part / "Dockerfile"),
+        tag=_places(name)[0],
+        dockerfile=dockerfile,
+        context=context,
+        inputs=_copied(dockerfile),
         base=baking.base(),
     )
     return baking.bake(recipe)
@@ -148,7 +151,7 @@ def _clients() -> str:
 def _spark_operator() -> str:
     built, folder = build.spark_operator(), _context("spark-operator")
     _copy(built / build.SPARK_OPERATOR, folder / f"built-{built.name}" / build.SPARK_OPERATOR)
-    _of_product("spark-apps")
+    _make("spark-apps")
     return _bake_own("spark-operator", folder, base=_places("spark-apps")[0])
 
 

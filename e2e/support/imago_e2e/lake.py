@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from imago_e2e.clusters import version
+from imago_e2e import versions
 from imago_e2e.kube import run
 
 LAKE: Final = "lake"
@@ -55,7 +55,7 @@ def manifest(namespace: str) -> dict[str, Any]:
 
 def landed(namespace: str, table: str, claim: str = LAKE) -> Landed:
     """Return what is in a table below /lake, counted in a pod; each row is there once."""
-    image = f"imago/spark-apps:{version()}"
+    image = f"imago/spark-apps:{versions.current()}"
     overrides = json.dumps({"spec": _counting_pod(image, table, claim)})
     name = f"count-{table.rpartition('/')[2]}"
     command = ["kubectl", "run", name, "-n", namespace, "--quiet", "--restart=Never", "--rm", "-i"]

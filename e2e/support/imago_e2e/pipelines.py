@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_e2e import lake
-from imago_e2e.clusters import ROOT
 from imago_e2e.kube import until
+from imago_e2e.versions import ROOT
 
 if TYPE_CHECKING:
     from imago_e2e.brokers import Brokers
