@@ -36,6 +36,7 @@ ORDER = (
     "drained",
     "faults",
     "outside",
+    "made_again",
     "scaled",
     "operator_killed",
     "namespace",

@@ -1,6 +1,4 @@
-"""A node that holds masters is drained: refused while a member lags, then done unnoticed, also when
-ZooKeeper's leader goes with them.
-"""
+"""A node that holds a master is drained: refused while a member lags, then done unnoticed."""
 
 from __future__ import annotations
 
@@ -10,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_e2e import machine
+from imago_e2e import draining, machine
 from imago_e2e.clients import load
 from imago_e2e.kube import KubeError, is_ready, until
-from imago_testing.interop.drivers import ROCKETMQ5
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +19,6 @@ if TYPE_CHECKING:
     from imago_testing.java.driver import JavaDriver
 
 pytestmark = pytest.mark.own_nodes
-SHARDS, ZOOKEEPERS = 2, 3
-GAP_SECONDS_MAX = 1.0
 REFUSED = "violate the pod's disruption budget"
 
 
@@ -32,15 +27,15 @@ def test_draining_waits_for_the_member_that_lags(
 ) -> None:
     master, lagging = whole.master(), whole.slaves()[0]
     node, uids = whole.node_of(master), whole.uids()
-    with _uncordoned(whole, node), _asleep(whole, lagging):
+    with draining.uncordoned(whole, node), _asleep(whole, lagging):
         with pytest.raises(KubeError, match=REFUSED):
-            _drain(whole, node, seconds=5)
+            draining.drain(whole, node, seconds=5)
         assert whole.uids()[master] == uids[master], "the master was not touched"
     whole.settled()
     master = whole.master()
     node, uids = whole.node_of(master), whole.uids()
-    with load(whole, drivers, topic) as running, _uncordoned(whole, node):
-        _drain(whole, node, seconds=120)
+    with load(whole, drivers, topic) as running, draining.uncordoned(whole, node):
+        draining.drain(whole, node, seconds=120)
         assert whole.uids().get(master) != uids[master]
         assert whole.master() != master
         running.go_on()
@@ -50,55 +45,6 @@ def test_draining_waits_for_the_member_that_lags(
         account.append(f"while it was drained, gaps: {running.gaps()}")
         account.append(running.finish())
         running.unharmed()
-
-
-def test_draining_takes_masters_and_zookeepers_leader_unnoticed(
-    pair: Brokers, drivers: dict[str, JavaDriver], topic: str, account: list[str]
-) -> None:
-    pair.settled(SHARDS)
-    leader = pair.zookeeper_leader()
-    node, uids = pair.node_of(leader), pair.uids()
-    for shard in range(SHARDS):
-        pair.lead_on(node, shard)
-    gone = [leader, *map(pair.master, range(SHARDS))]
-    pair.settled(SHARDS)
-    with (
-        load(pair, drivers, topic, retries={ROCKETMQ5: 0}) as running,
-        _uncordoned(pair, node),
-    ):
-        _drain(pair, node, seconds=120)
-        assert all(pair.uids().get(name) != uids[name] for name in gone), "all three were evicted"
-        running.go_on()
-        pair.kube.run("uncordon", node)
-        pair.settled(SHARDS)
-        running.go_on()
-        account.append(f"{gone} drained, gaps: {running.gaps()}, errors: {running.errors()}")
-        account.append(running.finish())
-        running.unharmed()
-        assert max(running.gaps().values()) <= GAP_SECONDS_MAX
-    until(lambda: _apart(pair), "no node has a majority of ZooKeeper", seconds_max=120)
-    pair.settled(SHARDS)
-
-
-def _apart(brokers: Brokers) -> bool:
-    """Whether three servers are ready, each on a node of its own."""
-    ready = [pod["spec"]["nodeName"] for pod in brokers.servers() if is_ready(pod)]
-    return len(ready) == len(set(ready)) == ZOOKEEPERS
-
-
-def _drain(brokers: Brokers, node: str, *, seconds: int) -> None:
-    """Evict what the cluster has on a node, as `kubectl drain` does: by the eviction interface."""
-    chosen = f"--pod-selector=imago.dev/cluster={brokers.name}"
-    flags = (chosen, "--delete-emptydir-data", "--ignore-daemonsets", f"--timeout={seconds}s")
-    brokers.kube.run("drain", node, *flags, seconds_max=seconds + 30)
-
-
-@contextlib.contextmanager
-def _uncordoned(brokers: Brokers, node: str) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        brokers.kube.run("uncordon", node)
 
 
 @contextlib.contextmanager

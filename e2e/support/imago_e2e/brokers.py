@@ -142,6 +142,10 @@ class Brokers:
                     raise
                 self.ask(master, path, "PUT", {"queues": queues})
 
+    def versions(self) -> set[str]:
+        """Return what brokers say of their versions."""
+        return {str(self.ask(pod, "/admin/v1/status")["version"]) for pod in self.names()}
+
     def stored(self, topic: str, shard: int = 0) -> int:
         """How many messages of a topic a shard has."""
         found = self.ask(self.master(shard), f"/admin/v1/topics/{topic}")

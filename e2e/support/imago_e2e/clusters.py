@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imago_e2e.brokers import Brokers
@@ -12,18 +10,11 @@ from imago_e2e.operator import until_ready
 if TYPE_CHECKING:
     from imago_e2e.kube import Kube
 
-ROOT = Path(__file__).resolve().parents[3]
 SHARED, PAIR = "e2e-demo", "e2e-pair"
 READY_SECONDS_MAX = 60.0
 SMALL = {"store.segment_bytes_max": 32 << 20}
 """Files are taken from the disk whole, and many brokers share that of one machine."""
 LEVELS = ("clean", "force", "full")
-
-
-def version() -> str:
-    """Return the version of the product."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return str(project["version"])
 
 
 def manifest(namespace: str, name: str = "demo", shards: int = 1, **more: Any) -> dict[str, Any]:
@@ -69,5 +60,9 @@ def shared(kube: Kube) -> Brokers:
 
 
 def pair(kube: Kube) -> Brokers:
-    """Return a cluster of two shards; it is made when it is not there."""
-    return make(kube, manifest(kube.namespace(PAIR), "pair", shards=2))
+    """Return a cluster of two shards on disks that can be full; it is made when it is not there."""
+    kept = kube.find("imc", "pair", "-n", kube.namespace(PAIR))
+    # Disks of one that was kept may have grown.
+    size = kept["spec"]["brokers"]["storage"]["size"] if kept else "2Gi"
+    brokers = {"storage": {"size": size, "storageClassName": "sized"}, "config": SMALL}
+    return make(kube, manifest(PAIR, "pair", shards=2, brokers=brokers))

@@ -72,6 +72,16 @@ class Operator:
 
         until(done, f"{replicas} operators run", seconds_max=90)
 
+    def holder(self) -> str:
+        """Return the pod that works; the others wait for its Lease."""
+        lease = self.kube.get("lease", "imago-operator", "-n", NAMESPACE)
+        return str(lease["spec"].get("holderIdentity", ""))
+
+    def kill(self, *pods: str) -> None:
+        """Have pods of it vanish without a word."""
+        now = ("--grace-period=0", "--force", "--wait=false")
+        self.kube.run("delete", "pod", *pods, "-n", NAMESPACE, *now)
+
     def pods(self) -> list[dict[str, Any]]:
         return self.kube.pods(NAMESPACE, "app.kubernetes.io/name=imago-operator")
 

@@ -19,11 +19,11 @@ NEVER_CUT: Final = "node1"
 """The node of the control plane and of the clients."""
 
 
-def lead_elsewhere(brokers: Brokers, node: str) -> None:
+def lead_elsewhere(brokers: Brokers, node: str, shard: int = 0) -> None:
     """Hand the mastership over until its pod is not on this node."""
 
     def elsewhere() -> bool:
-        master = brokers.master()
+        master = brokers.master(shard)
         if brokers.node_of(master) != node:
             return True
         brokers.ask(master, "/admin/v1/handover", "POST", {})

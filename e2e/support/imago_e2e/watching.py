@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from imago_e2e.kube import is_ready
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from imago_e2e.brokers import Brokers
 
@@ -68,7 +68,7 @@ class Watch:
         if not self._stopping:
             self.seen.clear()  # a story that did not see all of it must not pass
 
-    def restarted(self) -> list[str]:
+    def taken(self) -> list[str]:
         """Return the pods that somebody deleted, in order."""
         found: dict[str, str] = {}
         for each in self.seen:
@@ -76,18 +76,20 @@ class Watch:
                 found.setdefault(each.uid, each.pod)
         return list(found.values())
 
-    def disturbed_together(self) -> list[str]:
-        """Return whenever more than one broker was taken away and not back."""
+    def disturbed_together(self, shards: int = 1) -> list[str]:
+        """Return whenever more brokers were away than may be, in words."""
         assert self.seen, "the watch saw nothing, or ended before its time"
-        return disturbed_together(self.seen)
+        return disturbed_together(self.seen, shards)
 
 
-def disturbed_together(seen: Iterable[Seen]) -> list[str]:
-    """Return who was away at one time, as texts.
+def disturbed_together(seen: Iterable[Seen], shards: int = 1) -> list[str]:
+    """Return who was away at one time that should not have been, in words.
 
-    A pod is away from its deletion until one of its name is ready. In these stories nobody but the
-    operator deletes any, and it may disturb one member of one shard at a time.
+    A pod is away from its deletion until one of its name is ready. Never are two of one shard, nor
+    some of more than so many shards; and none is taken away beside another of its shard that was
+    not ready by itself.
     """
+    last: dict[str, Seen] = {}
     away: dict[str, Seen] = {}
     found = []
     for each in seen:
@@ -95,11 +97,24 @@ def disturbed_together(seen: Iterable[Seen]) -> list[str]:
         if before is None:
             if each.deleting or each.gone:
                 away[each.pod] = each
-                if len(away) > 1:
-                    found.append(" and ".join(sorted(away)))
+                found += _too_many(each, away, last, shards)
         elif each.ready and each.uid != before.uid and not each.deleting:
             del away[each.pod]
+        last[each.pod] = each
     return found
+
+
+def _too_many(
+    taken: Seen, away: Mapping[str, Seen], last: Mapping[str, Seen], shards: int
+) -> list[str]:
+    """Return what is wrong with taking a pod away now."""
+    fellows = [
+        each for each in last.values() if each.shard == taken.shard and each.pod != taken.pod
+    ]
+    lacking = sorted(each.pod for each in fellows if each.pod in away or not each.ready)
+    concerned = {each.shard for each in away.values()}
+    found = [f"{taken.pod} beside {' and '.join(lacking)}"] if lacking else []
+    return found + ([f"{' and '.join(sorted(away))}"] if len(concerned) > shards else [])
 
 
 def _seen(event: dict[str, Any], at: float) -> Seen:
