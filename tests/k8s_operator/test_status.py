@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 
@@ -18,6 +18,9 @@ from imago_operator.spec.schema import problems
 from imago_operator.status import bucket, events_of, status_of, told
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.world import World
+
+if TYPE_CHECKING:
+    from imago_operator.state import Observed
 
 
 @pytest.fixture(name="world")
@@ -130,3 +133,38 @@ def test_what_is_taken_away_is_told_in_words() -> None:
     said = [told(action) for action in taken]
     assert said[0] == "Pod demo-s0-1 is deleted: ConfigNeedsRestart."
     assert not any("(" in text for text in said)
+
+
+def _with_member(world: World, **change: object) -> tuple[Observed, str]:
+    """Return a look at a cluster of which one member is not as it should be, and its pod."""
+    seen = world.observe()
+    assert seen.registry is not None
+    shard = seen.registry.shards[0]
+    uuid = next(member.uuid for member in shard.members if member.uuid != shard.master)
+    members = tuple(replace(m, **change) if m.uuid == uuid else m for m in shard.members)  # type: ignore[arg-type]
+    shards = {**seen.registry.shards, 0: replace(shard, members=members)}
+    pod = next(p.name for p in seen.pods if p.broker and p.broker.uuid == uuid)
+    return replace(seen, registry=replace(seen.registry, shards=shards)), pod
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "said"),
+    [
+        ({"problem": "the leader sent what it cannot read"}, "MemberStuck", "what it cannot read"),
+        ({"damaged": True}, "MemberDamaged", "a part of its log is out of service"),
+    ],
+)
+def test_members_that_are_stuck_or_damaged_are_named(
+    world: World, change: dict[str, object], reason: str, said: str
+) -> None:
+    assert "MembersImpaired" not in {c.type for c in world.status.conditions}
+    seen, pod = _with_member(world, **change)
+    found = plan(world.desired, seen, world.now)
+    assert found.actions == ()
+    after = status_of(world.desired, seen, found, world.now)
+    (condition,) = [c for c in after.conditions if c.type == "MembersImpaired"]
+    assert (condition.status, condition.reason) == ("True", reason)
+    assert condition.message.startswith(pod)
+    assert said in condition.message
+    (event,) = events_of(seen.status, after, found)
+    assert (event.type, event.reason) == ("Warning", reason)

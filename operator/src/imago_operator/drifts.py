@@ -49,6 +49,13 @@ class Drifts:
             return frozenset()
         return record.never | (record.contested if self._waits(record) else frozenset())
 
+    def contested(self, uid: str) -> frozenset[str]:
+        """Return the fields of an object that were put back not long ago."""
+        record = self._records.get(uid)
+        if record is None or record.at is None or self._now() - record.at >= QUIET:
+            return frozenset()
+        return record.contested
+
     def applied(
         self, action: Apply, before: OwnedObject | None, answer: Mapping[str, Any]
     ) -> tuple[Drift, ...]:

@@ -186,7 +186,7 @@ def _children(
     for kind in CHILD_KINDS:
         for item in found[kind]:
             if owner_uid(item) == desired.resource.uid:
-                yield _child(kind, item, drifts.spared(item["metadata"]["uid"]))
+                yield _child(kind, item, drifts)
     # A token that somebody else has put there is as good as ours.
     if secret is not None and owner_uid(secret) in (None, desired.resource.uid):
         yield _child("Secret", secret)
@@ -198,20 +198,22 @@ def owner_uid(item: Manifest) -> str | None:
     return next((str(r["uid"]) for r in references if r.get("controller")), None)
 
 
-def _child(kind: str, item: Manifest, spared: frozenset[str] = frozenset()) -> OwnedObject:
+def _child(kind: str, item: Manifest, drifts: Drifts | None = None) -> OwnedObject:
     metadata = item["metadata"]
+    uid = metadata["uid"]
     shard = (metadata.get("labels") or {}).get(names.SHARD_LABEL)
     return OwnedObject(
         kind=kind,
         name=metadata["name"],
-        uid=metadata["uid"],
+        uid=uid,
         annotations=dict(metadata.get("annotations") or {}),
         shard=int(shard) if shard is not None else None,
         replicas=item.get("spec", {}).get("replicas") if kind == STATEFUL_SET else None,
         deleting="deletionTimestamp" in metadata,
         managed=managed_of(item),
         live=item,
-        spared=spared,
+        spared=drifts.spared(uid) if drifts else frozenset(),
+        contested=drifts.contested(uid) if drifts else frozenset(),
     )
 
 

@@ -49,6 +49,8 @@ class OwnedObject:
     """The object as it is."""
     spared: frozenset[str] = frozenset()
     """Fields that are not put back now, whoever changed them."""
+    contested: frozenset[str] = frozenset()
+    """Fields that were put back not long ago: who changes them again fights for them."""
     deleting: bool = False
 
 
@@ -157,6 +159,10 @@ class ShardBroker:
     uuid: str
     in_sync: bool
     lag_bytes: int | None = None
+    damaged: bool = False
+    """Whether a part of its log is out of service."""
+    problem: str = ""
+    """What it cannot do, in its own words or its master's; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

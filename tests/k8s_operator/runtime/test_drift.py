@@ -211,3 +211,18 @@ def test_an_edit_while_no_operator_ran_is_found(made: Meddled) -> None:
     made.start()
     made.run()
     assert made.object("PodDisruptionBudget", "demo-s0")["spec"]["maxUnavailable"] == 1
+
+
+def test_a_field_that_is_fought_for_is_named_in_the_status(made: Meddled) -> None:
+    assert made.condition("DriftContested") is None
+    made.meddle("PodDisruptionBudget", "demo-s0", BUDGET, 2, by="robot")
+    made.look_for(3)
+    assert made.condition("DriftContested") is None, "one edit is no fight"
+    made.meddle("PodDisruptionBudget", "demo-s0", BUDGET, 2, by="robot")
+    made.look_for(10)
+    assert made.condition("DriftContested") == ("True", "ChangedAgain")
+    (told,) = [message for reason, message in made.told if reason == "ChangedAgain"]
+    assert told == ("PodDisruptionBudget demo-s0: spec.maxUnavailable is 2 again by robot, not 1.")
+    made.look_for(60)
+    assert made.object("PodDisruptionBudget", "demo-s0")["spec"]["maxUnavailable"] == 1
+    assert made.condition("DriftContested") is None

@@ -49,6 +49,8 @@ def _shard(said: Mapping[str, Any]) -> Shard:
                 uuid=member["uuid"],
                 in_sync=bool(member.get("inSync")),
                 lag_bytes=member.get("lagBytes"),
+                damaged=bool(member.get("damaged")),
+                problem=str(member.get("problem") or member.get("stalled") or ""),
             )
             for member in said.get("members", ())
         ),

@@ -17,7 +17,7 @@ from imago_operator.actions import (
 from imago_operator.manifests.brokers import stateful_set
 from imago_operator.manifests.common import applied_hash, child
 from imago_operator.manifests.render import render
-from imago_operator.plan import membership
+from imago_operator.plan import membership, troubles
 from imago_operator.plan.drift import drifted
 from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.spec.common import Retention
@@ -56,7 +56,7 @@ def children(look: ClusterLook) -> PlanStep:
     return PlanStep(
         row=PlanRow.CHILDREN,
         actions=tuple(actions),
-        findings=(said,),
+        findings=(said, *troubles.contested(look, manifests)),
         next="look again at what Kubernetes made of it",
     )
 

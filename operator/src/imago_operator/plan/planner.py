@@ -20,6 +20,7 @@ from imago_operator.plan import (
     scaledown,
     spreading,
     storage,
+    troubles,
 )
 from imago_operator.plan.look import ClusterLook
 from imago_operator.plan.rows import PlanRow, PlanStep, ReconcilePlan
@@ -63,7 +64,7 @@ def plan(desired: Desired | UnreadableSpec, observed: Observed, now: datetime) -
 def _steps(look: ClusterLook) -> Iterator[PlanStep]:
     applied = objects.children(look)
     yield from (applied, objects.roles(look), objects.settings(look), objects.scale_up(look))
-    yield storage.classes(look)
+    yield from (storage.classes(look), troubles.members(look))
     remade = storage.remade(look)
     yield from (storage.growth(look), remade, permission.windows(look))
     cases = URGENT if applied.actions or remade.actions else (*URGENT, *ORDERLY)

@@ -264,6 +264,27 @@ TROUBLE: Final = (
         "See *A node is lost*.",
     ),
     _of(
+        "MembersImpaired",
+        "MemberStuck",
+        "A member cannot do its part; the message has its own words, or its master's. The others of"
+        " its shard serve.",
+        f"{EXPLAIN} The log of its pod has the whole of it.",
+    ),
+    _of(
+        "MembersImpaired",
+        "MemberDamaged",
+        "A part of a member's log is out of service. It gets that part from the other members of"
+        " its shard, and leads only where no whole one can.",
+        "Nothing for a few minutes; where it stays, see *A damaged log*.",
+    ),
+    _of(
+        "DriftContested",
+        "ChangedAgain",
+        "Somebody changes a field again that the operator has put back; the message has the field,"
+        " what it is and who says so. It is put back again and again, less and less often.",
+        "Stop whoever changes it. What is to stay different belongs into the spec.",
+    ),
+    _of(
         "Stalled",
         "InvalidSpec",
         "The spec is refused.",

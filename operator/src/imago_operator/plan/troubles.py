@@ -1,0 +1,70 @@
+"""What is wrong and nothing is done about here: it is said, for people."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from imago_operator.plan.drift import drifted
+from imago_operator.plan.rows import PlanRow, PlanStep
+from imago_operator.state import ConditionFinding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from imago_operator.manifests.common import Manifest
+    from imago_operator.plan.look import ClusterLook
+    from imago_operator.state import Shard
+
+MEMBERS: Final = "MembersImpaired"
+CONTESTED: Final = "DriftContested"
+LISTED_MAX: Final = 10
+
+
+def members(look: ClusterLook) -> PlanStep:
+    """Name members that cannot do their part, and those with damage in their logs."""
+    shards = [shard for n in look.running if (shard := look.shard(n)) is not None]
+    stuck = [told for shard in shards for told in _stuck(look, shard)]
+    damaged = [told for shard in shards for told in _damaged(look, shard)]
+    reason = "MemberStuck" if stuck else "MemberDamaged"
+    text = "; ".join((*stuck, *damaged)[:LISTED_MAX])
+    said = ConditionFinding(type=MEMBERS, holds=True, reason=reason, message=f"{text}.")
+    return PlanStep(row=PlanRow.MEMBERS, findings=(said,) if text else ())
+
+
+def _stuck(look: ClusterLook, shard: Shard) -> Iterator[str]:
+    for member in shard.members:
+        if member.problem:
+            yield f"{_named(look, shard, member.uuid)}: {member.problem}"
+
+
+def _damaged(look: ClusterLook, shard: Shard) -> Iterator[str]:
+    for member in shard.members:
+        if member.damaged:
+            yield f"{_named(look, shard, member.uuid)}: a part of its log is out of service"
+
+
+def _named(look: ClusterLook, shard: Shard, uuid: str) -> str:
+    """Return the pod of a member; where none answers that is it, what the registry calls it."""
+    pods = look.observed.pods_of(shard.id)
+    found = (pod.name for pod in pods if pod.broker and pod.broker.uuid == uuid)
+    return next(found, f"member {uuid} of shard-{shard.id}")
+
+
+def contested(look: ClusterLook, manifests: Iterable[Manifest]) -> tuple[ConditionFinding, ...]:
+    """Name fields that somebody changes again after they were put back."""
+    fought = [told for manifest in manifests for told in _fought(look, manifest)]
+    text = "; ".join(fought[:LISTED_MAX])
+    said = ConditionFinding(type=CONTESTED, holds=True, reason="ChangedAgain", message=f"{text}.")
+    return (said,) if fought else ()
+
+
+def _fought(look: ClusterLook, manifest: Manifest) -> Iterator[str]:
+    kind, name = manifest["kind"], manifest["metadata"]["name"]
+    child = look.observed.child(kind, name)
+    if child is None or not child.contested:
+        return
+    for each in drifted(manifest, replace(child, spared=frozenset())):
+        if each.path in child.contested:
+            who = f" by {each.by}" if each.by else ""
+            yield f"{kind} {name}: {each.path} is {each.found} again{who}, not {each.wanted}"
