@@ -161,6 +161,7 @@ def test_a_rollout_makes_a_fault_no_worse(
             rollout = Rollout(restored, watch, SHARDS, real=real)
             fault.happens(restored, rollout)
             rollout.over()
+            until(lambda: draining.apart(restored), "ZooKeeper is spread", seconds_max=120)
             told[real] = _end(running, watch, began)
             account.append(f"{fault.happens.__name__}, {name}: {told[real]}")
             account.append(running.finish())

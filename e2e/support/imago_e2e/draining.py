@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from imago_e2e.kube import is_ready
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imago_e2e.brokers import Brokers
+
+ZOOKEEPERS: Final = 3
 
 
 def drain(brokers: Brokers, node: str, *, seconds: int) -> None:
@@ -25,6 +29,13 @@ def uncordoned(brokers: Brokers, node: str) -> Iterator[None]:
         yield
     finally:
         brokers.kube.run("uncordon", node)
+
+
+def apart(brokers: Brokers) -> bool:
+    """Whether all servers of ZooKeeper are ready, each on a node of its own."""
+    servers = brokers.servers()
+    ready = [pod["spec"]["nodeName"] for pod in servers if is_ready(pod)]
+    return len(ready) == len(set(ready)) == len(servers) == ZOOKEEPERS
 
 
 def put_leaders_together(brokers: Brokers, shards: int) -> tuple[str, list[str]]:

@@ -85,6 +85,31 @@ def test_a_server_that_came_back_to_its_node_is_left_there_for_an_hour(seen: Obs
     assert deleted(again, at=3600) == [seen.pods_of(None)[2].name]
 
 
+def test_a_second_drain_within_the_hour_is_cured_too(seen: Observed) -> None:
+    """A node was drained, its server moved back to where there was room; then another node is."""
+    crowded = placed(seen, ("n0", "n1", "n1"))
+    record = plan(wanted(), crowded, START).record
+    apart = placed(seen, ("n0", "n1", "n2"))
+    apart = replace(apart, status=replace(apart.status, **record))
+    again = plan(wanted(), apart, START + timedelta(seconds=60)).record
+    assert again == {"zookeeper_move": None}
+    crowded = placed(replace(apart, status=replace(apart.status, **again)), ("n0", "n0", "n2"))
+    assert deleted(crowded, at=120) == [seen.pods_of(None)[1].name]
+
+
+@pytest.mark.parametrize("change", [{"node": None, "ready": False}, {"ready": False}])
+def test_a_server_on_its_way_is_not_taken_for_one_that_got_there(
+    seen: Observed, change: dict[str, object]
+) -> None:
+    crowded = placed(seen, ("n0", "n1", "n1"))
+    record = plan(wanted(), crowded, START).record
+    going = placed(seen, ("n0", "n1", "n2"))
+    last = going.pods_of(None)[2]
+    pods = tuple(replace(p, **change) if p.uid == last.uid else p for p in going.pods)  # type: ignore[arg-type]
+    going = replace(going, pods=pods, status=replace(going.status, **record))
+    assert "zookeeper_move" not in plan(wanted(), going, START + timedelta(seconds=60)).record
+
+
 def test_brokers_are_told_the_zone_of_their_node(seen: Observed) -> None:
     def known(pod: Pod) -> Pod:
         assert pod.broker is not None

@@ -30,15 +30,16 @@ def spread(look: ClusterLook) -> PlanStep | None:
     if managed is None or managed.replicas < 3:
         return None
     crowd = _crowded(servers)
-    if crowd is None:
-        return None
+    whole = all(pod.serving for pod in servers) and len(servers) >= managed.replicas
     moved = look.observed.status.zookeeper_move
+    if crowd is None:
+        return _arrived() if moved is not None and whole else None
     if moved is not None and (look.now - parsed(moved.at)).total_seconds() < AGAIN_S:
         return _said(crowd, "no free node took one: their volumes or resources keep them there")
     free = [node.name for node in _free(look, servers)]
     if not free:
         return _said(crowd, "no other node is free")
-    if not all(pod.serving for pod in servers) or len(servers) < managed.replicas:
+    if not whole:
         return _said(crowd, "a server is not ready")
     pod = crowd[-1]
     record = ZooKeeperMove(pod=pod.name, node=pod.node or "", at=written(look.now))
@@ -49,6 +50,13 @@ def spread(look: ClusterLook) -> PlanStep | None:
         actions=(DeletePod(pod.name, pod.uid, None, f"{free[0]} is free, {pod.node} has several"),),
         record={"zookeeper_move": record},
         next="it runs on another node",
+    )
+
+
+def _arrived() -> PlanStep:
+    """Forget a move that came to its end: the next crowd is another one."""
+    return PlanStep(
+        row=PlanRow.STUCK, record={"zookeeper_move": None}, next="look again when something changes"
     )
 
 
