@@ -144,7 +144,7 @@ e2e-smoke: setup-dev ## the few stories that show whether anything works at all
 
 # ---- what is made from the tree --------------------------------------------------------------
 .PHONY: docs wheel lock clean
-docs: setup-dev ## everything that is made: definitions, references, chart, install.yaml, plots
+docs: setup-dev ## everything that is made: definitions, references, chart, install.yaml, tables, plots
 	@PYTHONPATH=tools $(PY) -m imago_tools.broker_keys > operator/src/imago_operator/brokerkeys.py
 	$(BIN)/ruff format -q operator/src/imago_operator/brokerkeys.py
 	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.crd manifests/crds
@@ -153,6 +153,7 @@ docs: setup-dev ## everything that is made: definitions, references, chart, inst
 	PYTHONPATH=operator/src $(PY) -m imago_operator.reasons.page docs
 	PYTHONPATH=operator/src:tools $(PY) -m imago_tools.chart_files
 	PYTHONPATH=operator/src:tools:e2e/cluster $(PY) -m imago_tools.chart_helm
+	PYTHONPATH=tools $(PY) -m imago_tools.made
 	@PYTHONPATH=tests/support:. $(PY) -m bench.plots
 
 lock: $(BIN)/uv ## renew requirements/*.txt from pyproject.toml

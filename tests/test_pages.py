@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,6 +105,20 @@ def test_nobody_is_told_to_install_a_stranger() -> None:
     assert found == []
     assert wrong.search("pip install 'imago[spark]'")
     assert not wrong.search("pip install 'imago-mq[spark]'")
+
+
+@pytest.mark.timeout(300)
+def test_tables_are_made_from_what_the_suite_runs_and_measured() -> None:
+    """In a process of its own, since it collects tests: the clients' by their marks."""
+    done = subprocess.run(
+        [sys.executable, "-m", "imago_tools.made", "--check"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "tools")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_hosted_ci_runs_what_everybody_runs() -> None:

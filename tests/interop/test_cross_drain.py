@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
     from imago_testing.java.driver import JavaDriver
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.timeout(300),
+    pytest.mark.shows("drain", clients=("metaq", "rocketmq4", "rocketmq5")),
+]
 SENDS_AROUND = 100
 METAQ_TOPIC = METAQ_TOPICS[1]
 TOPICS = (METAQ_TOPIC, *(f"drain-{version}" for version in ROCKETMQ_VERSIONS))

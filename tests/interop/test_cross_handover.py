@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
     from imago_testing.java.driver import JavaDriver
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.timeout(300),
+    pytest.mark.shows("handover", clients=("metaq", "rocketmq4", "rocketmq5")),
+]
 SENDS_AROUND = 100
 """Messages of each producer before the master is asked to stop, and after another leads."""
 

@@ -13,7 +13,7 @@ from imago_testing.processes.servers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("across")]
 ALL_BYTES = bytes(range(256))
 TEXT = "compress me, ünïcode 漢字 " * 800
 Pair = tuple[bytes, str | None]
@@ -90,6 +90,7 @@ def test_metaq_reads_what_rocketmq_sent(
     assert len({each.id for each in consumed}) == len(everything)
 
 
+@pytest.mark.shows("across", "compressed")
 @pytest.mark.parametrize("compression", ["ZLIB", "LZ4", "ZSTD"])
 def test_metaq_reads_compressed_bodies_inflated(
     metaq: MetaqClient, rocketmq: RocketmqClient, topic: str, compression: str

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.timeout(300),
+    pytest.mark.shows("killed", clients=("metaq", "rocketmq5")),
+]
 TOPIC = METAQ_TOPICS[0]
 RECOVERY_SECONDS_MAX = 90
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from imago_testing.interop.targets import Target
 
 STORED_HEADER = 20
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("group")]
 
 
 def puts(first: int, last: int) -> list[Put]:
@@ -172,6 +172,7 @@ def wait_for_owners(
     wait_until(settled, seconds_max=40, what=what, poll=0.2)
 
 
+@pytest.mark.shows("retry")
 def test_failing_listener_gets_the_same_message_again_before_later_ones(
     metaq: MetaqClient, metaq_topic: str, unique: Callable[[str], str]
 ) -> None:
@@ -197,6 +198,7 @@ def test_message_larger_than_the_fetch_size_is_delivered(
     assert [each.body == big for each in found] == [True]
 
 
+@pytest.mark.shows("broadcast")
 def test_broadcast_consumer_gets_every_message(
     metaq: MetaqClient, metaq_topic: str, unique: Callable[[str], str]
 ) -> None:
@@ -210,6 +212,7 @@ def test_broadcast_consumer_gets_every_message(
     assert numbers(found) == list(range(30))
 
 
+@pytest.mark.shows("pull")
 def test_browser_walks_all_partitions(metaq: MetaqClient, metaq_topic: str) -> None:
     with metaq.factory() as factory, factory.producer([metaq_topic]) as producer:
         assert factory.browse(metaq_topic) == []
@@ -218,6 +221,7 @@ def test_browser_walks_all_partitions(metaq: MetaqClient, metaq_topic: str) -> N
     assert numbers(found) == list(range(50))
 
 
+@pytest.mark.shows("pull")
 def test_one_shot_get_reads_whole_messages_from_a_position(
     metaq: MetaqClient, target: Target, metaq_topic: str
 ) -> None:
@@ -252,6 +256,7 @@ def walk(factory: MetaqFactory, topic: str, partition: str, position: int) -> li
     return found
 
 
+@pytest.mark.shows("admin")
 def test_statistics_are_told_to_the_client(metaq: MetaqClient, metaq_topic: str) -> None:
     with metaq.factory() as factory, factory.producer([metaq_topic]) as producer:
         producer.send(metaq_topic, puts(0, 40))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from imago_testing.interop.targets import Target
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("send")]
 ALL_BYTES = bytes(range(256))
 
 
@@ -80,6 +80,7 @@ def test_one_way_puts_arrive(metaq: MetaqClient, metaq_topic: str) -> None:
     assert sorted(each.body for each in found) == sorted(each.body for each in outgoing)
 
 
+@pytest.mark.shows("send-ordered")
 def test_ordered_producer_keeps_equal_attributes_in_one_partition_in_order(
     metaq: MetaqClient, metaq_topic: str
 ) -> None:

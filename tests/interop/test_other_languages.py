@@ -45,12 +45,26 @@ def whole(printed: str, sent: int) -> None:
     assert json.loads(printed.splitlines()[-1]) == {"sent": sent, "faults": []}
 
 
+@pytest.mark.shows(
+    "send",
+    "batch",
+    "compressed",
+    "group",
+    "ordered",
+    "broadcast",
+    "pull",
+    "retry",
+    "delay",
+    "admin",
+    clients=("go",),
+)
 def test_go(cluster: Mapping[str, Any], tmp_path: Path) -> None:
     run("go", "build", "-o", tmp_path / "main", ".", cwd=OTHERS / "go")
     broker = cluster["brokers"][0]["rocketmq"]
     whole(run(tmp_path / "main", cluster["namesrv"], broker, "others-go", cwd=tmp_path), 152)
 
 
+@pytest.mark.shows("send", "compressed", "group", "retry", "delay", clients=("cpp",))
 def test_cpp(cluster: Mapping[str, Any], tmp_path: Path) -> None:
     """The binding's wheel holds the client as a library for Linux on x86-64."""
     wanted = OTHERS / "cpp" / "requirements.txt"
@@ -64,6 +78,7 @@ def test_cpp(cluster: Mapping[str, Any], tmp_path: Path) -> None:
     whole(run(sys.executable, main, cluster["namesrv"], "others-cpp", cwd=tmp_path, **here), 72)
 
 
+@pytest.mark.shows("send", "compressed", "group", "delay", clients=("node",))
 def test_node(cluster: Mapping[str, Any], tmp_path: Path) -> None:
     folder = shutil.copytree(OTHERS / "node", tmp_path / "node")
     run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", cwd=folder)

@@ -12,7 +12,7 @@ from imago_testing.processes.servers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("pull")]
 NEVER_COMMITTED = -1
 
 
@@ -60,6 +60,7 @@ def test_pull_beyond_the_end_is_sent_back_to_the_end(rocketmq: RocketmqClient, t
     assert (beyond.status, beyond.next) == ("OFFSET_ILLEGAL", 5)
 
 
+@pytest.mark.shows("filter")
 def test_tags_are_filtered_and_the_next_offset_passes_what_did_not_match(
     rocketmq: RocketmqClient, topic: str
 ) -> None:

@@ -12,7 +12,7 @@ from imago_testing.processes.servers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("group")]
 LESS_THAN_A_LONG_POLL = 10.0
 """Seconds. The broker holds an empty pull for 15 s."""
 
@@ -69,6 +69,7 @@ def test_new_group_from_the_last_offset_reads_a_young_topic_from_its_start(
     assert numbers(found) == list(range(8))
 
 
+@pytest.mark.shows("filter")
 def test_only_subscribed_tags_are_delivered(
     rocketmq: RocketmqClient, topic: str, unique: Callable[[str], str]
 ) -> None:
@@ -81,6 +82,7 @@ def test_only_subscribed_tags_are_delivered(
     assert numbers(found) == [index for index in range(30) if index % 3 != 1]
 
 
+@pytest.mark.shows("ordered")
 def test_orderly_consumer_keeps_the_order_of_each_queue_through_failures(
     rocketmq: RocketmqClient, topic: str, unique: Callable[[str], str]
 ) -> None:
@@ -99,6 +101,7 @@ def test_orderly_consumer_keeps_the_order_of_each_queue_through_failures(
         assert tried == sorted(tried)
 
 
+@pytest.mark.shows("ordered")
 @pytest.mark.both_clients
 def test_two_orderly_consumers_share_the_locked_queues(
     rocketmq: RocketmqClient, topic: str, unique: Callable[[str], str]
@@ -145,6 +148,7 @@ def test_two_consumers_rebalance_when_one_joins_and_when_it_leaves(
     assert numbers(rest) == list(range(40, 60))
 
 
+@pytest.mark.shows("broadcast")
 def test_broadcast_reaches_every_consumer(
     rocketmq: RocketmqClient, topic: str, unique: Callable[[str], str]
 ) -> None:

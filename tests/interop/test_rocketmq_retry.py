@@ -13,7 +13,7 @@ from imago_testing.processes.servers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("retry")]
 DELAY_SECONDS = {1: 1, 2: 5}
 """Level to seconds: the first two of 1s 5s 10s 30s 1m …"""
 CHECK_INTERVAL_MS = 1000
@@ -70,6 +70,7 @@ def test_orderly_message_over_its_limit_becomes_a_dead_letter(
     assert letter.properties["ORIGIN_MESSAGE_ID"] == sent.id
 
 
+@pytest.mark.shows("delay")
 def test_delayed_messages_come_in_the_order_of_their_times_and_not_early(
     rocketmq: RocketmqClient, topic: str, unique: Callable[[str], str]
 ) -> None:

@@ -14,7 +14,7 @@ from imago_testing.processes.servers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("send")]
 COMPRESSION_BITS = {"ZLIB": 0x300, "LZ4": 0x100, "ZSTD": 0x200}
 """In the sys flag. The reading client clears the bit that says "compressed" itself."""
 MESSAGE_ILLEGAL = 13
@@ -75,6 +75,7 @@ def test_one_way_sends_arrive(rocketmq: RocketmqClient, topic: str) -> None:
     assert sorted(each.body for each in found) == sorted(each.body for each in outgoing)
 
 
+@pytest.mark.shows("batch")
 @pytest.mark.both_clients
 def test_batch_is_stored_together_in_order(rocketmq: RocketmqClient, topic: str) -> None:
     outgoing = [
@@ -93,6 +94,7 @@ def test_batch_is_stored_together_in_order(rocketmq: RocketmqClient, topic: str)
     assert [each.properties["UNIQ_KEY"] for each in found] == sent.id.split(",")
 
 
+@pytest.mark.shows("send-ordered")
 def test_ordered_sends_keep_equal_keys_in_one_queue(rocketmq: RocketmqClient, topic: str) -> None:
     outgoing = [
         Outgoing(body=f"{key}:{step}".encode(), keys=key)
@@ -108,6 +110,7 @@ def test_ordered_sends_keep_equal_keys_in_one_queue(rocketmq: RocketmqClient, to
         assert [each.body for each in of_key] == [f"{key}:{n}".encode() for n in range(5)]
 
 
+@pytest.mark.shows("create")
 def test_first_send_creates_the_topic_from_the_template(
     rocketmq: RocketmqClient, admin: Admin, unique: Callable[[str], str]
 ) -> None:
@@ -137,6 +140,7 @@ def producer_brokers(admin: Admin, topic: str) -> set[str]:
         return set()
 
 
+@pytest.mark.shows("compressed")
 @pytest.mark.parametrize("compression", ["ZLIB", "LZ4", "ZSTD"])
 def test_compressed_body_is_stored_as_sent_and_inflated_by_the_reader(
     rocketmq: RocketmqClient, topic: str, compression: str

@@ -1,0 +1,135 @@
+"""The matrix of clients and features, from what the suite runs: tests of tests/interop say by the
+mark `shows` which feature they stand for, by fixtures or by `clients=` with which client."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import xml.etree.ElementTree as Xml
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT: Final = Path(__file__).parents[2]
+INTEROP: Final = ROOT / "tests" / "interop"
+
+FEATURES: Final = {
+    "send": "send or put: synchronous, asynchronous, one-way",
+    "batch": "send batches",
+    "send-ordered": "send in order of a key",
+    "compressed": "compressed bodies (zlib; Java: LZ4, Zstandard too)",
+    "create": "a topic that the first send creates",
+    "group": "consume as a group: balance, resume",
+    "ordered": "consume in order (queue locks)",
+    "broadcast": "consume broadcast",
+    "filter": "filter by tag",
+    "pull": "pull or get queues of your choice, by offset or time",
+    "retry": "failed messages come again; dead letters",
+    "delay": "delay levels",
+    "query": "find messages by id and key",
+    "admin": "administration and statistics by the client's library",
+    "across": "read what the other protocol wrote",
+    "handover": "no error at a planned handover of the master",
+    "killed": "goes on after `kill -9` of its broker",
+    "drain": "loses nothing while a shard is drained",
+}
+"""What marks name, in the order of rows."""
+
+
+class Client(NamedTuple):
+    """A column."""
+
+    title: str
+    version: str
+
+
+def clients() -> dict[str, Client]:
+    """Return the columns, with the versions that the suite fetches."""
+    others = INTEROP / "others"
+    node = json.loads((others / "node" / "package.json").read_text())
+    return {
+        "metaq": Client("MetaQ Java", _java("metaq-client")),
+        "rocketmq4": Client("RocketMQ Java", _java("rocketmq4-client")),
+        "rocketmq5": Client("RocketMQ Java", _java("rocketmq5-client")),
+        "go": Client(
+            "Go: rocketmq-client-go", _found(r"client-go/v2 v([\d.]+)", others / "go" / "go.mod")
+        ),
+        "cpp": Client(
+            "C++, of the Python package rocketmq",
+            _found(r"rocketmq==([\d.]+)", others / "cpp" / "requirements.txt"),
+        ),
+        "node": Client("Node: ali-ons", str(node["dependencies"]["ali-ons"])),
+    }
+
+
+def _java(module: str) -> str:
+    """Return the version of a module's first dependency."""
+    root = Xml.parse(INTEROP / "java" / module / "pom.xml").getroot()
+    version = root.find(".//{*}dependency/{*}version")
+    assert version is not None
+    return str(version.text)
+
+
+def _found(pattern: str, path: Path) -> str:
+    found = re.search(pattern, path.read_text())
+    assert found, f"{path}: {pattern} is not there"
+    return found[1]
+
+
+class _Collector:
+    """A plugin that keeps the tests."""
+
+    def __init__(self) -> None:
+        self.items: list[pytest.Function] = []
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.items += [item for item in session.items if isinstance(item, pytest.Function)]
+
+
+def collected() -> list[pytest.Function]:
+    """Return the tests of clients, without running any."""
+    collector, said = _Collector(), io.StringIO()
+    arguments = ["--collect-only", "-q", "-m", "interop or others", "-p", "no:cacheprovider"]
+    with contextlib.redirect_stdout(said):
+        code = pytest.main([*arguments, "--rootdir", str(ROOT), str(INTEROP)], plugins=[collector])
+    if code != pytest.ExitCode.OK:
+        raise RuntimeError(f"tests/interop cannot be collected:\n{said.getvalue()}")
+    return collector.items
+
+
+def shown(items: list[pytest.Function]) -> set[tuple[str, str]]:
+    """Return the pairs of feature and client that tests stand for; ValueError: one does not say."""
+    return {pair for item in items for pair in _pairs(item)}
+
+
+def _pairs(item: pytest.Function) -> Iterator[tuple[str, str]]:
+    mark = item.get_closest_marker("shows")
+    if mark is None or not set(mark.args) <= set(FEATURES):
+        raise ValueError(f"{item.nodeid}: pytest.mark.shows has to name one of {list(FEATURES)}")
+    used = set(mark.kwargs.get("clients", ())) or _by_fixtures(item)
+    if not used:
+        raise ValueError(f"{item.nodeid}: no fixture names its client: shows(…, clients=(…))")
+    yield from ((feature, client) for feature in mark.args for client in used)
+
+
+def _by_fixtures(item: pytest.Function) -> set[str]:
+    named = {"metaq", "rocketmq4", "rocketmq5"} & set(item.fixturenames)
+    chosen = item.callspec.params.get("rocketmq") if hasattr(item, "callspec") else None
+    return named | ({str(chosen)} if chosen else set())
+
+
+def matrix() -> str:
+    """Return the table."""
+    columns, pairs = clients(), shown(collected())
+    heads = [f"{client.title} {client.version}" for client in columns.values()]
+    lines = ["| | " + " | ".join(heads) + " |", "|---|" + ":-:|" * len(heads)]
+    for feature, title in FEATURES.items():
+        cells = ["●" if (feature, client) in pairs else "" for client in columns]
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,207 @@
+"""Tables of what was measured, from the files of bench/results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+RESULTS: Final = Path(__file__).parents[2] / "bench" / "results"
+Row = dict[str, Any]
+
+
+def rows(name: str) -> list[Row]:
+    """Return the rows of one measurement."""
+    found: list[Row] = json.loads((RESULTS / f"{name}.json").read_text())["rows"]
+    return found
+
+
+def of(name: str) -> str:
+    """Return the sentence about the machine and the commit of a measurement."""
+    about: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())["machine"]
+    return (
+        f"Commit `{about['commit']}`, {about['processor']}, {about['cores']} cores, "
+        f"Python {about['python']}.\n"
+    )
+
+
+def table(heads: list[str], lines: list[list[str]]) -> str:
+    """Return a Markdown table whose first column is text and whose others are numbers."""
+    head = f"| {' | '.join(heads)} |\n|---|{'--:|' * (len(heads) - 1)}\n"
+    return head + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def thousands(rate: float) -> str:
+    """Return a rate in thousands: `73`, `2,535`, below ten `5.4`."""
+    return f"{rate / 1e3:,.1f}" if rate < 10_000 else f"{rate / 1e3:,.0f}"
+
+
+def milliseconds(microseconds: float) -> str:
+    return f"{microseconds / 1e3:.2f}"
+
+
+def micros(row: Row) -> str:
+    return f"{row['server_cpu_us']:.2f}"
+
+
+def peers() -> str:
+    """Return Imago beside the original brokers: rate and processor time."""
+    heads = ["workload (1 KiB)", "Imago k msg/s", "the original k msg/s"]
+    heads += ["CPU, the original ÷ Imago"]
+    heads += ["Imago µs of CPU a message", "the original"]
+    lines = [
+        [
+            row["name"],
+            thousands(row["imago"]["rate"]),
+            thousands(row["original"]["rate"]),
+            f"{row['original']['server_cpu_us'] / row['imago']['server_cpu_us']:.1f} ×",
+            micros(row["imago"]),
+            micros(row["original"]),
+        ]
+        for row in rows("peers")
+    ]
+    return table(heads, lines)
+
+
+def peers_in_full() -> str:
+    """Return the same with latencies."""
+    heads = ["workload (1 KiB)", "Imago k msg/s", "p50 / p99 ms", "µs of CPU"]
+    heads += ["the original k msg/s", "p50 / p99 ms", "µs of CPU"]
+    lines = [[row["name"], *_side(row["imago"]), *_side(row["original"])] for row in rows("peers")]
+    return of("peers") + "\n" + table(heads, lines)
+
+
+def _side(row: Row) -> list[str]:
+    return [thousands(row["rate"]), _latency(row), micros(row)]
+
+
+def _latency(row: Row) -> str:
+    return f"{milliseconds(row['p50_us'])} / {milliseconds(row['p99_us'])}"
+
+
+def broker() -> str:
+    """Return every workload beside the C servers that stand for the machine's share."""
+    heads = ["workload (1 KiB unless named)", "k msg/s", "MB/s", "µs of CPU a message"]
+    heads += ["C server: stores nothing", "C server: appends", "p50 / p99 ms"]
+    lines = [
+        [
+            row["name"],
+            thousands(row["rate"]),
+            f"{row['bytes_per_second'] / 1e6:,.0f}",
+            micros(row),
+            micros(row["floor"]) if "floor" in row else "–",
+            micros(row["storing_floor"]) if "storing_floor" in row else "–",
+            _latency(row),
+        ]
+        for row in rows("broker")
+    ]
+    return of("broker") + "\n" + table(heads, lines)
+
+
+def gate() -> str:
+    """Return instructions by case."""
+    counts: dict[str, int] = json.loads((RESULTS / "gate.json").read_text())
+    return table(
+        ["case", "user instructions"], [[name, f"{count:,}"] for name, count in counts.items()]
+    )
+
+
+def replicated() -> str:
+    """Return rates of one, two and three members, by load and level."""
+    heads = ["load", "level", "members", "k puts/s", "of one member's rate"]
+    heads += ["µs of CPU, leader", "followers", "p50 / p99 ms"]
+    ordered = sorted(rows("replicated"), key=lambda row: (row["load"], row["level"]))
+    lines = [
+        [
+            row["load"],
+            row["level"],
+            str(row["members"]),
+            thousands(row["rate"]),
+            f"{row['share']:.0%}",
+            micros(row),
+            ", ".join(f"{each:.2f}" for each in row["follower_cpu_us"]) or "–",
+            _latency(row),
+        ]
+        for row in ordered
+    ]
+    return of("replicated") + "\n" + table(heads, lines)
+
+
+def catch_up() -> str:
+    """Return what a member that is behind costs its leader."""
+    heads = ["event", "behind", "in sync after", "leader's rate before", "meanwhile"]
+    lines = [
+        [
+            row["name"],
+            f"{row['behind_bytes'] / 1e9:.1f} GB",
+            f"{row['seconds_to_sync']:.1f} s",
+            f"{thousands(row['rate_before'])} k/s",
+            f"{thousands(row['rate_during'])} k/s ({row['share']:.0%})",
+        ]
+        for row in rows("catch_up")
+    ]
+    return of("catch_up") + "\n" + table(heads, lines)
+
+
+def failover() -> str:
+    """Return the gaps that clients see, by event and client."""
+    heads = ["event", "client", "events", "median gap", "longest gap", "errors"]
+    lines = [
+        [
+            row["name"],
+            title,
+            str(row["events"]),
+            f"{row[client]['p50_ms']:.0f} ms",
+            f"{row[client]['max_ms']:.0f} ms",
+            str(row[client]["errors"]),
+        ]
+        for row in rows("failover")
+        for client, title in (("imago", "Imago's client"), ("metaq", "MetaQ's Java client"))
+    ]
+    return table(heads, lines)
+
+
+def scale() -> str:
+    """Return what grows with partitions, topics, connections and the log."""
+    of_name = {row["name"]: row for row in rows("scale")}
+    lines = [
+        [f"puts over {name}", f"{thousands(row['rate'])} k/s, {micros(row)} µs of CPU"]
+        for name, row in of_name["partitions"].items()
+        if isinstance(row, dict)
+    ]
+    topics, idle = of_name["topics"], of_name["connections"]
+    starts = of_name["starts"]
+    lines += [
+        [f"memory a topic, of {topics['topics']:,}", f"{topics['bytes_a_topic']:,} bytes"],
+        [f"start with {topics['topics']:,} topics", f"{topics['start_seconds']:.2f} s"],
+        [
+            f"memory an idle connection, of {idle['idle']:,}",
+            f"{idle['bytes_a_connection']:,} bytes",
+        ],
+        [
+            f"rate of active connections beside {idle['idle']:,} idle ones",
+            f"{idle['rate_beside_idle'] / idle['rate_alone']:.0%}",
+        ],
+        ["connects a second", f"{idle['connects_per_second']:,}"],
+        ["start with an empty log", f"{starts['start_seconds']:.2f} s"],
+        [
+            f"start with a log of {starts['log_bytes'] / 2**30:.0f} GiB",
+            f"{starts['start_seconds_with_log']:.2f} s",
+        ],
+    ]
+    return of("scale") + "\n" + table(["what", "measured"], lines)
+
+
+def spark() -> str:
+    """Return rates of the Spark source."""
+    heads = ["reader", "k rows/s", "MB/s", "k rows a second of CPU"]
+    lines = [
+        [
+            row["name"],
+            thousands(row["rows_per_second"]),
+            f"{row['mb_per_second']:,.0f}",
+            thousands(row["rows_per_cpu_second"]),
+        ]
+        for row in rows("spark")
+    ]
+    return of("spark") + "\n" + table(heads, lines)
