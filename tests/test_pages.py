@@ -100,7 +100,7 @@ def test_version_is_one() -> None:
 
 def test_nobody_is_told_to_install_a_stranger() -> None:
     """On the package index `imago` is another project's program."""
-    wrong = re.compile(r"pip install[^\n`]*['\" ]imago(?:\[|['\"\s]|$)", re.MULTILINE)
+    wrong = re.compile(r"pip install (?:-\S+ )*['\"]?imago(?:[\['\"\s]|$)", re.MULTILINE)
     found = [name for name in PAGES if wrong.search((ROOT / name).read_text(encoding="utf-8"))]
     assert found == []
     assert wrong.search("pip install 'imago[spark]'")

@@ -40,6 +40,7 @@ def test_failed_message_comes_again_with_its_count(
     assert last.properties["UNIQ_KEY"] == sent.id
 
 
+@pytest.mark.shows("retry", "dead")
 def test_message_that_never_succeeds_becomes_a_dead_letter(
     rocketmq: RocketmqClient, admin: Admin, topic: str, unique: Callable[[str], str]
 ) -> None:
@@ -56,6 +57,7 @@ def test_message_that_never_succeeds_becomes_a_dead_letter(
     assert letter.properties["RETRY_TOPIC"] == topic
 
 
+@pytest.mark.shows("retry", "dead")
 def test_orderly_message_over_its_limit_becomes_a_dead_letter(
     rocketmq: RocketmqClient, topic: str, unique: Callable[[str], str]
 ) -> None:

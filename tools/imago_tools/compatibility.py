@@ -20,17 +20,18 @@ ROOT: Final = Path(__file__).parents[2]
 INTEROP: Final = ROOT / "tests" / "interop"
 
 FEATURES: Final = {
-    "send": "send or put: synchronous, asynchronous, one-way",
+    "send": "send or put, in each way that the client has",
     "batch": "send batches",
     "send-ordered": "send in order of a key",
-    "compressed": "compressed bodies (zlib; Java: LZ4, Zstandard too)",
+    "compressed": "compressed bodies",
     "create": "a topic that the first send creates",
-    "group": "consume as a group: balance, resume",
+    "group": "consume as a group",
     "ordered": "consume in order (queue locks)",
     "broadcast": "consume broadcast",
     "filter": "filter by tag",
     "pull": "pull or get queues of your choice, by offset or time",
-    "retry": "failed messages come again; dead letters",
+    "retry": "failed messages come again",
+    "dead": "dead letters",
     "delay": "delay levels",
     "query": "find messages by id and key",
     "admin": "administration and statistics by the client's library",
