@@ -27,7 +27,12 @@ COMPILER = re.compile(rf"(.*-)?({'|'.join(COMPILERS)}|[cg]\+\+)(-[0-9.]+)?")
 SOURCES = ROOT / "broker" / "src" / "imago_wire"
 EXTENSIONS = sorted(path.stem for path in SOURCES.rglob("*.pyx"))
 
-pytestmark = [pytest.mark.processes, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.spark,
+    pytest.mark.full,
+    pytest.mark.timeout(600),
+]
 
 
 def run(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[2]
 INTEROP: Final = ROOT / "tests" / "interop"
 
+BY_CI, BY_HAND = "●", "○"
 FEATURES: Final = {
     "send": "send or put, in each way that the client has",
     "batch": "send batches",
@@ -104,9 +105,15 @@ def collected() -> list[pytest.Function]:
     return collector.items
 
 
-def shown(items: list[pytest.Function]) -> set[tuple[str, str]]:
-    """Return the pairs of feature and client that tests stand for; ValueError: one does not say."""
-    return {pair for item in items for pair in _pairs(item)}
+def shown(items: list[pytest.Function]) -> dict[tuple[str, str], str]:
+    """Return who runs each pair of feature and client; ValueError: a test does not say its own."""
+    by_hand = {pair: BY_HAND for item in items if _is_by_hand(item) for pair in _pairs(item)}
+    by_ci = {pair: BY_CI for item in items if not _is_by_hand(item) for pair in _pairs(item)}
+    return by_hand | by_ci
+
+
+def _is_by_hand(item: pytest.Function) -> bool:
+    return item.get_closest_marker("others") is not None
 
 
 def _pairs(item: pytest.Function) -> Iterator[tuple[str, str]]:
@@ -131,6 +138,6 @@ def matrix() -> str:
     heads = [f"{client.title} {client.version}" for client in columns.values()]
     lines = ["| | " + " | ".join(heads) + " |", "|---|" + ":-:|" * len(heads)]
     for feature, title in FEATURES.items():
-        cells = ["●" if (feature, client) in pairs else "" for client in columns]
+        cells = [pairs.get((feature, client), "") for client in columns]
         lines.append(f"| {title} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
