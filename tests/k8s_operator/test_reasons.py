@@ -55,6 +55,8 @@ NO_REASONS = frozenset(
             "Secret",
             "Service",
         ),
+        # classes that a module exports
+        *("PlanRow", "ReconcilePlan"),
         # of Kubernetes
         *("Apply", "FileSystemResizePending", "Normal", "Warning"),
     }
