@@ -9,10 +9,11 @@ import pytest
 from hypothesis import settings
 
 from imago_testing import small_limits
-from imago_testing.sharing import arranged
+from imago_testing.sharing import Sharing, arranged
 
 if TYPE_CHECKING:
     from _pytest.config import Config
+    from xdist.remote import Producer
 
 # No example may fail for being slow: machines are, now and then. What is tried is the same in
 # every run, so that a change is judged by what it changed; IMAGO_EXAMPLES=random tries others.
@@ -26,8 +27,13 @@ if os.environ.get("IMAGO_LIMITS") == "small":
     small_limits.install()
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_xdist_make_scheduler(config: Config, log: Producer) -> Sharing | None:
+    """Give workers whole groups of tests: --dist loadgroup."""
+    return Sharing(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: Config, items: list[pytest.Item]) -> None:
-    """Say which tests share a worker, before the workers compare what they collected."""
-    if config.getoption("dist", "no") == "loadgroup" or hasattr(config, "workerinput"):
+    """On a worker: begin with what takes longest."""
+    if hasattr(config, "workerinput"):
         items[:] = arranged(items)

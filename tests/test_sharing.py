@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from imago_testing.sharing import LONGEST, SHARED, arranged
+from imago_testing.sharing import LONGEST, SHARED, arranged, group_of
 
 ROOT = Path(__file__).parents[1]
+RAN = """
+import os
+from pathlib import Path
+import pytest
+@pytest.mark.parametrize("number", range(12))
+def test_one(number):
+    here = Path(__file__)
+    with here.with_name("ran").open("a") as ran:
+        ran.write(f"{here.stem[-1]} {os.environ['PYTEST_XDIST_WORKER']}\\n")
+"""
 
 
 class Item(pytest.Item):
@@ -25,47 +38,52 @@ def item(session: pytest.Session, nodeid: str, *marks: str) -> pytest.Item:
     return made
 
 
-def groups(items: list[pytest.Item]) -> dict[str, str]:
-    return {
-        each.nodeid: mark.args[0]
-        for each in items
-        if (mark := each.get_closest_marker("xdist_group")) is not None
-    }
+def test_what_shares_processes_is_one_group() -> None:
+    assert group_of("tests/cli/test_b.py::test_1[a::b]") == "tests/cli/test_b.py"
+    assert group_of("tests/spark/test_c.py::test_1") == group_of("tests/spark/test_d.py::test_1")
+    assert group_of("tests/interop/test_f.py::test_1[5]") == "java"
 
 
-def test_tests_that_share_processes_share_a_worker(request: pytest.FixtureRequest) -> None:
+def test_what_waits_begins_before_what_computes(request: pytest.FixtureRequest) -> None:
     of = request.session
-    found = arranged(
-        [
-            item(of, "tests/wire/test_a.py::test_1"),
-            item(of, "tests/cli/test_b.py::test_1", "processes"),
-            item(of, "tests/cli/test_b.py::test_2", "processes", "zookeeper"),
-            item(of, "tests/cli/test_b.py::test_pure"),
-            item(of, "tests/spark/test_c.py::test_1", "spark"),
-            item(of, "tests/spark/test_d.py::test_1", "spark"),
-            item(of, "tests/simulation/test_e.py::test_1[a@b]", "simulation"),
-            item(of, "tests/interop/test_f.py::test_1[5]", "interop"),
-        ]
-    )
-    assert groups(found) == {
-        "tests/wire/test_a.py::test_1": "tests/wire/test_a.py pure",
-        "tests/cli/test_b.py::test_1": "tests/cli/test_b.py",
-        "tests/cli/test_b.py::test_2": "tests/cli/test_b.py",
-        "tests/cli/test_b.py::test_pure": "tests/cli/test_b.py pure",
-        "tests/spark/test_c.py::test_1": "spark",
-        "tests/spark/test_d.py::test_1": "spark",
-        "tests/interop/test_f.py::test_1[5]": "java",
-    }
-    assert [each.nodeid.split("/")[1] for each in found] == [
-        *("interop", "spark", "spark"),
-        *("cli", "cli", "simulation"),
-        *("wire", "cli"),
+    found = arranged([
+        item(of, "tests/wire/test_a.py::test_1"),
+        item(of, "tests/client/test_b.py::test_pure"),
+        item(of, "tests/simulation/test_c.py::test_1", "simulation"),
+        item(of, "tests/client/test_b.py::test_1", "processes"),
+        item(of, "tests/cli/test_up.py::test_1", "processes"),
+        item(of, "tests/interop/test_f.py::test_1[5]", "interop"),
+    ])  # fmt: skip
+    assert [each.nodeid for each in found] == [
+        "tests/interop/test_f.py::test_1[5]",
+        "tests/cli/test_up.py::test_1",
+        "tests/client/test_b.py::test_pure",
+        "tests/client/test_b.py::test_1",
+        "tests/simulation/test_c.py::test_1",
+        "tests/wire/test_a.py::test_1",
     ]
 
 
 def test_groups_that_begin_first_exist() -> None:
     """A module that was renamed would begin somewhere in the middle, and end last."""
-    assert [
-        name for name in LONGEST if name not in SHARED.values() and not (ROOT / name).is_file()
-    ] == []
+    modules = [name for name in LONGEST if name not in SHARED.values()]
+    assert [name for name in modules if not (ROOT / name).is_file()] == []
     assert all((ROOT / folder).is_dir() for folder in SHARED)
+
+
+@pytest.mark.timeout(300)
+def test_a_group_runs_on_one_worker_whatever_others_do(tmp_path: Path) -> None:
+    """With the real programs: their markers for groups were once ignored without a word."""
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    for name in "abcd":
+        (tmp_path / f"test_{name}.py").write_text(RAN)
+    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup"]
+    command += ["--no-loadscope-reorder", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
+    command += ["-c", str(ROOT / "pyproject.toml"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
+    assert sorted(module for module, _ in ran) == sorted([*"abcd"] * 12)
+    workers = {name: {worker for module, worker in ran if module == name} for name in "abcd"}
+    assert [len(each) for each in workers.values()] == [1, 1, 1, 1]
+    assert len(set.union(*workers.values())) > 1

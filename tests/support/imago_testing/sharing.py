@@ -1,58 +1,68 @@
-"""Which tests run on one worker, and in which order, when several workers run them.
+"""Which tests share a worker, and in which order they begin, when several workers run them.
 
-A test that starts processes mostly waits for them, and shares them with the tests of its module: a
-module is one group. The tests of the original Java clients share three JVMs and a cluster, those of
-Spark a session: each of these folders is one group. A group runs on one worker from its first test
-to its last. Groups that take longest begin first, so that no worker is left with one of them at the
-end; the pure tests fill the time in which they wait.
+Tests of one module share processes and what else is made once for a module, so a module runs on one
+worker from its first test to its last. The tests of the original Java clients share three JVMs and
+a cluster, those of Spark a session: each of these folders is a group of its own. What takes longest
+begins first, so that no worker is left with it at the end; the pure tests, which only compute, come
+last and fill the time in which the others wait.
+
+`pytest -n 4 --dist loadgroup` goes by it. Groups come from the tests' names and not from markers of
+pytest-xdist: it writes those into a field that pytest 9.2 no longer reads, and then shares nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-WAITING: Final = frozenset({"interop", "spark", "processes", "zookeeper", "apiserver"})
-"""Markers of tests that start processes."""
+    import pytest
+
 SHARED: Final = {"tests/interop/": "java", "tests/spark/": "spark"}
-"""Folder → the group of all its tests that start processes; elsewhere it is the module."""
+"""Folder → the group of all its tests; elsewhere a module is a group."""
 LONGEST: Final = (
     "java",
     "spark",
     "tests/chaos/test_cluster.py",
     "tests/cli/test_up.py",
-    "tests/badinput/test_remoting_ports.py",
+    "tests/client/test_originals.py",
     "tests/cli/test_up_signals.py",
 )
-"""Groups that take minutes, the longest first; then the other groups as they are collected."""
-MODEL: Final = "simulation"
-"""Marker of pure tests that compute for seconds: each goes to whoever is free."""
+"""Groups that take minutes, the longest first."""
+WAITING: Final = frozenset({"interop", "spark", "processes", "zookeeper", "apiserver"})
+"""Markers of tests that start processes."""
+COMPUTING: Final = "simulation"
+"""Marker of tests that compute for seconds."""
+
+
+class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # without types
+    """Hands out whole groups, in the order of the collected tests."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def group_of(nodeid: str) -> str:
+    """Return the name of the group that a test belongs to."""
+    module = nodeid.partition("::")[0]
+    return next((group for top, group in SHARED.items() if module.startswith(top)), module)
 
 
 def arranged(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Return the items in the order in which workers take them, each with its group."""
-    for item in items:
-        if group := group_of(item):
-            item.add_marker(pytest.mark.xdist_group(group))
-    return sorted(items, key=_turn)
+    """Return the tests in the order in which their groups begin."""
+    tests = list(items)
+    turns: dict[str, int] = {}
+    for item in tests:
+        group = group_of(item.nodeid)
+        turns[group] = min(_turn(group, item), turns.get(group, len(LONGEST) + 2))
+    return sorted(tests, key=lambda item: turns[group_of(item.nodeid)])
 
 
-def group_of(item: pytest.Item) -> str:
-    """Return the name of the group that an item belongs to; none when it is on its own."""
-    marks = {mark.name for mark in item.iter_markers()}
-    module = item.nodeid.partition("::")[0]
-    if marks & WAITING:
-        return next((group for top, group in SHARED.items() if module.startswith(top)), module)
-    return "" if MODEL in marks else f"{module} pure"
-
-
-def _turn(item: pytest.Item) -> int:
-    group = group_of(item)
-    marks = {mark.name for mark in item.iter_markers()}
+def _turn(group: str, item: pytest.Item) -> int:
     if group in LONGEST:
         return LONGEST.index(group)
-    return len(LONGEST) if marks & {*WAITING, MODEL} else len(LONGEST) + 1
+    marks = {mark.name for mark in item.iter_markers()}
+    return len(LONGEST) + (0 if marks & WAITING else 1 if COMPUTING in marks else 2)
