@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from imago_broker.app import Broker
 from imago_broker.app.process import settle_garbage_collector
 from imago_broker.config import BrokerConfig
-from imago_broker.config.settings import (
+from imago_broker.config.sections import (
     AdminSection,
     BrokerSection,
     MetaqSection,

@@ -22,7 +22,7 @@ import psutil
 from bench import harness
 from imago_client import ClientConfig, Message
 from imago_client.blocking import Client
-from imago_client.messages import MessageQueue
+from imago_client.message_queue import MessageQueue
 from imago_spark.pipelines.session import session
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from imago_client.core.selection import RoundRobin, queue_for_key
 from imago_client.core.subscriptions import subscribe
 from imago_client.core.unique_ids import UniqueKeys
 from imago_client.errors import ConnectionLostError, NoRouteError, UsageError
-from imago_client.messages import MessageQueue
+from imago_client.message_queue import MessageQueue
 from imago_testing.peers.client_scripts import World
 from imago_wire.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 

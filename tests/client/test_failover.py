@@ -15,7 +15,8 @@ from imago_client.errors import (
     NoRouteError,
     RequestTimeoutError,
 )
-from imago_client.messages import MessageQueue, PullStatus
+from imago_client.message_queue import MessageQueue
+from imago_client.messages import PullStatus
 from imago_testing.peers.client_scripts import World, in_turn, response
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers.pull import GetMaxOffsetResponseHeader, PullMessageResponseHeader

@@ -28,7 +28,8 @@ from imago_client.errors import (
     SendFailedError,
     UsageError,
 )
-from imago_client.messages import Message, MessageQueue, SendResult, SendStatus
+from imago_client.message_queue import MessageQueue
+from imago_client.messages import Message, SendResult, SendStatus
 from imago_testing.peers.client_scripts import World, in_turn, response, route_body
 from imago_wire.properties import decode
 from imago_wire.remoting.codes import RequestCode, ResponseCode

@@ -17,7 +17,8 @@ from imago_client.errors import (
     RequestTimeoutError,
     SendFailedError,
 )
-from imago_client.messages import Message, MessageQueue, SendStatus
+from imago_client.message_queue import MessageQueue
+from imago_client.messages import Message, SendStatus
 from imago_testing.peers.client_scripts import Answer, World, in_turn, response
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers.send import SendMessageResponseHeader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imago_client.messages import MessageQueue
+from imago_client.message_queue import MessageQueue
 from imago_spark.errors import OptionError
 from imago_spark.options import Columns, FencedRun, OnDataLoss, parse_options
 from imago_spark.sink_options import parse_sink_options

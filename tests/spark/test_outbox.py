@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_client.core.selection import queue_for_key
-from imago_client.messages import Message, MessageQueue
+from imago_client.message_queue import MessageQueue
+from imago_client.messages import Message
 from imago_spark.errors import OptionError, SinkError
 from imago_spark.outbox import MESSAGES_MAX, ROUND, Outbox, producer_id
 from imago_spark.sink_options import (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_client.messages import MessageQueue
+from imago_client.message_queue import MessageQueue
 from imago_spark.errors import FencedError, TableError
 from imago_spark.pipelines.table import DataFile, Landed, StagedBatch, TableWriter
 

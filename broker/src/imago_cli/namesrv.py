@@ -59,7 +59,8 @@ async def _run(settings: BrokerConfig, ready_fd: int) -> int:
     from imago_broker.app.clock import SystemClock
     from imago_broker.app.coordination import make_coordinator
     from imago_broker.app.process import unless
-    from imago_broker.namesrv.server import NameServiceConfig, run
+    from imago_broker.namesrv.server import run
+    from imago_broker.namesrv.settings import NameServiceConfig
     from imago_broker.ports import CoordinatorConflictError, CoordinatorError
 
     stop = asyncio.Event()

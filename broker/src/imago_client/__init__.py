@@ -41,7 +41,8 @@ if TYPE_CHECKING:
         TryAgainError,
         UsageError,
     )
-    from imago_client.messages import Message, MessageQueue, PullStatus, SendResult, SendStatus
+    from imago_client.message_queue import MessageQueue
+    from imago_client.messages import Message, PullStatus, SendResult, SendStatus
     from imago_client.producer import Producer
     from imago_client.pull_consumer import PullConsumer
     from imago_client.push_consumer import PushConsumer
@@ -73,7 +74,8 @@ _HOMES = {
         "TryAgainError",
         "UsageError",
     ),
-    "messages": ("Message", "MessageQueue", "PullStatus", "SendResult", "SendStatus"),
+    "message_queue": ("MessageQueue",),
+    "messages": ("Message", "PullStatus", "SendResult", "SendStatus"),
     "producer": ("Producer",),
     "pull_consumer": ("PullConsumer",),
     "push_consumer": ("PushConsumer",),

@@ -14,6 +14,8 @@ from imago_wire import properties as names
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from imago_client.message_queue import MessageQueue
+
 BODY_BYTES_MAX: Final = 4 << 20
 PROPERTIES_BYTES_MAX: Final = 32767
 TOPIC_CHARACTERS_MAX: Final = 127
@@ -44,18 +46,6 @@ def _check_keys(keys: object) -> None:
         raise UsageError(f"keys: {keys!r}, must be a tuple of strings")
     if any(not isinstance(key, str) or " " in key or not key for key in keys):
         raise UsageError(f"keys {keys!r}: a key is a string, may be neither empty nor hold a space")
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class MessageQueue:
-    """One queue of a topic on one shard (RocketMQ calls the shard's name brokerName)."""
-
-    topic: str
-    shard: str
-    queue_id: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.shard}/{self.queue_id}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from imago_client.core.subscriptions import ALL, subscribe
 if TYPE_CHECKING:
     from imago_client.core.state import ClientState
     from imago_client.driver import Driver
-    from imago_client.messages import MessageQueue, QueueEnd
+    from imago_client.message_queue import MessageQueue
+    from imago_client.messages import QueueEnd
     from imago_client.received import Pulled
 
 

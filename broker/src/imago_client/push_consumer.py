@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from imago_client.config import ConsumerConfig
     from imago_client.core.state import ClientState
     from imago_client.driver import Driver
-    from imago_client.messages import MessageQueue
+    from imago_client.message_queue import MessageQueue
     from imago_client.received import ReceivedMessage
     from imago_client.supervision import Kept
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from imago_client.core.subscriptions import Subscription
     from imago_client.driver import Driver
     from imago_client.inflation import Inflation
-    from imago_client.messages import MessageQueue
+    from imago_client.message_queue import MessageQueue
     from imago_client.received import Pulled, ReceivedMessage
     from imago_client.supervision import Supervisor
     from imago_wire.record import StoredMessage

@@ -20,7 +20,8 @@ INFLATED_BYTES_MAX: Final = 64 << 20
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imago_client.messages import MessageQueue, PullStatus
+    from imago_client.message_queue import MessageQueue
+    from imago_client.messages import PullStatus
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from imago_client.messages import MessageQueue
+from imago_client.message_queue import MessageQueue
 from imago_client.received import received
 from imago_wire.errors import ProtocolError
 from imago_wire.record import decode_record

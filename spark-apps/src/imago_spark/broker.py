@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from imago_client.blocking.consumers import PullConsumer
-    from imago_client.messages import MessageQueue
+    from imago_client.message_queue import MessageQueue
     from imago_client.received import Pulled
     from imago_spark.offsets import Incarnations, Offsets, QueueRange
     from imago_spark.options import FencedRun, SourceOptions

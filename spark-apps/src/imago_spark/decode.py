@@ -39,7 +39,7 @@ from imago_wire.layout import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imago_client.messages import MessageQueue
+    from imago_client.message_queue import MessageQueue
     from imago_spark.gather import Bytes, Longs
     from imago_spark.property_columns import Properties
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from imago_client.config import parse_addresses
 from imago_client.errors import UsageError
-from imago_client.messages import MessageQueue, check_name
+from imago_client.message_queue import MessageQueue
+from imago_client.messages import check_name
 from imago_spark.errors import OptionError
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_client.core.selection import queue_for_key
-from imago_client.messages import Message, MessageQueue
+from imago_client.message_queue import MessageQueue
+from imago_client.messages import Message
 from imago_spark.errors import SinkError
 from imago_spark.sink_options import QueueBy
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from imago_client.messages import MessageQueue
+    from imago_client.message_queue import MessageQueue
     from imago_spark.offsets import Incarnations, Offsets
     from imago_spark.options import SourceOptions
 

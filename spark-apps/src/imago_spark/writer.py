@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from imago_client.blocking.producer import Producer
-    from imago_client.messages import Message, MessageQueue
+    from imago_client.message_queue import MessageQueue
+    from imago_client.messages import Message
     from imago_spark.sink_options import SinkOptions
 
 _QUERY_ID = "sql.streaming.queryId"

@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imago_broker.namesrv.server import NameService, NameServiceConfig
+from imago_broker.namesrv.server import NameService
+from imago_broker.namesrv.settings import NameServiceConfig
 from imago_broker.processors.rocketmq.table import build_processors
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from imago_broker.admin.services import AdminServices
-    from imago_broker.config.settings import LimitsSection
+    from imago_broker.config.sections import LimitsSection
     from imago_broker.core.budget import InputBudget, OutputBudget
     from imago_broker.server.listener import ListenerLimits
     from imago_broker.server.places import Places

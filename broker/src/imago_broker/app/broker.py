@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.config import BrokerConfig
-    from imago_broker.config.settings import RocketmqSection
+    from imago_broker.config.sections import RocketmqSection
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.namesrv.server import NameService
     from imago_broker.ports import Clock, Coordinator

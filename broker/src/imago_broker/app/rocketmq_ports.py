@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_broker.namesrv.server import NameService, NameServiceConfig
+from imago_broker.namesrv.server import NameService
+from imago_broker.namesrv.settings import NameServiceConfig
 from imago_broker.processors.rocketmq.table import build_processors
 from imago_broker.server.remoting_peer import RemotingLimits
 from imago_broker.server.remoting_server import RemotingServer

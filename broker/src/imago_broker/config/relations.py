@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import ipaddress
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from imago_wire.record import blank_record, record_size
 
 if TYPE_CHECKING:
-    from imago_broker.config.settings import BrokerConfig
+    from imago_broker.config.cluster_sections import ZookeeperSection
+    from imago_broker.config.sections import (
+        AdminSection,
+        BrokerSection,
+        LimitsSection,
+        MetaqSection,
+        NamesrvSection,
+        RocketmqSection,
+        StoreSection,
+    )
 
 HOST_BYTES_MAX: Final = 20
 RECORD_BYTES_AROUND_BODY: Final = record_size(
@@ -20,13 +29,42 @@ RECORD_BYTES_AROUND_BODY: Final = record_size(
 ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104  compared, not bound
 
 
-def problem(config: BrokerConfig) -> str | None:
+class Sections(Protocol):
+    """What is compared: the configuration's sections, and what follows from several of them."""
+
+    @property
+    def broker(self) -> BrokerSection: ...
+    @property
+    def metaq(self) -> MetaqSection: ...
+    @property
+    def rocketmq(self) -> RocketmqSection: ...
+    @property
+    def namesrv(self) -> NamesrvSection: ...
+    @property
+    def admin(self) -> AdminSection: ...
+    @property
+    def zookeeper(self) -> ZookeeperSection: ...
+    @property
+    def store(self) -> StoreSection: ...
+    @property
+    def limits(self) -> LimitsSection: ...
+    @property
+    def acknowledgement_level(self) -> str: ...
+    @property
+    def min_in_sync(self) -> int: ...
+    @property
+    def fast_port(self) -> int: ...
+    @property
+    def replication_port(self) -> int: ...
+
+
+def problem(config: Sections) -> str | None:
     """Return what does not go together, with the keys and the cure, or None."""
     found = _ports_problem(config) or _sizes_problem(config)
     return found or _replicas_problem(config) or _address_problem(config)
 
 
-def _address_problem(config: BrokerConfig) -> str | None:
+def _address_problem(config: Sections) -> str | None:
     """Others are told an address at which nothing listens."""
     bind, host = config.broker.bind, config.broker.host
     if is_loopback(bind) and host and not is_loopback(host):
@@ -45,7 +83,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _sizes_problem(config: BrokerConfig) -> str | None:
+def _sizes_problem(config: Sections) -> str | None:
     segment = config.store.segment_bytes_max
     for key, size in (
         ("rocketmq.message_bytes_max", config.rocketmq.message_bytes_max),
@@ -66,7 +104,7 @@ def _sizes_problem(config: BrokerConfig) -> str | None:
     return None
 
 
-def _replicas_problem(config: BrokerConfig) -> str | None:
+def _replicas_problem(config: Sections) -> str | None:
     replicas, least = config.broker.replicas, config.min_in_sync
     if replicas > 1 and config.zookeeper.connect == "none":
         return f"broker.replicas: {replicas}, needs a registry: set zookeeper.connect"
@@ -80,7 +118,7 @@ def _replicas_problem(config: BrokerConfig) -> str | None:
     return None
 
 
-def _ports_problem(config: BrokerConfig) -> str | None:
+def _ports_problem(config: Sections) -> str | None:
     for (key, host, port), (other, other_host, other_port) in combinations(_bound(config), 2):
         same_host = host == other_host or host in ANY_HOST or other_host in ANY_HOST
         if port == other_port and port > 0 and same_host:
@@ -88,7 +126,7 @@ def _ports_problem(config: BrokerConfig) -> str | None:
     return None
 
 
-def _bound(config: BrokerConfig) -> list[tuple[str, str, int]]:
+def _bound(config: Sections) -> list[tuple[str, str, int]]:
     """Return key, address and port of every listener that is opened."""
     bind, bound = config.broker.bind, []
     if config.metaq.enabled:

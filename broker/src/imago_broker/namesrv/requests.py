@@ -28,7 +28,7 @@ from imago_wire.remoting.properties_text import decode_properties_text, encode_p
 if TYPE_CHECKING:
     from imago_broker.namesrv.foreign import ForeignBrokers
     from imago_broker.namesrv.later import Later
-    from imago_broker.namesrv.server import NameServiceConfig
+    from imago_broker.namesrv.settings import NameServiceConfig
     from imago_broker.ports import Coordinator
 
 PLACED_FIELD = "imagoPlaced"

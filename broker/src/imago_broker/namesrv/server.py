@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from imago_broker.namesrv.foreign import ForeignBrokers
@@ -19,6 +18,7 @@ from imago_broker.processors.rocketmq.rows import Lane, Row, Table, build_table
 from imago_wire.remoting.codes import RequestCode as Code
 
 if TYPE_CHECKING:
+    from imago_broker.namesrv.settings import NameServiceConfig
     from imago_broker.ports import Clock, Coordinator
 
 
@@ -36,16 +36,6 @@ class Serving(Protocol):
 Serve = Callable[[Table, str, int], Awaitable[Serving]]
 """(table, host, port): listen there with remoting sessions over the table. The command line passes
 what `imago_broker.server` has; this package does not know servers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameServiceConfig:
-    """Settings of the name service."""
-
-    host: str = "0.0.0.0"  # noqa: S104  the name service is what clients are pointed to
-    port: int = 9876
-    order_messages: bool = False
-    """Whether routes carry the order configuration of KV namespace ORDER_TOPIC_CONFIG."""
 
 
 class NameService:

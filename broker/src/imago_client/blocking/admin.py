@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from imago_client.core.administration import QueueBounds, ShardInfo
     from imago_client.core.group_administration import GroupDescription, ResetTo
     from imago_client.core.state import ClientState
-    from imago_client.messages import MessageQueue
+    from imago_client.message_queue import MessageQueue
     from imago_client.received import ReceivedMessage
     from imago_wire.remoting.bodies.config import SubscriptionGroupConfig
 

@@ -12,7 +12,8 @@ from imago_client.core.subscriptions import ALL, subscribe
 if TYPE_CHECKING:
     from imago_client.blocking.driver import BlockingDriver
     from imago_client.core.state import ClientState
-    from imago_client.messages import MessageQueue, QueueEnd
+    from imago_client.message_queue import MessageQueue
+    from imago_client.messages import QueueEnd
     from imago_client.received import Pulled
 
 

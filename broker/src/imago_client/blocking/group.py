@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from imago_client.config import ConsumerConfig
     from imago_client.core.state import ClientState
     from imago_client.core.subscriptions import Subscription
-    from imago_client.messages import MessageQueue
+    from imago_client.message_queue import MessageQueue
     from imago_client.received import Pulled, ReceivedMessage
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from imago_client.core.effects import Operation
     from imago_client.core.outgoing import Outgoing
     from imago_client.core.state import ClientState
-    from imago_client.messages import Message, MessageQueue, SendResult
+    from imago_client.message_queue import MessageQueue
+    from imago_client.messages import Message, SendResult
 
 
 class Producer:

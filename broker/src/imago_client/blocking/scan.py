@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from imago_client.blocking.driver import Ahead, BlockingDriver
     from imago_client.core.effects import Request
     from imago_client.core.state import ClientState
-    from imago_client.messages import MessageQueue
+    from imago_client.message_queue import MessageQueue
     from imago_client.received import Pulled
 
 MESSAGES_MAX: Final = 10_000

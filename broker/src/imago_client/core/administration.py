@@ -9,7 +9,7 @@ from imago_client.core.effects import Operation, Request, ask_ok
 from imago_client.core.lookup import ask_name_service, cluster_info, find_route
 from imago_client.core.routing import MASTER_ID
 from imago_client.errors import AnswerError, TryAgainError
-from imago_client.messages import MessageQueue
+from imago_client.message_queue import MessageQueue
 from imago_client.received import INFLATED_BYTES_MAX, received
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies.fields import Body

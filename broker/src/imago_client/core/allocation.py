@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_client.messages import MessageQueue
+    from imago_client.message_queue import MessageQueue
 
 
 def allocate_averagely(

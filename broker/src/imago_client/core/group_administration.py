@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from imago_client.core.effects import Operation
     from imago_client.core.state import ClientState
-    from imago_client.messages import MessageQueue
+    from imago_client.message_queue import MessageQueue
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from imago_client.core.outgoing import Outgoing
     from imago_client.core.sending import Rotations
     from imago_client.core.state import ClientState
-    from imago_client.messages import MessageQueue, SendResult
+    from imago_client.message_queue import MessageQueue
+    from imago_client.messages import SendResult
     from imago_wire.sequences import Sequence
 
 _REFUSALS = frozenset(

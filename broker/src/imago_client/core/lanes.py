@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_client.config import ProducerConfig
-    from imago_client.messages import MessageQueue
+    from imago_client.message_queue import MessageQueue
 
 IDLE_S_MAX: Final = 24 * 3600.0
 """Brokers forget a producer after 7 days without a message: a new id is taken long before."""

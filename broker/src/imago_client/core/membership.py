@@ -11,7 +11,8 @@ from imago_client.core.failover import through_failover
 from imago_client.core.lookup import find_route
 from imago_client.core.pulling import commit, committed_offset, max_offset, min_offset, offset_at
 from imago_client.errors import BrokerError, ClientError, NoRouteError
-from imago_client.messages import RETRY_PREFIX, MessageQueue
+from imago_client.message_queue import MessageQueue
+from imago_client.messages import RETRY_PREFIX
 from imago_wire.remoting.bodies.client import (
     ConsumeFromWhere,
     ConsumerData,

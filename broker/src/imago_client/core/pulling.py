@@ -34,7 +34,7 @@ from imago_wire.remoting.headers.pull import (
 if TYPE_CHECKING:
     from imago_client.core.state import ClientState
     from imago_client.core.subscriptions import Subscription
-    from imago_client.messages import MessageQueue
+    from imago_client.message_queue import MessageQueue
     from imago_wire.remoting.command import RemotingCommand
 
 H = TypeVar("H", bound=Header)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from imago_client.errors import NoMasterError, NoQueuesError, NoRouteError
-from imago_client.messages import MessageQueue
+from imago_client.message_queue import MessageQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,7 +9,7 @@ from imago_wire.tags import java_hash
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_client.messages import MessageQueue
+    from imago_client.message_queue import MessageQueue
 
 
 def queue_for_key(key: str, queues: Sequence[MessageQueue]) -> MessageQueue:

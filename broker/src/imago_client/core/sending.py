@@ -17,7 +17,8 @@ from imago_client.errors import (
     TryAgainError,
     UsageError,
 )
-from imago_client.messages import MessageQueue, SendResult, SendStatus
+from imago_client.message_queue import MessageQueue
+from imago_client.messages import SendResult, SendStatus
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader

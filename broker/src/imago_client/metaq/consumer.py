@@ -6,7 +6,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from imago_client.errors import ClientClosedError, ClientError, UsageError
 from imago_client.handlers import check_handler
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from types import TracebackType
 
-    from imago_client.metaq.client import MetaqClient
     from imago_client.metaq.offsets import OffsetStore
-    from imago_client.metaq.values import MetaqMessage, Partition
+    from imago_client.metaq.values import Fetched, MetaqConfig, MetaqMessage, Partition
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +51,19 @@ class MetaqConsumerConfig:
                 raise UsageError(f"{name}: {getattr(self, name)}, must be above 0")
 
 
+class PartitionReader(Protocol):
+    """What a consumer asks of its client."""
+
+    @property
+    def config(self) -> MetaqConfig: ...
+
+    async def get(
+        self, partition: Partition, offset: int, *, group: str, size_max: int
+    ) -> Fetched: ...
+
+    async def partitions_on(self, server: str, topic: str) -> dict[Partition, tuple[int, int]]: ...
+
+
 class MetaqConsumer:
     """Hands the messages of every partition to the handler, in order within the partition.
 
@@ -63,7 +75,7 @@ class MetaqConsumer:
 
     def __init__(
         self,
-        client: MetaqClient,
+        client: PartitionReader,
         config: MetaqConsumerConfig,
         topics: Sequence[str],
         handler: Callable[[MetaqMessage], Awaitable[None]],

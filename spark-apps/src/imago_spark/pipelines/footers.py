@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from imago_client.messages import MessageQueue
+from imago_client.message_queue import MessageQueue
 from imago_spark.errors import TableError
 from imago_spark.pipelines.table import DataFile, Landed, StagedBatch
 

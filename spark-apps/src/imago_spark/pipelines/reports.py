@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imago_client.blocking.pipelines import PipelineRun
-    from imago_client.messages import MessageQueue
+    from imago_client.message_queue import MessageQueue
     from imago_spark.pipelines.settings import IngestSettings
     from imago_spark.pipelines.table import Commit
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from imago_client.messages import MessageQueue
+from imago_client.message_queue import MessageQueue
 from imago_spark.errors import FencedError, TableError
 from imago_spark.offsets import from_engine, to_engine
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.config import BrokerConfig
-from imago_broker.config.settings import (
+from imago_broker.config.sections import (
     AdminSection,
     BrokerSection,
     MetaqSection,

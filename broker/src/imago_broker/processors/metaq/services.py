@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from imago_broker.config.settings import MetaqSection
+    from imago_broker.config.sections import MetaqSection
     from imago_broker.core.budget import OutputBudget
     from imago_broker.metrics import MetaqCounters
     from imago_broker.ports import Clock

@@ -22,7 +22,7 @@ from imago_wire.tags import tag_code
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_broker.config.settings import RocketmqSection
+    from imago_broker.config.sections import RocketmqSection
     from imago_broker.processors.rocketmq.services import RocketmqServices
 
 QUEUE_ENTRIES_MAX = 1000

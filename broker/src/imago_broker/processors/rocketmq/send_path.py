@@ -33,7 +33,7 @@ from imago_wire.remoting.messages import MESSAGES_MAX as BATCH_MESSAGES_MAX
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_broker.config.settings import RocketmqSection
+    from imago_broker.config.sections import RocketmqSection
     from imago_broker.processors.rocketmq.rows import Lane, Table
     from imago_broker.processors.rocketmq.services import RocketmqServices
     from imago_broker.service.topics import TopicHandle

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping
 
-    from imago_broker.config.settings import RocketmqSection
+    from imago_broker.config.sections import RocketmqSection
     from imago_broker.core.budget import OutputBudget
     from imago_broker.model.topics import TopicConfig
     from imago_broker.ports import Clock, Coordinator

@@ -1,0 +1,297 @@
+"""Sections of a broker's configuration: every key with default, range and meaning.
+
+A key's documentation stands in its field, so that `imago config`, the admin interface and an
+error message all say the same. `dynamic` keys may change while the broker runs; all others
+need a restart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from imago_broker.config.section import check, setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSection:
+    """Who this broker is and where it listens."""
+
+    cluster: str = setting("imago", "Name of the cluster; the registry's folder.")
+    shard: int = setting(0, "Number of the shard this broker belongs to.", low=0, high=1023)
+    replica: int = setting(
+        -1,
+        "Number wanted in the shard when the data folder is new and nobody has it; -1: the next.",
+        low=-1,
+        high=255,
+    )
+    replicas: int = setting(
+        1,
+        "Members that the shard is meant to have; more than one need ZooKeeper.",
+        low=1,
+        high=16,
+    )
+    zone: str = setting(
+        "", "Rack or zone of this machine: members are spread over zones.", dynamic=True
+    )
+    name_prefix: str = setting("", "What stands before `shard-k` in RocketMQ's broker name.")
+    host: str = setting(
+        "",
+        "Address by which clients and other brokers reach this one; empty: `bind`, or the "
+        "machine's where that is any.",
+    )
+    advertised_host: str = setting(
+        "",
+        "Address that clients are told, where they reach this broker by another way than brokers "
+        "reach each other; empty: `host`.",
+    )
+    bind: str = setting(
+        "127.0.0.1",
+        "Address that the listeners bind; `0.0.0.0`: all, for clients and members on other "
+        "machines.",
+    )
+    data_dir: str = setting("data", "Folder of the log and everything else on disk.")
+    drain_seconds: float = setting(
+        10.0, "How long a stop waits for answers in flight.", low=0, high=3600
+    )
+    seal_linger_ms: int = setting(
+        35_000,
+        "How long a topic that leaves this shard takes messages of producers that have not looked "
+        "for its new place; RocketMQ's look every 30 s.",
+        low=0,
+        high=3_600_000,
+        dynamic=True,
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaqSection:
+    """The text protocol of MetaQ."""
+
+    enabled: bool = setting(True, "Whether the MetaQ listener is opened.")
+    port: int = setting(8123, "Port of the MetaQ listener; 0: any free one.", low=0, high=65535)
+    advertised_port: int = setting(
+        0, "Port that MetaQ clients are told; 0: the listener's.", low=0, high=65535
+    )
+    broker_id_base: int = setting(
+        0, "MetaQ broker id of shard 0; raise it beside original brokers.", low=0, high=1023
+    )
+    zk_root: str = setting("/meta", "Root of MetaQ's public tree in ZooKeeper.")
+    version: str = setting("1.4.6.2", "What `version` and `stats` answer.")
+    auto_create_topic: bool = setting(
+        False, "Whether a put to any unknown topic creates it.", dynamic=True
+    )
+    topic_patterns: tuple[str, ...] = setting(
+        (),
+        "Topics accepted when auto_create_topic is off: names in which * stands for anything.",
+        dynamic=True,
+    )
+    default_partitions: int = setting(
+        8, "Partitions of a topic that a MetaQ put creates.", low=1, high=65536, dynamic=True
+    )
+    message_bytes_max: int = setting(
+        2 << 20,
+        "Largest body a put may have. MetaQ's own consumers cannot read more than 2 MiB.",
+        low=1,
+        high=16 << 20,
+    )
+    transfer_bytes_max: int = setting(
+        1 << 20, "Most bytes of one `get` answer, unless one message is larger.", low=1024
+    )
+    line_bytes_max: int = setting(4096, "Longest command line.", low=256, high=65536)
+    idle_seconds: int = setting(
+        120,
+        "A connection without traffic is closed after this; clients beat every 10 s.",
+        low=1,
+    )
+    stat: bool = setting(
+        False, "Whether real-time statistics are kept for topics that say nothing.", dynamic=True
+    )
+    update_consumer_offsets: bool = setting(
+        False,
+        "Whether a `get` beyond the end is told the end (301) instead of 404.",
+        dynamic=True,
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RocketmqSection:
+    """The remoting protocol of RocketMQ."""
+
+    enabled: bool = setting(True, "Whether the RocketMQ listeners are opened.")
+    port: int = setting(10911, "Port of the listener; 0: any free one.", low=0, high=65535)
+    advertised_port: int = setting(
+        0, "Port that RocketMQ clients are told; 0: the listener's.", low=0, high=65535
+    )
+    fast_port: int = setting(
+        -1,
+        "Port of the second listener; -1: two below `port`, which is what clients compute.",
+        low=-1,
+        high=65535,
+    )
+    frame_bytes_max: int = setting(16 << 20, "Largest frame.", low=65536, high=64 << 20)
+    message_bytes_max: int = setting(
+        4 << 20, "Largest message body.", low=1, high=16 << 20, dynamic=True
+    )
+    region: str = setting("DefaultRegion", "MSG_REGION of every send answer.")
+    trace_on: bool = setting(True, "TRACE_ON of every send answer.")
+    auto_create_topic: bool = setting(
+        True, "Whether a send to an unknown topic creates it as TBW102 says.", dynamic=True
+    )
+    auto_create_group: bool = setting(
+        True, "Whether an unknown consumer group is created at first use.", dynamic=True
+    )
+    default_queues: int = setting(
+        8, "Queues of TBW102, the most that a created topic gets.", low=1, high=65536
+    )
+    pull_hold_ms_max: int = setting(
+        30_000, "Longest time a pull is held.", low=0, high=600_000, dynamic=True
+    )
+    pull_holds_max: int = setting(100_000, "Most pulls held at one moment.", low=0)
+    delay_levels: str = setting(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        "The delay of each level, from level 1 on.",
+    )
+    idle_seconds: int = setting(120, "A connection without traffic is closed after this.", low=1)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamesrvSection:
+    """The name service that every broker can answer."""
+
+    enabled: bool = setting(True, "Whether this process answers the name service.")
+    port: int = setting(9876, "Port of the name service; 0: any free one.", low=0, high=65535)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminSection:
+    """HTTP for health, metrics, administration and the dashboard."""
+
+    enabled: bool = setting(True, "Whether the admin listener is opened.")
+    bind: str = setting("", "Address it binds; empty: `broker.bind`.")
+    port: int = setting(8080, "Its port; 0: any free one.", low=0, high=65535)
+    token_file: str = setting(
+        "", "File with the bearer token of whoever administers; empty: there is none."
+    )
+    loopback_trusted: bool = setting(
+        False,
+        "Whether callers on this machine need no token, unless a proxy speaks for them; `imago up` "
+        "sets it.",
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSection:
+    """The log on disk."""
+
+    segment_bytes_max: int = setting(
+        256 << 20,
+        "Size of one file of the log, taken from the disk when the file is begun.",
+        low=64 << 10,
+        high=1 << 31,
+    )
+    retention_ms: int = setting(72 * 3_600_000, "How long messages are kept; 0: for ever.", low=0)
+    retention_bytes_max: int = setting(
+        0, "Size of the log above which its oldest file goes; 0: none.", low=0
+    )
+    sync_interval_ms: int = setting(
+        200,
+        "How long a message may be in the page cache only; 0: as long as the system likes.",
+        low=0,
+        high=600_000,
+        dynamic=True,
+    )
+    metaq_segment_bytes_max: int = setting(
+        1 << 30, "Size at which a file in MetaQ's own format is closed.", low=4096
+    )
+    scrub_interval_ms: int = setting(
+        24 * 3_600_000,
+        "Time in which the whole log and its views are verified once; 0: only what is read is.",
+        low=0,
+    )
+    disk_full_ratio: float = setting(
+        0.90, "Used part of the disk at which puts are refused.", low=0.05, high=1
+    )
+    disk_force_ratio: float = setting(
+        0.85, "Used part of the disk at which the oldest files go, expired or not.", low=0.05
+    )
+    disk_clean_ratio: float = setting(
+        0.75, "Used part of the disk at which health warns.", low=0.05
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsSection:
+    """What clients may take."""
+
+    connections_max: int = setting(
+        20_000,
+        "Connections of one listener. All together have as many as the process may open files "
+        "(RLIMIT_NOFILE), less what the store and the other members need.",
+        low=1,
+    )
+    connections_per_address_max: int = setting(
+        0,
+        "Connections from one address over all listeners together (an IPv6 /64 counts as one); "
+        "0: any number but the last eighth of the places. Brokers of the cluster are not held to "
+        "it.",
+        low=0,
+    )
+    output_bytes_pause: int = setting(
+        256 << 10, "Unsent answers above which a connection is no longer read.", low=4096
+    )
+    output_bytes_max: int = setting(
+        32 << 20, "Unsent answers above which a connection is closed.", low=65536
+    )
+    output_bytes_total_max: int = setting(
+        512 << 20,
+        "Unsent answers of all connections above which answers become small, then refused.",
+        low=1 << 20,
+    )
+    input_bytes_total_max: int = setting(
+        0,
+        "Unfinished commands of all connections above which those that hold more than their share "
+        "are not read, and after a second closed; 0: 64 MiB, or an eighth of the memory limit "
+        "(cgroup) where that is less, at least one frame.",
+        low=0,
+    )
+    output_stall_seconds: int = setting(
+        30, "A peer that reads nothing for this long while answers wait is closed.", low=1
+    )
+    input_stall_seconds: int = setting(
+        30, "An unfinished command older than this closes its connection.", low=1
+    )
+    topics_max: int = setting(100_000, "Topics of one shard.", low=1, dynamic=True)
+    groups_max: int = setting(100_000, "Consumer groups of one shard.", low=1, dynamic=True)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSection:
+    """What the process writes about itself."""
+
+    level: str = setting(
+        "info", "debug, info, warning or error.", one_of=("debug", "info", "warning", "error")
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
