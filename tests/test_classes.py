@@ -42,7 +42,6 @@ SHARED_NAMES = {
 
 LARGE = "it is still to be divided"
 FACADES = {
-    "imago_broker/app/broker.py:Broker": LARGE,
     "imago_broker/cluster/coordinator.py:TreeCoordinator": LARGE,
     "imago_broker/cluster/keeper.py:Keeper": LARGE,
     "imago_broker/ports.py:Coordinator": LARGE,

@@ -24,7 +24,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 @pytest.fixture
 def bootstrap(broker: Broker) -> str:
-    return f"127.0.0.1:{broker.namesrv_port}"
+    return f"127.0.0.1:{broker.ports.namesrv_port}"
 
 
 @pytest.fixture

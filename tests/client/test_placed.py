@@ -51,7 +51,7 @@ async def half_gone(
     async with running_pair(folder) as pair:
         for admin in (pair.one, pair.two):
             make(admin, "orders")
-        bootstrap = f"127.0.0.1:{pair.one.broker.namesrv_port}"
+        bootstrap = f"127.0.0.1:{pair.one.broker.ports.namesrv_port}"
         settings = ClientConfig(bootstrap=(bootstrap,), failover_timeout_s=0.5)
         async with Client(settings) as client:
             await until_queues(client, 4)

@@ -30,7 +30,7 @@ QUEUE = MessageQueue("orders", "shard-0", 0)
 @pytest.fixture
 async def bootstrap(tmp_path: Path) -> AsyncIterator[str]:
     async with running_broker(tmp_path) as broker:
-        yield f"127.0.0.1:{broker.namesrv_port}"
+        yield f"127.0.0.1:{broker.ports.namesrv_port}"
 
 
 async def in_thread(bootstrap: str, work: Callable[[Client], None]) -> None:

@@ -2,6 +2,8 @@
 
 A metric object with a lock and labels would cost more than storing a message, so the hot path
 has none: each part owns a plain object of ints, and one collector turns all of them into samples.
+The metrics themselves, with names and help, are in `app/metrics.py`, `app/shard_metrics.py` and
+`app/group_metrics.py`.
 """
 
 from __future__ import annotations

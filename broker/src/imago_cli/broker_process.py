@@ -37,9 +37,9 @@ def serve(config: Path | None, ready_fd: int) -> int:
                 "host": running.host,
                 "metaq": running.metaq_port,
                 "rocketmq": running.rocketmq_port,
-                "fast": running.fast_port,
-                "namesrv": running.namesrv_port,
-                "admin": running.admin_port,
+                "fast": running.ports.fast_port,
+                "namesrv": running.ports.namesrv_port,
+                "admin": running.ports.admin_port,
                 "replica": _replica(running),
             },
         )

@@ -13,7 +13,6 @@ from aiohttp import web
 from imago_broker.admin import access
 from imago_broker.admin.calls import CLOCKS_DIFFER_MS_MAX, SCHEME, call, is_signed, signature
 from imago_broker.app import Broker
-from imago_broker.app.admin_view import admin_services
 from imago_testing.peers.admin import TOKEN, Admin, broker_config
 from imago_testing.processes.ports import free_port_block
 
@@ -190,7 +189,7 @@ async def test_an_address_of_the_registry_gets_neither_token_nor_what_it_could_u
     stranger = replace(own, admin=port)
     try:
         async with aiohttp.ClientSession() as session:
-            services = admin_services(broker)
+            services = broker.admin_services()
             asked = call(session, services, stranger, "PUT", TOPIC, headers={}, body=b"{}")
             async with asked as answer:
                 assert answer.status == 200

@@ -282,10 +282,10 @@ async def test_status_health_and_metrics(admin: Admin, broker: Broker) -> None:
     assert (await admin.call("GET", "/readyz")) == (200, ready)
     _, cluster = await admin.call("GET", "/admin/v1/cluster")
     assert [m["role"] for shard in cluster["shards"] for m in shard["members"]] == ["master"]
-    url = f"http://127.0.0.1:{broker.admin_port}/metrics"
+    url = f"http://127.0.0.1:{broker.ports.admin_port}/metrics"
     async with admin.session.get(url) as answer:
         assert "imago_" in await answer.text()
-    async with admin.session.get(f"http://127.0.0.1:{broker.admin_port}/") as answer:
+    async with admin.session.get(f"http://127.0.0.1:{broker.ports.admin_port}/") as answer:
         assert "<title>Imago</title>" in await answer.text()
 
 
@@ -293,7 +293,7 @@ async def test_a_broker_that_takes_no_messages_still_has_clients_sent_to_it(
     admin: Admin, broker: Broker
 ) -> None:
     assert (await admin.call("GET", "/writez")) == (200, {"writable": True, "reasons": []})
-    broker.health = replace(broker.health, writable=False, disk_used_ratio=0.95)
+    broker.ticker.health = replace(broker.health, writable=False, disk_used_ratio=0.95)
     reason = "the disk is full: 95% used"
     ready = {"ready": True, "writable": False, "reasons": [], "warnings": [reason]}
     assert (await admin.call("GET", "/readyz")) == (200, ready)

@@ -11,7 +11,6 @@ from aiohttp import web
 
 from imago_broker.admin.routes import build_admin
 from imago_broker.app import Broker
-from imago_broker.app.admin_view import admin_services
 from imago_broker.cluster.memory import MemoryEnsemble, memory_coordinator
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.model.cluster import Role
@@ -98,7 +97,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         end=10, durable=10, lag_bytes=7, lag_ms=30,
     )  # fmt: skip
     shell = Shell(LocalShardStatus(role=Role.MASTER, epoch=3, settled=True, followers=(lag,)))
-    services: AdminServices = replace(admin_services(broker), control=shell)
+    services: AdminServices = replace(broker.admin_services(), control=shell)
     runner = web.AppRunner(build_admin(services))
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -27,7 +27,7 @@ async def with_run(broker: Broker, epoch: int, work: Callable[..., None]) -> Non
     """Do blocking work as the run of an epoch, in a thread of its own."""
 
     def done() -> None:
-        with Client(f"127.0.0.1:{broker.namesrv_port}") as client:
+        with Client(f"127.0.0.1:{broker.ports.namesrv_port}") as client:
             work(client.pipeline_run("lake.orders", epoch))
 
     await asyncio.to_thread(done)
@@ -120,7 +120,7 @@ async def test_a_wrong_report_is_an_error_and_no_fence(admin: Admin, broker: Bro
 async def test_what_a_foreign_client_puts_there_is_answered(
     broker: Broker, value: str, said: str
 ) -> None:
-    peer = await RemotingPeer.connect(broker.namesrv_port)
+    peer = await RemotingPeer.connect(broker.ports.namesrv_port)
     where = {"namespace": "IMAGO_PIPELINES", "key": "lake.orders"}
     try:
         put = await peer.call(RequestCode.PUT_KV_CONFIG, {**where, "value": value})

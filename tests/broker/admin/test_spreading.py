@@ -29,7 +29,7 @@ async def test_it_is_on_every_shard_with_equal_settings(pair: Pair) -> None:
 async def test_sends_that_are_pinned_to_queues_of_the_templates_route_all_arrive(
     pair: Pair,
 ) -> None:
-    name_service = f"127.0.0.1:{pair.one.broker.namesrv_port}"
+    name_service = f"127.0.0.1:{pair.one.broker.ports.namesrv_port}"
     for shard in ("shard-1", "shard-0", "shard-1"):
         # Another client each time: the later ones find the topic's own route.
         async with Client(name_service) as client:

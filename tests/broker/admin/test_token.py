@@ -48,7 +48,7 @@ async def test_no_route_but_the_open_ones_answers_without_the_token(admin: Admin
 
 async def test_health_and_metrics_are_open(admin: Admin) -> None:
     for path in ("/healthz", "/readyz", "/writez", "/metrics"):
-        url = f"http://127.0.0.1:{admin.broker.admin_port}{path}"
+        url = f"http://127.0.0.1:{admin.broker.ports.admin_port}{path}"
         async with admin.session.get(url) as answer:
             assert answer.status == 200
 

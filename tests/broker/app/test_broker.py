@@ -47,7 +47,7 @@ async def test_one_address_is_counted_over_all_ports(tmp_path: Path) -> None:
     async with running_broker(tmp_path, "limits.connections_per_address_max=3") as broker:
         listeners = {each.port: each for each in broker.ports.wanted}
         assert len(listeners) == 4
-        ports = [*listeners, broker.admin_port]
+        ports = [*listeners, broker.ports.admin_port]
         places = broker.ports.places
         writers = []
         for port in ports:
@@ -65,9 +65,9 @@ async def test_ports_are_bound_and_known(tmp_path: Path) -> None:
         ports = {
             broker.metaq_port,
             broker.rocketmq_port,
-            broker.fast_port,
-            broker.namesrv_port,
-            broker.admin_port,
+            broker.ports.fast_port,
+            broker.ports.namesrv_port,
+            broker.ports.admin_port,
         }
         assert len(ports) == 5
         assert 0 not in ports
@@ -80,15 +80,15 @@ async def test_ports_are_bound_and_known(tmp_path: Path) -> None:
 async def test_ports_that_are_not_enabled_are_not_bound(tmp_path: Path) -> None:
     off = [f"{name}.enabled=false" for name in ("metaq", "rocketmq", "namesrv", "admin")]
     async with running_broker(tmp_path, *off) as broker:
-        assert broker.metaq_port == broker.rocketmq_port == broker.fast_port == 0
-        assert broker.namesrv_port == broker.admin_port == 0
+        assert broker.metaq_port == broker.rocketmq_port == broker.ports.fast_port == 0
+        assert broker.ports.namesrv_port == broker.ports.admin_port == 0
 
 
 async def test_fast_port_is_two_below_the_other_unless_set(tmp_path: Path) -> None:
     config = loopback_config(tmp_path)
-    assert Broker(replace(config, rocketmq=replace(config.rocketmq, port=20911))).fast_port == 20909
+    assert Broker(replace(config, rocketmq=replace(config.rocketmq, port=20911))).ports.fast_port == 20909
     fixed = replace(config.rocketmq, port=20911, fast_port=20000)
-    assert Broker(replace(config, rocketmq=fixed)).fast_port == 20000
+    assert Broker(replace(config, rocketmq=fixed)).ports.fast_port == 20000
 
 
 async def test_everything_is_found_again_after_a_stop(tmp_path: Path) -> None:

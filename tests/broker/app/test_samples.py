@@ -40,5 +40,6 @@ async def test_lag_is_what_a_group_has_not_committed(tmp_path: Path) -> None:
                 put_place(await peer.put("t", queue, b"hello"))
         broker.offsets.commit("billing", "t", 0, 1)
         broker.offsets.commit("billing", "t", 1, 0)
-        samples = {sample.labels: sample.read() for sample in group_samples(broker)}
+        parts = (broker.role, broker.offsets, broker.store)
+        samples = {sample.labels: sample.read() for sample in group_samples(*parts)}
     assert samples == {(("group", "billing"), ("topic", "t")): 2}

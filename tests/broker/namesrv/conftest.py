@@ -31,7 +31,7 @@ async def connect(broker: Broker) -> AsyncIterator[Callable[..., Awaitable[Remot
     peers: list[RemotingPeer] = []
 
     async def opened(port: int | None = None) -> RemotingPeer:
-        peers.append(await RemotingPeer.connect(port or broker.namesrv_port))
+        peers.append(await RemotingPeer.connect(port or broker.ports.namesrv_port))
         return peers[-1]
 
     yield opened

@@ -258,7 +258,7 @@ async def test_registration_that_makes_no_sense_is_refused(
 
 async def test_settings_of_the_name_service(peer: RemotingPeer, broker: Broker) -> None:
     shown = await peer.call(RequestCode.GET_NAMESRV_CONFIG)
-    assert f"listenPort={broker.namesrv_port}\n" in shown.body.decode()
+    assert f"listenPort={broker.ports.namesrv_port}\n" in shown.body.decode()
     await peer.call(
         RequestCode.PUT_KV_CONFIG,
         {"namespace": "ORDER_TOPIC_CONFIG", "key": "TBW102", "value": "shard-0:8"},

@@ -47,7 +47,7 @@ async def three(tmp_path: Path) -> AsyncIterator[ShardBrokers]:
 
 
 def bootstrap(shard: ShardBrokers) -> str:
-    return ",".join(f"127.0.0.1:{broker.namesrv_port}" for broker in shard.brokers.values())
+    return ",".join(f"127.0.0.1:{broker.ports.namesrv_port}" for broker in shard.brokers.values())
 
 
 async def hand_over(shard: ShardBrokers, leader: int, target: int) -> None:

@@ -12,6 +12,13 @@ if TYPE_CHECKING:
 
     import pytest
 
+
+def reasons(shard: ShardBrokers, number: int) -> list[str]:
+    """Why clients are not sent to a member."""
+    broker = shard.brokers[number]
+    return problems(broker, broker.member)
+
+
 LATE = "this broker's copy of the log is not in sync yet"
 
 
@@ -23,7 +30,7 @@ async def test_a_started_member_is_ready_once_it_is_in_sync_and_stays_so(
     )
     await two.start(0, 1)
     await two.all_in_sync(0, 1)
-    assert problems(two.brokers[0]) == problems(two.brokers[1]) == []
+    assert reasons(two, 0) == reasons(two, 1) == []
     await two.kill(1)
     await two.all_in_sync(0)
     leading = two.shell(0).executor.leading
@@ -32,9 +39,9 @@ async def test_a_started_member_is_ready_once_it_is_in_sync_and_stays_so(
     with monkeypatch.context() as silent:
         silent.setattr(leading, "_push_one", lambda *_, **__: False)  # it sends nobody anything
         await two.start(1)
-        await until(lambda: any(LATE in reason for reason in problems(two.brokers[1])))
+        await until(lambda: any(LATE in reason for reason in reasons(two, 1)))
     await two.all_in_sync(0, 1)
-    assert problems(two.brokers[1]) == []
+    assert reasons(two, 1) == []
     await two.kill(0)
-    assert problems(two.brokers[1]) == [], "without a master it is reached all the same"
+    assert reasons(two, 1) == [], "without a master it is reached all the same"
     await two.close()

@@ -333,7 +333,7 @@ async def test_message_is_found_by_key_and_by_unique_id(peer: RemotingPeer) -> N
 
 
 async def test_fast_port_serves_sends_and_refuses_pulls(broker: Broker, connect: Connect) -> None:
-    fast = await connect(broker.fast_port)
+    fast = await connect(broker.ports.fast_port)
     assert (await fast.put("T", b"x")).code == ResponseCode.SUCCESS
     refused = await fast.pull("T")
     assert refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED

@@ -181,7 +181,7 @@ async def test_held_polls_end_and_consumers_are_known_to_the_new_master(
 
 async def test_connections_made_later_are_relayed_too(former: Broker, following: Broker) -> None:
     await relayed(former, following)
-    late = await RemotingPeer.connect(former.fast_port)
+    late = await RemotingPeer.connect(former.ports.fast_port)
     assert (await late.put("T", b"late")).code == ResponseCode.SUCCESS
     await late.close()
     async with metaq_peer(former.metaq_port) as client:
@@ -224,7 +224,7 @@ async def test_without_the_new_master_the_session_answers_itself(
     former: Broker, following: Broker, gone: dict[str, Any]
 ) -> None:
     former.client_ports.relay_to(replace(following.record(), **gone), LINGER_MS)
-    peer = await RemotingPeer.connect(former.fast_port)
+    peer = await RemotingPeer.connect(former.ports.fast_port)
     assert (await peer.put("T", b"stays")).code == ResponseCode.SUCCESS
     await peer.close()
     async with metaq_peer(former.metaq_port) as client:

@@ -31,7 +31,7 @@ class Asked:
     def __init__(self, pair: Pair, http: BrokerHttp) -> None:
         self.pair, self.http = pair, http
         self.admin = AdminClient(http.with_token(TOKEN))
-        ports = (admin.broker.admin_port for admin in (pair.one, pair.two))
+        ports = (admin.broker.ports.admin_port for admin in (pair.one, pair.two))
         self.brokers = [f"http://127.0.0.1:{port}" for port in ports]
 
     @property

@@ -1,10 +1,10 @@
-"""What the admin interface is told of the broker's parts."""
+"""What the admin interface asks of the broker's parts."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from imago_broker.admin.services import AdminServices, Counters, GroupMember
 from imago_broker.app.alone import AloneShard
@@ -15,103 +15,131 @@ from imago_broker.service.put_status import PutStatus
 from imago_wire.hot import COMPILED
 
 if TYPE_CHECKING:
-    from imago_broker.app.broker import Broker
+    from collections.abc import Callable
+
+    from imago_broker.app.core_services import CoreServices
+    from imago_broker.app.listeners import Ports
+    from imago_broker.app.shard_member import ShardMember
+    from imago_broker.config import BrokerConfig
+    from imago_broker.errors import FatalError
+    from imago_broker.metrics import BrokerCollector, MetaqCounters
+    from imago_broker.ports import Clock, Coordinator
+    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.service.messages import MessageService
+    from imago_log.results import StoreHealth
 
 
-def admin_services(broker: Broker) -> AdminServices:
-    """Hand the parts over. Callables read the broker at each call."""
+class BrokerState(Protocol):
+    """What changes of a broker while it runs."""
+
+    config: BrokerConfig
+    serving: bool
+    failed: asyncio.Future[FatalError]
+    first_log_end: int
+
+    @property
+    def health(self) -> StoreHealth: ...
+
+
+def admin_services(
+    state: BrokerState,
+    *,
+    core: CoreServices,
+    rocketmq: RocketmqServices,
+    metaq_counters: MetaqCounters,
+    coordinator: Coordinator,
+    clock: Clock,
+    collector: BrokerCollector,
+    member: ShardMember | None,
+    uuid: str,
+    ports: Ports,
+    replace_config: Callable[[BrokerConfig], None],
+) -> AdminServices:
+    """Hand the parts over; `member`: None where the shard is shared with nobody."""
+    messages, store = core.messages, core.messages.store
+    alone = AloneShard(lambda: store.epoch, lambda: "" if state.serving else "the broker to serve")
     return AdminServices(
-        current_config=lambda: broker.config,
-        replace_config=broker.apply,
-        topics=broker.topics,
-        groups=broker.groups,
-        offsets=broker.offsets,
-        reset_offsets=lambda group, topic, targets: reset_offsets(
-            broker.rocketmq, group, topic, targets
-        ),
-        store=broker.store,
-        coordinator=broker.coordinator,
-        clock=broker.clock,
-        registry=registry(broker.collector),
-        control=broker.member
-        or AloneShard(
-            lambda: broker.store.epoch, lambda: "" if broker.serving else "the broker to serve"
-        ),
-        uuid=broker.uuid,
-        replica=lambda: _replica(broker),
-        health=lambda: broker.health,
-        problems=lambda: problems(broker),
-        write_problems=lambda: write_problems(broker),
+        current_config=lambda: state.config,
+        replace_config=replace_config,
+        topics=core.topics,
+        groups=core.groups,
+        offsets=core.offsets,
+        reset_offsets=lambda group, topic, targets: reset_offsets(rocketmq, group, topic, targets),
+        store=store,
+        coordinator=coordinator,
+        clock=clock,
+        registry=registry(collector),
+        control=member or alone,
+        uuid=uuid,
+        replica=lambda: _replica(coordinator),
+        health=lambda: state.health,
+        problems=lambda: problems(state, member),
+        write_problems=lambda: write_problems(state.health, coordinator),
         connections=lambda: {
-            "metaq": broker.ports.metaq.connections,
-            "rocketmq": broker.ports.rocketmq.connections + broker.ports.fast.connections,
-            "namesrv": broker.ports.names.connections,
+            "metaq": ports.metaq.connections,
+            "rocketmq": ports.rocketmq.connections + ports.fast.connections,
+            "namesrv": ports.names.connections,
         },
-        counters=lambda: _counters(broker),
-        replicated=lambda: _replicated(broker),
-        members=lambda group: _members(broker, group),
-        member_groups=lambda: sorted(broker.rocketmq.clients.consumer_groups()),
-        on_topic_made=broker.rocketmq.on_topic_made,
+        counters=lambda: Counters(
+            messages_in=messages.appended,
+            messages_out=rocketmq.traffic.messages,
+            bytes_in=store.log_end - state.first_log_end,
+            bytes_out=rocketmq.traffic.bytes + metaq_counters.bytes_out,
+        ),
+        replicated=lambda: _replicated(messages),
+        members=lambda group: _members(rocketmq, group),
+        member_groups=lambda: sorted(rocketmq.clients.consumer_groups()),
+        on_topic_made=rocketmq.on_topic_made,
         version=importlib.metadata.version("imago-mq"),
         compiled=COMPILED,
     )
 
 
-def problems(broker: Broker) -> list[str]:
+def problems(state: BrokerState, member: ShardMember | None) -> list[str]:
     """Return why clients should not be sent here; empty when they should.
 
     A broker that takes no messages for now still has routes and messages to read, which may be
     nowhere else: a full disk, or a registry that is away, concerns all members alike.
     """
     found = []
-    if not broker.serving:
+    if not state.serving:
         found.append("the broker is starting or stopping")
-    if broker.failed.done():
-        found.append(f"the broker has failed: {broker.failed.result()}")
-    if broker.member is not None:
-        found += broker.member.unready()
+    if state.failed.done():
+        found.append(f"the broker has failed: {state.failed.result()}")
+    if member is not None:
+        found += member.unready()
     return found
 
 
-def write_problems(broker: Broker) -> list[str]:
+def write_problems(health: StoreHealth, coordinator: Coordinator) -> list[str]:
     """Return why messages may be refused here although clients are sent here."""
     found = []
-    if not broker.health.writable:
-        found.append(f"the disk is full: {broker.health.disk_used_ratio:.0%} used")
-    if broker.coordinator.state is not RegistryConnection.CONNECTED:
-        found.append(f"the registry is {broker.coordinator.state.value}")
+    if not health.writable:
+        found.append(f"the disk is full: {health.disk_used_ratio:.0%} used")
+    if coordinator.state is not RegistryConnection.CONNECTED:
+        found.append(f"the registry is {coordinator.state.value}")
     return found
 
 
-def _replica(broker: Broker) -> int:
-    registered = broker.coordinator.registered
+def _replica(coordinator: Coordinator) -> int:
+    registered = coordinator.registered
     return 0 if registered is None else registered.replica
 
 
-def _counters(broker: Broker) -> Counters:
-    metaq, traffic = broker.metaq_counters, broker.rocketmq.traffic
-    return Counters(
-        messages_in=broker.messages.appended,
-        messages_out=traffic.messages,
-        bytes_in=broker.store.log_end - broker.first_log_end,
-        bytes_out=traffic.bytes + metaq.bytes_out,
-    )
-
-
-async def _replicated(broker: Broker) -> str:
+async def _replicated(messages: MessageService) -> str:
     waiting: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
 
     def done(_: object, status: PutStatus, __: object) -> None:
         if not waiting.done():
             waiting.set_result(status)
 
-    broker.messages.when_replicated(done, None)
+    messages.when_replicated(done, None)
     status = await waiting
     return "" if status is PutStatus.OK else f"the shard answers {status.value}"
 
 
-def _members(broker: Broker, group: str) -> list[GroupMember]:
-    consumers = broker.rocketmq.clients.consumers(group)
+def _members(rocketmq: RocketmqServices, group: str) -> list[GroupMember]:
+    consumers = rocketmq.clients.consumers(group)
     if consumers is None:
         return []
     members = (consumers.member(client_id) for client_id in consumers.client_ids)

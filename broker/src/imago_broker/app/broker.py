@@ -13,37 +13,37 @@ from imago_broker.app.admin_view import admin_services
 from imago_broker.app.clock import SystemClock
 from imago_broker.app.coordination import make_coordinator
 from imago_broker.app.core_services import CoreServices
-from imago_broker.app.group_metrics import group_samples
 from imago_broker.app.identity import advertised_host, data_folder_uuid, numeric_address
 from imago_broker.app.listeners import Ports
 from imago_broker.app.metaq_port import serve_metaq
-from imago_broker.app.metrics import broker_samples
+from imago_broker.app.metrics import add_metrics
 from imago_broker.app.registration import Registration, broker_record
+from imago_broker.app.reloading import reload
 from imago_broker.app.rocketmq_ports import serve_names, serve_rocketmq
+from imago_broker.app.role_services import RoleServices
 from imago_broker.app.shard_member import ShardMember, is_member
-from imago_broker.app.shard_metrics import shard_samples
 from imago_broker.app.storage import open_store
-from imago_broker.config.changes import Changes, compare
+from imago_broker.app.ticking import Ticker
 from imago_broker.config.metaq_render import render
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.metrics import BrokerCollector, MetaqCounters
 from imago_broker.model.cluster import RegistryConnection
-from imago_broker.model.declared import declared_topic
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError
 from imago_broker.processors.rocketmq.services import (
     RocketmqIdentity,
     RocketmqServices,
     build_services,
 )
+from imago_broker.service.gate import ShardGate
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.role import ALONE, UNSETTLED, RoleState
-from imago_broker.service.serving_rules import ServingRules
-from imago_log.errors import LogIOError, StoreError
+from imago_broker.service.serving_rules import ServingRules, always
+from imago_log.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from imago_broker.admin.services import AdminServices
     from imago_broker.config import BrokerConfig
+    from imago_broker.config.changes import Changes
     from imago_broker.config.sections import RocketmqSection
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.namesrv.server import NameService
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TICK_SECONDS = 1.0
 UNREGISTER_SECONDS_MAX = 2.0
 PUBLISH_SECONDS_MAX = 10.0
 """How long a start waits until clients can find the topics that it made."""
@@ -78,12 +77,14 @@ class Broker:
     groups: GroupService
     offsets: ConsumerOffsets
     rocketmq: RocketmqServices
-    health: StoreHealth
     failed: asyncio.Future[FatalError]
     uuid: str
     core: CoreServices
-    member: ShardMember | None
-    """Our part in a shard that is led through the registry; None: there is nobody else."""
+    gate: ShardGate | None
+    """Whether this member may acknowledge; None: the shard is not led through the registry."""
+    registration: Registration
+    role_services: RoleServices
+    ticker: Ticker
     serving_rules: ServingRules
     """Who may be served what; follows `role`."""
     client_ports: ClientPorts
@@ -110,51 +111,35 @@ class Broker:
         self.config_file = render(config, host=self.told_host)
         self.coordinator = coordinator or make_coordinator(config, self.config_file)
         self.serving = False
-        self.registration: Registration | None = None
         self.ports = Ports(config, self.coordinator.view)
         self.role = RoleState(UNSETTLED if is_member(config) else ALONE)
+        self.member: ShardMember | None = None
+        """Our part in a shard that is led through the registry; None: there is nobody else."""
         self._clean = True
-        self._undo = AsyncExitStack()
-        self._ticker: asyncio.TimerHandle | None = None
-        self._syncer: asyncio.TimerHandle | None = None
-        self._synced_ms = 0
+        self._opened = AsyncExitStack()
+        """What ends after the ports are closed."""
+        self._announced = AsyncExitStack()
+        """What ends while they still answer."""
 
     @property
     def metaq_port(self) -> int:
         """Bound port of the MetaQ listener; 0: not enabled."""
-        return self.ports.metaq.port if self.config.metaq.enabled else 0
+        return self.ports.metaq_port
 
     @property
     def rocketmq_port(self) -> int:
         """Bound port of the RocketMQ listener; 0: not enabled."""
-        return self.ports.rocketmq.port if self.config.rocketmq.enabled else 0
+        return self.ports.rocketmq_port
 
     @property
-    def told_rocketmq_port(self) -> int:
-        """Port that RocketMQ clients are told."""
-        return self.config.rocketmq.advertised_port or self.rocketmq_port
-
-    @property
-    def fast_port(self) -> int:
-        """Bound port of the second RocketMQ listener; 0: not enabled."""
-        return self.ports.fast.port if self.config.rocketmq.enabled else 0
-
-    @property
-    def namesrv_port(self) -> int:
-        """Bound port of the name service; 0: not enabled."""
-        return self.ports.names.port if self.config.namesrv.enabled else 0
-
-    @property
-    def admin_port(self) -> int:
-        """Bound port of the admin interface; 0: not enabled."""
-        return self.ports.admin.port if self.config.admin.enabled else 0
+    def health(self) -> StoreHealth:
+        return self.ticker.health
 
     async def start(self) -> None:
         """Open the store, then the registry, then the ports; FatalError says why it cannot."""
         self.failed = asyncio.get_running_loop().create_future()
         try:
             # The ports first: a busy one must not cost a recovery of the log.
-            self._undo.push_async_callback(self._close_ports)
             self.ports.bind()
             self._open(await numeric_address(self.told_host))
             await self._join()
@@ -171,7 +156,13 @@ class Broker:
         """
         self.serving = False
         self._clean = clean
-        await self._undo.aclose()
+        async with self._opened:
+            try:
+                await self._announced.aclose()
+            finally:
+                await self.ports.stop(
+                    drain_seconds=self.config.broker.drain_seconds if clean else 0.0
+                )
 
     def fail(self, error: FatalError) -> None:
         """Note that the broker cannot go on; the first reason counts."""
@@ -186,40 +177,47 @@ class Broker:
         self.core.apply(config)
         if self.member is not None:
             self.member.apply(config)
+            self.role_services.apply(config)
         self.rocketmq.settings = config.rocketmq
         if self.metaq is not None:
             self.metaq.settings = config.metaq
-        if self.registration is not None:
-            self.registration.changed(self.record())
+        self.registration.changed(self.record())
 
     def _rocketmq_settings_changed(self, settings: RocketmqSection) -> None:
         """Keep what a RocketMQ tool changed, so that every interface shows the same."""
         self.config = replace(self.config, rocketmq=settings)
 
     def reload(self, config: BrokerConfig) -> Changes:
-        """Take what can change now from a new configuration: dynamic keys, declared topics.
-
-        ValueError or RequestError: a declared topic cannot be; nothing of it was changed.
-        """
-        changes = compare(self.config, config)
-        declared = [
-            declared_topic(name, settings, self.topics.get(name))
-            for name, settings in changes.topics.items()
-        ]
-        for topic in declared:
-            self.topics.check(topic)
-        self.apply(changes.config)
-        for topic in declared:
-            self.topics.create_or_update(topic)
-        logger.info(
-            "config_reloaded applied=%s needs_restart=%s topics=%s",
-            *map(",".join, (changes.applied, changes.waiting, changes.topics)),
-        )
-        return changes
+        """Take what can change now from a new configuration: see `reloading`."""
+        return reload(self.config, config, topics=self.topics, apply=self.apply)
 
     def record(self) -> BrokerRecord:
         """Return how this broker announces itself."""
-        return broker_record(self)
+        return broker_record(
+            self.config,
+            uuid=self.uuid,
+            host=self.host,
+            ports=self.ports,
+            role=self.role.current.role,
+            store=self.store if self.gate is not None else None,
+            problem=self.member.problem if self.member is not None else "",
+        )
+
+    def admin_services(self) -> AdminServices:
+        """Return what the admin interface asks of the parts."""
+        return admin_services(
+            self,
+            core=self.core,
+            rocketmq=self.rocketmq,
+            metaq_counters=self.metaq_counters,
+            coordinator=self.coordinator,
+            clock=self.clock,
+            collector=self.collector,
+            member=self.member,
+            uuid=self.uuid,
+            ports=self.ports,
+            replace_config=self.apply,
+        )
 
     def _open(self, address: str) -> None:
         config, loop = self.config, asyncio.get_running_loop()
@@ -227,27 +225,28 @@ class Broker:
             config,
             clock=self.clock,
             address=address,
-            rocketmq_port=self.told_rocketmq_port,
+            rocketmq_port=self.ports.told_rocketmq_port,
             lead=not is_member(config),
         )
-        self._undo.callback(self._close_store)
+        self._opened.callback(self._close_store)
         self.store.on_failure = self._store_failed_in_other_thread
         self.first_log_end = self.store.log_end
+        gate = self.gate = ShardGate(self.store, self.clock) if is_member(config) else None
         self.serving_rules = ServingRules(
-            self.store, self.role, slave_reads=config.replication.slave_reads
+            self.store,
+            self.role,
+            slave_reads=config.replication.slave_reads,
+            lease_holds=gate.lease_holds if gate is not None else always,
         )
         self.uuid = data_folder_uuid(Path(config.broker.data_dir))
-        self.member = ShardMember(self) if is_member(config) else None
-        gate = self.member.gate if self.member is not None else None
         services = self.core = CoreServices(
             self.store, config, clock=self.clock, loop=loop, gate=gate
         )
         self.messages, self.topics = services.messages, services.topics
         self.groups, self.offsets = services.groups, services.offsets
-        self._undo.callback(self._close_services)
-        if self.member is None:
+        self._opened.callback(self._close_services)
+        if gate is None:
             services.lead(config)
-        self.health = self.store.tick()
 
     async def _join(self) -> None:
         try:
@@ -259,7 +258,7 @@ class Broker:
             raise FatalError(
                 f"zookeeper.connect: {connect}: {error}", exit_code=ExitCode.UNEXPECTED
             ) from error
-        self._undo.push_async_callback(self.coordinator.stop)
+        self._opened.push_async_callback(self.coordinator.stop)
         self.coordinator.on_state(self._registry_state_changed)
 
     def _registry_state_changed(self, state: RegistryConnection) -> None:
@@ -275,7 +274,7 @@ class Broker:
                 cluster=config.broker.cluster,
                 broker_name=config.broker_name,
                 host=self.told_host,
-                port=self.told_rocketmq_port,
+                port=self.ports.told_rocketmq_port,
             ),
             settings=config.rocketmq,
             messages=self.messages,
@@ -289,54 +288,89 @@ class Broker:
             loop=loop,
         )
         self.rocketmq.on_settings = self._rocketmq_settings_changed
+        self.registration = Registration(self.coordinator, self.topics, shard=config.broker.shard)
         self._wire_ports(loop)
-        self.collector.add(broker_samples(self))
-        self.collector.add_source(lambda: shard_samples(self))
-        self.collector.add_source(lambda: group_samples(self))
-        self._undo.push_async_callback(self._close_ports)
+        self.ticker = Ticker(
+            self.store,
+            self.clock,
+            sync_interval_ms=lambda: self.config.store.sync_interval_ms,
+            sweep=self._sweep,
+            fail=self.fail,
+        )
+        if self.gate is not None:
+            self._make_member(self.gate)
+        add_metrics(
+            self.collector,
+            config=config,
+            core=self.core,
+            coordinator=self.coordinator,
+            role=self.role,
+            ports=self.ports,
+            traffic=self.rocketmq.traffic,
+            metaq_counters=self.metaq_counters,
+            health=lambda: self.health,
+            member=self.member,
+        )
         for listener in self.ports.wanted:
             await listener.start()
 
+    def _make_member(self, gate: ShardGate) -> None:
+        self.role_services = RoleServices(
+            self.config,
+            core=self.core,
+            serving_rules=self.serving_rules,
+            delay=self.rocketmq.delay,
+            held_pulls=self.rocketmq.hold,
+            client_ports=self.client_ports,
+            fail=self.fail,
+        )
+        self.member = ShardMember(
+            self.config,
+            uuid=self.uuid,
+            store=self.store,
+            messages=self.messages,
+            gate=gate,
+            role=self.role,
+            coordinator=self.coordinator,
+            port=self.ports.replication,
+            clock=self.clock,
+            record=self.record,
+            host=self.role_services,
+        )
+
     async def _announce(self) -> None:
-        config = self.config
-        registration = Registration(self.coordinator, self.topics, shard=config.broker.shard)
-        if self.member is not None:
-            self._undo.push_async_callback(self.member.linger)
-        self._undo.push_async_callback(registration.withdraw, UNREGISTER_SECONDS_MAX)
+        config, member = self.config, self.member
+        if member is not None:
+            self._announced.push_async_callback(self.role_services.linger)
+        self._announced.push_async_callback(self.registration.withdraw, UNREGISTER_SECONDS_MAX)
         try:
-            await registration.announce(self.record())
-            self.registration = registration
+            await self.registration.announce(self.record())
         except CoordinatorConflictError as error:
             raise FatalError(str(error), exit_code=ExitCode.USAGE) from error
         except CoordinatorError as error:
             raise FatalError(str(error), exit_code=ExitCode.UNEXPECTED) from error
-        self._undo.callback(self.rocketmq.delay.stop)
-        if self.member is None:
+        self._announced.callback(self.rocketmq.delay.stop)
+        if member is None:
             self.rocketmq.delay.start()
         else:
-            self._undo.push_async_callback(self._leave_shard)
-            await self.member.start()
-            await registration.published(PUBLISH_SECONDS_MAX)  # what it makes as first master
+            self._announced.push_async_callback(lambda: member.leave(orderly=self._clean))
+            await member.start()
+            await self.registration.published(PUBLISH_SECONDS_MAX)  # what a first master makes
         if config.admin.enabled:
-            await self.ports.admin.start(lambda: admin_services(self))
-        self._undo.callback(self._stop_ticking)
-        self._ticker = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
-        self._synced_ms = self.clock.monotonic_ms()
-        self._sync_now_and_then()
+            await self.ports.admin.start(self.admin_services)
+        self._announced.callback(self.ticker.stop)
+        self.ticker.start()
         self.serving = True
         logger.info(
             "broker_started shard=%d metaq=%d rocketmq=%d namesrv=%d admin=%d data=%s",
             config.broker.shard,
             self.metaq_port,
             self.rocketmq_port,
-            self.namesrv_port,
-            self.admin_port,
+            self.ports.namesrv_port,
+            self.ports.admin_port,
             config.broker.data_dir,
         )
         logger.warning("access_open whoever reaches the client ports may send, read and administer")
-
-    def _when_published(self, topic: str, then: Callable[[], None]) -> bool:
-        return self.registration is not None and self.registration.when_published(topic, then)
 
     def _wire_ports(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config
@@ -353,7 +387,7 @@ class Broker:
                 serving_rules=self.serving_rules,
                 budget=self.ports.budget,
                 input_budget=self.ports.input_budget,
-                when_published=self._when_published,
+                when_published=self.registration.when_published,
             )
         if config.rocketmq.enabled:
             serve_rocketmq(self.ports, config, self.rocketmq, loop)
@@ -362,51 +396,17 @@ class Broker:
         )
         if config.namesrv.enabled:
             self.names = serve_names(self.ports, config, self.coordinator, self.clock, loop)
-            self._undo.push_async_callback(self.names.stop)
+            self._opened.push_async_callback(self.names.stop)
 
-    def _tick(self) -> None:
-        self._ticker = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
-        try:
-            self.health = self.store.tick()
-        except LogIOError as error:
-            self.fail(FatalError(str(error), exit_code=ExitCode.IO))
-            return
+    def _sweep(self) -> None:
         self.ports.leave_files(self.store.log_end - self.store.log_start)
         self.rocketmq.sweep()
         if self.names is not None:
             self.names.sweep()
 
-    def _sync_now_and_then(self) -> None:
-        """Bound what a loss of power takes from levels that do not wait for the disk.
-
-        Small syncs, too: a large one keeps the processor from answering for milliseconds.
-        """
-        loop, interval_ms = asyncio.get_running_loop(), self.config.store.sync_interval_ms
-        # Looks at least every tick: a shorter interval that is set meanwhile holds from then on.
-        seconds = min(interval_ms / 1000 or TICK_SECONDS, TICK_SECONDS)
-        self._syncer = loop.call_later(seconds, self._sync_now_and_then)
-        now_ms = self.clock.monotonic_ms()
-        due = interval_ms and now_ms - self._synced_ms >= interval_ms - 1  # timers come early
-        if due and self.store.durable_end < self.store.log_end:
-            self._synced_ms = now_ms
-            self.store.request_sync()
-
     def _store_failed_in_other_thread(self, error: StoreError) -> None:
         loop = self.failed.get_loop()
         loop.call_soon_threadsafe(self.fail, FatalError(str(error), exit_code=ExitCode.IO))
-
-    def _stop_ticking(self) -> None:
-        for timer in (self._ticker, self._syncer):
-            if timer is not None:
-                timer.cancel()
-
-    async def _leave_shard(self) -> None:
-        assert self.member is not None, "it was started"
-        await self.member.leave(orderly=self._clean)
-
-    async def _close_ports(self) -> None:
-        seconds = self.config.broker.drain_seconds if self._clean else 0.0
-        await self.ports.stop(drain_seconds=seconds)
 
     def _close_services(self) -> None:
         self.core.close(clean=self._clean)

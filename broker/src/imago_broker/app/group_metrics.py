@@ -1,4 +1,4 @@
-"""What Prometheus is told of consumer groups, made anew whenever it asks."""
+"""The metrics of consumer groups, made anew whenever Prometheus asks."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from imago_broker.metrics import Sample
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imago_broker.app.broker import Broker
+    from imago_broker.service.offsets import ConsumerOffsets
+    from imago_broker.service.role import RoleState
+    from imago_log.store import MessageStore
 
 SERIES_MAX: Final = 1000
 """Pairs of group and topic that are told; which of more is left to the order of their names."""
 HELP: Final = "Messages of the topic on this shard that the group has not committed."
 
 
-def group_samples(broker: Broker) -> list[Sample]:
+def group_samples(role: RoleState, offsets: ConsumerOffsets, store: MessageStore) -> list[Sample]:
     """Return the lag of every group, on the master of the shard alone: nobody else counts it."""
-    if not broker.role.leads:
+    if not role.leads:
         return []
-    return list(islice(_samples(broker), SERIES_MAX))
+    return list(islice(_samples(offsets, store), SERIES_MAX))
 
 
-def _samples(broker: Broker) -> Iterator[Sample]:
-    for group in sorted(broker.offsets.groups()):
-        for topic, committed in sorted(broker.offsets.of_group(group).items()):
-            ends = ((broker.store.queue_range(topic, q)[1], done) for q, done in committed.items())
+def _samples(offsets: ConsumerOffsets, store: MessageStore) -> Iterator[Sample]:
+    for group in sorted(offsets.groups()):
+        for topic, committed in sorted(offsets.of_group(group).items()):
+            ends = ((store.queue_range(topic, q)[1], done) for q, done in committed.items())
             labels = (("group", group), ("topic", topic))
             yield _lag(sum(max(0, end - done) for end, done in ends), labels)
 

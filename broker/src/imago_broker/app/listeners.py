@@ -71,6 +71,36 @@ class Ports:
             wanted += [self.rocketmq, self.fast]
         return [*wanted, self.names] if config.namesrv.enabled else wanted
 
+    @property
+    def metaq_port(self) -> int:
+        """Bound port of the MetaQ listener; 0: not enabled."""
+        return self.metaq.port if self._config.metaq.enabled else 0
+
+    @property
+    def rocketmq_port(self) -> int:
+        """Bound port of the RocketMQ listener; 0: not enabled."""
+        return self.rocketmq.port if self._config.rocketmq.enabled else 0
+
+    @property
+    def told_rocketmq_port(self) -> int:
+        """Port that RocketMQ clients are told."""
+        return self._config.rocketmq.advertised_port or self.rocketmq_port
+
+    @property
+    def fast_port(self) -> int:
+        """Bound port of the second RocketMQ listener; 0: not enabled."""
+        return self.fast.port if self._config.rocketmq.enabled else 0
+
+    @property
+    def namesrv_port(self) -> int:
+        """Bound port of the name service; 0: not enabled."""
+        return self.names.port if self._config.namesrv.enabled else 0
+
+    @property
+    def admin_port(self) -> int:
+        """Bound port of the admin interface; 0: not enabled."""
+        return self.admin.port if self._config.admin.enabled else 0
+
     def client_ports(
         self,
         loop: asyncio.AbstractEventLoop,

@@ -1,40 +1,65 @@
-"""What Prometheus is told of a broker, read from its parts when it asks."""
+"""The metrics of a broker: name, help and where each is read from when Prometheus asks.
+
+Those of its shard are in `shard_metrics`, of consumer groups in `group_metrics`.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_broker.app.group_metrics import group_samples
+from imago_broker.app.shard_metrics import shard_samples
 from imago_broker.metrics import Sample, metaq_samples
 from imago_broker.model.cluster import RegistryConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_broker.app.broker import Broker
+    from imago_broker.app.core_services import CoreServices
+    from imago_broker.app.listeners import Ports
+    from imago_broker.app.shard_member import ShardMember
+    from imago_broker.config import BrokerConfig
+    from imago_broker.core.budget import InputBudget
+    from imago_broker.metrics import BrokerCollector, MetaqCounters
+    from imago_broker.ports import Coordinator
     from imago_broker.server.listener import Listener
+    from imago_broker.service.role import RoleState
+    from imago_broker.service.traffic import Traffic
     from imago_log.repair.scrubbing import ScrubCounts
+    from imago_log.results import StoreHealth
+    from imago_log.store import MessageStore
 
 
-def broker_samples(broker: Broker) -> list[Sample]:
-    """Return the samples of all parts."""
-    ports = broker.ports
-    return [
-        *_log(broker),
-        *_shard(broker),
-        *_puts(broker),
-        *_port("metaq", ports.metaq),
-        *_port("rocketmq", ports.rocketmq),
-        *_port("fast", ports.fast),
-        *_port("namesrv", ports.names),
-        _gauge(
-            "connections_max",
-            "Connections of all client ports that the process has files for.",
-            lambda: ports.places.count_max,
-        ),
-        *_input(broker),
-        *_rocketmq(broker),
-        *metaq_samples(broker.metaq_counters),
-    ]
+def add_metrics(
+    collector: BrokerCollector,
+    *,
+    config: BrokerConfig,
+    core: CoreServices,
+    coordinator: Coordinator,
+    role: RoleState,
+    ports: Ports,
+    traffic: Traffic,
+    metaq_counters: MetaqCounters,
+    health: Callable[[], StoreHealth],
+    member: ShardMember | None,
+) -> None:
+    """Have the collector give out the samples of all parts."""
+    store = core.messages.store
+    collector.add(
+        [
+            *_log(store, health),
+            *_shard(config, coordinator, role),
+            *_puts(core),
+            *_ports(ports),
+            *_input(ports.input_budget),
+            *_rocketmq(traffic),
+            *metaq_samples(metaq_counters),
+        ]
+    )
+    if member is not None:
+        refused = ports.replication.refused
+        collector.add_source(lambda: shard_samples(member, role, refused))
+    collector.add_source(lambda: group_samples(role, core.offsets, store))
 
 
 def _gauge(name: str, text: str, read: Callable[[], float], port: str = "") -> Sample:
@@ -45,8 +70,7 @@ def _counter(name: str, text: str, read: Callable[[], float], port: str = "") ->
     return Sample(f"imago_{name}", text, read, "counter", (("port", port),) if port else ())
 
 
-def _log(broker: Broker) -> list[Sample]:
-    store = broker.store
+def _log(store: MessageStore, health: Callable[[], StoreHealth]) -> list[Sample]:
     damaged = store.damaged_ranges
 
     def scrubbed() -> ScrubCounts:
@@ -70,22 +94,22 @@ def _log(broker: Broker) -> list[Sample]:
         ),
         _counter("log_scrubs", "Times the whole log was verified.", lambda: scrubbed().passes),
         _counter("views_mended", "Wrong units, keys and files.", lambda: scrubbed().views_mended),
-        _gauge("disk_used_ratio", "Used part of the disk.", lambda: broker.health.disk_used_ratio),
-        _gauge("writable", "1 while puts are accepted.", lambda: broker.health.writable),
+        _gauge("disk_used_ratio", "Used part of the disk.", lambda: health().disk_used_ratio),
+        _gauge("writable", "1 while puts are accepted.", lambda: health().writable),
     ]
 
 
-def _shard(broker: Broker) -> list[Sample]:
-    coordinator, shard = broker.coordinator, broker.config.broker.shard
+def _shard(config: BrokerConfig, coordinator: Coordinator, role: RoleState) -> list[Sample]:
+    shard = config.broker.shard
 
     def in_sync() -> int:
         state = coordinator.view().states.get(shard)
         return len(state.in_sync) if state else 1
 
     return [
-        _gauge("shard_leads", "1 while this broker is the master.", lambda: broker.role.leads),
+        _gauge("shard_leads", "1 while this broker is the master.", lambda: role.leads),
         _gauge("shard_in_sync", "Members in the in-sync set.", in_sync),
-        _gauge("shard_replicas", "Members it is to have.", lambda: broker.config.broker.replicas),
+        _gauge("shard_replicas", "Members it is to have.", lambda: config.broker.replicas),
         _gauge("shard_members", "Live members.", lambda: len(coordinator.view().members(shard))),
         _gauge(
             "registry_connected",
@@ -100,15 +124,29 @@ def _shard(broker: Broker) -> list[Sample]:
     ]
 
 
-def _puts(broker: Broker) -> list[Sample]:
-    puts = broker.messages
+def _puts(core: CoreServices) -> list[Sample]:
+    puts = core.messages
     return [
         _counter("messages_stored", "Messages appended.", lambda: puts.appended),
         _counter("appends", "Appends: one for all puts of a loop turn.", lambda: puts.appends),
         _counter("put_timeouts", "Puts whose level was late.", lambda: puts.timeouts),
         _gauge("unacknowledged_bytes", "Bytes not yet acknowledged.", lambda: puts.bytes_waiting),
-        _gauge("topics", "Topics of this shard.", lambda: len(broker.topics.all())),
-        _gauge("groups", "Consumer groups.", lambda: len(broker.groups.all())),
+        _gauge("topics", "Topics of this shard.", lambda: len(core.topics.all())),
+        _gauge("groups", "Consumer groups.", lambda: len(core.groups.all())),
+    ]
+
+
+def _ports(ports: Ports) -> list[Sample]:
+    return [
+        *_port("metaq", ports.metaq),
+        *_port("rocketmq", ports.rocketmq),
+        *_port("fast", ports.fast),
+        *_port("namesrv", ports.names),
+        _gauge(
+            "connections_max",
+            "Connections of all client ports that the process has files for.",
+            lambda: ports.places.count_max,
+        ),
     ]
 
 
@@ -120,8 +158,7 @@ def _port(name: str, listener: Listener) -> list[Sample]:
     ]
 
 
-def _input(broker: Broker) -> list[Sample]:
-    budget = broker.ports.input_budget
+def _input(budget: InputBudget) -> list[Sample]:
     return [
         _gauge("input_unfinished_bytes", "Of commands that are not whole.", lambda: budget.held),
         _gauge("input_waiting", "Connections not read for the budget.", lambda: budget.waiting),
@@ -129,8 +166,7 @@ def _input(broker: Broker) -> list[Sample]:
     ]
 
 
-def _rocketmq(broker: Broker) -> list[Sample]:
-    traffic = broker.rocketmq.traffic
+def _rocketmq(traffic: Traffic) -> list[Sample]:
     return [
         _counter("rocketmq_messages_out", "Messages pulled.", lambda: traffic.messages),
         _counter("rocketmq_bytes_out", "Bytes pulled.", lambda: traffic.bytes),

@@ -15,10 +15,13 @@ from imago_broker.replication.outlook import log_position
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_broker.app.broker import Broker
+    from imago_broker.app.listeners import Ports
+    from imago_broker.config import BrokerConfig
+    from imago_broker.model.cluster import Role
     from imago_broker.model.topics import TopicConfig
     from imago_broker.ports import Coordinator
     from imago_broker.service.topics import TopicService
+    from imago_log.store import MessageStore
 
 NEW_TOPIC_SECONDS_MAX = 2.0
 """How long whoever made a topic waits for the registry to have it: less than MetaQ's producers wait
@@ -27,31 +30,37 @@ for an answer (3 s). While the registry is away they are answered all the same."
 logger = logging.getLogger(__name__)
 
 
-def broker_record(broker: Broker) -> BrokerRecord:
-    """Return how a broker announces itself."""
-    config, ports = broker.config, broker.ports
-    replication = ports.replication.port or config.replication_port
-    member = broker.member
-    epoch, end = (0, 0) if member is None else log_position(broker.store)
+def broker_record(
+    config: BrokerConfig,
+    *,
+    uuid: str,
+    host: str,
+    ports: Ports,
+    role: Role,
+    store: MessageStore | None,
+    problem: str,
+) -> BrokerRecord:
+    """Return how a broker announces itself; `store`: None for one that shares no shard."""
+    epoch, end = (0, 0) if store is None else log_position(store)
     return BrokerRecord(
         shard=config.broker.shard,
-        uuid=broker.uuid,
-        host=broker.host,
-        metaq=broker.metaq_port,
-        rocketmq=broker.rocketmq_port,
-        fast=broker.fast_port,
-        replication=replication,
-        admin=broker.admin_port,
+        uuid=uuid,
+        host=host,
+        metaq=ports.metaq_port,
+        rocketmq=ports.rocketmq_port,
+        fast=ports.fast_port,
+        replication=ports.replication.port or config.replication_port,
+        admin=ports.admin_port,
         broker_name=config.broker_name,
-        role=broker.role.current.role,
+        role=role,
         replica=config.broker.replica,
         slot=config.broker.replica,
-        epoch_seen=0 if member is None else broker.store.epoch_seen,
-        problem="" if member is None else member.problem,
-        unclean=member is not None and broker.store.unclean,
+        epoch_seen=0 if store is None else store.epoch_seen,
+        problem=problem,
+        unclean=store is not None and store.unclean,
         log_epoch=epoch,
         log_end=end,
-        damaged=member is not None and broker.store.damaged,
+        damaged=store is not None and store.damaged,
         zone=config.broker.zone,
         addresses=own_addresses(),
         client_host=config.broker.advertised_host,

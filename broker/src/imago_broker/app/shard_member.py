@@ -1,18 +1,15 @@
-"""The broker as a member of its shard: what each change of role means for its services."""
+"""The broker as a member of its shard: how it stands, and what administrators may ask of it."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imago_broker.app import anew
 from imago_broker.core.shard.values import ShardLimits
-from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model.cluster import Role
 from imago_broker.model.shard_status import LocalShardStatus
 from imago_broker.ports import ShardRefusedError
@@ -24,20 +21,24 @@ from imago_broker.replication.parts import ShardParts
 from imago_broker.replication.repair import Repairs
 from imago_broker.replication.shell import ShardShell
 from imago_broker.replication.status import followers
-from imago_broker.service.gate import ShardGate
-from imago_log.errors import DiskFullError, StoreError
+from imago_log.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from imago_broker.app.broker import Broker
     from imago_broker.config import BrokerConfig
     from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.ports import Clock, Coordinator
+    from imago_broker.replication.parts import Host
+    from imago_broker.replication.port import ReplicationPort
+    from imago_broker.service.gate import ShardGate
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.role import RoleState
+    from imago_log.store import MessageStore
 
 logger = logging.getLogger(__name__)
 
-LINGER_LOOK_SECONDS = 0.1
 SETTLE_SECONDS_MAX = 10.0
 """How long a start waits for a role; without one the broker is up and says so."""
 
@@ -48,61 +49,74 @@ def is_member(config: BrokerConfig) -> bool:
 
 
 class ShardMember:
-    """Made when the store is open; `replication.parts.Host` for the shell."""
+    """Takes part from `start` to `leave`; `imago_broker.ports.ShardControl` for administrators."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.gate = ShardGate(broker.store, broker.clock)
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        uuid: str,
+        store: MessageStore,
+        messages: MessageService,
+        gate: ShardGate,
+        role: RoleState,
+        coordinator: Coordinator,
+        port: ReplicationPort,
+        clock: Clock,
+        record: Callable[[], BrokerRecord],
+        host: Host,
+    ) -> None:
+        """`record`: how this broker announces itself; `host`: who does what a role means."""
         self.shell: ShardShell | None = None
         self.counters = ReplicationCounters()
-        self.failures = Failures(Path(broker.config.broker.data_dir) / "failures")
-        self.repairs = Repairs(
-            broker.store.damaged_ranges, self._heal, lambda: broker.store.high_watermark
+        self.failures = Failures(Path(config.broker.data_dir) / "failures")
+        self.repairs = Repairs(store.damaged_ranges, self._heal, lambda: store.high_watermark)
+        self._config = config
+        self._store = store
+        self._role = role
+        self._clock = clock
+        self._port = port
+        self._host = host
+        self._coordinator = coordinator
+        self._parts = ShardParts(
+            identity=MemberIdentity(
+                shard=config.broker.shard,
+                uuid=uuid,
+                view=coordinator.view,
+                incarnation=self._incarnation,
+            ),
+            coordinator=coordinator,
+            store=store,
+            messages=messages,
+            gate=gate,
+            role=role,
+            port=port,
+            refused=port.refused,
+            repairs=self.repairs,
+            addresses=Addresses(config.replication.peer_networks, now_ms=clock.monotonic_ms),
+            failures=self.failures,
+            counters=self.counters,
+            record=record,
+            clock=clock,
+            rng=random.Random(),  # noqa: S311  spreads the members' attempts
+            catch_up_bytes_per_second=config.replication.catch_up_bytes_per_second_max,
         )
-        self._broker = broker
-        self._handing_over = False
         self._settled = asyncio.Event()
         self._joined = False
         """Whether it has led or was in sync since its start, as far as anybody has asked."""
 
     async def start(self) -> None:
         """Take part in the shard; our registration stands."""
-        broker, config = self._broker, self._broker.config
-        replication = config.replication
-        broker.serving_rules.lease_holds = self._lease_holds
+        config = self._config
         if config.broker.replicas > 1:
-            broker.ports.replication.start()
-        self.shell = ShardShell(
-            ShardParts(
-                identity=MemberIdentity(
-                    shard=config.broker.shard,
-                    uuid=broker.uuid,
-                    view=broker.coordinator.view,
-                    incarnation=self._incarnation,
-                ),
-                coordinator=broker.coordinator,
-                store=broker.store,
-                messages=broker.messages,
-                gate=self.gate,
-                role=broker.role,
-                port=broker.ports.replication,
-                refused=broker.ports.replication.refused,
-                repairs=self.repairs,
-                addresses=Addresses(replication.peer_networks, now_ms=broker.clock.monotonic_ms),
-                failures=self.failures,
-                counters=self.counters,
-                record=broker.record,
-                clock=broker.clock,
-                rng=random.Random(),  # noqa: S311  spreads the members' attempts
-                catch_up_bytes_per_second=replication.catch_up_bytes_per_second_max,
-            ),
-            ShardLimits(
-                min_in_sync=config.min_in_sync,
-                lag_ms_max=replication.lag_ms_max,
-                lost_ms_max=replication.lost_ms_max,
-            ),
-            self,
+            self._port.start()
+        limits = ShardLimits(
+            min_in_sync=config.min_in_sync,
+            lag_ms_max=config.replication.lag_ms_max,
+            lost_ms_max=config.replication.lost_ms_max,
         )
-        broker.role.on_change.append(lambda _: self._settled.set())
+        self.shell = ShardShell(self._parts, limits, self._host)
+        self._role.on_change.append(lambda _: self._settled.set())
         self.shell.start()
         try:
             async with asyncio.timeout(SETTLE_SECONDS_MAX):
@@ -112,6 +126,7 @@ class ShardMember:
 
     def apply(self, config: BrokerConfig) -> None:
         """Put changed settings in force."""
+        self._config = config
         if self.shell is not None:
             machine = self.shell.machine
             machine.limits = replace(machine.limits, min_in_sync=config.min_in_sync)
@@ -128,14 +143,6 @@ class ShardMember:
         else:
             await self.shell.close()
 
-    async def linger(self) -> None:
-        """Relay clients to the next master until they have left, or for the time that is set."""
-        ports = self._broker.client_ports
-        while ports.relaying and ports.relays:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LINGER_LOOK_SECONDS):
-                    await ports.until_relayed()
-
     def shard_status(self) -> LocalShardStatus:
         """Return how things stand in the shard."""
         problems = self.problems()
@@ -143,7 +150,7 @@ class ShardMember:
             return LocalShardStatus(
                 role=Role.ELECTING, epoch=0, settled=False, reason="it is starting"
             )
-        role = self._broker.role.current
+        role = self._role.current
         return LocalShardStatus(
             role=role.role,
             epoch=role.epoch,
@@ -152,20 +159,20 @@ class ShardMember:
             leader_end=self.shell.leader_end,
             followers=followers(
                 self.shell,
-                self._broker.clock.monotonic_ms(),
-                self._broker.store.damaged_ranges(),
+                self._clock.monotonic_ms(),
+                self._store.damaged_ranges(),
             ),
         )
 
     async def handover(self, target: str | None, request_id: str) -> None:
         """Give leadership away; ShardRefusedError when that cannot be, and we lead on."""
-        await self._wish(self._shell().hand_over(target, request_id))
+        await self._asked(self._shell().hand_over(target, request_id))
 
     async def elect(self, request_id: str, *, allow_data_loss: bool) -> None:
         """Lead a shard without leader; ShardRefusedError when that may not be."""
-        await self._wish(self._shell().elect(request_id, allow_data_loss=allow_data_loss))
+        await self._asked(self._shell().elect(request_id, allow_data_loss=allow_data_loss))
 
-    async def _wish(self, asked: Coroutine[Any, Any, tuple[bool, str]]) -> None:
+    async def _asked(self, asked: Coroutine[Any, Any, tuple[bool, str]]) -> None:
         done, text = await asked
         if not done:
             raise ShardRefusedError(text)
@@ -189,7 +196,7 @@ class ShardMember:
             needed = self.shell.needed_for if self.shell is not None else ""
             kept = f"; its log is kept: {needed}" if needed else ""
             return [f"{self.problem}{kept}"]
-        role = self._broker.role.current
+        role = self._role.current
         if role.role is Role.ELECTING:
             return ["the shard has no master that this broker knows of"]
         if role.role is Role.SLAVE and self.shell is not None and not self.shell.in_sync:
@@ -202,7 +209,7 @@ class ShardMember:
 
         One that was may lag, or be without a master for a while; it is reached all the same.
         """
-        role = self._broker.role.current
+        role = self._role.current
         whole = role.leads or (self.shell is not None and self.shell.in_sync)
         self._joined = self._joined or whole
         if self.problem or (role.role is Role.SLAVE and not self._joined):
@@ -211,82 +218,11 @@ class ShardMember:
 
     def _heal(self, offset: int, data: bytes) -> int:
         try:
-            return self._broker.store.heal(offset, data)
+            return self._store.heal(offset, data)
         except StoreError as error:
             logger.warning("heal_failed offset=%d reason=%s", offset, error)
             return 0
 
-    def _lease_holds(self) -> bool:
-        return self._broker.clock.monotonic_ms() < self.gate.lease_end_ms
-
     def _incarnation(self) -> int:
-        registered = self._broker.coordinator.registered
+        registered = self._coordinator.registered
         return 0 if registered is None else registered.incarnation
-
-    # What the shell asks for
-
-    def lead(self, epoch: int) -> None:
-        """Begin to serve as master."""
-        broker = self._broker
-        broker.serving_rules.settled_at = broker.store.log_end
-        try:
-            broker.core.lead(broker.config)
-        except DiskFullError as error:
-            # It still serves what is there; the topics are made by whoever leads with room left.
-            logger.warning("topics_not_made reason=%s", error)
-        except FatalError as error:
-            broker.fail(error)
-        # Until then there may be messages that no reader sees and nobody would be woken for.
-        broker.messages.when_visible(broker.serving_rules.settled_at, self._settled_in)
-        logger.info("mastership_begins shard=%d epoch=%d", broker.config.broker.shard, epoch)
-
-    def _settled_in(self) -> None:
-        self._broker.rocketmq.delay.start()
-        self._broker.rocketmq.hold.look_at_all()
-
-    def hold(self) -> None:
-        """Let new requests wait while leadership is handed over."""
-        self._handing_over = True
-        self._broker.client_ports.hold_puts()
-
-    def release(self) -> None:
-        """Serve what waits or was relayed: this broker is the master."""
-        self._handing_over = False
-        self._broker.client_ports.release()
-
-    def step_down(self, why: str) -> None:
-        """Serve as master no more."""
-        broker = self._broker
-        broker.rocketmq.delay.stop()
-        broker.offsets.lost_leadership()
-        broker.rocketmq.hold.release_all()
-        if not self._handing_over:
-            broker.client_ports.release()
-        logger.warning("mastership_ends shard=%d reason=%s", broker.config.broker.shard, why)
-
-    def follow(self, leader: BrokerRecord) -> None:
-        """Pass clients on to the master that has taken over from us as planned."""
-        broker = self._broker
-        if self._handing_over:
-            self._handing_over = False
-            broker.client_ports.relay_to(leader, broker.config.replication.handover_linger_ms)
-
-    def readable(self) -> None:
-        """Wake readers of a member that does not lead: they see more than before."""
-        if self._broker.serving_rules.slave_reads:
-            self._broker.rocketmq.hold.look_at_all()
-
-    def begin_anew(self, why: str) -> None:
-        """End the process; the next start sets the data folder aside."""
-        try:
-            anew.decide(Path(self._broker.config.broker.data_dir), why)
-        except OSError as error:
-            logger.warning("begin_anew_impossible reason=%s", error)
-            return
-        text = f"{why}; the shard has all messages elsewhere: the next start begins an empty log"
-        self._broker.fail(FatalError(text, exit_code=ExitCode.IO))
-
-    def fail(self, reason: str, *, disk: bool) -> None:
-        """End the process."""
-        code = ExitCode.IO if disk else ExitCode.UNEXPECTED
-        self._broker.fail(FatalError(reason, exit_code=code))

@@ -1,4 +1,4 @@
-"""What Prometheus is told of a broker's part in its shard, made anew whenever it asks."""
+"""The metrics of a broker's part in its shard, made anew whenever Prometheus asks."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 from imago_broker.metrics import Sample
 
 if TYPE_CHECKING:
-    from imago_broker.app.broker import Broker
+    from imago_broker.app.shard_member import ShardMember
+    from imago_broker.replication.port import RefusedPeers
+    from imago_broker.service.role import RoleState
 
 
-def shard_samples(broker: Broker) -> list[Sample]:
-    """Return the samples of this moment; nothing for a broker that has no shard to share."""
-    member = broker.member
-    if member is None or member.shell is None:
+def shard_samples(member: ShardMember, role: RoleState, refused: RefusedPeers) -> list[Sample]:
+    """Return the samples of this moment; none before the member takes part."""
+    if member.shell is None:
         return []
     counters = member.counters
     made = [
-        _gauge("epoch", "Epoch of the leadership that counts.", broker.role.current.epoch),
+        _gauge("epoch", "Epoch of the leadership that counts.", role.current.epoch),
         _gauge("ready", "1 while the role is settled.", not member.problems()),
         _gauge(
             "equal_failures",
@@ -32,7 +33,6 @@ def shard_samples(broker: Broker) -> list[Sample]:
     ]
     for cause, count in sorted(counters.elections.items()):
         made.append(_counter("elections", "Elections seen.", count, ("cause", cause)))
-    refused = broker.ports.replication.refused
     for reason, count in sorted(refused.count.items()):
         made.append(_counter("refused", "Callers refused.", count, ("reason", reason)))
     for each in member.shard_status().followers:

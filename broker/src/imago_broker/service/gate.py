@@ -42,6 +42,10 @@ class ShardGate:
         self._store = store
         self._clock = clock
 
+    def lease_holds(self) -> bool:
+        """Whether nobody else can lead by now."""
+        return self._clock.monotonic_ms() < self.lease_end_ms
+
     @property
     def safe(self) -> bool:
         """Whether a put may be taken, or acknowledged, at this moment."""

@@ -30,11 +30,21 @@ class Asks(Enum):
     CHANGE = "a change, which is the master's alone"
 
 
+def always() -> bool:
+    """Nobody else can ever lead."""
+    return True
+
+
 class ServingRules:
     """What this member of its shard serves, as requests need it."""
 
     def __init__(
-        self, store: MessageStore, role: RoleState | None = None, *, slave_reads: bool = False
+        self,
+        store: MessageStore,
+        role: RoleState | None = None,
+        *,
+        slave_reads: bool = False,
+        lease_holds: Callable[[], bool] = always,
     ) -> None:
         self.role = role or RoleState()
         self.slave_reads = slave_reads
@@ -42,7 +52,7 @@ class ServingRules:
         self.settled_at = 0
         """Log offset that the high watermark has to reach before a new master answers reads: its
         log's end at the election. Before, it may know less than readers have been told."""
-        self.lease_holds: Callable[[], bool] = _always
+        self.lease_holds = lease_holds
         """Whether nobody else can lead by now; asked of a master only."""
         self._store = store
 
@@ -78,7 +88,3 @@ class ServingRules:
         else:
             where = "the shard has no master at the moment"
         return f"this broker is not the master, {where}"
-
-
-def _always() -> bool:
-    return True

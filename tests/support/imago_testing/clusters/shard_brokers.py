@@ -95,9 +95,9 @@ class ShardBrokers:
 
     def gate(self, number: int) -> ShardGate:
         """What a member may take and acknowledge."""
-        member = self.brokers[number].member
-        assert member is not None
-        return member.gate
+        gate = self.brokers[number].gate
+        assert gate is not None
+        return gate
 
     @property
     def leader(self) -> int | None:

@@ -35,7 +35,7 @@ class Admin:
     async def call(
         self, method: str, path: str, body: object = None, **headers: str
     ) -> tuple[int, Any]:
-        url = f"http://127.0.0.1:{self.broker.admin_port}{path}"
+        url = f"http://127.0.0.1:{self.broker.ports.admin_port}{path}"
         async with self.session.request(method, url, json=body, headers=headers) as answer:
             return answer.status, await answer.json()
 

@@ -1,0 +1,81 @@
+"""What a broker does once a second, and how long a message may be in the page cache only."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from imago_broker.errors import ExitCode, FatalError
+from imago_log.errors import LogIOError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_broker.ports import Clock
+    from imago_log.results import StoreHealth
+    from imago_log.store import MessageStore
+
+TICK_SECONDS = 1.0
+
+
+class Ticker:
+    """Has the store, and then everybody else, do what is due."""
+
+    health: StoreHealth
+    """The store's, as of the last tick."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        clock: Clock,
+        *,
+        sync_interval_ms: Callable[[], int],
+        sweep: Callable[[], None],
+        fail: Callable[[FatalError], None],
+    ) -> None:
+        """`sweep` is called after each tick of the store; `fail` where the store's disk fails."""
+        self.health = store.tick()
+        self._store = store
+        self._clock = clock
+        self._sync_interval_ms = sync_interval_ms
+        self._sweep = sweep
+        self._fail = fail
+        self._ticks: asyncio.TimerHandle | None = None
+        self._syncs: asyncio.TimerHandle | None = None
+        self._synced_ms = 0
+
+    def start(self) -> None:
+        """Tick from now on."""
+        self._ticks = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
+        self._synced_ms = self._clock.monotonic_ms()
+        self._sync_now_and_then()
+
+    def stop(self) -> None:
+        """Tick no more."""
+        for timer in (self._ticks, self._syncs):
+            if timer is not None:
+                timer.cancel()
+
+    def _tick(self) -> None:
+        self._ticks = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
+        try:
+            self.health = self._store.tick()
+        except LogIOError as error:
+            self._fail(FatalError(str(error), exit_code=ExitCode.IO))
+            return
+        self._sweep()
+
+    def _sync_now_and_then(self) -> None:
+        """Bound what a loss of power takes from levels that do not wait for the disk.
+
+        Small syncs, too: a large one keeps the processor from answering for milliseconds.
+        """
+        loop, interval_ms = asyncio.get_running_loop(), self._sync_interval_ms()
+        # Looks at least every tick: a shorter interval that is set meanwhile holds from then on.
+        seconds = min(interval_ms / 1000 or TICK_SECONDS, TICK_SECONDS)
+        self._syncs = loop.call_later(seconds, self._sync_now_and_then)
+        now_ms = self._clock.monotonic_ms()
+        due = interval_ms and now_ms - self._synced_ms >= interval_ms - 1  # timers come early
+        if due and self._store.durable_end < self._store.log_end:
+            self._synced_ms = now_ms
+            self._store.request_sync()
