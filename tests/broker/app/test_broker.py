@@ -86,7 +86,10 @@ async def test_ports_that_are_not_enabled_are_not_bound(tmp_path: Path) -> None:
 
 async def test_fast_port_is_two_below_the_other_unless_set(tmp_path: Path) -> None:
     config = loopback_config(tmp_path)
-    assert Broker(replace(config, rocketmq=replace(config.rocketmq, port=20911))).ports.fast_port == 20909
+    assert (
+        Broker(replace(config, rocketmq=replace(config.rocketmq, port=20911))).ports.fast_port
+        == 20909
+    )
     fixed = replace(config.rocketmq, port=20911, fast_port=20000)
     assert Broker(replace(config, rocketmq=fixed)).ports.fast_port == 20000
 
