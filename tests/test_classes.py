@@ -47,9 +47,6 @@ SHARED_NAMES = {
 
 LARGE = "it is still to be divided"
 FACADES = {
-    "imago_broker/cluster/coordinator.py:TreeCoordinator": LARGE,
-    "imago_broker/cluster/keeper.py:Keeper": LARGE,
-    "imago_broker/ports.py:Coordinator": LARGE,
     "imago_broker/replication/shell.py:ShardShell": LARGE,
     "imago_broker/server/relay.py:Relay": LARGE,
     "imago_broker/server/remoting_session.py:RemotingSession": LARGE,

@@ -114,7 +114,7 @@ async def test_the_tree_follows_the_leadership_of_the_shard(registry: Registry) 
     assert two.registered
     first, second = (Member(m.uuid, m.incarnation) for m in (one.registered, two.registered))
     state = ShardState(leader=first, epoch=1, in_sync=(first, second), cause="new")
-    written = await one.change_shard(0, state)
+    written = await one.shard_states.change_shard(0, state)
     await settled(one, two)
     ids = ["master", "master_config_checksum", "slave2"]
     assert await registry.names("/meta/brokers/ids/0") == ids
@@ -125,7 +125,9 @@ async def test_the_tree_follows_the_leadership_of_the_shard(registry: Registry) 
     tree = await registry.outsider()
     before = await tree.get(f"{path}/0-m")
 
-    await one.change_shard(0, replace(written, leader=second, epoch=2, cause="handover"))
+    await one.shard_states.change_shard(
+        0, replace(written, leader=second, epoch=2, cause="handover")
+    )
     await settled(one, two)
     assert await registry.names("/meta/brokers/ids/0") == [*ids[:2], "slave1"]
     assert await registry.data("/meta/brokers/ids/0/master") == "meta://127.0.0.1:8124"
@@ -150,7 +152,9 @@ async def test_a_master_follows_one_that_left_its_nodes_behind(registry: Registr
     assert two.registered
     second = Member(two.registered.uuid, two.registered.incarnation)
     # As after a crash: the nodes of the former master stand for as long as its session.
-    await two.change_shard(0, ShardState(leader=second, epoch=2, in_sync=(second,), cause="died"))
+    await two.shard_states.change_shard(
+        0, ShardState(leader=second, epoch=2, in_sync=(second,), cause="died")
+    )
     await settled(two)
     assert await registry.data("/meta/brokers/ids/0/master") == "meta://127.0.0.1:8124"
     node = await (await registry.outsider()).get("/meta/brokers/topics-sub/orders/0-m")
@@ -162,7 +166,9 @@ async def test_only_the_leader_says_where_topics_are(registry: Registry) -> None
     one, two = await registry.join(), await registry.join()
     await one.register(broker("disk-a"))
     first = Member("disk-a", one.registered.incarnation if one.registered else 0)
-    await one.change_shard(0, ShardState(leader=first, epoch=1, in_sync=(first,), cause="new"))
+    await one.shard_states.change_shard(
+        0, ShardState(leader=first, epoch=1, in_sync=(first,), cause="new")
+    )
     await one.publish_topic(topic("orders", 4))
     await two.register(replace(broker("disk-b", process=1), role=Role.SLAVE))
     # What a follower has heard of so far is no authority on what there is.
@@ -181,20 +187,22 @@ async def test_leadership_does_not_wait_for_the_tree(registry: Registry) -> None
     assert two.registered
     first, second = (Member(m.uuid, m.incarnation) for m in (one.registered, two.registered))
     state = ShardState(leader=first, epoch=1, in_sync=(first, second), cause="new")
-    written = await one.change_shard(0, state)
+    written = await one.shard_states.change_shard(0, state)
     for member in (one, two):
         await member.publish_topics([topic(name) for name in names])
     tree = await registry.outsider()
     last = f"/meta/brokers/topics-pub/{names[-1]}/0-m"
     before = await tree.get(last)
 
-    await one.change_shard(0, replace(written, leader=second, epoch=2, cause="handover"))
+    await one.shard_states.change_shard(
+        0, replace(written, leader=second, epoch=2, cause="handover")
+    )
     during = await tree.get(last)
     assert before == during, "who leads is known before clients of MetaQ are told of all topics"
     # While all that is written, the shard's state can change as ever.
-    now = await two.read_shard(0)
+    now = await two.shard_states.read_shard(0)
     assert now
-    await two.change_shard(0, replace(now, in_sync=(second,), cause="gone"))
+    await two.shard_states.change_shard(0, replace(now, in_sync=(second,), cause="gone"))
     await settled(two)
     after = await tree.get(last)
     assert after
@@ -205,5 +213,5 @@ async def settled(*members: TreeCoordinator) -> None:
     """Return once every member has written what the last state asks for."""
     for member in members:
         await member.publish_topics([])
-        await member._refresh(member._mirror.everything())
+        await member._reader.refresh_everything()
         await member.publish_topics([])

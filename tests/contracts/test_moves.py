@@ -27,16 +27,16 @@ async def two_shards(registry: Registry) -> tuple[TreeCoordinator, TreeCoordinat
 
 async def test_a_drain_cordons_and_is_seen_until_it_is_taken_back(registry: Registry) -> None:
     one, two = await two_shards(registry)
-    await one.drain_shard(0, "r-1")
-    await one.drain_shard(0, "r-2")
+    await one.marks.drain_shard(0, "r-1")
+    await one.marks.drain_shard(0, "r-2")
     view = await until(two, lambda view: bool(view.draining))
     assert [set(n) for n in (view.draining, view.cordoned, view.drained)] == [{0}, {0}, set()]
-    await one.note_drained(0, True)
+    await one.marks.note_drained(0, True)
     assert one.view().drained == {0}
-    await two.undrain_shard(0)
+    await two.marks.undrain_shard(0)
     view = await until(one, lambda view: not view.draining)
     assert (view.cordoned, view.drained) == (frozenset(), frozenset())
-    await one.note_drained(0, True)
+    await one.marks.note_drained(0, True)
     assert one.view().drained == frozenset(), "nobody drains it any more"
 
 
@@ -44,15 +44,15 @@ async def test_a_late_repeat_of_a_drain_that_was_taken_back_is_refused(
     registry: Registry,
 ) -> None:
     one, _ = await two_shards(registry)
-    await one.drain_shard(0, "r-1")
-    await one.undrain_shard(0)
-    await one.undrain_shard(0)
+    await one.marks.drain_shard(0, "r-1")
+    await one.marks.undrain_shard(0)
+    await one.marks.undrain_shard(0)
     with pytest.raises(CoordinatorConflictError, match="taken back"):
-        await one.drain_shard(0, "r-1")
-    await one.drain_shard(0, "r-2")
+        await one.marks.drain_shard(0, "r-1")
+    await one.marks.drain_shard(0, "r-2")
     assert one.view().draining == {0}
     with pytest.raises(CoordinatorError, match="never been a shard 9"):
-        await one.drain_shard(9, "r-3")
+        await one.marks.drain_shard(9, "r-3")
 
 
 async def test_a_shard_is_forgotten_when_it_is_drained_and_nobody_runs(
@@ -62,20 +62,20 @@ async def test_a_shard_is_forgotten_when_it_is_drained_and_nobody_runs(
     await one.publish_topics([topic("both"), topic("only-0")])
     await two.publish_topics([topic("both", shard=1), topic("only-1", shard=1)])
     with pytest.raises(CoordinatorConflictError, match=r"live brokers: 127\.0\.0\.1:10921"):
-        await one.forget_shard(1)
+        await one.marks.forget_shard(1)
     await two.stop()
     await until(one, lambda view: view.shards() == (0,))
     with pytest.raises(CoordinatorConflictError, match="not drained"):
-        await one.forget_shard(1)
-    await one.mark_shard(1, drained=True)
-    await one.forget_shard(1)
+        await one.marks.forget_shard(1)
+    await one.marks.mark_shard(1, drained=True)
+    await one.marks.forget_shard(1)
     view = one.view()
     assert set(view.known) == {0}
     assert {name: set(found.shards) for name, found in view.topics.items()} == {
         "both": {0}, "only-0": {0},
     }  # fmt: skip
     with pytest.raises(CoordinatorError, match="never been a shard-1, or it is gone"):
-        await one.forget_shard(1)
+        await one.marks.forget_shard(1)
     again = await registry.join()
     await again.register(broker("disk-c", shard=1))
     assert (await until(one, lambda view: 1 in view.known)).known[1] == {"disk-c": 0}
@@ -85,7 +85,7 @@ async def test_progress_of_metaq_consumers_is_read_where_they_write_it(
     registry: Registry,
 ) -> None:
     _, two = await two_shards(registry)
-    assert await two.metaq_progress(["orders"]) == {}
+    assert await two.metaq_consumers.metaq_progress(["orders"]) == {}
     root = "/meta/consumers"
     for path in ("", "/g", "/g/offsets", "/g/offsets/orders", "/g/offsets/other", "/idle"):
         await two._tree.commit([Create(root + path)])
@@ -93,14 +93,16 @@ async def test_progress_of_metaq_consumers_is_read_where_they_write_it(
     for name, data in found.items():
         await two._tree.commit([Create(f"{root}/g/offsets/orders/{name}", data)])
     await two._tree.commit([Create(f"{root}/g/offsets/other/1-0", b"5-9")])
-    assert await two.metaq_progress(["orders", "unknown"]) == {"orders": {"g": {0: 44, 1: 0}}}
+    assert await two.metaq_consumers.metaq_progress(["orders", "unknown"]) == {
+        "orders": {"g": {0: 44, 1: 0}}
+    }
 
 
 async def test_only_the_groups_of_metaq_that_are_asked_for_are_looked_at(
     registry: Registry,
 ) -> None:
     _, two = await two_shards(registry)
-    assert await two.metaq_members(["g", "h"]) == {"g": (), "h": ()}
+    assert await two.metaq_consumers.metaq_members(["g", "h"]) == {"g": (), "h": ()}
     root = "/meta/consumers"
     folders = [root, *(f"{root}/{g}{part}" for g in ("g", "h") for part in METAQ_FOLDERS)]
     for path in folders:
@@ -108,10 +110,10 @@ async def test_only_the_groups_of_metaq_that_are_asked_for_are_looked_at(
     for group in ("g", "h"):
         await two._tree.commit([Create(f"{root}/{group}/offsets/orders/1-0", b"5-44")])
     await two._tree.commit([Create(f"{root}/g/ids/host-1", b"orders")])
-    assert await two.metaq_progress(["orders"], ["g"]) == {"orders": {"g": {0: 44}}}
-    assert await two.metaq_progress(["orders"], ["unknown"]) == {}
-    assert set(await two.metaq_progress(["orders"])) == {"orders"}
-    assert await two.metaq_members(["g", "h"]) == {"g": ("host-1",), "h": ()}
+    assert await two.metaq_consumers.metaq_progress(["orders"], ["g"]) == {"orders": {"g": {0: 44}}}
+    assert await two.metaq_consumers.metaq_progress(["orders"], ["unknown"]) == {}
+    assert set(await two.metaq_consumers.metaq_progress(["orders"])) == {"orders"}
+    assert await two.metaq_consumers.metaq_members(["g", "h"]) == {"g": ("host-1",), "h": ()}
 
 
 @pytest.mark.parametrize(
@@ -124,15 +126,15 @@ def test_a_position_stands_behind_the_last_hyphen(data: bytes, expected: int) ->
 
 async def test_a_shard_whose_topics_stay_is_told_apart(registry: Registry) -> None:
     one, two = await two_shards(registry)
-    await one.drain_shard(0, "r-1", move=False)
+    await one.marks.drain_shard(0, "r-1", move=False)
     view = await until(two, lambda view: bool(view.staying))
     assert [set(n) for n in (view.draining, view.staying, view.cordoned)] == [{0}, {0}, {0}]
     with pytest.raises(CoordinatorConflictError, match="in another way"):
-        await two.drain_shard(0, "r-2")
-    await two.drain_shard(0, "r-3", move=False)
-    await two.undrain_shard(0)
+        await two.marks.drain_shard(0, "r-2")
+    await two.marks.drain_shard(0, "r-3", move=False)
+    await two.marks.undrain_shard(0)
     assert (two.view().draining, two.view().staying) == (frozenset(), frozenset())
-    await two.drain_shard(0, "r-4")
+    await two.marks.drain_shard(0, "r-4")
     assert (set(two.view().draining), two.view().staying) == ({0}, frozenset())
     with pytest.raises(CoordinatorConflictError, match="in another way"):
-        await two.drain_shard(0, "r-5", move=False)
+        await two.marks.drain_shard(0, "r-5", move=False)

@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 async def test_kv_is_changed_by_compare_and_set(registry: Registry) -> None:
     one, two = await registry.join(), await registry.join()
     await asyncio.gather(
-        *(one.put_kv("a", f"one-{n}", "1") for n in range(20)),
-        *(two.put_kv("a", f"two-{n}", "2") for n in range(20)),
+        *(one.marks.put_kv("a", f"one-{n}", "1") for n in range(20)),
+        *(two.marks.put_kv("a", f"two-{n}", "2") for n in range(20)),
     )
     view = await until(one, lambda view: len(view.kv.get("a", {})) == 40)
     assert view.kv["a"]["two-19"] == "2"
     for number in range(20):
-        await two.put_kv("a", f"one-{number}", None)
-        await two.put_kv("a", f"two-{number}", None)
+        await two.marks.put_kv("a", f"one-{number}", None)
+        await two.marks.put_kv("a", f"two-{number}", None)
     assert dict(two.view().kv) == {}
 
 
 async def test_wiped_write_permission_is_seen_and_given_back(registry: Registry) -> None:
     one, two = await registry.join(), await registry.join()
-    await one.set_write_wiped("shard-3", True)
-    await one.set_write_wiped("shard-4", True)
+    await one.marks.set_write_wiped("shard-3", True)
+    await one.marks.set_write_wiped("shard-4", True)
     await until(two, lambda view: view.wiped == frozenset({"shard-3", "shard-4"}))
-    await two.set_write_wiped("shard-3", False)
+    await two.marks.set_write_wiped("shard-3", False)
     assert two.view().wiped == frozenset({"shard-4"})
 
 
@@ -65,7 +65,7 @@ async def test_snapshots_are_never_changed_in_place(registry: Registry) -> None:
     seen: list[int] = []
     one.on_change(lambda view: seen.append(view.version))
     before = one.view()
-    await one.put_kv("a", "b", "c")
+    await one.marks.put_kv("a", "b", "c")
     assert before.kv == {}
     assert one.view().version > before.version
     assert seen == sorted(seen)
@@ -83,6 +83,6 @@ async def test_a_callback_that_fails_does_not_stop_the_others(
     seen: list[int] = []
     one.on_change(fail)
     one.on_change(lambda view: seen.append(view.version))
-    await one.put_kv("a", "b", "c")
+    await one.marks.put_kv("a", "b", "c")
     assert seen
     assert "a mistake in a callback" in caplog.text

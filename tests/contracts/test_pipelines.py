@@ -22,55 +22,55 @@ def progress(rows: int) -> PipelineProgress:
 
 async def test_an_unknown_pipeline_has_no_run_that_may_write(registry: Registry) -> None:
     one = await registry.join()
-    assert await one.read_pipeline(NAME) == Pipeline()
+    assert await one.pipelines.read_pipeline(NAME) == Pipeline()
     with pytest.raises(CoordinatorConflictError, match="never allowed"):
-        await one.report_pipeline(NAME, 0, progress(1))
+        await one.pipelines.report_pipeline(NAME, 0, progress(1))
     with pytest.raises(CoordinatorConflictError, match="never allowed"):
-        await one.report_pipeline(NAME, 1, progress(1))
-    assert await one.read_pipeline(NAME) == Pipeline()
+        await one.pipelines.report_pipeline(NAME, 1, progress(1))
+    assert await one.pipelines.read_pipeline(NAME) == Pipeline()
 
 
 async def test_the_fence_only_rises_and_others_see_it_at_once(registry: Registry) -> None:
     one, two = await registry.join(), await registry.join()
-    await one.raise_pipeline_epoch(NAME, 3)
-    await one.raise_pipeline_epoch(NAME, 3)
-    assert await two.read_pipeline(NAME) == Pipeline(3)
+    await one.pipelines.raise_pipeline_epoch(NAME, 3)
+    await one.pipelines.raise_pipeline_epoch(NAME, 3)
+    assert await two.pipelines.read_pipeline(NAME) == Pipeline(3)
     with pytest.raises(CoordinatorConflictError, match="3 is in force already"):
-        await two.raise_pipeline_epoch(NAME, 2)
-    assert await two.read_pipeline("lake.other") == Pipeline()
+        await two.pipelines.raise_pipeline_epoch(NAME, 2)
+    assert await two.pipelines.read_pipeline("lake.other") == Pipeline()
 
 
 async def test_only_the_run_in_force_reports(registry: Registry) -> None:
     one, two = await registry.join(), await registry.join()
-    await one.raise_pipeline_epoch(NAME, 3)
-    await two.report_pipeline(NAME, 3, progress(10))
-    await one.raise_pipeline_epoch(NAME, 4)
-    assert await two.read_pipeline(NAME) == Pipeline(4), "told by a run that is over"
+    await one.pipelines.raise_pipeline_epoch(NAME, 3)
+    await two.pipelines.report_pipeline(NAME, 3, progress(10))
+    await one.pipelines.raise_pipeline_epoch(NAME, 4)
+    assert await two.pipelines.read_pipeline(NAME) == Pipeline(4), "told by a run that is over"
     with pytest.raises(CoordinatorConflictError, match="4 is in force"):
-        await two.report_pipeline(NAME, 3, progress(11))
+        await two.pipelines.report_pipeline(NAME, 3, progress(11))
     with pytest.raises(CoordinatorConflictError, match="never allowed"):
-        await two.report_pipeline(NAME, 5, progress(11))
-    assert await one.read_pipeline(NAME) == Pipeline(4)
+        await two.pipelines.report_pipeline(NAME, 5, progress(11))
+    assert await one.pipelines.read_pipeline(NAME) == Pipeline(4)
 
 
 async def test_of_a_raise_and_a_report_at_once_none_is_lost(registry: Registry) -> None:
     one, two = await registry.join(), await registry.join()
-    await one.raise_pipeline_epoch(NAME, 1)
+    await one.pipelines.raise_pipeline_epoch(NAME, 1)
     for epoch in range(2, 12):
         raised, _ = await asyncio.gather(
-            one.raise_pipeline_epoch(NAME, epoch),
-            two.report_pipeline(NAME, epoch - 1, progress(epoch)),
+            one.pipelines.raise_pipeline_epoch(NAME, epoch),
+            two.pipelines.report_pipeline(NAME, epoch - 1, progress(epoch)),
             return_exceptions=True,
         )
         assert raised is None
-        assert (await two.read_pipeline(NAME)).epoch == epoch
+        assert (await two.pipelines.read_pipeline(NAME)).epoch == epoch
 
 
 async def test_a_damaged_record_is_named_and_not_written_over(registry: Registry) -> None:
     one = await registry.join()
-    await one.raise_pipeline_epoch(NAME, 3)
+    await one.pipelines.raise_pipeline_epoch(NAME, 3)
     await registry.write(f"/imago/imago/pipelines/{NAME}", b'{"epoch":-1}')
     with pytest.raises(RegistryDamagedError, match="epoch: -1"):
-        await one.read_pipeline(NAME)
+        await one.pipelines.read_pipeline(NAME)
     with pytest.raises(RegistryDamagedError, match=NAME):
-        await one.raise_pipeline_epoch(NAME, 9)
+        await one.pipelines.raise_pipeline_epoch(NAME, 9)

@@ -53,17 +53,17 @@ async def pair(registry: Registry) -> tuple[TreeCoordinator, TreeCoordinator]:
 
 async def test_a_shard_has_no_state_before_somebody_writes_one(registry: Registry) -> None:
     one, _ = await pair(registry)
-    assert await one.read_shard(0) is None
+    assert await one.shard_states.read_shard(0) is None
     assert one.view().states == {}
     assert one.view().master(0) is None
 
 
 async def test_the_first_state_is_created_and_seen_by_all(registry: Registry) -> None:
     one, two = await pair(registry)
-    written = await one.change_shard(0, led_by(own(one)))
+    written = await one.shard_states.change_shard(0, led_by(own(one)))
     assert written == replace(led_by(own(one)), version=0)
     assert one.view().states[0] == written
-    assert await two.read_shard(0) == written
+    assert await two.shard_states.read_shard(0) == written
     view = await until(two, lambda view: 0 in view.states and len(view.brokers) == 2)
     assert view.states[0] == written
     assert view.master(0) == one.registered
@@ -75,52 +75,56 @@ async def test_a_view_that_is_read_now_has_what_others_have_just_written(
     registry: Registry,
 ) -> None:
     one, two = await pair(registry)
-    written = await one.change_shard(0, led_by(own(one)))
+    written = await one.shard_states.change_shard(0, led_by(own(one)))
     await one.register(replace(broker("disk-a"), role=Role.MASTER, log_end=77))
-    assert await two.read_shard(0) == written
+    assert await two.shard_states.read_shard(0) == written
     assert [record.log_end for record in two.view().members(0)] == [77, 0]
 
 
 async def test_only_one_of_two_proposals_is_taken(registry: Registry) -> None:
     one, two = await pair(registry)
     outcomes = await asyncio.gather(
-        one.change_shard(0, led_by(own(one))),
-        two.change_shard(0, led_by(own(two))),
+        one.shard_states.change_shard(0, led_by(own(one))),
+        two.shard_states.change_shard(0, led_by(own(two))),
         return_exceptions=True,
     )
     conflicts = [o for o in outcomes if isinstance(o, CoordinatorConflictError)]
     written = [o for o in outcomes if isinstance(o, ShardState)]
     assert (len(conflicts), len(written)) == (1, 1)
-    assert await one.read_shard(0) == written[0]
+    assert await one.shard_states.read_shard(0) == written[0]
 
 
 async def test_a_change_of_what_was_changed_since_is_refused(registry: Registry) -> None:
     one, two = await pair(registry)
-    first = await one.change_shard(0, led_by(own(one)))
-    second = await one.change_shard(0, led_by(own(one), own(two), version=first.version))
+    first = await one.shard_states.change_shard(0, led_by(own(one)))
+    second = await one.shard_states.change_shard(
+        0, led_by(own(one), own(two), version=first.version)
+    )
     assert second.version == 1
     with pytest.raises(CoordinatorConflictError, match="changed by another member"):
-        await two.change_shard(0, led_by(own(two), epoch=2, version=first.version))
-    assert await two.read_shard(0) == second
+        await two.shard_states.change_shard(0, led_by(own(two), epoch=2, version=first.version))
+    assert await two.shard_states.read_shard(0) == second
 
 
 async def test_a_life_that_is_not_registered_changes_nothing(registry: Registry) -> None:
     one, two = await pair(registry)
-    state = await one.change_shard(0, led_by(own(one)))
+    state = await one.shard_states.change_shard(0, led_by(own(one)))
     await registry.delete("/imago/imago/brokers/0-1")
     with pytest.raises(CoordinatorConflictError, match=r"registration is gone|no registration"):
-        await two.change_shard(0, led_by(own(one), epoch=2, version=state.version))
+        await two.shard_states.change_shard(0, led_by(own(one), epoch=2, version=state.version))
     stranger = await registry.join()
     with pytest.raises(CoordinatorConflictError, match="no registration of ours"):
-        await stranger.change_shard(0, led_by(own(one), epoch=2, version=state.version))
-    assert await one.read_shard(0) == state
+        await stranger.shard_states.change_shard(
+            0, led_by(own(one), epoch=2, version=state.version)
+        )
+    assert await one.shard_states.read_shard(0) == state
 
 
 async def test_a_change_of_role_does_not_hinder_a_change_of_state(registry: Registry) -> None:
     one, _ = await pair(registry)
     state = led_by(own(one))
     record = replace(broker("disk-a"), role=Role.MASTER, log_end=4711, log_epoch=3, unclean=True)
-    written, _ = await asyncio.gather(one.change_shard(0, state), one.register(record))
+    written, _ = await asyncio.gather(one.shard_states.change_shard(0, state), one.register(record))
     assert written.version == 0
     assert one.registered
     assert (one.registered.log_end, one.registered.log_epoch, one.registered.unclean) == (
@@ -131,7 +135,7 @@ async def test_a_change_of_role_does_not_hinder_a_change_of_state(registry: Regi
 
 async def test_a_leader_without_its_registration_is_no_master(registry: Registry) -> None:
     one, two = await pair(registry)
-    await one.change_shard(0, led_by(own(one), own(two)))
+    await one.shard_states.change_shard(0, led_by(own(one), own(two)))
     await until(two, lambda view: view.master(0) is not None)
     await one.stop()
     view = await until(two, lambda view: view.master(0) is None)
@@ -140,7 +144,7 @@ async def test_a_leader_without_its_registration_is_no_master(registry: Registry
 
 async def test_a_new_life_of_the_leader_is_not_the_leader(registry: Registry) -> None:
     one, two = await pair(registry)
-    await one.change_shard(0, led_by(own(one), own(two)))
+    await one.shard_states.change_shard(0, led_by(own(one), own(two)))
     before = own(one)
     await registry.expire(one)
     view = await until(
@@ -154,26 +158,26 @@ async def test_a_state_that_nobody_can_read_is_named_and_the_last_good_one_stays
     registry: Registry,
 ) -> None:
     one, two = await pair(registry)
-    state = await one.change_shard(0, led_by(own(one)))
+    state = await one.shard_states.change_shard(0, led_by(own(one)))
     await until(two, lambda view: 0 in view.states)
     await registry.write(STATE, b'{"leader":17}')
     view = await until(two, lambda view: bool(view.refused))
     assert list(view.refused) == [STATE]
     assert view.states[0] == state
     with pytest.raises(RegistryDamagedError, match=STATE):
-        await two.read_shard(0)
+        await two.shard_states.read_shard(0)
     with pytest.raises(CoordinatorConflictError):
-        await one.change_shard(0, led_by(own(one), epoch=2, version=state.version))
+        await one.shard_states.change_shard(0, led_by(own(one), epoch=2, version=state.version))
 
 
 async def test_while_the_registry_is_silent_no_state_changes(registry: Registry) -> None:
     one, _ = await pair(registry)
-    state = await one.change_shard(0, led_by(own(one)))
+    state = await one.shard_states.change_shard(0, led_by(own(one)))
     await registry.cut(one)
     try:
         await in_state(one, RegistryConnection.LOST)
         with pytest.raises(CoordinatorUnavailableError):
-            await one.change_shard(0, led_by(own(one), epoch=2, version=state.version))
+            await one.shard_states.change_shard(0, led_by(own(one), epoch=2, version=state.version))
         assert one.lease_end_ms == 0
     finally:
         await registry.heal(one)
@@ -244,31 +248,31 @@ async def test_an_address_is_free_once_the_dead_one_is_off_the_record(registry: 
 
 async def test_who_leads_is_never_read_after_who_is_there(registry: Registry) -> None:
     one, two = await pair(registry)
-    state = await one.change_shard(0, led_by(own(one)))
-    view_after = await two.read_shard(0)
+    state = await one.shard_states.change_shard(0, led_by(own(one)))
+    view_after = await two.shard_states.read_shard(0)
     assert view_after == state
     assert two.view().master(0) == one.registered
 
 
 async def test_a_shard_is_cordoned_and_drained_for_all_to_see(registry: Registry) -> None:
     one, two = await pair(registry)
-    await one.mark_shard(0, cordoned=True)
+    await one.marks.mark_shard(0, cordoned=True)
     view = await until(two, lambda view: bool(view.cordoned))
     assert (view.cordoned, view.drained) == (frozenset({0}), frozenset())
-    await two.mark_shard(0, drained=True)
+    await two.marks.mark_shard(0, drained=True)
     assert two.view().drained == frozenset({0})
     await one.register(replace(broker("disk-a"), role=Role.SLAVE))
-    await one.mark_shard(0, cordoned=False)
+    await one.marks.mark_shard(0, cordoned=False)
     assert (one.view().cordoned, one.view().drained) == (frozenset(), frozenset({0}))
     with pytest.raises(CoordinatorError, match="never been a shard 9"):
-        await one.mark_shard(9, cordoned=True)
+        await one.marks.mark_shard(9, cordoned=True)
 
 
 async def test_the_operators_fence_only_rises(registry: Registry) -> None:
     one, two = await pair(registry)
     assert one.view().operator_epoch == 0
-    await one.raise_operator_epoch(3)
-    await one.raise_operator_epoch(3)
+    await one.marks.raise_operator_epoch(3)
+    await one.marks.raise_operator_epoch(3)
     assert (await until(two, lambda view: view.operator_epoch == 3)).operator_epoch == 3
     with pytest.raises(CoordinatorConflictError, match="3 is in force"):
-        await two.raise_operator_epoch(2)
+        await two.marks.raise_operator_epoch(2)

@@ -122,7 +122,7 @@ async def test_garbage_is_refused_and_the_last_good_content_stays(
     one, two = await registry.join(), await registry.join()
     await one.register(broker())
     await one.publish_topic(topic("orders"))
-    await one.put_kv("ns", "key", "value")
+    await one.marks.put_kv("ns", "key", "value")
     await until(two, lambda view: bool(view.kv) and bool(view.topics))
     path = BUCKET_OF_ORDERS
     await registry.write("/imago/imago/namesrv/kv", b"\xff\x00")
@@ -149,7 +149,7 @@ async def test_nothing_is_written_over_garbage_until_it_is_repaired(registry: Re
     assert await registry.data(path) == "not json"
     await registry.write("/imago/imago/namesrv/kv", b"[]")
     with pytest.raises(RegistryDamagedError, match="namesrv/kv"):
-        await one.put_kv("ns", "key", "value")
+        await one.marks.put_kv("ns", "key", "value")
     await registry.write(path, b"{}")
     view = await until(one, lambda v: v.topics.get("orders") == topic("orders", 8))
     assert path not in view.refused

@@ -1,6 +1,7 @@
 """What the broker needs from outside, as protocols: time, and the one authority on the cluster.
 
 `Coordinator` has two adapters with one contract suite: ZooKeeper, and memory for a broker alone.
+Its parts are ports of their own, and each part of the broker receives those that it uses.
 """
 
 from __future__ import annotations
@@ -57,12 +58,12 @@ class RegistryDamagedError(CoordinatorError):
         self.path, self.reason = path, reason
 
 
-class Coordinator(Protocol):
+class Registry(Protocol):
     """The registry of brokers and topics, seen by one process.
 
     Methods that wait are coroutines; views are snapshots and never block. All calls and callbacks
     run in the event-loop thread. What a process registers (its broker record, the queues of its
-    shard, foreign brokers connected to it) is a standing wish: it is written again by itself
+    shard, foreign brokers connected to it) is desired state: it is written again by itself
     whenever a new session had to be opened, with a new incarnation.
     """
 
@@ -126,6 +127,43 @@ class Coordinator(Protocol):
         """
         ...
 
+    async def unregister(self) -> None:
+        """Take this broker and its topics out of MetaQ's tree; the placement stays on record."""
+        ...
+
+    async def publish_topic(self, placement: TopicPlacement) -> None:
+        """Announce or change a topic of this broker's shard, MetaQ's public nodes included."""
+        ...
+
+    async def publish_topics(
+        self, placements: Sequence[TopicPlacement], *, complete: bool = False
+    ) -> None:
+        """Announce many topics at once: each placement holds our shard's entry.
+
+        `complete` says that these are all topics of our shard: entries of others are removed.
+        A broker that does not lead its shard offers topics to MetaQ's clients as a slave does
+        and changes no placement before it leads.
+        It is desired at once; returns when it is written. CoordinatorUnavailableError when
+        that takes longer than the operation time-out.
+        """
+        ...
+
+    async def remove_topic(self, name: str) -> None:
+        """Take this shard's entry of a topic out of the registry; without entries it is gone."""
+        ...
+
+    async def put_foreign(self, broker: ForeignBroker) -> None:
+        """Register a foreign broker for as long as our session lives, or change it."""
+        ...
+
+    async def remove_foreign(self, key: tuple[str, str, int]) -> None:
+        """Take a foreign broker that registered through us away; unknown ones are no error."""
+        ...
+
+
+class ShardStates(Protocol):
+    """The leadership of shards: read as new as it is, changed by compare and set."""
+
     async def change_shard(self, shard: int, state: ShardState) -> ShardState:
         """Write the successor of a shard's state: compare and set against `state.version`.
 
@@ -146,6 +184,10 @@ class Coordinator(Protocol):
         RegistryDamagedError when the node cannot be understood.
         """
         ...
+
+
+class SharedMarks(Protocol):
+    """What administrators and the operator note for all processes: each call changes one node."""
 
     async def mark_shard(
         self, shard: int, *, cordoned: bool | None = None, drained: bool | None = None
@@ -180,6 +222,54 @@ class Coordinator(Protocol):
         """
         ...
 
+    async def read_operator_epoch(self) -> int:
+        """Return the fence of whoever operates the cluster as nobody can know it newer."""
+        ...
+
+    async def raise_operator_epoch(self, epoch: int) -> None:
+        """Make this the fence of whoever operates the cluster; the same again is no change.
+
+        CoordinatorConflictError when a higher one stands.
+        """
+        ...
+
+    async def put_kv(self, namespace: str, key: str, value: str | None) -> None:
+        """Set (or with None remove) a name service setting."""
+        ...
+
+    async def set_write_wiped(self, broker_name: str, wiped: bool) -> None:
+        """Take a shard's write permission out of all routes, or give it back."""
+        ...
+
+
+class PipelineRecords(Protocol):
+    """The fence between the runs of each pipeline, and how far they are."""
+
+    async def read_pipeline(self, name: str) -> Pipeline:
+        """Return what is on record of a pipeline as nobody can know it newer.
+
+        One that nobody has spoken of has epoch 0. Names are those of `model.pipelines`.
+        """
+        ...
+
+    async def raise_pipeline_epoch(self, name: str, epoch: int) -> None:
+        """End all runs of a pipeline with a lower epoch; the same again is no change.
+
+        CoordinatorConflictError when a higher one stands.
+        """
+        ...
+
+    async def report_pipeline(self, name: str, epoch: int, progress: PipelineProgress) -> None:
+        """Note how far the run of this epoch is.
+
+        CoordinatorConflictError, and nothing noted, unless this very epoch stands.
+        """
+        ...
+
+
+class MetaqConsumers(Protocol):
+    """What MetaQ's consumers have written into MetaQ's tree themselves."""
+
     async def metaq_progress(
         self, topics: Collection[str], groups: Collection[str] | None = None
     ) -> MetaqProgress:
@@ -204,78 +294,21 @@ class Coordinator(Protocol):
         """
         ...
 
-    async def read_operator_epoch(self) -> int:
-        """Return the fence of whoever operates the cluster as nobody can know it newer."""
-        ...
 
-    async def raise_operator_epoch(self, epoch: int) -> None:
-        """Make this the fence of whoever operates the cluster; the same again is no change.
+class Coordinator(Registry, Protocol):
+    """The registry and everything else that stands on the same session with it.
 
-        CoordinatorConflictError when a higher one stands.
-        """
-        ...
+    Each part of the broker receives those of the five ports that it uses.
+    """
 
-    async def read_pipeline(self, name: str) -> Pipeline:
-        """Return what is on record of a pipeline as nobody can know it newer.
-
-        One that nobody has spoken of has epoch 0. Names are those of `model.pipelines`.
-        """
-        ...
-
-    async def raise_pipeline_epoch(self, name: str, epoch: int) -> None:
-        """End all runs of a pipeline with a lower epoch; the same again is no change.
-
-        CoordinatorConflictError when a higher one stands.
-        """
-        ...
-
-    async def report_pipeline(self, name: str, epoch: int, progress: PipelineProgress) -> None:
-        """Note how far the run of this epoch is.
-
-        CoordinatorConflictError, and nothing noted, unless this very epoch stands.
-        """
-        ...
-
-    async def unregister(self) -> None:
-        """Take this broker and its topics out of MetaQ's tree; the placement stays on record."""
-        ...
-
-    async def publish_topic(self, placement: TopicPlacement) -> None:
-        """Announce or change a topic of this broker's shard, MetaQ's public nodes included."""
-        ...
-
-    async def publish_topics(
-        self, placements: Sequence[TopicPlacement], *, complete: bool = False
-    ) -> None:
-        """Announce many topics at once: each placement holds our shard's entry.
-
-        `complete` says that these are all topics of our shard: entries of others are removed.
-        A broker that does not lead its shard offers topics to MetaQ's clients as a slave does
-        and changes no placement before it leads.
-        The wish stands at once; returns when it is written. CoordinatorUnavailableError when
-        that takes longer than the operation time-out.
-        """
-        ...
-
-    async def remove_topic(self, name: str) -> None:
-        """Take this shard's entry of a topic out of the registry; without entries it is gone."""
-        ...
-
-    async def put_kv(self, namespace: str, key: str, value: str | None) -> None:
-        """Set (or with None remove) a name service setting."""
-        ...
-
-    async def set_write_wiped(self, broker_name: str, wiped: bool) -> None:
-        """Take a shard's write permission out of all routes, or give it back."""
-        ...
-
-    async def put_foreign(self, broker: ForeignBroker) -> None:
-        """Register a foreign broker for as long as our session lives, or change it."""
-        ...
-
-    async def remove_foreign(self, key: tuple[str, str, int]) -> None:
-        """Take a foreign broker that registered through us away; unknown ones are no error."""
-        ...
+    @property
+    def shard_states(self) -> ShardStates: ...
+    @property
+    def marks(self) -> SharedMarks: ...
+    @property
+    def pipelines(self) -> PipelineRecords: ...
+    @property
+    def metaq_consumers(self) -> MetaqConsumers: ...
 
 
 class ShardRefusedError(Exception):
@@ -285,7 +318,7 @@ class ShardRefusedError(Exception):
 class ShardControl(Protocol):
     """What administrators may ask of this broker's place in its shard.
 
-    A request id names one wish: the same wish asked again is carried out once.
+    A request id names one request: the same again is carried out once.
     """
 
     def shard_status(self) -> LocalShardStatus:

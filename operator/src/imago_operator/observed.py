@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from imago_operator.desired import Desired
     from imago_operator.reconcile import Context, Reached
-    from imago_operator.state import Probe, Registry, RemainingContent
+    from imago_operator.state import Probe, RegistryView, RemainingContent
     from imago_operator.volumes import Volumes
 
 CHILD_KINDS: Final = (
@@ -120,7 +120,7 @@ class Observer:
         return {pod: probe for pod, probe in pairs if probe and probe.shard == shards[pod]}
 
     async def _remaining(
-        self, reached: Reached, registry: Registry | None
+        self, reached: Reached, registry: RegistryView | None
     ) -> dict[int, RemainingContent]:
         shards = registry.shards.values() if registry else ()
         closed = [s.id for s in shards if s.cordoned and not s.drained]
@@ -142,7 +142,7 @@ class Observer:
         )
         return tuple(topic for items in lists for item in items if (topic := _needs(item, desired)))
 
-    async def _kept_empty(self, desired: Desired, registry: Registry | None) -> frozenset[int]:
+    async def _kept_empty(self, desired: Desired, registry: RegistryView | None) -> frozenset[int]:
         """Return the shards that a person's rebalance empties; looked up where one is drained."""
         if registry is None or not any(shard.drained for shard in registry.shards.values()):
             return frozenset()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imago_operator.state import Probe, Registry, RemainingContent
+    from imago_operator.state import Probe, RegistryView, RemainingContent
 
 
 class KubePort(Protocol):
@@ -52,7 +52,7 @@ class KubePort(Protocol):
 class AdminCalls(Protocol):
     """The brokers' HTTP. `broker`: base address of one; changing calls carry the epoch."""
 
-    async def registry(self, brokers: Sequence[str]) -> Registry | None:
+    async def registry(self, brokers: Sequence[str]) -> RegistryView | None:
         """Return the snapshot of the first broker that answers, None if nobody does.
 
         GET /admin/v1/cluster.

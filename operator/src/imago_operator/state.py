@@ -185,7 +185,7 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registry:
+class RegistryView:
     """The answer of any broker to GET /admin/v1/cluster."""
 
     cluster_id: str | None
@@ -229,7 +229,7 @@ class Observed:
     """None: not allowed to look, or not read."""
     expandable: Mapping[str, bool] = field(default_factory=dict)
     """Storage classes by name, and whether their volumes grow; "" is the default one."""
-    registry: Registry | None = None
+    registry: RegistryView | None = None
     """None: no broker answered."""
     remaining: Mapping[int, RemainingContent] = field(default_factory=dict)
     """Asked only of shards that are to go."""

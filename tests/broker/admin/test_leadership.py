@@ -85,7 +85,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     one = Member(broker.uuid, broker.coordinator.registered.incarnation)
     two = Member("disk-b", other.registered.incarnation)
     election = Election(epoch=3, leader=one.uuid, at_ms=5, cause="new", unclean=False)
-    await broker.coordinator.change_shard(
+    await broker.coordinator.shard_states.change_shard(
         0,
         ShardState(
             leader=one, epoch=3, in_sync=tuple(sorted((one, two))), cause="new", history=(election,)
@@ -229,7 +229,7 @@ async def test_an_operator_of_an_older_epoch_is_shut_out(rig: Rig) -> None:
 async def test_a_follower_has_its_master_answer_and_says_when_there_is_none(rig: Rig) -> None:
     state = rig.broker.coordinator.view().states[0]
     led = next(member for member in state.in_sync if member.uuid == "disk-b")
-    await rig.broker.coordinator.change_shard(0, replace(state, leader=led, epoch=4))
+    await rig.broker.coordinator.shard_states.change_shard(0, replace(state, leader=led, epoch=4))
     status, body = await rig.call("PUT", "/admin/v1/topics/orders", {})
     assert (status, body["error"]) == (502, "master_unreachable")
     await rig.other.stop()

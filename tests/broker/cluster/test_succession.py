@@ -68,7 +68,7 @@ async def lead(process: Process, leader: Process) -> None:
 
     Nobody deposes a leader whose registration stands but that leader itself.
     """
-    await process.coordinator.read_shard(0)
+    await process.coordinator.shard_states.read_shard(0)
     view, member = process.coordinator.view(), leader.member()
     if member is None or process.member() is None:
         return
@@ -88,14 +88,14 @@ async def lead(process: Process, leader: Process) -> None:
         history=(entry,),
         version=before.version,
     )
-    await process.coordinator.change_shard(0, state)
+    await process.coordinator.shard_states.change_shard(0, state)
 
 
 async def give_up(process: Process) -> None:
     """Have a process write that nobody leads."""
     before = process.coordinator.view().states.get(0)
     if before is not None:
-        await process.coordinator.change_shard(0, replace(before, leader=None))
+        await process.coordinator.shard_states.change_shard(0, replace(before, leader=None))
 
 
 steps = st.tuples(
@@ -187,7 +187,7 @@ def all_there(processes: Sequence[Process]) -> bool:
 async def final_leader(processes: Sequence[Process]) -> None:
     first = processes[0]
     for _ in range(TURNS_MAX):
-        await first.coordinator.read_shard(0)
+        await first.coordinator.shard_states.read_shard(0)
         if first.coordinator.view().master(0) is not None:
             return
         first.ask(lead(first, first))

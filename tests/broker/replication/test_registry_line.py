@@ -11,18 +11,18 @@ from imago_broker.core.shard import events as ev
 from imago_broker.core.shard.effects import Propose
 from imago_broker.model.shard import ShardState
 from imago_broker.ports import (
-    Coordinator,
     CoordinatorConflictError,
     CoordinatorError,
     CoordinatorUnavailableError,
+    Registry,
 )
 from imago_broker.replication import registry_line
 from imago_broker.replication.registry_line import RegistryLine
 from imago_testing.virtual.clocks import ManualClock
 
 
-class Registry:
-    """Answers with what the test has laid ready; without that, as wished."""
+class States:
+    """Answers with what the test has laid ready; without that, as asked."""
 
     def __init__(self) -> None:
         self.errors: list[Exception] = []
@@ -66,9 +66,9 @@ class Told:
     ],
 )
 async def test_every_proposal_is_answered(error: Exception | None, answer: type) -> None:
-    registry, told = Registry(), Told()
-    line = RegistryLine(cast("Coordinator", registry), 0, told, ManualClock())
-    registry.errors = [] if error is None else [error]
+    states, told = States(), Told()
+    line = RegistryLine(cast("Registry", states), states, 0, told, ManualClock())
+    states.errors = [] if error is None else [error]
     line.propose(Propose(ShardState(), -1, 7))
     event = await told.next()
     assert (type(event), event.ticket) == (answer, 7)
@@ -80,10 +80,10 @@ async def test_a_view_is_read_again_until_it_was(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry_line, "RETRY_SECONDS", 0.001)
-    registry, told = Registry(), Told()
-    registry.errors = [error, error]
-    line = RegistryLine(cast("Coordinator", registry), 0, told, ManualClock())
+    states, told = States(), Told()
+    states.errors = [error, error]
+    line = RegistryLine(cast("Registry", states), states, 0, told, ManualClock())
     line.read_view(3)
     assert await told.next() == 3
-    assert registry.errors == []
+    assert states.errors == []
     await line.close()

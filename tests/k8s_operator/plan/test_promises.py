@@ -23,7 +23,7 @@ from imago_operator.desired import Desired
 from imago_operator.plan import PlanRow, ReconcilePlan, plan, rollout
 from imago_operator.plan.look import ClusterLook
 from imago_operator.promises import broken
-from imago_operator.state import Pod, Registry
+from imago_operator.state import Pod, RegistryView
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.rules import violations
 from imago_testing.operated.states import check_look, check_walk, heal, main
@@ -194,7 +194,7 @@ class TestTheCheckItself:
         assert "may lack messages" in bad(world, Elect("demo-s0-0", "x", 0))
 
     def test_acting_without_information(self, world: World) -> None:
-        seen = replace(world.observe(), registry=Registry(cluster_id="c-1", connected=False))
+        seen = replace(world.observe(), registry=RegistryView(cluster_id="c-1", connected=False))
         pod = world.pods["demo-s0-0"]
         plan = ReconcilePlan(row=PlanRow.ROLLOUT, actions=(DeletePod(pod.name, pod.uid, 0, ""),))
         said = "; ".join(violations(world.desired, seen, plan, world.now))

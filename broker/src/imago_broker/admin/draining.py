@@ -107,7 +107,7 @@ class Drainer:
         left = self.progress.remaining = await measure(services, self._blocked)
         shard = services.config.broker.shard
         if left.done != (shard in services.coordinator.view().drained):
-            await services.coordinator.note_drained(shard, left.done)
+            await services.marks.note_drained(shard, left.done)
             logger.info("shard_drained shard=%d drained=%s", shard, left.done)
 
     def _leads(self) -> bool:

@@ -2,7 +2,7 @@
 
 A changing call may name the broker (`brokerId`, its uuid) and the shard's epoch (`epoch`) that the
 caller has seen: it is refused with 409 when either is another one by now. `requestId`, or else
-the header `Idempotency-Key`, names the wish. The header `Imago-Operator-Epoch` is compared with
+the header `Idempotency-Key`, names the request. The header `Imago-Operator-Epoch` is compared with
 the fence that `POST /admin/v1/operator-epoch` raises; a lower one gets 409.
 """
 
@@ -141,7 +141,7 @@ async def operator_epoch(services: AdminServices, request: web.Request) -> web.R
     if epoch is None:
         raise bad_request("epoch is missing.", 'Send {"epoch": n}.')
     try:
-        await services.coordinator.raise_operator_epoch(epoch)
+        await services.marks.raise_operator_epoch(epoch)
     except CoordinatorConflictError as error:
         raise stale_operator(str(error)) from error
     except CoordinatorError as error:
@@ -162,7 +162,7 @@ def operator_fence(services: AdminServices) -> Middleware:
         if not said.isdecimal():
             raise bad_request(f"{OPERATOR_EPOCH}: {said!r:.60}.", "Send a number.")
         try:
-            stands = await services.coordinator.read_operator_epoch()
+            stands = await services.marks.read_operator_epoch()
         except CoordinatorError as error:
             raise unavailable(error) from error
         if int(said) < stands:

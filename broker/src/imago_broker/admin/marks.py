@@ -32,9 +32,9 @@ DRAINER = web.AppKey("drainer", Drainer)
 
 async def cordon(services: AdminServices, request: web.Request) -> web.Response:
     """POST /admin/v1/cordon, /admin/v1/shards/{shard}/cordon: the shard takes no new topics."""
-    shard, _ = await _wish(services, request)
+    shard, _ = await _asked(services, request)
     try:
-        await services.coordinator.mark_shard(shard, cordoned=True)
+        await services.marks.mark_shard(shard, cordoned=True)
     except CoordinatorError as error:
         raise unavailable(error) from error
     return json_response({"cordoned": True} | _said(services, shard))
@@ -45,7 +45,7 @@ async def drain(services: AdminServices, request: web.Request) -> web.Response:
 
     They go on on other shards, or with `"move": false` nowhere. Repeat it as you like.
     """
-    shard, body = await _wish(services, request, "move")
+    shard, body = await _asked(services, request, "move")
     move = body.get("move", True)
     if not isinstance(move, bool):
         raise bad_request(f"move: {move!r:.60}.", "Send true or false.")
@@ -53,7 +53,7 @@ async def drain(services: AdminServices, request: web.Request) -> web.Response:
     if move and shard not in view.draining and (reason := _no_room(view, shard)):
         raise AdminError(409, "too_few_shards", reason, "Add a shard, or uncordon one.")
     try:
-        await services.coordinator.drain_shard(shard, request_id(request, body), move=move)
+        await services.marks.drain_shard(shard, request_id(request, body), move=move)
     except CoordinatorConflictError as error:
         raise AdminError(409, "taken_back", f"{error}.", "Ask with a new request id.") from error
     except CoordinatorError as error:
@@ -67,9 +67,9 @@ async def undrain(services: AdminServices, request: web.Request) -> web.Response
 
     First those come back that the drain has closed.
     """
-    shard, _ = await _wish(services, request)
+    shard, _ = await _asked(services, request)
     try:
-        await services.coordinator.undrain_shard(shard)
+        await services.marks.undrain_shard(shard)
     except CoordinatorError as error:
         raise unavailable(error) from error
     request.app[DRAINER].wake()
@@ -90,7 +90,7 @@ async def mark_drained(services: AdminServices, request: web.Request) -> web.Res
 
     Its master looks again itself, and refuses with 409 where something is, or may come.
     """
-    shard, _ = await _wish(services, request)
+    shard, _ = await _asked(services, request)
     if answer := await asked_of_master(services, request, shard):
         return answer
     if shard not in services.coordinator.view().cordoned:
@@ -107,7 +107,7 @@ async def mark_drained(services: AdminServices, request: web.Request) -> web.Res
             f"GET /admin/v1/shards/{shard}/remaining shows them.",
         )
     try:
-        await services.coordinator.mark_shard(shard, cordoned=True, drained=True)
+        await services.marks.mark_shard(shard, cordoned=True, drained=True)
     except CoordinatorError as error:
         raise unavailable(error) from error
     return json_response({"drained": True} | _said(services, shard))
@@ -115,9 +115,9 @@ async def mark_drained(services: AdminServices, request: web.Request) -> web.Res
 
 async def remove(services: AdminServices, request: web.Request) -> web.Response:
     """POST /admin/v1/shards/{shard}/remove: forget a shard that is drained and stopped."""
-    shard, _ = await _wish(services, request)
+    shard, _ = await _asked(services, request)
     try:
-        await services.coordinator.forget_shard(shard)
+        await services.marks.forget_shard(shard)
     except CoordinatorConflictError as error:
         raise AdminError(
             409, "in_use", f"{error}.", "Drain it, wait until it is drained, stop its brokers."
@@ -127,7 +127,7 @@ async def remove(services: AdminServices, request: web.Request) -> web.Response:
     return json_response({"removed": shard_name(shard)})
 
 
-async def _wish(
+async def _asked(
     services: AdminServices, request: web.Request, *keys: str
 ) -> tuple[int, Mapping[str, object]]:
     """Return the shard that is meant, and the body.

@@ -23,13 +23,13 @@ async def sides(services: AdminServices, names: Collection[str]) -> Mapping[str,
     """
     asked = [name for name in names if not group_problem(name)]
     duals = [config.name for config in services.topics.all() if config.dual]
-    members = await services.coordinator.metaq_members(asked)
+    members = await services.metaq_consumers.metaq_members(asked)
     found: dict[str, Side] = {
         name: {"members": sorted(members[name]), "topics": {}}
         for name in asked
         if members.get(name)
     }
-    progress = await services.coordinator.metaq_progress(duals, asked)
+    progress = await services.metaq_consumers.metaq_progress(duals, asked)
     for topic, of_groups in progress.items():
         for name, positions in of_groups.items():
             offsets = {q: services.store.offset_of(topic, q, at) for q, at in positions.items()}

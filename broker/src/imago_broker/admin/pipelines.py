@@ -24,7 +24,7 @@ async def show(services: AdminServices, request: web.Request) -> web.Response:
     """GET /admin/v1/pipelines/{name}: its epoch, and what its last run said of itself."""
     name = _name(request)
     try:
-        found = await services.coordinator.read_pipeline(name)
+        found = await services.pipelines.read_pipeline(name)
     except CoordinatorError as error:
         raise unavailable(error) from error
     return json_response({"pipeline": name} | found.to_json())
@@ -39,7 +39,7 @@ async def raise_epoch(services: AdminServices, request: web.Request) -> web.Resp
     except ValueError as error:
         raise bad_request(f"{error}.", 'Send {"epoch": n}.') from error
     try:
-        await services.coordinator.raise_pipeline_epoch(name, epoch)
+        await services.pipelines.raise_pipeline_epoch(name, epoch)
     except CoordinatorConflictError as error:
         cure = f"Read GET /admin/v1/pipelines/{name} and take a higher one."
         raise AdminError(409, "stale_epoch", f"{error}.", cure) from error

@@ -99,7 +99,7 @@ async def measure(services: AdminServices, blocked: str) -> ShardRemaining:
     now_ms, log_end = services.clock.epoch_ms(), services.store.log_end
     seen = services.store.high_watermark >= log_end
     duals = {config.name for config in configs if config.dual}
-    metaq = await services.coordinator.metaq_progress(duals)
+    metaq = await services.metaq_consumers.metaq_progress(duals)
     left: dict[str, tuple[Unread, int, int | None]] = {}
     for number, config in enumerate(configs):
         if number % TOPICS_A_TURN == 0:

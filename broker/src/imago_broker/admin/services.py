@@ -12,7 +12,14 @@ if TYPE_CHECKING:
 
     from imago_broker.config import BrokerConfig
     from imago_broker.model.topics import TopicConfig
-    from imago_broker.ports import Clock, Coordinator, ShardControl
+    from imago_broker.ports import (
+        Clock,
+        MetaqConsumers,
+        PipelineRecords,
+        Registry,
+        ShardControl,
+        SharedMarks,
+    )
     from imago_broker.service.groups import GroupService
     from imago_broker.service.offsets import ConsumerOffsets
     from imago_broker.service.topics import TopicService
@@ -53,7 +60,10 @@ class AdminServices:
     reset_offsets: Callable[[str, str, Mapping[int, int]], None]
     """(group, topic, queue to offset): set them, and have live consumers go on from there."""
     store: MessageStore
-    coordinator: Coordinator
+    coordinator: Registry
+    marks: SharedMarks
+    pipelines: PipelineRecords
+    metaq_consumers: MetaqConsumers
     clock: Clock
     registry: CollectorRegistry
     control: ShardControl

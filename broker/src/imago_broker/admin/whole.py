@@ -102,7 +102,7 @@ async def _own(
     if request.query.get("metaq") != "true":
         return found
     try:
-        asked = named or await services.coordinator.metaq_groups()
+        asked = named or await services.metaq_consumers.metaq_groups()
         asked = sorted(name for name in asked if name >= start)[: limit + 1]
         sides = await metaq_groups.sides(services, asked)
     except CoordinatorError as error:

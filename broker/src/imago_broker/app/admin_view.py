@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
     from imago_broker.errors import FatalError
     from imago_broker.metrics import BrokerCollector, MetaqCounters
-    from imago_broker.ports import Clock, Coordinator
+    from imago_broker.ports import Clock, Coordinator, Registry
     from imago_broker.processors.rocketmq.services import RocketmqServices
     from imago_broker.service.messages import MessageService
     from imago_log.results import StoreHealth
@@ -67,6 +67,9 @@ def admin_services(
         reset_offsets=lambda group, topic, targets: reset_offsets(rocketmq, group, topic, targets),
         store=store,
         coordinator=coordinator,
+        marks=coordinator.marks,
+        pipelines=coordinator.pipelines,
+        metaq_consumers=coordinator.metaq_consumers,
         clock=clock,
         registry=registry(collector),
         control=member or alone,
@@ -111,18 +114,18 @@ def problems(state: BrokerState, member: ShardMember | None) -> list[str]:
     return found
 
 
-def write_problems(health: StoreHealth, coordinator: Coordinator) -> list[str]:
+def write_problems(health: StoreHealth, registry: Registry) -> list[str]:
     """Return why messages may be refused here although clients are sent here."""
     found = []
     if not health.writable:
         found.append(f"the disk is full: {health.disk_used_ratio:.0%} used")
-    if coordinator.state is not RegistryConnection.CONNECTED:
-        found.append(f"the registry is {coordinator.state.value}")
+    if registry.state is not RegistryConnection.CONNECTED:
+        found.append(f"the registry is {registry.state.value}")
     return found
 
 
-def _replica(coordinator: Coordinator) -> int:
-    registered = coordinator.registered
+def _replica(registry: Registry) -> int:
+    registered = registry.registered
     return 0 if registered is None else registered.replica
 
 

@@ -303,7 +303,7 @@ class Broker:
             self.collector,
             config=config,
             core=self.core,
-            coordinator=self.coordinator,
+            registry=self.coordinator,
             role=self.role,
             ports=self.ports,
             traffic=self.rocketmq.traffic,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
     from imago_broker.core.budget import InputBudget
     from imago_broker.metrics import BrokerCollector, MetaqCounters
-    from imago_broker.ports import Coordinator
+    from imago_broker.ports import Registry
     from imago_broker.server.listener import Listener
     from imago_broker.service.role import RoleState
     from imago_broker.service.traffic import Traffic
@@ -35,7 +35,7 @@ def add_metrics(
     *,
     config: BrokerConfig,
     core: CoreServices,
-    coordinator: Coordinator,
+    registry: Registry,
     role: RoleState,
     ports: Ports,
     traffic: Traffic,
@@ -48,7 +48,7 @@ def add_metrics(
     collector.add(
         [
             *_log(store, health),
-            *_shard(config, coordinator, role),
+            *_shard(config, registry, role),
             *_puts(core),
             *_ports(ports),
             *_input(ports.input_budget),
@@ -99,27 +99,27 @@ def _log(store: MessageStore, health: Callable[[], StoreHealth]) -> list[Sample]
     ]
 
 
-def _shard(config: BrokerConfig, coordinator: Coordinator, role: RoleState) -> list[Sample]:
+def _shard(config: BrokerConfig, registry: Registry, role: RoleState) -> list[Sample]:
     shard = config.broker.shard
 
     def in_sync() -> int:
-        state = coordinator.view().states.get(shard)
+        state = registry.view().states.get(shard)
         return len(state.in_sync) if state else 1
 
     return [
         _gauge("shard_leads", "1 while this broker is the master.", lambda: role.leads),
         _gauge("shard_in_sync", "Members in the in-sync set.", in_sync),
         _gauge("shard_replicas", "Members it is to have.", lambda: config.broker.replicas),
-        _gauge("shard_members", "Live members.", lambda: len(coordinator.view().members(shard))),
+        _gauge("shard_members", "Live members.", lambda: len(registry.view().members(shard))),
         _gauge(
             "registry_connected",
             "1 while the registry answers and our registration stands.",
-            lambda: coordinator.state is RegistryConnection.CONNECTED,
+            lambda: registry.state is RegistryConnection.CONNECTED,
         ),
         _gauge(
             "registry_refused_nodes",
             "Nodes whose content cannot be understood; their last good content counts.",
-            lambda: len(coordinator.view().refused),
+            lambda: len(registry.view().refused),
         ),
     ]
 

@@ -86,15 +86,15 @@ async def unless(stopped: asyncio.Event, start: Coroutine[Any, Any, object]) -> 
 
     What was begun is undone then: a start may wait for others who never come.
     """
-    starting, wish = asyncio.create_task(start), asyncio.create_task(stopped.wait())
+    starting, stopping = asyncio.create_task(start), asyncio.create_task(stopped.wait())
     try:
-        await asyncio.wait((starting, wish), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
             starting.cancel()
         with suppress(asyncio.CancelledError):
             await starting
     finally:
-        wish.cancel()
+        stopping.cancel()
     return not starting.cancelled()
 
 

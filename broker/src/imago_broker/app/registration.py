@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
     from imago_broker.model.cluster import Role
     from imago_broker.model.topics import TopicConfig
-    from imago_broker.ports import Coordinator
+    from imago_broker.ports import Registry
     from imago_broker.service.topics import TopicService
     from imago_log.store import MessageStore
 
@@ -75,8 +75,8 @@ class Registration:
     The registry repeats what it could not write, so an error here is only worth a line.
     """
 
-    def __init__(self, coordinator: Coordinator, topics: TopicService, *, shard: int) -> None:
-        self._coordinator = coordinator
+    def __init__(self, registry: Registry, topics: TopicService, *, shard: int) -> None:
+        self._registry = registry
         self._topics = topics
         self._shard = shard
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,25 +85,25 @@ class Registration:
 
     async def announce(self, record: BrokerRecord) -> None:
         """Register the broker and all its topics; then follow the topics' changes."""
-        await self._coordinator.register(record)
+        await self._registry.register(record)
         self._topics.on_change.append(self._topic_changed)
         placements = [
             placement(config, self._shard)
             for config in self._topics.all()
             if self._topics.is_public(config.name)
         ]
-        await self._coordinator.publish_topics(placements, complete=True)
+        await self._registry.publish_topics(placements, complete=True)
 
     def changed(self, record: BrokerRecord) -> None:
         """Announce a zone that has changed; the registry repeats what it cannot write."""
-        registered = self._coordinator.registered
+        registered = self._registry.registered
         if registered is None or registered.zone == record.zone:
             return
         self._keep(asyncio.create_task(self._register(record)))
 
     async def _register(self, record: BrokerRecord) -> None:
         try:
-            await self._coordinator.register(record)
+            await self._registry.register(record)
         except CoordinatorError as error:
             logger.warning("record_not_changed reason=%s", error)
 
@@ -142,7 +142,7 @@ class Registration:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             async with asyncio.timeout(timeout_seconds):
-                await self._coordinator.unregister()
+                await self._registry.unregister()
         except (TimeoutError, CoordinatorError) as error:
             logger.warning("unregister_failed reason=%s", error)
 
@@ -158,8 +158,8 @@ class Registration:
     async def _publish(self, name: str, config: TopicConfig | None) -> None:
         try:
             if config is None or not self._topics.is_public(name):
-                await self._coordinator.remove_topic(name)
+                await self._registry.remove_topic(name)
             else:
-                await self._coordinator.publish_topic(placement(config, self._shard))
+                await self._registry.publish_topic(placement(config, self._shard))
         except CoordinatorError as error:
             logger.warning("topic_not_published topic=%s reason=%s", name, error)

@@ -20,12 +20,12 @@ ForeignKey = tuple[str, str, int]
 
 
 def foreign_key(key: ForeignKey) -> str:
-    """Key of a foreign broker among wishes and failures."""
+    """Key of a foreign broker among what is wanted and what failed."""
     return f"foreign {key}"
 
 
 class Foreigners:
-    """Wishes about foreign brokers, and what of them is not written yet."""
+    """Foreign brokers that are wanted in the registry, and which are not written yet."""
 
     def __init__(self, paths: Paths, tree: NodeTree, *, holder: str) -> None:
         """The holder is a name no other process has: it keeps our foreign brokers apart."""
@@ -40,7 +40,7 @@ class Foreigners:
         """Keys of all that are wanted."""
         return [foreign_key(key) for key in self._wanted]
 
-    def wish(self, key: ForeignKey, broker: ForeignBroker | None) -> str:
+    def want(self, key: ForeignKey, broker: ForeignBroker | None) -> str:
         """Want a foreign broker registered, or not; return the key to wait for."""
         if broker is None:
             self._wanted.pop(key, None)
@@ -60,13 +60,13 @@ class Foreigners:
         self._unwritten |= self._wanted.keys()
 
     async def settle(self, written: set[str], failures: dict[str, CoordinatorError]) -> None:
-        """Write what is missing; add the nodes, and the wishes that cannot be.
+        """Write what is missing; add the nodes, and what cannot be written.
 
         TreeUnavailableError: the rest is for the next pass.
         """
         for key in sorted(self._unwritten):
             path = self._paths.foreign(key, self._holder)
-            # Taken out first: a wish that changes while we write must be found by the next pass.
+            # Taken out first: what changes while we write must be found by the next pass.
             self._unwritten.discard(key)
             try:
                 await self._write(path, self._wanted.get(key))

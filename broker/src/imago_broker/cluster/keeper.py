@@ -1,29 +1,28 @@
 """What our process wants to stand in the registry, and the pass that makes it stand there.
 
-Wishes are levels, not events: a pass compares them with what this session has written and does
-what is missing, so it can be broken off anywhere and run again. A new session starts from
-nothing written.
+Desired state is a level, not an event: a pass compares it with what this session has written
+and does what is missing, so it can be broken off anywhere and run again. A new session starts
+from nothing written.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from imago_broker.cluster.desired_topics import Bucket, DesiredTopics, topic_key
 from imago_broker.cluster.foreigners import Foreigners
 from imago_broker.cluster.membership import Membership
 from imago_broker.cluster.metaq_tree import MetaqPaths
 from imago_broker.cluster.publication import Publication
 from imago_broker.cluster.succession import Succession
 from imago_broker.cluster.tree import TreeUnavailableError
-from imago_broker.model.cluster import Role, TopicPlacement
+from imago_broker.model.cluster import Role
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError, RegistryDamagedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Mapping
 
     from imago_broker.cluster.settings import CoordinatorConfig
     from imago_broker.cluster.tree import NodeTree
@@ -34,24 +33,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RECORD = "record"
-"""Key of the broker's own record among wishes and failures."""
-
-ENDED_MAX = 1000
-"""Topics that are remembered after their end; those of the last moments matter."""
+"""Key of the broker's own record among what is wanted and what failed."""
 
 FENCED = "another process of the same data folder has taken this broker's place"
 
-Bucket = Mapping[str, TopicPlacement]
-"""Topics of one node of the registry, by name."""
-
-
-def topic_key(name: str) -> str:
-    """Key of a topic among wishes and failures."""
-    return f"topic {name}"
-
 
 class Keeper:
-    """Holds the wishes of one process and writes them. One pass at a time."""
+    """Holds the desired state of one process and writes it. One pass at a time."""
 
     def __init__(
         self,
@@ -69,19 +57,13 @@ class Keeper:
         self._membership = Membership(paths, tree)
         self.foreigners = Foreigners(paths, tree, holder=holder)
         """Brokers that are not ours and registered through us."""
-        self._wish: BrokerRecord | None = None
-        self._topics: dict[str, TopicPlacement] = {}
-        self._topics_unplaced: set[str] = set()
-        self._topics_ended: dict[str, None] = {}
-        """Topics that ended while we did not lead: a former master may have left their nodes."""
-        self._names_in: defaultdict[str, set[str]] = defaultdict(set)
-        self._buckets_seen: dict[str, Bucket] = {}
-        self._topics_unoffered: dict[str, None] = {}
+        self._wanted: BrokerRecord | None = None
+        self.topics = DesiredTopics(paths)
         self._session_id = 0
         self._registration: BrokerRecord | None = None
         self._publication: Publication | None = None
         self._written: BrokerRecord | None = None
-        """The wish that the registration was made of."""
+        """The record that the registration was made of."""
         self._announced: BrokerRecord | None = None
         """The record as MetaQ's clients were told of it."""
         self._state: ShardState | None = None
@@ -97,39 +79,16 @@ class Keeper:
         """Our record as written in this session."""
         return self._registration
 
-    def wish_record(self, record: BrokerRecord) -> None:
+    def want_record(self, record: BrokerRecord) -> None:
         """Want this broker registered from now on."""
-        if self._wish and self._wish.shard != record.shard:
+        if self._wanted and self._wanted.shard != record.shard:
             raise CoordinatorConflictError("a process serves one shard")
-        self._wish = record
+        self._wanted = record
 
-    def wish_no_record(self) -> None:
+    def want_no_record(self) -> None:
         """Want neither the broker nor its topics in MetaQ's tree; their placement stays."""
-        self._wish = None
-        self._topics.clear()
-        self._names_in.clear()
-        self._topics_unplaced.clear()
-        self._topics_unoffered.clear()
-
-    def wish_topics(self, placements: Iterable[TopicPlacement]) -> list[str]:
-        """Want our entry of these topics; return the keys to wait for."""
-        names = []
-        for placement in placements:
-            self._topics[placement.name] = placement
-            self._names_in[self._paths.bucket(placement.name)].add(placement.name)
-            names.append(placement.name)
-        return self._touch(names)
-
-    def wish_no_topics(self, names: Iterable[str]) -> list[str]:
-        """Want no entry of ours for these topics; return the keys to wait for."""
-        names = list(names)
-        for name in names:
-            if self._topics.pop(name, None):
-                self._topics_ended[name] = None
-            self._names_in[self._paths.bucket(name)].discard(name)
-        for name in list(self._topics_ended)[:-ENDED_MAX]:
-            del self._topics_ended[name]
-        return self._touch(names)
+        self._wanted = None
+        self.topics.clear()
 
     def doubts(self, view: ClusterView, buckets: Mapping[str, Bucket]) -> bool:
         """Whether what was read lacks something of ours; that is wanted again.
@@ -137,8 +96,8 @@ class Keeper:
         `buckets`: the topic nodes by path; unchanged ones are the objects of the last call.
         """
         lost = self.foreigners.lost(view.foreign)
-        if self._wish is not None:
-            self._state = view.states.get(self._wish.shard)
+        if self._wanted is not None:
+            self._state = view.states.get(self._wanted.shard)
         if self._registration is None:
             return lost
         record = self._registration
@@ -146,28 +105,14 @@ class Keeper:
         leads = shown.role is Role.MASTER
         if self._changes_role(shown):
             self._pause()  # a pass that is under way goes by what is over
-        missing = self._topics_missing(buckets, record.shard) if leads else set[str]()
-        self._topics_unplaced |= missing
+        missing = leads and self.topics.find_missing(buckets, record.shard)
         ours = (record.replica, record.incarnation)
-        standing = any((b.replica, b.incarnation) == ours for b in view.members(record.shard))
+        stands = any((b.replica, b.incarnation) == ours for b in view.members(record.shard))
         behind = shown != self._announced and not self._kept_quiet(shown)
-        return lost or bool(missing) or not standing or behind
-
-    def _topics_missing(self, buckets: Mapping[str, Bucket], shard: int) -> set[str]:
-        missing: set[str] = set()
-        for path, names in self._names_in.items():
-            topics = buckets.get(path, {})
-            if topics is self._buckets_seen.get(path):
-                continue
-            self._buckets_seen[path] = topics
-            for name in names:
-                seen, wish = topics.get(name), self._topics[name]
-                if seen is None or seen.shards.get(shard) != wish.shards[shard]:
-                    missing.add(name)
-        return missing
+        return lost or missing or not stands or behind
 
     async def settle(self) -> tuple[set[str], dict[str, CoordinatorError]]:
-        """One pass, after `verify`: returns the registry nodes it wrote, and wishes that failed.
+        """One pass, after `verify`: returns the registry nodes it wrote, and what failed.
 
         TreeUnavailableError: run another pass when the session is back.
         """
@@ -176,10 +121,10 @@ class Keeper:
         self._held_back = False
         if self.fenced:
             return written, dict.fromkeys(self._all_keys(), CoordinatorConflictError(FENCED))
-        if self._wish is None:
+        if self._wanted is None:
             await self._take_back(written)
         else:
-            await self._settle_record(self._wish, written, failures)
+            await self._settle_record(self._wanted, written, failures)
         if self._announced is not None:
             await self._settle_topics(self._announced, written, failures)
         await self.foreigners.settle(written, failures)
@@ -228,25 +173,24 @@ class Keeper:
         self._registration = None
         self._written = None
         self._announced = None
-        self._topics_unplaced |= self._topics.keys()
         self.foreigners.begin_session()
-        self._reoffer()
+        self.topics.begin_session()
 
     async def _settle_record(
-        self, wish: BrokerRecord, written: set[str], failures: dict[str, CoordinatorError]
+        self, wanted: BrokerRecord, written: set[str], failures: dict[str, CoordinatorError]
     ) -> None:
         try:
-            if self._registration is None or self._written != wish:
+            if self._registration is None or self._written != wanted:
                 self._registration = await self._membership.register(
-                    wish, wait_seconds=self._config.stranger_wait_seconds
+                    wanted, wait_seconds=self._config.stranger_wait_seconds
                 )
-                self._written = wish
+                self._written = wanted
                 written |= self._own_nodes(self._registration)
             await self._announce(self._registration)
         except (CoordinatorConflictError, RegistryDamagedError) as error:
             # Somebody else has our place, and trying by ourselves would not make him go.
             failures[RECORD] = error
-            self._wish = None
+            self._wanted = None
             await self._take_back(written)
 
     async def _take_back(self, written: set[str]) -> None:
@@ -275,8 +219,7 @@ class Keeper:
             return
         if self._changes_role(record):
             # Only a master says where topics are: what it learned as slave waits until then.
-            self._topics_unplaced |= self._topics.keys() | self._topics_ended.keys()
-            self._reoffer()
+            self.topics.begin_role()
         self._announced = None  # until all of it is written
         if not self._config.alone and record.metaq:
             await self._publish(record)
@@ -327,39 +270,27 @@ class Keeper:
     async def _settle_topics(
         self, record: BrokerRecord, written: set[str], failures: dict[str, CoordinatorError]
     ) -> None:
-        # Taken out first: a wish that changes while we write must be found by the next pass.
-        names, self._topics_unplaced = self._topics_unplaced, set()
-        offers, self._topics_unoffered = self._topics_unoffered, {}
+        # Taken out first: what changes while we write must be found by the next pass.
+        names, offers = self.topics.take()
+        topics = self.topics.placements
         try:
             placed = sorted(names) if record.role is Role.MASTER else []
-            buckets, failed = await self._membership.place(record.shard, self._topics, placed)
+            buckets, failed = await self._membership.place(record.shard, topics, placed)
             if self._publication is not None:
                 waiting = self._succession.consumers_wait
-                await self._publication.offer(
-                    record, self._topics, list(offers), consumers_wait=waiting
-                )
+                await self._publication.offer(record, topics, list(offers), consumers_wait=waiting)
                 if waiting and offers:
-                    self._topics_unoffered |= offers
+                    self.topics.put_back(unoffered=offers)
                     self._held_back = True
         except TreeUnavailableError:
-            self._topics_unplaced |= names
-            self._topics_unoffered |= offers
+            self.topics.put_back(unplaced=names, unoffered=offers)
             raise
-        self._topics_unplaced |= failed.keys()
+        self.topics.put_back(unplaced=failed)
         written |= buckets
         failures |= {topic_key(name): error for name, error in failed.items()}
 
     def _all_keys(self) -> list[str]:
-        return [RECORD, *map(topic_key, self._topics), *self.foreigners.keys]
+        return [RECORD, *self.topics.keys, *self.foreigners.keys]
 
     def _own_nodes(self, record: BrokerRecord) -> set[str]:
         return {self._paths.brokers, self._paths.broker(record.shard, record.replica)}
-
-    def _touch(self, names: list[str]) -> list[str]:
-        self._topics_unplaced.update(names)
-        self._topics_unoffered.update(dict.fromkeys(names))
-        return [topic_key(name) for name in names]
-
-    def _reoffer(self) -> None:
-        self._topics_unoffered.update(dict.fromkeys(self._topics))
-        self._topics_unoffered |= self._topics_ended

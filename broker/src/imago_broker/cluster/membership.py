@@ -31,14 +31,14 @@ class Membership:
         self._claimed: str | None = None
         """Our live node from the moment on in which it may stand."""
 
-    async def register(self, wish: BrokerRecord, *, wait_seconds: float) -> BrokerRecord:
+    async def register(self, wanted: BrokerRecord, *, wait_seconds: float) -> BrokerRecord:
         """Give the data folder its replica number and make the live node ours.
 
         Returns our record as it stands. CoordinatorConflictError, which names the other one,
         when a live process has our data folder or our address, and still has after waiting.
         """
-        shard = await self._join_shard(wish)
-        record = replace(wish, replica=shard.members[wish.uuid].replica)
+        shard = await self._join_shard(wanted)
+        record = replace(wanted, replica=shard.members[wanted.uuid].replica)
         path = self._paths.broker(record.shard, record.replica)
         await self._make_room(path, record, wait_seconds)
         self._claimed = path
@@ -68,9 +68,9 @@ class Membership:
         return {self._paths.brokers, path}
 
     async def place(
-        self, shard: int, wishes: Mapping[str, TopicPlacement], names: Iterable[str]
+        self, shard: int, placements: Mapping[str, TopicPlacement], names: Iterable[str]
     ) -> tuple[set[str], dict[str, CoordinatorError]]:
-        """Set our shard's entry of these topics: as wished, or none where there is no wish.
+        """Set our shard's entry of these topics: as wanted, or none.
 
         Returns the nodes that were written, and the topics that could not be, with the reason.
         """
@@ -81,7 +81,9 @@ class Membership:
         failures: dict[str, CoordinatorError] = {}
         for path, topics in by_bucket.items():
             try:
-                if await self._place_in(path, shard, {name: wishes.get(name) for name in topics}):
+                if await self._place_in(
+                    path, shard, {name: placements.get(name) for name in topics}
+                ):
                     written.add(path)
             except GarbageError as error:
                 damaged = RegistryDamagedError(error.path, error.reason)
@@ -96,19 +98,19 @@ class Membership:
         def edit(data: bytes | None) -> bytes | None:
             before = znodes.decode_topics(path, data) if data is not None else {}
             after = dict(before)
-            for name, wish in entries.items():
-                _set_entry(after, name, shard, wish)
+            for name, wanted in entries.items():
+                _set_entry(after, name, shard, wanted)
             return None if after == before else znodes.encode_topics(after)
 
         return await edits.change(self._tree, path, edit)
 
-    async def _join_shard(self, wish: BrokerRecord) -> ShardRecord:
-        path = self._paths.shard(wish.shard)
+    async def _join_shard(self, wanted: BrokerRecord) -> ShardRecord:
+        path = self._paths.shard(wanted.shard)
         joined: list[ShardRecord] = []
 
         def edit(data: bytes | None) -> bytes:
             before = decode_shard(path, data) if data is not None else ShardRecord(0, {})
-            after = before.with_member(wish.uuid, wish.metaq_url, wanted=wish.replica)
+            after = before.with_member(wanted.uuid, wanted.metaq_url, wanted=wanted.replica)
             joined.append(after)
             return encode_shard(after)
 
@@ -179,17 +181,17 @@ def _ports(record: BrokerRecord) -> set[int]:
 
 
 def _set_entry(
-    topics: dict[str, TopicPlacement], name: str, shard: int, wish: TopicPlacement | None
+    topics: dict[str, TopicPlacement], name: str, shard: int, wanted: TopicPlacement | None
 ) -> None:
     before = topics.get(name)
     shards = dict(before.shards) if before else {}
-    if wish is None:
+    if wanted is None:
         shards.pop(shard, None)
     else:
-        shards[shard] = wish.shards[shard]
+        shards[shard] = wanted.shards[shard]
     if not shards:
         topics.pop(name, None)
-    elif wish is not None:
-        topics[name] = replace(wish, shards=shards)
+    elif wanted is not None:
+        topics[name] = replace(wanted, shards=shards)
     elif before is not None:
         topics[name] = replace(before, shards=shards)

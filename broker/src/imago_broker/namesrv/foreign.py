@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.namesrv.later import Later
-    from imago_broker.ports import Clock, Coordinator
+    from imago_broker.ports import Clock, Registry
     from imago_broker.service.channel import Channel
 
 log = logging.getLogger(__name__)
@@ -70,8 +70,8 @@ class _Held:
 class ForeignBrokers:
     """The foreign brokers that are connected to this process."""
 
-    def __init__(self, coordinator: Coordinator, clock: Clock, later: Later) -> None:
-        self._coordinator = coordinator
+    def __init__(self, registry: Registry, clock: Clock, later: Later) -> None:
+        self._registry = registry
         self._clock = clock
         self._later = later
         self._held: dict[Key, _Held] = {}
@@ -79,7 +79,7 @@ class ForeignBrokers:
     def register(self, exchange: Exchange) -> Reply | None:
         """REGISTER_BROKER: note the broker and its topics, tell a slave where its master is."""
         header = RegisterBrokerRequestHeader.from_ext(exchange.ext)
-        if routes.is_own(self._coordinator.view(), header.broker_name):
+        if routes.is_own(self._registry.view(), header.broker_name):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 f"broker name {header.broker_name} belongs to this cluster's own brokers",
@@ -97,7 +97,7 @@ class ForeignBrokers:
         if key not in self._held:
             return Reply()  # what is not registered here is gone already
         self._release(key)
-        self._later.answer(exchange, self._coordinator.remove_foreign(key), Reply)
+        self._later.answer(exchange, self._registry.remove_foreign(key), Reply)
         return None
 
     def query_data_version(self, exchange: Exchange) -> Reply:
@@ -121,7 +121,7 @@ class ForeignBrokers:
     def member_group(self, exchange: Exchange) -> Reply:
         """GET_BROKER_MEMBER_GROUP of 5.x: the live members of a broker name."""
         header = GetBrokerMemberGroupRequestHeader.from_ext(exchange.ext)
-        data = routes.members(self._coordinator.view(), header.broker_name)
+        data = routes.members(self._registry.view(), header.broker_name)
         addresses = data.broker_addrs if data is not None else {}
         group = BrokerMemberGroup(
             broker_addrs=addresses,
@@ -175,7 +175,7 @@ class ForeignBrokers:
         )
 
     def _registered(self, broker: ForeignBroker) -> Reply:
-        view = self._coordinator.view()
+        view = self._registry.view()
         header = RegisterBrokerResponseHeader()
         master = self._known((broker.cluster, broker.broker_name, 0))
         if broker.broker_id and master is not None:
@@ -191,11 +191,11 @@ class ForeignBrokers:
         held = self._held.get(key)
         if held is not None:
             return held.broker
-        return next((b for b in self._coordinator.view().foreign if b.key == key), None)
+        return next((b for b in self._registry.view().foreign if b.key == key), None)
 
     async def _put(self, broker: ForeignBroker) -> None:
         try:
-            await self._coordinator.put_foreign(broker)
+            await self._registry.put_foreign(broker)
         except CoordinatorUnavailableError:
             raise  # it is written when the registry answers again
         except CoordinatorError:
@@ -238,7 +238,7 @@ class ForeignBrokers:
 
     def _remove(self, key: Key) -> None:
         self._release(key)
-        self._later.run(self._coordinator.remove_foreign(key))
+        self._later.run(self._registry.remove_foreign(key))
 
     def _beat(self, key: Key) -> None:
         held = self._held.get(key)

@@ -20,31 +20,31 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from imago_broker.model.pipelines import PipelineProgress
-    from imago_broker.ports import Coordinator
+    from imago_broker.ports import PipelineRecords
 
 NAMESPACE: Final = "IMAGO_PIPELINES"
 VALUE_SIZE_MAX: Final = 1024
 
 
-def tell(coordinator: Coordinator, name: str) -> Coroutine[Any, Any, Reply]:
+def tell(records: PipelineRecords, name: str) -> Coroutine[Any, Any, Reply]:
     """Return the answer to who asks for a pipeline: its record as JSON."""
     _check_name(name)
 
     async def told() -> Reply:
-        found = await coordinator.read_pipeline(name)
+        found = await records.read_pipeline(name)
         return Reply(ext={"value": orjson.dumps(found.to_json()).decode()})
 
     return told()
 
 
-def note(coordinator: Coordinator, name: str, value: str) -> Coroutine[Any, Any, Reply]:
+def note(records: PipelineRecords, name: str, value: str) -> Coroutine[Any, Any, Reply]:
     """Return the answer to a run's `{"epoch":…,"rows":…,"lag":…,"batch":…,"at":…}`."""
     _check_name(name)
     epoch, progress = _read(value)
 
     async def noted() -> Reply:
         try:
-            await coordinator.report_pipeline(name, epoch, progress)
+            await records.report_pipeline(name, epoch, progress)
         except CoordinatorConflictError as error:
             return Reply(ResponseCode.IMAGO_PRODUCER_FENCED, str(error)[:512])
         return Reply()

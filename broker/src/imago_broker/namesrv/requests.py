@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from imago_broker.namesrv.foreign import ForeignBrokers
     from imago_broker.namesrv.later import Later
     from imago_broker.namesrv.settings import NameServiceConfig
-    from imago_broker.ports import Coordinator
+    from imago_broker.ports import PipelineRecords, Registry, SharedMarks
 
 PLACED_FIELD = "imagoPlaced"
 """Asks for the queues of shards without a live broker too: our own clients use it."""
@@ -42,12 +42,16 @@ class NameProcessor:
     def __init__(
         self,
         config: NameServiceConfig,
-        coordinator: Coordinator,
+        registry: Registry,
+        marks: SharedMarks,
+        pipeline_records: PipelineRecords,
         foreign: ForeignBrokers,
         later: Later,
     ) -> None:
         self._config = config
-        self._coordinator = coordinator
+        self._registry = registry
+        self._marks = marks
+        self._pipeline_records = pipeline_records
         self._foreign = foreign
         self._later = later
         self._answers = routes.Answers()
@@ -57,7 +61,7 @@ class NameProcessor:
         header = GetRouteInfoRequestHeader.from_ext(exchange.ext)
         version = exchange.command.version
         body = self._answers.route(
-            self._coordinator.view(),
+            self._registry.view(),
             header.topic,
             with_order=self._config.order_messages,
             acting_master=version >= Version.V5_0_0,
@@ -74,34 +78,34 @@ class NameProcessor:
 
     def cluster_info(self, _: Exchange) -> Reply:
         """GET_BROKER_CLUSTER_INFO: always with bare broker ids, as the originals write it."""
-        return Reply(body=routes.cluster_info(self._coordinator.view()).encode())
+        return Reply(body=routes.cluster_info(self._registry.view()).encode())
 
     def all_topics(self, _: Exchange) -> Reply:
         """GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
-        return Reply(body=routes.all_topics(self._coordinator.view()).encode())
+        return Reply(body=routes.all_topics(self._registry.view()).encode())
 
     def topics_of_cluster(self, exchange: Exchange) -> Reply:
         """GET_TOPICS_BY_CLUSTER: an unknown cluster has none."""
         header = GetTopicsByClusterRequestHeader.from_ext(exchange.ext)
-        found = routes.topics_of_cluster(self._coordinator.view(), header.cluster)
+        found = routes.topics_of_cluster(self._registry.view(), header.cluster)
         return Reply(body=found.encode())
 
     def system_topics(self, _: Exchange) -> Reply:
         """GET_SYSTEM_TOPIC_LIST_FROM_NS."""
-        return Reply(body=routes.system_topics(self._coordinator.view()).encode())
+        return Reply(body=routes.system_topics(self._registry.view()).encode())
 
     def unit_topics(self, _: Exchange) -> Reply:
         """GET_UNIT_TOPIC_LIST."""
-        return Reply(body=routes.topics_by_flag(self._coordinator.view(), routes.UNIT).encode())
+        return Reply(body=routes.topics_by_flag(self._registry.view(), routes.UNIT).encode())
 
     def unit_subscription_topics(self, _: Exchange) -> Reply:
         """GET_HAS_UNIT_SUB_TOPIC_LIST."""
-        view = self._coordinator.view()
+        view = self._registry.view()
         return Reply(body=routes.topics_by_flag(view, routes.UNIT_SUBSCRIPTION).encode())
 
     def ununit_subscription_topics(self, _: Exchange) -> Reply:
         """GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST."""
-        view = self._coordinator.view()
+        view = self._registry.view()
         found = routes.topics_by_flag(view, routes.UNIT_SUBSCRIPTION, routes.UNIT)
         return Reply(body=found.encode())
 
@@ -111,7 +115,7 @@ class NameProcessor:
 
         async def drop() -> None:
             for broker in self._foreign.drop_topic(header.topic, header.cluster_name):
-                await self._coordinator.put_foreign(broker)
+                await self._registry.put_foreign(broker)
 
         self._later.answer(exchange, drop(), Reply)
         return None
@@ -129,13 +133,11 @@ class NameProcessor:
     def _set_wiped(
         self, exchange: Exchange, broker_name: str, wiped: bool, counted: str
     ) -> Reply | None:
-        count = routes.topic_count(self._coordinator.view(), broker_name)
+        count = routes.topic_count(self._registry.view(), broker_name)
         reply = Reply(ext={counted: str(count)})
         if not count:
             return reply
-        self._later.answer(
-            exchange, self._coordinator.set_write_wiped(broker_name, wiped), lambda: reply
-        )
+        self._later.answer(exchange, self._marks.set_write_wiped(broker_name, wiped), lambda: reply)
         return None
 
     def put_kv(self, exchange: Exchange) -> Reply | None:
@@ -144,12 +146,12 @@ class NameProcessor:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
         header = PutKVConfigRequestHeader.from_ext(exchange.ext)
         if header.namespace == pipelines.NAMESPACE:
-            noted = pipelines.note(self._coordinator, header.key, header.value)
+            noted = pipelines.note(self._pipeline_records, header.key, header.value)
             self._later.answer_with(exchange, noted)
             return None
         if problem := _kv_problem(header):
             raise RequestError(ResponseCode.SYSTEM_ERROR, problem)
-        work = self._coordinator.put_kv(header.namespace, header.key, header.value)
+        work = self._marks.put_kv(header.namespace, header.key, header.value)
         self._later.answer(exchange, work, Reply)
         return None
 
@@ -157,9 +159,9 @@ class NameProcessor:
         """GET_KV_CONFIG."""
         header = GetKVConfigRequestHeader.from_ext(exchange.ext)
         if header.namespace == pipelines.NAMESPACE:
-            self._later.answer_with(exchange, pipelines.tell(self._coordinator, header.key))
+            self._later.answer_with(exchange, pipelines.tell(self._pipeline_records, header.key))
             return None
-        value = self._coordinator.view().kv.get(header.namespace, {}).get(header.key)
+        value = self._registry.view().kv.get(header.namespace, {}).get(header.key)
         if value is None:
             raise RequestError(
                 ResponseCode.QUERY_NOT_FOUND,
@@ -173,14 +175,14 @@ class NameProcessor:
         header = DeleteKVConfigRequestHeader.from_ext(exchange.ext)
         if header.namespace == pipelines.NAMESPACE:
             raise RequestError(ResponseCode.NO_PERMISSION, "a fence is never taken away")
-        work = self._coordinator.put_kv(header.namespace, header.key, None)
+        work = self._marks.put_kv(header.namespace, header.key, None)
         self._later.answer(exchange, work, Reply)
         return None
 
     def list_kv(self, exchange: Exchange) -> Reply:
         """GET_KVLIST_BY_NAMESPACE."""
         header = GetKVListByNamespaceRequestHeader.from_ext(exchange.ext)
-        table = self._coordinator.view().kv.get(header.namespace)
+        table = self._registry.view().kv.get(header.namespace)
         if not table:
             raise RequestError(
                 ResponseCode.QUERY_NOT_FOUND,

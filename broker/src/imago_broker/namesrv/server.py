@@ -44,7 +44,14 @@ class NameService:
     def __init__(self, config: NameServiceConfig, coordinator: Coordinator, clock: Clock) -> None:
         self._later = Later()
         self._foreign = ForeignBrokers(coordinator, clock, self._later)
-        names = NameProcessor(config, coordinator, self._foreign, self._later)
+        names = NameProcessor(
+            config,
+            coordinator,
+            coordinator.marks,
+            coordinator.pipelines,
+            self._foreign,
+            self._later,
+        )
         self.table: Table = build_table(_rows(names, self._foreign))
 
     def sweep(self) -> None:

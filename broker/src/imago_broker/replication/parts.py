@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.model.cluster import BrokerRecord
-    from imago_broker.ports import Clock, Coordinator
+    from imago_broker.ports import Clock, Registry, ShardStates
     from imago_broker.replication.addresses import Addresses
     from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.failures import Failures
@@ -28,7 +28,8 @@ class ShardParts:
     """The parts of one broker that take part in replication."""
 
     identity: MemberIdentity
-    coordinator: Coordinator
+    registry: Registry
+    shard_states: ShardStates
     store: MessageStore
     messages: MessageService
     gate: ShardGate

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from imago_broker.core.shard.effects import Propose
     from imago_broker.core.shard.events import Event
     from imago_broker.model.cluster import BrokerRecord
-    from imago_broker.ports import Clock, Coordinator
+    from imago_broker.ports import Clock, Registry, ShardStates
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +45,15 @@ class RegistryLine:
     """Questions to the coordinator, each in a task of its own, answered as events."""
 
     def __init__(
-        self, coordinator: Coordinator, shard: int, listener: RegistryListener, clock: Clock
+        self,
+        registry: Registry,
+        shard_states: ShardStates,
+        shard: int,
+        listener: RegistryListener,
+        clock: Clock,
     ) -> None:
-        self._coordinator = coordinator
+        self._registry = registry
+        self._shard_states = shard_states
         self._shard = shard
         self._listener = listener
         self._clock = clock
@@ -95,7 +101,7 @@ class RegistryLine:
             stamped(effect.shard, self._clock.epoch_ms()), version=effect.expected_version
         )
         try:
-            written = await self._coordinator.change_shard(self._shard, state)
+            written = await self._shard_states.change_shard(self._shard, state)
         except CoordinatorConflictError as error:
             self._listener.dispatch(ProposalRefused(effect.ticket, str(error)))
         except CoordinatorUnavailableError as error:
@@ -115,7 +121,7 @@ class RegistryLine:
     async def _read(self, ticket: int) -> None:
         while True:
             try:
-                await self._coordinator.read_shard(self._shard)
+                await self._shard_states.read_shard(self._shard)
             except CoordinatorError as error:
                 logger.info("shard_unreadable shard=%d reason=%s", self._shard, error)
             except Exception:
@@ -130,9 +136,9 @@ class RegistryLine:
         try:
             while self._record is not None:
                 record, self._record = self._record, None
-                await self._coordinator.register(record)
+                await self._registry.register(record)
         except CoordinatorError as error:
-            # The coordinator keeps the wish and writes it when it can.
+            # The coordinator keeps what is wanted and writes it when it can.
             logger.info("registration_delayed reason=%s", error)
         finally:
             self._describing = False

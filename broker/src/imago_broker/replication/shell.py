@@ -71,7 +71,9 @@ class ShardShell:
         self._version = NOT_CREATED
         """Of the newest state of the shard that the log of this process tells of."""
         self._loop = asyncio.get_running_loop()
-        self._line = RegistryLine(parts.coordinator, parts.identity.shard, self, parts.clock)
+        self._line = RegistryLine(
+            parts.registry, parts.shard_states, parts.identity.shard, self, parts.clock
+        )
         self.executor = EffectExecutor(
             parts,
             host,
@@ -113,8 +115,8 @@ class ShardShell:
         self._started = True
         self.executor.on_left = self._left.set
         self.executor.on_answer = self._answered
-        parts.coordinator.on_change(self._view_changed)
-        parts.coordinator.on_state(self._session_changed)
+        parts.registry.on_change(self._view_changed)
+        parts.registry.on_state(self._session_changed)
         parts.messages.on_durable(self._durable_moved)
         parts.port.on_link = self._take_link
         parts.port.is_member = self._is_member
@@ -170,7 +172,9 @@ class ShardShell:
                 return False, STOPS
             if len(self._answers) >= REQUESTS_MAX:
                 oldest = next(iter(self._answers))
-                self._answered(do.Answer(oldest, done=False, text="too many wishes came after it"))
+                self._answered(
+                    do.Answer(oldest, done=False, text="too many requests came after it")
+                )
                 del self._answers[oldest]
             answer = self._answers[request] = self._loop.create_future()
             self.dispatch(event)
@@ -207,7 +211,7 @@ class ShardShell:
 
     def view_read(self, ticket: int) -> None:
         """Tell the machine a view as fresh as it asked for."""
-        self._tell_view(self._parts.coordinator.view(), ticket)
+        self._tell_view(self._parts.registry.view(), ticket)
 
     def _view_changed(self, view: ClusterView) -> None:
         if not self._closed:
@@ -235,15 +239,15 @@ class ShardShell:
 
     def _look(self) -> None:
         """See whether our registration is another one, and how long the lease lasts."""
-        coordinator, gate = self._parts.coordinator, self._parts.gate
-        registered, known = coordinator.registered, self.machine.state.member
-        if coordinator.state is RegistryConnection.CONNECTED and registered is not None:
+        registry, gate = self._parts.registry, self._parts.gate
+        registered, known = registry.registered, self.machine.state.member
+        if registry.state is RegistryConnection.CONNECTED and registered is not None:
             member = Member(registered.uuid, registered.incarnation)
             if member != known:
                 if known is not None:
                     self.dispatch(events.SessionLost())
                 self.dispatch(events.Registered(member))
-        until_ms = coordinator.lease_end_ms
+        until_ms = registry.lease_end_ms
         if until_ms != gate.lease_end_ms:
             gate.lease_end_ms = until_ms
             self.dispatch(events.LeaseRenewed(until_ms))
@@ -314,13 +318,11 @@ class ShardShell:
         parts = self._parts
         await asyncio.sleep(STUCK_LOOK_SECONDS)
         try:
-            await parts.coordinator.read_shard(parts.identity.shard)
+            await parts.shard_states.read_shard(parts.identity.shard)
         except CoordinatorError as error:
             self.needed_for = f"the registry does not answer: {error}"
             return
-        seen = view_seen(
-            parts.coordinator.view(), parts.identity.shard, log_of(self._store), ticket=0
-        )
+        seen = view_seen(parts.registry.view(), parts.identity.shard, log_of(self._store), ticket=0)
         if not leader_lives(seen.shard, seen.live):
             # Whoever is needed must be able to lead, or to follow another.
             self._host.fail(f"{failure}; the leader is gone", disk=True)

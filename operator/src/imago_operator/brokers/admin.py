@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from imago_operator.brokers.http import BrokerCalls
-    from imago_operator.state import Probe, Registry, RemainingContent
+    from imago_operator.state import Probe, RegistryView, RemainingContent
 
 ASKED_AT_ONCE: Final = 3
 """Brokers that are asked for the same snapshot together: one may just have died."""
@@ -29,8 +29,8 @@ class AdminClient:
         """`epoch_seen`: told the operator's epoch that each snapshot speaks of."""
         self._calls, self._epoch_seen = calls, epoch_seen
 
-    async def registry(self, brokers: Sequence[str]) -> Registry | None:
-        silent: Registry | None = None
+    async def registry(self, brokers: Sequence[str]) -> RegistryView | None:
+        silent: RegistryView | None = None
         for start in range(0, len(brokers), ASKED_AT_ONCE):
             batch = brokers[start : start + ASKED_AT_ONCE]
             found = await asyncio.gather(*(self._registry(broker) for broker in batch))
@@ -40,7 +40,7 @@ class AdminClient:
                 silent = silent or registry
         return silent
 
-    async def _registry(self, broker: str) -> Registry | None:
+    async def _registry(self, broker: str) -> RegistryView | None:
         answer = await self._asked(broker, "/admin/v1/cluster")
         registry = None if answer is None else read(registry_of, answer)
         if registry is not None:

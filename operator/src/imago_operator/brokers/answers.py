@@ -6,7 +6,14 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from imago_operator.brokerkeys import KEYS
-from imago_operator.state import Probe, Registry, RemainingContent, RestartCheck, Shard, ShardBroker
+from imago_operator.state import (
+    Probe,
+    RegistryView,
+    RemainingContent,
+    RestartCheck,
+    Shard,
+    ShardBroker,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,10 +35,10 @@ def read(how: Callable[..., T], *answers: Any) -> T | None:
         return None
 
 
-def registry_of(answer: Mapping[str, Any]) -> Registry:
+def registry_of(answer: Mapping[str, Any]) -> RegistryView:
     """Return the answer to GET /admin/v1/cluster."""
     shards = [_shard(said) for said in answer.get("shards", ())]
-    return Registry(
+    return RegistryView(
         cluster_id=answer.get("clusterId") or None,
         connected=bool(answer.get("zooKeeperConnected")),
         operator_epoch=int(answer.get("operatorEpoch") or 0),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from imago_operator.observed import Observer
     from imago_operator.reconcile import Context
     from imago_operator.spec.cluster_status import ClusterStatus
-    from imago_operator.state import Registry
+    from imago_operator.state import RegistryView
 
     Manifest = Mapping[str, Any]
 
@@ -295,7 +295,7 @@ def _dated(after: ClusterStatus, before: ClusterStatus, now: datetime) -> Cluste
     return replace(after, looked_at=written(now))
 
 
-def _connected(registry: Registry | None) -> bool:
+def _connected(registry: RegistryView | None) -> bool:
     return registry is not None and registry.connected
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from imago_operator.actions import Action
-    from imago_operator.state import Claim, Pod, Probe, Registry, RemainingContent
+    from imago_operator.state import Claim, Pod, Probe, RegistryView, RemainingContent
 
 
 _SECOND = timedelta(seconds=1)
@@ -80,7 +80,7 @@ class Brokers:
     async def raised(self) -> int:
         return self.epoch
 
-    async def registry(self, brokers: Sequence[str]) -> Registry | None:
+    async def registry(self, brokers: Sequence[str]) -> RegistryView | None:
         return self.world.observe().registry if brokers else None
 
     async def probe(self, broker: str) -> Probe | None:

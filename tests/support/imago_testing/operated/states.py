@@ -34,7 +34,7 @@ from imago_operator.state import (
     OwnedObject,
     Pod,
     Probe,
-    Registry,
+    RegistryView,
     RemainingContent,
     RestartCheck,
     Shard,
@@ -123,11 +123,11 @@ def random_look(rng: random.Random) -> tuple[Desired, Observed]:
     )
 
 
-def _registry(rng: random.Random, shards: dict[int, Shard]) -> Registry | None:
+def _registry(rng: random.Random, shards: dict[int, Shard]) -> RegistryView | None:
     if rng.random() < 0.1:
         return None
     identity = rng.choice(("c-1", "c-1", "c-1", "c-2", None))
-    return Registry(cluster_id=identity, connected=rng.random() < 0.9, shards=shards)
+    return RegistryView(cluster_id=identity, connected=rng.random() < 0.9, shards=shards)
 
 
 def _remaining(rng: random.Random) -> RemainingContent:

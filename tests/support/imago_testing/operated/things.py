@@ -15,7 +15,7 @@ from imago_operator.state import (
     OwnedObject,
     Pod,
     Probe,
-    Registry,
+    RegistryView,
     RemainingContent,
     RestartCheck,
     Shard,
@@ -89,7 +89,7 @@ class Things:
 
     def observe(self) -> Observed:
         answers = any(pod.broker and pod.name not in self.silent for pod in self.pods.values())
-        registry = Registry(
+        registry = RegistryView(
             cluster_id="c-1" if self.shards else None,
             connected=self.zookeeper,
             shards=dict(self.shards),

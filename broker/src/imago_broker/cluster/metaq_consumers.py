@@ -1,0 +1,58 @@
+"""`imago_broker.ports.MetaqConsumers` over a tree of nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.cluster import metaq_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from imago_broker.cluster.keeper import Keeper
+    from imago_broker.cluster.settings import CoordinatorConfig
+    from imago_broker.cluster.shared_nodes import SharedNodes
+    from imago_broker.cluster.tree import NodeTree
+    from imago_broker.ports import MetaqProgress
+
+
+class TreeMetaqConsumers:
+    """Reads what MetaQ's consumers have written, as long as we are registered."""
+
+    def __init__(
+        self, config: CoordinatorConfig, tree: NodeTree, nodes: SharedNodes, keeper: Keeper
+    ) -> None:
+        self._config = config
+        self._tree = tree
+        self._nodes = nodes
+        self._keeper = keeper
+
+    async def metaq_progress(
+        self, topics: Collection[str], groups: Collection[str] | None = None
+    ) -> MetaqProgress:
+        record = self._keeper.registered
+        if record is None or self._config.alone:
+            return {}
+        root, broker_id = self._config.metaq_root, self._config.metaq_broker_id_base + record.shard
+        async with self._nodes.answered(f"{root}/consumers"):
+            return await metaq_progress.read(
+                self._tree,
+                root,
+                broker_id,
+                frozenset(topics),
+                None if groups is None else [*groups],
+            )
+
+    async def metaq_groups(self) -> tuple[str, ...]:
+        if self._keeper.registered is None or self._config.alone:
+            return ()
+        root = self._config.metaq_root
+        async with self._nodes.answered(f"{root}/consumers"):
+            return await metaq_progress.groups(self._tree, root)
+
+    async def metaq_members(self, groups: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+        if self._keeper.registered is None or self._config.alone:
+            return {}
+        root = self._config.metaq_root
+        async with self._nodes.answered(f"{root}/consumers"):
+            return await metaq_progress.members(self._tree, root, [*groups])
