@@ -31,6 +31,7 @@ _JARS = (
 )
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _LOGGING_FILE = "log4j2.properties"
+_SERVING_FILE = "serving"
 _LOGGING = """\
 status = error
 appender.console.type = Console
@@ -40,14 +41,18 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss,SSS} %p %c %m%n%xEx{short}
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
-# Asked whether it serves while it starts, it complains of its own unfinished start, and of whoever
-# asked and went.
-logger.connection.name = org.apache.zookeeper.server.ServerCnxn
-logger.connection.level = off
-logger.accepted.name = org.apache.zookeeper.server.NIOServerCnxn
-logger.accepted.level = off
-logger.worker.name = org.apache.zookeeper.server.WorkerService
-logger.worker.level = error
+# Who connects while it starts makes it complain of its own unfinished start. So it says when it
+# serves: this part is made last.
+appender.serving.type = File
+appender.serving.name = serving
+appender.serving.fileName = ${sys:imago.serving}
+appender.serving.append = false
+appender.serving.layout.type = PatternLayout
+appender.serving.layout.pattern = %m%n
+logger.serving.name = org.apache.zookeeper.server.ContainerManager
+logger.serving.level = info
+logger.serving.additivity = false
+logger.serving.appenderRef.serving.ref = serving
 # One server is what was asked for.
 logger.quorum.name = org.apache.zookeeper.server.quorum.QuorumPeerMain
 logger.quorum.level = error
@@ -78,6 +83,7 @@ class ZooKeeperServer:
             "-XX:TieredStopAtLevel=1",
             "-XX:+ExitOnOutOfMemoryError",
             f"-Dlog4j2.configurationFile={self.folder / _LOGGING_FILE}",
+            f"-Dimago.serving={self._serving_path}",
             f"-Dzookeeper.preAllocSize={_FILE_ALLOCATION_KIB}",
             "-Dzookeeper.jmx.log4j.disable=true",
             "-cp",
@@ -110,8 +116,21 @@ class ZooKeeperServer:
         self.config_path.write_text(text)
         (self.folder / _LOGGING_FILE).write_text(_LOGGING)
 
+    @property
+    def _serving_path(self) -> Path:
+        return self.folder / _SERVING_FILE
+
     def serves(self) -> bool:
-        """Whether the server answers clients."""
+        """Whether the server answers clients. It is not asked before it says that it serves."""
+        try:
+            told = self._serving_path.stat().st_size > 0
+        except OSError:
+            return False
+        # What the run before has said is gone before this one listens: then nobody answers.
+        return told and self.answers()
+
+    def answers(self) -> bool:
+        """Ask a server, which may still start, or be one of several."""
         return "Mode:" in four_letters("srvr", self.host, self.port)
 
 

@@ -70,7 +70,7 @@ class Ensemble:
             def serves(name: str = name, process: ServerProcess = process) -> bool:
                 if process.process.poll() is not None:
                     raise ProcessFailedError(f"{name} ended early:\n{process.log_tail()}")
-                return self._servers[name].serves()
+                return self._servers[name].answers()
 
             wait_until(serves, seconds_max=_SERVES_SECONDS_MAX, what=f"{name} serves")
 

@@ -28,6 +28,7 @@ _FILES_LEFT = 2
 _BAD_LINE_SECONDS = 4.0
 _KILLS_IN_TURN = 3
 _HANDOVERS = 3
+_BETWEEN_FOLLOWERS_SECONDS = 0.3
 
 
 async def _kill(shard: Shard, members: list[Member], seconds: float) -> AsyncIterator[None]:
@@ -101,6 +102,18 @@ async def pause_follower(shard: Shard, rng: random.Random) -> AsyncIterator[None
     yield
     await asyncio.sleep(rng.uniform(3, 6))
     member.pause(on=False)
+
+
+async def pause_follower_after_kill(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+    """A follower dies and is started again at once; the other one stands still meanwhile."""
+    dead, still = rng.sample(shard.followers(), 2)
+    await asyncio.to_thread(dead.kill)
+    await asyncio.sleep(_BETWEEN_FOLLOWERS_SECONDS)
+    still.pause(on=True)
+    dead.start()
+    yield
+    await asyncio.sleep(rng.uniform(5, 7))
+    still.pause(on=False)
 
 
 async def _cut(shard: Shard, pairs: list[tuple[str, str]], seconds: float) -> AsyncIterator[None]:
@@ -368,6 +381,7 @@ FAULTS: dict[str, Fault] = {
         wipe_follower,
         pause_leader,
         pause_follower,
+        pause_follower_after_kill,
         part_leader_from_followers,
         part_leader_from_zookeeper,
         isolate_leader,

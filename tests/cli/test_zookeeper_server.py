@@ -1,0 +1,34 @@
+"""The ZooKeeper that `imago up` starts is not disturbed while it starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_cli.java import find_java
+from imago_cli.zookeeper_server import ZooKeeperServer
+from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import ServerProcess, wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.timeout(180)]
+
+
+def test_a_server_that_is_asked_all_the_time_from_its_start_complains_of_nothing(
+    tmp_path: Path,
+) -> None:
+    server = ZooKeeperServer(folder=tmp_path, port=free_port_block(1), heap_mb=96)
+    server.write_config()
+    written = (tmp_path / "log4j2.properties").read_text()
+    assert ".level = off" not in written, "nothing that it says is hidden"
+    for _ in range(2):  # what the first run has left does not tell of the second
+        process = ServerProcess.start("zookeeper", server.command(find_java()), tmp_path)
+        try:
+            wait_until(server.serves, seconds_max=80, what="ZooKeeper serves", poll=0.002)
+        finally:
+            process.kill()
+        said = process.log_tail()
+        assert "Exception" not in said, said
