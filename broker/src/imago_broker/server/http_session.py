@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ from imago_broker.server.unfinished import Unfinished
 from imago_broker.server.write_backlog import WriteBacklog
 
 if TYPE_CHECKING:
-    import asyncio
-
     from aiohttp import web
 
     from imago_broker.core.budget import InputBudget, OutputBudget
@@ -70,7 +69,8 @@ class HttpSession(Session):
     def connection_lost(self, exc: Exception | None) -> None:
         self.unfinished.left(0)
         self._write_backlog.count(0)
-        self._inner.connection_lost(exc)
+        # Its task may have been made just now; it would trip over a connection that has ended.
+        asyncio.get_running_loop().call_soon(self._inner.connection_lost, exc)
         super().connection_lost(exc)
 
     def answered(self) -> None:

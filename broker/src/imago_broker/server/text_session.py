@@ -116,6 +116,8 @@ class TextSession(Session):
             self._socket = None
         self._left = ()
         self._replies.clear()
+        # Session and transport name each other: what they hold would stay until a collection.
+        self._buffer.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
