@@ -27,7 +27,13 @@ def data_folder(root: Path) -> Path:
             rng.randbytes(SEGMENT_BYTES if number < 3 else 1000).ljust(SEGMENT_BYTES, b"\0"),
         )
     write(data / "commitlog" / f"{4 * SEGMENT_BYTES:020d}", bytes(SEGMENT_BYTES))
-    for name in ("consumequeue/t/0/0", "consumequeue_v/t/0/0", "index/0", "config/metadata.json"):
+    for name in (
+        "consumequeue/t/0/0",
+        "consumequeue_v/t/0/0",
+        "index/0",
+        "metaq/t-0/0",
+        "config/metadata.json",
+    ):
         write(data / name, rng.randbytes(300))
     for name in ("checkpoint", "epochFileCheckpoint", "uuid"):
         write(data / name, rng.randbytes(40))
@@ -73,3 +79,13 @@ def test_newest_file_of_the_log_is_the_one_that_holds_the_last_records(tmp_path:
 
 def test_every_damage_is_a_fault_of_the_cluster() -> None:
     assert set(DAMAGES) <= set(FAULTS)
+
+
+@pytest.mark.parametrize("name", [name for name in DAMAGES if name.startswith("noise_")])
+def test_noise_behind_the_end_leaves_what_is_written(name: str, tmp_path: Path) -> None:
+    data = data_folder(tmp_path)
+    before = files(data)
+    DAMAGES[name](data, random.Random(5))
+    changed = {path for path, content in files(data).items() if content != before[path]}
+    (path,) = changed
+    assert files(data)[path].startswith(before[path].rstrip(b"\0"))

@@ -85,6 +85,7 @@ class ShardShell:
         self._events: deque[events.Event] = deque()
         self._busy = self._started = self._closed = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
         self._left = asyncio.Event()
         self._answers: dict[str, asyncio.Future[do.Answer]] = {}
         """By request, the latest of them; those that are done are kept for who asks again."""
@@ -273,9 +274,11 @@ class ShardShell:
             return
         due = self._loop.time() + min(self.machine.tick_after_ms(), TICK_MS) / 1000
         if self._timer is not None:
-            if self._timer.when() <= due:
+            if self._timer_due <= due:
                 return
             self._timer.cancel()
+        # Kept here: what uvloop returns for a moment that has come knows no time.
+        self._timer_due = due
         self._timer = self._loop.call_at(due, self._tick)
 
     def _tick(self) -> None:

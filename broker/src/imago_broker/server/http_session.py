@@ -67,7 +67,7 @@ class HttpSession(Session):
         self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.unfinished.left(0)
+        self.unfinished.end()
         self._write_backlog.count(0)
         # Its task may have been made just now; it would trip over a connection that has ended.
         asyncio.get_running_loop().call_soon(self._inner.connection_lost, exc)

@@ -133,7 +133,7 @@ class RemotingSession(Session):
         super().connection_lost(exc)
         self._closing = True
         self._write_backlog.count(0)
-        self.unfinished.left(0)
+        self.unfinished.end()
         self._buffer.clear()
         self._backlog = []
         self._out.clear()

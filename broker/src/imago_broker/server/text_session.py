@@ -110,13 +110,12 @@ class TextSession(Session):
         """Forget what waits: the answers have no reader any more."""
         self._closed = True
         self._write_backlog.count(0)
-        self.unfinished.left(0)
+        self.unfinished.end()
         if self._socket is not None:
             self._socket.detach()
             self._socket = None
         self._left = ()
         self._replies.clear()
-        # Session and transport name each other: what they hold would stay until a collection.
         self._buffer.clear()
         super().connection_lost(exc)
 

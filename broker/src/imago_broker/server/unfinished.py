@@ -27,7 +27,12 @@ class Unfinished:
         self.counted = 0
         """Bytes that are counted; what the connection holds may differ by some from it."""
         self._budget = budget
-        self._session = session
+        self._session: Session | None = session
+
+    def end(self) -> None:
+        """Let go of the session, which is gone: together they would stay until a collection."""
+        self.left(0)
+        self._session = None
 
     @property
     def waits(self) -> bool:
@@ -52,13 +57,15 @@ class Unfinished:
 
     def steer(self) -> None:
         """Read, or do not, as `waits` says now."""
-        self._session.steer_reading()
+        if self._session is not None:
+            self._session.steer_reading()
 
     def drop(self) -> None:
         """End the connection: room is needed for others."""
         self.counted = 0
-        log.info("connection_aborted peer=%s reason=input_full", self._session.address)
-        self._session.abort()
+        if self._session is not None:
+            log.info("connection_aborted peer=%s reason=input_full", self._session.address)
+            self._session.abort()
 
 
 class InputGuard:

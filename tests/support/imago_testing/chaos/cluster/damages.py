@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 _FLIPPED_BITS_MAX = 6
 _NOISE_BYTES_MAX = 4096
 _ZEROED_BYTES_MAX = 512 << 10
+_NOISE_UNITS_MAX = 200
+_COPIED_PART = 0.5
+_LOG_UNIT_BYTES = 64
+_QUEUE_UNIT_BYTES = 20
+_POSITION_UNIT_BYTES = 12
 
 
 def _segments(data: Path) -> list[Path]:
@@ -127,6 +132,33 @@ def _garble(choose: Callable[[Path, random.Random], Path], data: Path, rng: rand
     return f"{path.relative_to(data)}: bytes {at} to {at + size} are noise"
 
 
+def _append(
+    choose: Callable[[Path, random.Random], Path], unit: int, data: Path, rng: random.Random
+) -> str:
+    """Noise behind all that is written in a file, or a copy of what stands earlier in it.
+
+    `unit`: size of the file's elements, none of which is touched.
+    """
+    path = choose(data, rng)
+    if not path.is_file():
+        return f"there is no {path.relative_to(data)}"
+    at = -(-_written(path) // unit) * unit
+    size = rng.randint(1, _NOISE_UNITS_MAX) * unit + rng.choice([0, rng.randrange(unit)])
+    if at and rng.random() < _COPIED_PART:
+        start = rng.randrange(max(1, at - size)) // unit * unit
+        noise, what = path.read_bytes()[start : min(start + size, at)], f"a copy of byte {start} on"
+    else:
+        noise, what = rng.randbytes(size), "noise"
+    _overwrite(path, at, noise)
+    return f"{path.relative_to(data)}: bytes {at} to {at + len(noise)}, behind its end, are {what}"
+
+
+def _made_ahead(data: Path, rng: random.Random) -> Path:
+    """Return the file that is begun next, where there is one."""
+    found = [path for path in sorted((data / "commitlog").iterdir()) if not _written(path)]
+    return found[0] if found else _newest(data, rng)
+
+
 def _lose_folder(data: Path, _: random.Random) -> str:
     shutil.rmtree(data)
     return "the folder is gone"
@@ -147,6 +179,16 @@ DAMAGES: dict[str, Damage] = {
     "garble_keys": partial(_garble, _any_below("index")),
     "remove_queues": partial(_remove, lambda data, _: data / "consumequeue"),
     "remove_queue_file": partial(_remove, _any_below("consumequeue", "consumequeue_v")),
+    "noise_behind_log": partial(_append, _newest, _LOG_UNIT_BYTES),
+    "noise_behind_old_segment": partial(_append, _middle, _LOG_UNIT_BYTES),
+    "noise_in_next_segment": partial(_append, _made_ahead, _LOG_UNIT_BYTES),
+    "noise_behind_queue": partial(_append, _any_below("consumequeue"), _QUEUE_UNIT_BYTES),
+    "noise_behind_positions": partial(_append, _any_below("consumequeue_v"), _POSITION_UNIT_BYTES),
+    "noise_behind_keys": partial(_append, _any_below("index"), _QUEUE_UNIT_BYTES),
+    "noise_behind_metaq": partial(_append, _any_below("metaq"), 1),
+    "noise_behind_small_file": partial(
+        _append, _any_below("config", "checkpoint", "epochFileCheckpoint"), 1
+    ),
     "garble_epochs": partial(_garble, lambda data, _: data / "epochFileCheckpoint"),
     "remove_epochs": partial(_remove, lambda data, _: data / "epochFileCheckpoint"),
     "garble_checkpoint": partial(_garble, lambda data, _: data / "checkpoint"),
