@@ -28,9 +28,9 @@ def sent(broker: Broker) -> dict[int, tuple[bytes, ...]]:
     return {
         broker.metaq_port: (b"version 1\r\n", b"put t 0 4096 0 7\r\nx"),
         broker.rocketmq_port: remoting,
-        broker.fast_port: remoting,
-        broker.namesrv_port: remoting,
-        broker.admin_port: (HEALTH, HEALTH[:20]),
+        broker.ports.fast_port: remoting,
+        broker.ports.namesrv_port: remoting,
+        broker.ports.admin_port: (HEALTH, HEALTH[:20]),
     }
 
 
