@@ -116,7 +116,6 @@ class TextSession(Session):
             self._socket = None
         self._left = ()
         self._replies.clear()
-        self._buffer.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

@@ -11,6 +11,7 @@ from imago_testing.chaos.cluster.damages import DAMAGES
 from imago_testing.chaos.cluster.file_faults import FILE_FAULTS
 from imago_testing.chaos.cluster.lossy import Line
 from imago_testing.chaos.cluster.members import REPLICATION_PORT
+from imago_testing.chaos.cluster.zookeeper_faults import ZOOKEEPER_FAULTS
 
 if TYPE_CHECKING:
     import random
@@ -293,59 +294,6 @@ async def exhaust_files(shard: Shard, _: random.Random) -> AsyncIterator[None]:
         leader.files_max(65536)
 
 
-async def kill_zookeeper(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
-    """One ZooKeeper server dies, as often as not the one that leads."""
-    name = rng.choice([shard.zookeeper.leader(), rng.choice(shard.zookeeper.names)])
-    shard.zookeeper.kill(name)
-    yield
-    await asyncio.sleep(4)
-    shard.zookeeper.start_missing()
-    await asyncio.to_thread(shard.zookeeper.wait)
-
-
-async def pause_zookeeper(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
-    """One ZooKeeper server stands still, as often as not the one that leads, its ports open."""
-    names = [rng.choice([shard.zookeeper.leader(), rng.choice(shard.zookeeper.names)])]
-    async for _ in _pause_zookeepers(shard, names, rng.uniform(3, 6)):
-        yield
-
-
-async def pause_every_zookeeper(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
-    """All ZooKeeper servers stand still, until every session and every lease is over."""
-    seconds = shard.session_ms / 1000 * rng.uniform(1.2, 2)
-    async for _ in _pause_zookeepers(shard, shard.zookeeper.names, seconds):
-        yield
-
-
-async def _pause_zookeepers(shard: Shard, names: list[str], seconds: float) -> AsyncIterator[None]:
-    for name in names:
-        shard.zookeeper.pause(name, on=True)
-    yield
-    await asyncio.sleep(seconds)
-    for name in names:
-        shard.zookeeper.pause(name, on=False)
-
-
-async def zookeeper_majority_down(shard: Shard, _: random.Random) -> AsyncIterator[None]:
-    """Two of three ZooKeeper servers die: nobody can be elected, leases run out."""
-    for name in shard.zookeeper.names[:2]:
-        shard.zookeeper.kill(name)
-    yield
-    await asyncio.sleep(shard.session_ms / 1000 * 1.5)
-    shard.zookeeper.start_missing()
-    await asyncio.to_thread(shard.zookeeper.wait)
-
-
-async def restart_all_zookeepers(shard: Shard, _: random.Random) -> AsyncIterator[None]:
-    """All ZooKeeper servers die together and come back."""
-    for name in shard.zookeeper.names:
-        shard.zookeeper.kill(name)
-    yield
-    await asyncio.sleep(1)
-    shard.zookeeper.start_missing()
-    await asyncio.to_thread(shard.zookeeper.wait)
-
-
 async def roll(shard: Shard, _: random.Random) -> AsyncIterator[None]:
     """Every member in turn is stopped in order and started again, the leader last."""
     first = True
@@ -370,45 +318,44 @@ async def hand_over(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
         await asyncio.sleep(rng.uniform(0.2, 2))
 
 
-FAULTS: dict[str, Fault] = {
-    fault.__name__: fault
-    for fault in (
-        kill_leader,
-        kill_follower,
-        kill_two,
-        kill_all,
-        kill_in_turn,
-        wipe_follower,
-        pause_leader,
-        pause_follower,
-        pause_follower_after_kill,
-        part_leader_from_followers,
-        part_leader_from_zookeeper,
-        isolate_leader,
-        cut_towards_followers,
-        cut_towards_leader,
-        bridge,
-        lose_packets,
-        delay_packets,
-        change_bits,
-        step_clock,
-        step_clock_of_follower,
-        fill_disk,
-        fill_follower_disk,
-        fill_every_disk,
-        break_sync,
-        slow_disk,
-        stall_disk,
-        exhaust_files,
-        kill_zookeeper,
-        pause_zookeeper,
-        pause_every_zookeeper,
-        zookeeper_majority_down,
-        restart_all_zookeepers,
-        hand_over,
-        roll,
-    )
-} | FILE_FAULTS
+FAULTS: dict[str, Fault] = (
+    {
+        fault.__name__: fault
+        for fault in (
+            kill_leader,
+            kill_follower,
+            kill_two,
+            kill_all,
+            kill_in_turn,
+            wipe_follower,
+            pause_leader,
+            pause_follower,
+            pause_follower_after_kill,
+            part_leader_from_followers,
+            part_leader_from_zookeeper,
+            isolate_leader,
+            cut_towards_followers,
+            cut_towards_leader,
+            bridge,
+            lose_packets,
+            delay_packets,
+            change_bits,
+            step_clock,
+            step_clock_of_follower,
+            fill_disk,
+            fill_follower_disk,
+            fill_every_disk,
+            break_sync,
+            slow_disk,
+            stall_disk,
+            exhaust_files,
+            hand_over,
+            roll,
+        )
+    }
+    | FILE_FAULTS
+    | ZOOKEEPER_FAULTS
+)
 
 
 @asynccontextmanager
