@@ -54,7 +54,7 @@ test test-all test-fast interop interop-others: export PYTHONPYCACHEPREFIX := $(
 PURE := not processes and not interop and not others and not spark and not zookeeper and not apiserver
 # Tests that start processes mostly wait for them: two workers a core, within reason.
 WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 6 ? 12 : 2 * n)))
-SHARED := $(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --timeout 300
+SHARED := $(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 NO_KUBERNETES := not others and not apiserver
 # What reads, copies and walks in pieces, once more with pieces of a few hundred bytes.
 IN_PIECES := tests/log tests/broker/replication tests/simulation/test_seeds.py::test_no_seed_breaks_an_invariant_with_real_stores
@@ -80,7 +80,7 @@ check: setup-dev ## format, lint, types, imports, layout, spelling
 	echo "codespell"; $(BIN)/codespell
 
 interop: setup-dev system ## the original Java clients only (INTEROP_TARGET=imago, metaq-original or rocketmq-original)
-	@$(PYTEST) -m interop --timeout 300 tests/interop
+	@$(PYTEST) -m interop tests/interop
 
 interop-others: setup-dev ## RocketMQ's clients in Go, C++ and Node; needs Go, and Node with npm
 	@$(PYTEST) -m others tests/interop

@@ -33,7 +33,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
             data=json.dumps({"queues": 2}).encode(),
             method="PUT",
         )
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             assert answer.status == 201
         yield broker
         assert broker.alive, broker.server.log_tail()
@@ -44,7 +44,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 @pytest.fixture(scope="module")
 def witness(broker: BrokerProcess) -> Iterator[Witness]:
     with closing(Witness.of(broker)) as witness:
-        wait_until(witness.has_route, seconds_max=10, what=f"{TOPIC} has a route")
+        wait_until(witness.has_route, seconds_max=60, what=f"{TOPIC} has a route")
         witness.unharmed()
         yield witness
         witness.unharmed()

@@ -104,7 +104,7 @@ def test_crowd_that_never_reads_is_dropped(
         # Seen from the broker: the peer, which reads nothing, does not even see the end.
         ports = {peer.own_port for peer in greedy}
         wait_until(
-            lambda: not ports & broker.peer_ports(), seconds_max=30, what="those who never read go"
+            lambda: not ports & broker.peer_ports(), seconds_max=60, what="those who never read go"
         )
 
 
@@ -125,7 +125,7 @@ def test_crowd_that_never_reads_what_it_asks_of_the_admin_port_is_dropped(
         assert broker.resident_bytes() - before <= len(greedy) * (GROWTH_BYTES_MAX + (1 << 20))
         ports = {peer.own_port for peer in greedy}
         wait_until(
-            lambda: not ports & broker.peer_ports(), seconds_max=30, what="those who never read go"
+            lambda: not ports & broker.peer_ports(), seconds_max=60, what="those who never read go"
         )
 
 
@@ -171,19 +171,19 @@ def until_files_are_made(broker: BrokerProcess, witness: Witness) -> None:
     views = [broker.data / "consumequeue_v" / TOPIC / str(queue) for queue in range(2)]
     wait_until(
         lambda: all(view.is_dir() and any(view.iterdir()) for view in views),
-        seconds_max=30,
+        seconds_max=60,
         what="the files of the witness's queues are there",
     )
     # The worker that makes them is done with them when it has synced what comes after them.
     witness.unharmed()
     wait_until(
-        lambda: is_synced(broker), seconds_max=30, what="everything of the witness is synced"
+        lambda: is_synced(broker), seconds_max=60, what="everything of the witness is synced"
     )
 
 
 def is_synced(broker: BrokerProcess) -> bool:
     url = f"http://127.0.0.1:{broker.admin}/admin/v1/status"
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         status = json.load(answer)
     return bool(status["durable"] == status["logEnd"])
 

@@ -60,7 +60,7 @@ def browser() -> str:
 def call(admin: str, method: str, path: str, body: object) -> None:
     data = json.dumps(body).encode()
     request = urllib.request.Request(f"{admin}{path}", method=method, data=data)
-    urllib.request.urlopen(request, timeout=10).close()
+    urllib.request.urlopen(request, timeout=60).close()
 
 
 def page(admin: str, folder: Path) -> str:

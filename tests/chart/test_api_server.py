@@ -70,7 +70,7 @@ def names(api: ApiServerProcess, path: str) -> set[str]:
         found.update(answer)
         return status != 429  # definitions that were changed are not served for a moment
 
-    wait_until(answered, seconds_max=30, what=path)
+    wait_until(answered, seconds_max=60, what=path)
     return {item["metadata"]["name"] for item in found["items"]}
 
 
@@ -226,7 +226,7 @@ def test_an_earlier_chart_is_upgraded_with_its_definitions_rights_and_values(
         assert may(api, LEASES, "elsewhere", user)
         wait_until(
             lambda: write_status(api, path, {"operatedBy": "grown/imago-operator"}) < 300,
-            seconds_max=30,
+            seconds_max=60,
             what="the new definition is in force",
             poll=0.2,
         )

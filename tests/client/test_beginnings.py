@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while not condition():  # noqa: ASYNC110 - nobody sets an event for it
             await asyncio.sleep(0.02)
 
@@ -113,7 +113,7 @@ async def test_queue_that_comes_later_is_read_from_its_beginning(client: Client)
         await until(lambda: len(consumer.queues) >= 2)
         await client.admin.alter_topic("orders", queues=2)
         queue = MessageQueue("orders", "shard-0", 1)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while queue not in await client.producer().queues("orders"):
                 client._state.drop_route("orders")
                 await asyncio.sleep(0.01)

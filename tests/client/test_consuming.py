@@ -42,7 +42,7 @@ class Collector:
         return [message.body for message in self.messages]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20), self._changed:
+        async with asyncio.timeout(50), self._changed:
             await self._changed.wait_for(condition)
 
     async def until_count(self, count: int) -> None:
@@ -133,7 +133,7 @@ def of_topic(queues: Sequence[object]) -> list[str]:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Return when something that nobody announces has come true."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while not condition():  # noqa: ASYNC110 - nobody sets an event for it
             await asyncio.sleep(0.02)
 

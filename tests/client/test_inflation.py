@@ -135,7 +135,7 @@ async def orders(client: Client) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while not condition():  # noqa: ASYNC110 - nobody sets an event for it
             await asyncio.sleep(0.02)
 
@@ -250,7 +250,7 @@ async def test_look_up_by_key_shows_a_bomb_as_an_error(client: Client) -> None:
     bomb = zlib.compress(bytes(INFLATED_BYTES_MAX + 1))
     await send_raw(client, [bomb], ordering_key="k")
     found: list[ReceivedMessage] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while not found:
             found = await client.admin.messages_by_key("orders", "n0")
     assert found[0].error is not None

@@ -114,7 +114,7 @@ async def test_send_given_up_as_it_is_let_in_leaves_its_room() -> None:
         await asyncio.sleep(0)
     waiting.cancel()  # its turn has come in this very turn of the loop
     await asyncio.gather(waiting, return_exceptions=True)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         await send()
 
 
@@ -145,7 +145,7 @@ async def test_close_does_not_wait_for_a_server_that_reads_nothing() -> None:
 
     with pytest.raises(Exception, match="no answer"):
         await driver.run(flood())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(50):
         await driver.close()
     for writer in held:
         writer.transport.abort()
@@ -179,7 +179,7 @@ async def test_consumer_can_be_started_again_after_a_stop(client: Client) -> Non
 
     config = ConsumerConfig(group="g", start_from=StartFrom.EARLIEST)
     consumer = client.push_consumer(config, ["orders"], handle)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(50):
         for _ in range(2):
             got.clear()
             async with consumer:
@@ -209,7 +209,7 @@ async def test_handler_may_not_stop_its_own_consumer(client: Client) -> None:
 
     config = ConsumerConfig(group="g", start_from=StartFrom.EARLIEST)
     consumer = client.push_consumer(config, ["orders"], handle)
-    async with asyncio.timeout(30), consumer:
+    async with asyncio.timeout(50), consumer:
         await client.producer().send(Message("orders", b"x"))
         assert "handlers" in str(await told)
 

@@ -101,7 +101,7 @@ async def test_consumer_from_the_end_gets_only_what_comes_after(metaq: MetaqClie
     collector = Collector(2)
     config = MetaqConsumerConfig(group="g", from_end=True, delay_s_max=0.1, partitions_s=0.05)
     async with metaq.consumer(config, ["orders"], collector) as consumer:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while list(consumer.positions.values()) != [23]:  # noqa: ASYNC110 - told by the broker
                 await asyncio.sleep(0.01)
         await producer.send("orders", b"new", partition=0)
@@ -291,7 +291,7 @@ async def test_reject_that_fails_is_tried_again(metaq: MetaqClient) -> None:
     config = MetaqConsumerConfig(group="g", delay_s_max=0.01, retries_max=1)
     consumer = metaq.consumer(config, ["orders"], handle)
     consumer.on_reject = reject
-    async with asyncio.timeout(20), consumer:
+    async with asyncio.timeout(50), consumer:
         assert await rejected == b"bad"
 
 
@@ -318,7 +318,7 @@ async def test_dead_address_holds_up_no_other(metaq_server: str, client: Client)
         connections._connect = connect  # for this test
         waiting = asyncio.create_task(both.stats("127.0.0.1:1"))
         await nobody_answers.wait()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             assert (await both.producer().send("orders", b"x", server=metaq_server)).offset == 0
     with pytest.raises(ClientClosedError):
         await waiting

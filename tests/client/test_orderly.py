@@ -52,7 +52,7 @@ class Watched:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Return when something that nobody announces has come true."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while not condition():  # noqa: ASYNC110 - nobody sets an event for it
             await asyncio.sleep(0.02)
 

@@ -99,7 +99,7 @@ async def test_rocketmqs_records_decode_as_rows(rocketmq: str) -> None:
             (queue,) = consumer.queues("rows")
             # 4.9 acknowledges before its queues show the message.
             wait_until(
-                lambda: consumer.max_offset(queue) == len(BODIES), seconds_max=30, what="dispatch"
+                lambda: consumer.max_offset(queue) == len(BODIES), seconds_max=60, what="dispatch"
             )
             # It knows nothing of bulk pulls, and answers with what it answers everybody.
             pieces = list(consumer.scan(queue, 0, len(BODIES)))

@@ -67,7 +67,7 @@ async def half_gone(
 
 async def until_queues(client: Client, count: int) -> None:
     """Wait until readers find so many queues."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while True:
             client._state.drop_route("orders")
             try:

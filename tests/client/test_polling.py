@@ -130,7 +130,7 @@ async def test_commits_to_one_shard_hold_up_no_other(monkeypatch: pytest.MonkeyP
                 consumer._readers[MessageQueue("orders", shard, number)] = reader
         monkeypatch.setattr(consumer, "_commit_one", commit_one)
         committing = asyncio.create_task(consumer._commit())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while len(asked) < 5:  # noqa: ASYNC110 - nobody sets an event for it
                 await asyncio.sleep(0)
         elected.set()

@@ -153,7 +153,7 @@ async def test_held_pull_is_answered_by_the_next_message(client: Client) -> None
     (queue,) = await consumer.queues("orders")
     waiting = asyncio.create_task(consumer.pull(queue, 0, poll_s=20))
     await client.producer().send(Message("orders", b"now"))
-    pulled = await asyncio.wait_for(waiting, 10)
+    pulled = await asyncio.wait_for(waiting, 50)
     assert [message.body for message in pulled.messages()] == [b"now"]
 
 

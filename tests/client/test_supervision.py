@@ -38,7 +38,7 @@ def cancel_oneself() -> None:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Return when something that nobody announces has come true."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while not condition():  # noqa: ASYNC110 - nobody sets an event for it
             await asyncio.sleep(0.02)
 
@@ -213,7 +213,7 @@ async def test_end_of_the_program_ends_every_task_at_once() -> None:
     assert started
     for task in started:
         task.cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         await asyncio.wait(started)
     assert supervisor.stalled == 0
 

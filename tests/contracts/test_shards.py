@@ -209,7 +209,7 @@ async def test_a_session_that_ended_leaves_no_lease(registry: Registry) -> None:
 
     one.on_state(note)
     await registry.expire(one)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(50):
         await back.wait()
     assert seen[-2:] == [(RegistryConnection.LOST, False), (RegistryConnection.CONNECTED, True)]
 

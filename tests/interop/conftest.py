@@ -140,7 +140,7 @@ def new_topic(admin: Admin, name: str, *, queues: int = 4) -> str:
             name in admin.call("topics")
             and set(admin.call("route", topic=name)["queues"]) == masters
         ),
-        seconds_max=10,
+        seconds_max=60,
         what=f"all brokers are in the route of {name}",
     )
     return name

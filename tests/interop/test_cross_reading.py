@@ -79,7 +79,7 @@ def test_metaq_reads_what_rocketmq_sent(
     with metaq.factory() as factory:
         wait_until(
             lambda: len(factory.partitions(topic)) >= len({each.queue for each in sent}),
-            seconds_max=10,
+            seconds_max=60,
             what="MetaQ clients see the topic in ZooKeeper",
         )
         with factory.consumer([topic], unique("g")) as consumer:
@@ -104,7 +104,7 @@ def test_metaq_reads_compressed_bodies_inflated(
             found[:] = factory.browse(topic)
             return len(found) == 3
 
-        wait_until(all_there, seconds_max=10, what="three messages in the browser")
+        wait_until(all_there, seconds_max=60, what="three messages in the browser")
     assert metaq_pairs(found) == [printable((body, "T"))] * 3
 
 
@@ -154,7 +154,7 @@ def test_one_version_reads_what_the_other_sent(
 def make_topic(admin: Admin, name: str) -> None:
     admin.create_topic(name)
     wait_until(
-        lambda: name in admin.call("topics"), seconds_max=10, what=f"{name} is in the name service"
+        lambda: name in admin.call("topics"), seconds_max=60, what=f"{name} is in the name service"
     )
 
 

@@ -44,7 +44,7 @@ def test_group_gets_every_message_in_order_of_its_partition_and_resumes(
             # The consumer commits every 200 ms; what is not committed would come again.
             wait_until(
                 lambda: committed(tree, group, metaq_topic) == ends,
-                seconds_max=20,
+                seconds_max=60,
                 what=f"the offsets in ZooKeeper are {ends}",
             )
         producer.send(metaq_topic, puts(60, 80))
@@ -104,7 +104,7 @@ def test_new_group_from_the_maximum_gets_only_what_comes_later(
                 found.extend(consumer.take(0, seconds_max=0))
                 return bool(found)
 
-            wait_until(arrived, seconds_max=20, what="a message put after the start", poll=0.3)
+            wait_until(arrived, seconds_max=60, what="a message put after the start", poll=0.3)
     assert set(numbers(found)) <= set(range(100, 108))
 
 
@@ -131,7 +131,7 @@ def test_two_consumers_rebalance_when_one_joins_and_when_it_leaves(
         # Across both rebalances nothing is lost; a message may come again where its partition
         # moved before the commit.
         wait_until(
-            lambda: sent.has_all(stays.take(0)), seconds_max=20, what="every message has arrived"
+            lambda: sent.has_all(stays.take(0)), seconds_max=60, what="every message has arrived"
         )
 
 

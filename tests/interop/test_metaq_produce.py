@@ -73,7 +73,7 @@ def test_one_way_puts_arrive(metaq: MetaqClient, metaq_topic: str) -> None:
         producer.send_one_way(metaq_topic, outgoing)
         wait_until(
             lambda: len(factory.browse(metaq_topic)) >= len(outgoing),
-            seconds_max=10,
+            seconds_max=60,
             what="all one-way messages are stored",
         )
         found = factory.browse(metaq_topic)

@@ -44,7 +44,7 @@ def test_topic_is_created_changed_and_deleted(admin: Admin, unique: Callable[[st
         admin.call("delete_topic", topic=name, address=address)
         wait_until(
             lambda at=address: not has_topic(admin, name, at),  # type: ignore[misc]  # bound now
-            seconds_max=10,
+            seconds_max=60,
             what=f"{name} is gone from {address}",
         )
 
@@ -64,7 +64,7 @@ def test_topic_statistics_count_the_messages_of_each_queue(
         producer.send(topic, [Outgoing(body=b"x")] * (2 * len(queues)))
     wait_until(
         lambda: {each["max"] for each in admin.call("topic_stats", topic=topic)} == {2},
-        seconds_max=10,
+        seconds_max=60,
         what="two messages in each queue",
     )
     stats = admin.call("topic_stats", topic=topic)
@@ -90,7 +90,7 @@ def test_consumer_progress_and_connections_show_the_group(
     assert topic in connections["topics"]
     wait_until(
         lambda: lag(admin, group, topic) == (16, 8),
-        seconds_max=10,
+        seconds_max=60,
         what="16 messages consumed, 8 waiting",
     )
     assert group in admin.call("groups_of_topic", topic=topic)

@@ -34,7 +34,7 @@ def when_visible(puller: PullConsumer, queue: Queue, count: int) -> None:
     """4.9 acknowledges before its queues show a message: wait for the end to move."""
     wait_until(
         lambda: puller.bounds(queue)["max"] == count,
-        seconds_max=10,
+        seconds_max=60,
         what=f"{count} messages are visible",
     )
 
@@ -121,7 +121,7 @@ def test_committed_offset_is_kept_per_group_and_queue(
             puller.commit(queue, 3)
             return puller.committed(queue) == 3
 
-        wait_until(committed, seconds_max=10, what="the commit is visible")
+        wait_until(committed, seconds_max=60, what="the commit is visible")
     rocketmq.settle()
     with rocketmq.pull(unique("other-group")) as other, rocketmq.pull(group) as again:
         assert other.committed(queue) == before

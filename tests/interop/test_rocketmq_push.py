@@ -50,7 +50,7 @@ def test_waiting_consumer_is_woken_by_the_message(
     with rocketmq.push(topic, unique("group")) as consumer, rocketmq.producer() as producer:
         wait_until(
             lambda: set(producer.queues(topic)) == consumer.assigned(),
-            seconds_max=30,
+            seconds_max=60,
             what="the consumer owns all queues",
         )
         producer.send(topic, numbered(0, 8))
@@ -130,7 +130,7 @@ def test_two_consumers_rebalance_when_one_joins_and_when_it_leaves(
     with rocketmq.producer() as producer, rocketmq.push(topic, group) as stays:
         queues = set(producer.queues(topic))
         wait_until(
-            lambda: stays.assigned() == queues, seconds_max=30, what="the first owns all queues"
+            lambda: stays.assigned() == queues, seconds_max=60, what="the first owns all queues"
         )
         with rocketmq.push(topic, group) as leaves:
             share(queues, stays, leaves)
@@ -139,7 +139,7 @@ def test_two_consumers_rebalance_when_one_joins_and_when_it_leaves(
             both = take_from_both(stays, leaves, 40)
         rocketmq.settle()
         wait_until(
-            lambda: stays.assigned() == queues, seconds_max=30, what="the first owns all again"
+            lambda: stays.assigned() == queues, seconds_max=60, what="the first owns all again"
         )
         producer.send(topic, numbered(40, 60))
         rest = stays.take(20)
@@ -162,7 +162,7 @@ def test_broadcast_reaches_every_consumer(
         queues = set(producer.queues(topic))
         wait_until(
             lambda: one.assigned() == two.assigned() == queues,
-            seconds_max=30,
+            seconds_max=60,
             what="both own all queues",
         )
         producer.send(topic, numbered(0, 12))
@@ -188,5 +188,5 @@ def take_from_both(one: PushConsumer, two: PushConsumer, count: int) -> list[tup
             found.extend((consumer.name, each) for each in consumer.take(0, seconds_max=0))
         return len(found) >= count
 
-    wait_until(all_here, seconds_max=25, what=f"{count} messages reach two consumers")
+    wait_until(all_here, seconds_max=60, what=f"{count} messages reach two consumers")
     return found

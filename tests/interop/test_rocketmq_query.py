@@ -65,7 +65,7 @@ def indexed_by_id(admin: Admin, topic: str, unique_id: str) -> Received:
             return False
         return True
 
-    wait_until(there, seconds_max=10, what=f"the message with the unique id {unique_id}")
+    wait_until(there, seconds_max=60, what=f"the message with the unique id {unique_id}")
     return found[0]
 
 
@@ -80,5 +80,5 @@ def indexed(admin: Admin, topic: str, key: str, count: int) -> list[bytes]:
             return False
         return len(found) >= count
 
-    wait_until(there, seconds_max=10, what=f"{count} messages under the key {key}")
+    wait_until(there, seconds_max=60, what=f"{count} messages under the key {key}")
     return sorted(each.body for each in found)

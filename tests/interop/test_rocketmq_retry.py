@@ -28,7 +28,7 @@ def test_failed_message_comes_again_with_its_count(
     with rocketmq.producer() as producer:
         [sent] = producer.send(topic, [Outgoing(body=b"stubborn", tags="T", keys="K")])
         with rocketmq.push(topic, group, failures=2) as consumer:
-            deliveries = consumer.take(3, seconds_max=30)
+            deliveries = consumer.take(3, seconds_max=60)
     assert [each.reconsumed for each in deliveries] == [0, 1, 2]
     assert [each.succeeds for each in deliveries] == [False, False, True]
     # The client shows the topic it came from, not the retry topic it was kept in.
@@ -48,7 +48,7 @@ def test_message_that_never_succeeds_becomes_a_dead_letter(
     with rocketmq.producer() as producer:
         [sent] = producer.send(topic, [Outgoing(body=b"hopeless", tags="T", keys="K")])
         with rocketmq.push(topic, group, failures=99, reconsume_max=1) as consumer:
-            tried = consumer.take(2, seconds_max=30)
+            tried = consumer.take(2, seconds_max=60)
             letter = dead_letter(rocketmq, group)
     assert [each.reconsumed for each in tried] == [0, 1]
     assert (letter.body, letter.tags, letter.keys) == (b"hopeless", "T", "K")
@@ -79,13 +79,13 @@ def test_delayed_messages_come_in_the_order_of_their_times_and_not_early(
     with rocketmq.producer() as producer, rocketmq.push(topic, unique("g")) as consumer:
         wait_until(
             lambda: set(producer.queues(topic)) == consumer.assigned(),
-            seconds_max=30,
+            seconds_max=60,
             what="the consumer owns all queues",
         )
         for level in (2, 1):
             producer.send(topic, [Outgoing(body=f"{level}".encode(), delay_level=level, tags="T")])
         producer.send(topic, [Outgoing(body=b"0")])
-        found = consumer.take(3, seconds_max=30)
+        found = consumer.take(3, seconds_max=60)
     assert [each.body for each in found] == [b"0", b"1", b"2"]
     for each in found[1:]:
         level = int(each.body)
@@ -99,7 +99,7 @@ def warm_group(rocketmq: RocketmqClient, admin: Admin, topic: str, group: str) -
     with rocketmq.push(topic, group):
         wait_until(
             lambda: f"%RETRY%{group}" in admin.call("topics"),
-            seconds_max=30,
+            seconds_max=60,
             what=f"the retry topic of {group}",
         )
     rocketmq.settle()

@@ -119,7 +119,7 @@ def test_first_send_creates_the_topic_from_the_template(
         [sent] = producer.send(name, [Outgoing(body=b"first")])
         wait_until(
             lambda: sent.queue.broker in producer_brokers(admin, name),
-            seconds_max=10,
+            seconds_max=60,
             what="the new topic has a route",
         )
         route = admin.call("route", topic=name)

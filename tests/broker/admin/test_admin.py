@@ -303,7 +303,7 @@ async def test_a_broker_that_takes_no_messages_still_has_clients_sent_to_it(
 async def test_a_zone_that_is_told_later_is_announced(admin: Admin) -> None:
     status, _ = await admin.call("PATCH", "/admin/v1/config", {"broker.zone": "zone-b"})
     assert status == 200
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         while True:
             _, cluster = await admin.call("GET", "/admin/v1/cluster")
             zones = [m["zone"] for shard in cluster["shards"] for m in shard["members"]]

@@ -291,7 +291,7 @@ async def test_a_shorter_time_between_syncs_holds_from_when_it_is_set(
         put_place(await peer.put("t", 0, b"x"))
         often = loopback_config(tmp_path, "topics.t.queues=1", "store.sync_interval_ms=10")
         broker.reload(often)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(50):
             await asked.wait()
     await broker.stop()
 
@@ -328,7 +328,7 @@ async def test_broker_whose_place_is_taken_ends_with_the_code_of_a_fenced_one(
 
     config = loopback_config(tmp_path, "zookeeper.connect=memory")
     monkeypatch.setattr(process, "Broker", partial(Broker, coordinator=coordinator()))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(50):
         assert await process.run(config, on_ready=ready) == ExitCode.FENCED
     await taking[0]
     await usurper.stop()

@@ -208,6 +208,6 @@ async def test_a_connection_accepted_while_the_port_is_closed_is_not_kept() -> N
 
     listener = Listener("127.0.0.1", 0, stopped_meanwhile)
     await listener.start()
-    assert not await asyncio.wait_for(echoes(listener.port), 10)
+    assert not await asyncio.wait_for(echoes(listener.port), 50)
     await stops[0]
     assert listener.connections == listener.accepted == 0

@@ -43,7 +43,7 @@ async def test_every_request_is_answered(error: Exception | None, reply: Reply) 
     later = Later()
     later.answer(Exchange(channel, RemotingCommand(code=1)), outcome(error), lambda: Reply(5))
     later.run(outcome(error))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         while not channel.replies:  # noqa: ASYNC110  nothing tells when it happens
             await asyncio.sleep(0)
     assert channel.replies == [reply]

@@ -345,7 +345,7 @@ async def test_fault_while_connecting_is_tried_again(
 async def test_wishes_are_answered_by_a_member_that_stops(three: ShardBrokers) -> None:
     shell = three.shell(2)
     await three.stop(2)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         assert await shell.hand_over(None, "late") == (False, "this broker stops")
 
 

@@ -66,7 +66,7 @@ class Caller:
     async def hear(self) -> Frame:
         """The next frame."""
         while True:
-            data = await asyncio.wait_for(self._reader.read(1 << 16), 10)
+            data = await asyncio.wait_for(self._reader.read(1 << 16), 50)
             assert data, "closed without a word"
             if frames := self._decoder.feed(data):
                 return frames[0]
@@ -80,7 +80,7 @@ class Caller:
 
     async def closed(self) -> None:
         with contextlib.suppress(ConnectionResetError):
-            assert await asyncio.wait_for(self._reader.read(), 10) == b""
+            assert await asyncio.wait_for(self._reader.read(), 50) == b""
         await self.close()
 
     async def close(self) -> None:

@@ -176,7 +176,7 @@ async def test_many_delayed_messages_of_one_moment_all_arrive_in_order(
     for opaque in opaques:
         assert (await peer.answer(opaque)).code == ResponseCode.SUCCESS
     bodies: list[bytes] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while len(bodies) < 700:
             ext = pull_ext("T", len(bodies), sysFlag=6, maxMsgNums=1000)
             bodies += [m.body for m in decode_messages((await peer.call(11, ext)).body)]

@@ -317,7 +317,7 @@ async def test_session_answers_itself_when_the_new_master_does_not_know_the_clie
     port = server.sockets[0].getsockname()[1]
     await peer.call(RequestCode.HEART_BEAT, body=heartbeat("consumers"))
     former.client_ports.relay_to(replace(following.record(), rocketmq=port), LINGER_MS)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         assert (await peer.put("T", b"stays")).code == ResponseCode.SUCCESS
     assert end(former) == 2
     server.close()

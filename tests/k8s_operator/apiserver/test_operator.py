@@ -323,7 +323,7 @@ def test_one_works_and_the_next_takes_over_when_it_ends(
     second = start("second", lead=False)
     assert not second.leads
     assert first.process.stop() == 0
-    wait_until(lambda: second.leads, seconds_max=30, what="the second works", poll=0.2)
+    wait_until(lambda: second.leads, seconds_max=60, what="the second works", poll=0.2)
     lease = api.must("GET", RESOURCES["Lease"].path(namespace, "imago-operator"))
     assert lease["spec"]["holderIdentity"] == "second"
 

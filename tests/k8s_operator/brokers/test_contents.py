@@ -215,7 +215,7 @@ CONSUMER = ConsumerConfig(group="billing", start_from=StartFrom.EARLIEST)
 def self_made_traffic(namesrv: str) -> None:
     with Client(namesrv) as client:
         # Until the name service knows the topic its route is that of topics in general.
-        wait_until(lambda: queues(client, "bills") == 4, seconds_max=30, what="the route of bills")
+        wait_until(lambda: queues(client, "bills") == 4, seconds_max=60, what="the route of bills")
         producer = client.producer()
         for n in range(8):
             producer.send(Message("bills", b"%d" % n))

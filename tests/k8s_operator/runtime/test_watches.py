@@ -132,7 +132,7 @@ async def test_what_is_told_after_the_audit_is_no_longer_missed(
     fake.put(topic)
     audit = Audit(Kubernetes(fake), work, ("mq",), lambda: NOW)  # type: ignore[arg-type]  # `call`
     running = asyncio.create_task(audit.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         while not audit.missed:  # noqa: ASYNC110  it has no event to wait for
             await asyncio.sleep(0)
     running.cancel()

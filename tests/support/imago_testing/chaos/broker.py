@@ -122,14 +122,14 @@ class ChaosBroker:
             headers={"Content-Type": "application/json"},
             method="PUT",
         )
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             assert answer.status in {200, 201}, answer.status
 
     def get(self, path: str) -> tuple[int, Any]:
         """Ask the admin interface; return the HTTP status and the answer."""
         url = f"http://127.0.0.1:{self._admin_port}{path}"
         try:
-            with urllib.request.urlopen(url, timeout=20) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:

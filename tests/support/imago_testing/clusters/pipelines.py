@@ -24,5 +24,5 @@ def _call(cluster: str, path: str, body: bytes | None) -> Any:
     host, _, port = cluster.rpartition(":")
     url = f"http://{host}:{int(port) + ADMIN}/admin/v1/pipelines/{path}"
     asked = urllib.request.Request(url, body)
-    with urllib.request.urlopen(asked, timeout=10) as answer:
+    with urllib.request.urlopen(asked, timeout=60) as answer:
         return json.loads(answer.read())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from imago_broker.model.cluster import ClusterView, RegistryConnection
     from imago_testing.processes.zookeeper import RunningZooKeeper
 
-SECONDS_MAX = 30
+SECONDS_MAX = 50
 CONFIG = CoordinatorConfig(session_timeout_ms=2000, stranger_wait_ms=500)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from imago_wire.record import Placed
 
 TOPIC = "orders"
-SECONDS_MAX = 20.0
+SECONDS_MAX = 50.0
 HOST = bytes([127, 0, 0, 1, 0, 0, 0, 9])
 SESSION_MS = 12_000
 """Long: a busy machine must not end leases. Members that die close their session at once."""

@@ -22,7 +22,7 @@ _HEAP_MB = 256
 _SMALL = ("-Xss512k", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _READY_SECONDS_MAX = 60
 _STOP_SECONDS_MAX = 10
-CALL_SECONDS = 40
+CALL_SECONDS = 120
 
 
 def java_command(

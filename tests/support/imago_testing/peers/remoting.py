@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from imago_wire.record import StoredMessage
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 50.0
 """Only so that a test that would hang fails instead."""
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _POLL_SECONDS = 0.05
-_STOP_SECONDS_MAX = 20.0
+_STOP_SECONDS_MAX = 60.0
 
 
 class ProcessFailedError(RuntimeError):
