@@ -172,21 +172,6 @@ def test_damage_at_the_end_is_an_error_where_the_log_was_closed_in_order(
     assert position >= end % SEGMENT
 
 
-def test_a_torn_tail_after_a_kill_is_a_warning(tmp_path: Path) -> None:
-    make_files(tmp_path, clean=False)
-    path = max(path for path in (tmp_path / "commitlog").iterdir() if any(path.read_bytes()))
-    end = len(path.read_bytes().rstrip(b"\0"))
-    flip(path, end - 5)
-    torn = [found for found in check(tmp_path) if found.severity is not Severity.NOTE]
-    assert [found.severity for found in torn] == [Severity.WARNING]
-    assert torn[0].file == path
-    assert torn[0].position is not None
-    assert torn[0].position < end
-    assert "torn tail" in torn[0].what
-    open_files(tmp_path).close()
-    assert list(check(tmp_path)) == [], "the start has cut it"
-
-
 def test_what_a_power_cut_tore_behind_the_synced_part_is_a_warning(tmp_path: Path) -> None:
     clock = FakeClock()
     store = open_files(tmp_path, clock)

@@ -43,10 +43,13 @@ def path_of(place: int) -> Path:
 class Found:
     """A folder as a stop left it, and what is in its log."""
 
-    def __init__(self, stop: str, *, synced: int = 0) -> None:
-        """`synced` of 30 messages are surely on the device when the power is lost."""
-        vfs, self.model = MemoryVfs(), Model()
-        store = open_store(vfs)
+    def __init__(self, stop: str, *, synced: int = 0, filed: bool = True) -> None:
+        """`synced` of 30 messages are surely on the device when the power is lost.
+
+        `filed`: the units of all are in files when the process is killed.
+        """
+        vfs, clock, self.model = MemoryVfs(), FakeClock(), Model()
+        store = open_store(vfs, clock)
         store.create_topic("T", {})
         store.request_sync()
         for at in range(30):
@@ -55,6 +58,9 @@ class Found:
                 store.request_sync()
                 store.tick()
         self.end = store.log_end
+        if filed and stop != "clean":
+            clock.now_ms += 1000
+            store.tick()
         self.vfs = vfs
         if stop == "killed":
             self.vfs = vfs.crashed(power_loss=False)
@@ -83,12 +89,20 @@ class Found:
         self.vfs.put(path_of(sent.place), bytes(content))
         return sent.place
 
+    def tear(self, message: int, left: int) -> None:
+        """Leave the first bytes of a message, as a kill in the middle of its write does."""
+        place = self.sent[message].place
+        content = bytearray(self.vfs.content(path_of(place)))
+        content[place % FILE + left :] = bytes(FILE - place % FILE - left)
+        self.vfs.put(path_of(place), bytes(content))
+
     def harm(self, how: str, message: int) -> None:
         (self.flip if how == "flip" else self.zero)(message)
 
     def log(self) -> dict[Path, bytes]:
         vfs = self.vfs
-        return {p: vfs.content(p) for p in vfs.files() if p.parent.name == "commitlog"}
+        files = [path for path in vfs.files() if path.parent.name == "commitlog"]
+        return {path: vfs.content(path) for path in files if any(vfs.content(path))}
 
     def cut_at(self, message: int) -> None:
         """The log ends there now, and what stood behind never comes back."""
@@ -174,19 +188,67 @@ def test_middle_of_a_killed_process_log(how: str, message: int) -> None:
     lost_is_named_and_the_rest_is_served(found, message)
 
 
-@pytest.mark.parametrize("how", ["flip", "zero"])
-def test_below_what_was_synced_before_the_power_went(how: str) -> None:
+@pytest.mark.parametrize("message", [0, 12, 28])
+def test_what_nothing_vouches_for_is_lost_up_to_the_end(message: int) -> None:
+    """Behind a head that is gone no record is believed that no unit names."""
+    found = Found("killed", filed=False)
+    found.harm("zero", message)
+    store = open_store(found.vfs)
+    ranges = store.damaged_ranges()
+    file_end = found.sent[message].place // FILE * FILE + FILE
+    assert ranges[0].start == found.sent[message].place
+    assert ranges[0].end in (file_end, found.end)
+    lost = [at for at in range(message, 30) if found.sent[at].place < ranges[-1].end]
+    assert store.log_end == found.end
+    for at, sent in enumerate(found.sent):
+        assert (store.record_at(sent.place) is None) is (at in lost)
+    store.close()
+
+
+def test_below_what_was_synced_before_the_power_went() -> None:
     found = Found("power lost", synced=20)
-    found.harm(how, 15)
+    found.harm("flip", 15)
     lost_is_named_and_the_rest_is_served(found, 15)
 
 
-@pytest.mark.parametrize("stop", ["killed", "power lost"])
+def test_a_head_below_what_was_synced_before_the_power_went() -> None:
+    """What was not synced of the units does not count: the log goes on where it was synced."""
+    found = Found("power lost", synced=20)
+    found.harm("zero", 15)
+    store = open_store(found.vfs)
+    (damaged,) = store.damaged_ranges()
+    file_end = found.sent[15].place // FILE * FILE + FILE
+    assert damaged.start == found.sent[15].place
+    assert damaged.end == min(found.sent[19].end, file_end)
+    lost = [at for at in range(15, 30) if found.sent[at].place < damaged.end]
+    serves_all_but(store, found.sent, lost)
+    store.close()
+
+
 @pytest.mark.parametrize("how", ["flip", "zero"])
-def test_torn_tail_is_cut(how: str, stop: str) -> None:
-    found = Found(stop, synced=20)
+def test_torn_tail_is_cut_after_power_loss(how: str) -> None:
+    found = Found("power lost", synced=20)
     found.harm(how, 29)
     found.cut_at(29)
+
+
+@pytest.mark.parametrize("left", [1, 20, 36, 60, 200])
+def test_torn_tail_is_cut_after_a_kill(left: int) -> None:
+    found = Found("killed", filed=False)
+    found.tear(29, left)
+    found.cut_at(29)
+
+
+@pytest.mark.parametrize("filed", [True, False])
+@pytest.mark.parametrize("how", ["flip", "zero"])
+def test_a_kill_loses_nothing_that_was_written(how: str, filed: bool) -> None:
+    """What is not there whole, and not the front of a write either, is the device's fault."""
+    found = Found("killed", filed=filed)
+    found.harm(how, 29)
+    if how == "zero" and not filed:
+        found.cut_at(29)  # nothing is left that could tell
+        return
+    lost_is_named_and_the_rest_is_served(found, 29)
 
 
 @pytest.mark.parametrize("how", ["flip", "zero"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.replication.peer_handlers import whole_bytes
+from imago_broker.replication.lending import Lender
 from imago_broker.replication.repair import PAUSE_MS, Repairs
 from imago_log import CorruptLogError, CorruptRecordError
 from imago_testing.searching import examples
@@ -42,11 +42,11 @@ class Asked:
     """A member that others ask for what is damaged at theirs."""
 
     def __init__(self, store: MessageStore, repairs: Repairs, now: Callable[[], int]) -> None:
-        self._store, self._repairs, self._now = store, repairs, now
+        self._lender, self._repairs, self._now = Lender(store), repairs, now
         self.answers: list[tuple[int, bytes]] = []
 
     def ask_repair(self, offset: int, size: int) -> None:
-        self.answers.append((offset, bytes(whole_bytes(self._store, offset, size))))
+        self.answers.append((offset, bytes(self._lender.lend(offset, size))))
 
     def answer(self) -> None:
         answers, self.answers = self.answers, []

@@ -46,7 +46,7 @@ def send(store: MessageStore, *bodies: bytes) -> None:
 
 
 def filled(
-    stop: str, body_of: Callable[[int], bytes], follow: int = 0
+    stop: str, body_of: Callable[[int], bytes], follow: int = 0, *, filed: bool = True
 ) -> tuple[MemoryVfs, Model, int]:
     """A log with a message whose body is made for its place, as a stop in that write leaves it."""
     vfs, model = MemoryVfs(), Model()
@@ -56,6 +56,8 @@ def filled(
     model.send(store, [("T", 0, 40)] * 3)
     store.request_sync()
     store.tick()
+    if not filed:
+        model.send(store, [("T", 0, 40)])  # the next message's unit stays in memory
     place = store.log_end
     send(store, body_of(place + BODY_AT), *[b"behind"] * follow)
     found = vfs.crashed(power_loss=False)
@@ -106,7 +108,7 @@ def made(parts: list[bytes | tuple[str, int]], place: int) -> bytes:
 def test_no_tear_lets_a_body_speak(
     parts: list[bytes | tuple[str, int]], torn: int, stop: str
 ) -> None:
-    vfs, model, place = filled(stop, lambda at: made(parts, at))
+    vfs, model, place = filled(stop, lambda at: made(parts, at), filed=False)
     size = int.from_bytes(vfs.content(path_of(place))[place % FILE :][:4], "big")
     if not size:
         return  # it went into the next file

@@ -104,7 +104,8 @@ KEPT: dict[str, dict[str, str]] = {
     },
     "imago_log.lifecycle.parts": {"ALL_VISIBLE": "no limit"},
     "imago_log.metadata.producers": {"QUEUES_MAX": _COUNT, "RUNS_MAX": _COUNT},
-    "imago_log.views.queues": {"PLACE_MAX": "behind the end of any log"},
+    "imago_log.views.found_ends": {"PLACE_MAX": "behind the end of any log"},
+    "imago_log.views.witness": {"ALL_UNITS": "no limit"},
     "imago_log.disk.space": {"PROBE_BYTES": "what a disk is asked for"},
     "imago_log.views.unit_files": {"BLANK_SIZE_FIELD": _FORMAT, "UNITS_PER_FILE": _FORMAT},
     "imago_log.disk.vfs": {"OTHERS": "bits of a mode"},
@@ -121,6 +122,7 @@ KEPT: dict[str, dict[str, str]] = {
     "imago_broker.replication.follower": {
         "SNAPSHOT_BYTES_MAX": "what nothing may pass",
     },
+    "imago_broker.replication.lending": {"ENDS_KEPT": _COUNT},
     "imago_broker.replication.link": {
         "BUFFERS_MAX": _COUNT,
         "UNREAD_BYTES_MAX": "what nothing may pass",

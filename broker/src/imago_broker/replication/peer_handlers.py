@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.shard.events import EpochHeard, Welcomed
 from imago_broker.core.shard.values import Log
+from imago_broker.replication.lending import Lender
 from imago_broker.replication.outlook import log_of
-from imago_log.errors import StoreError
 from imago_wire.replication.frames import Refusal
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from imago_broker.replication.parts import ShardParts
     from imago_broker.replication.repair import Asker
     from imago_broker.replication.sending import SendCursor
-    from imago_log.store import MessageStore
     from imago_wire.replication.frames import Fetch, Refuse, Welcome
 
 logger = logging.getLogger(__name__)
@@ -47,6 +46,7 @@ class FollowerHandler:
     ) -> None:
         self.leading: Leading | None = None
         self._parts = parts
+        self._lender = Lender(parts.store)
         self._machine = machine
         self._dispatch = dispatch
         self._watermark_moved = watermark_moved
@@ -94,7 +94,7 @@ class FollowerHandler:
 
     def repair_bytes(self, offset: int, size: int) -> bytes | memoryview:
         """Return bytes of our log that are whole, or none."""
-        return whole_bytes(self._parts.store, offset, size)
+        return self._lender.lend(offset, size)
 
     def repaired(self, asker: Asker, offset: int, data: memoryview) -> None:
         """Take bytes that we had asked for."""
@@ -116,6 +116,7 @@ class LeaderHandler:
         self.leader_end: int | None = None
         """End of the leader's log as it said last."""
         self._parts = parts
+        self._lender = Lender(parts.store)
         self._machine = machine
         self._dispatch = dispatch
         self._ended = ended
@@ -149,7 +150,7 @@ class LeaderHandler:
 
     def repair_bytes(self, offset: int, size: int) -> bytes | memoryview:
         """Return bytes of our log that are whole, or none."""
-        return whole_bytes(self._parts.store, offset, size)
+        return self._lender.lend(offset, size)
 
     def repaired(self, asker: Asker, offset: int, data: memoryview) -> None:
         """Take bytes that we had asked for."""
@@ -159,18 +160,3 @@ class LeaderHandler:
     def ended(self, reason: str) -> None:
         """Pass on that the connection is gone."""
         self._ended(reason)
-
-
-def whole_bytes(store: MessageStore, offset: int, size: int) -> bytes | memoryview:
-    """Return log bytes that another member lacks, as far as they are whole here and committed."""
-    end = min(offset + size, store.high_watermark)
-    for each in store.damaged_ranges():
-        if each.start < end and offset < each.end:
-            end = each.start
-    if end <= offset:
-        return b""
-    try:
-        return store.read_log(offset, end - offset)
-    except StoreError as error:
-        logger.info("repair_impossible offset=%d size=%d reason=%s", offset, size, error)
-        return b""

@@ -1,9 +1,9 @@
 """Where whole records begin again behind damage.
 
-A record counts as found when it says that it belongs where it stands and its checksum matches.
-What a damaged record says of its own size is believed where a record follows there, or all its
-lengths agree. Inside of what an intact head claims nothing is looked for: a body may hold what
-looks like a record of its own place, for clients choose bodies and can tell where they will be.
+A body may hold what looks like a record of its own place, checksum included, for clients choose
+bodies and can tell where they will be. So what is found by looking is no record before a witness
+confirms it: see `views.witness`. What a damaged record says of its own end is believed where all
+its lengths agree and a record follows.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from imago_wire.layout import (
     MAGIC_V2,
     SYS_BORN_V6,
     SYS_STORE_V6,
+    TOPIC_BYTES_MAX,
     blank_record,
 )
 from imago_wire.record_fields import read_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 CHUNK_BYTES = 8 << 20
 _ZEROS = bytes(CHUNK_BYTES)
@@ -74,37 +75,99 @@ def is_blank(log: LogBytes, offset: int) -> bool:
     return left >= BLANK_SIZE and log.read(offset, BLANK_SIZE) == blank_record(left)
 
 
-def first_record(log: LogBytes, start: int, end: int) -> tuple[int | None, bool]:
-    """Return where the first whole record from `start` on is, within one file.
+class Witness(Protocol):
+    """Says which borders are real: see `views.witness.UnitWitness`."""
 
-    Second: whether anything but zeros stands there.
+    @property
+    def marks(self) -> Callable[[], Iterable[int]]: ...
+
+    def tag_of(
+        self, topic: bytes, queue_id: int, offset: int, record: tuple[int, int]
+    ) -> int | None: ...
+
+
+def written_end(log: LogBytes, offset: int, files_end: int) -> int:
+    """Return where the last byte from an offset on that is not zero ends; `offset`: there is none.
+
+    A record's last byte is never zero.
     """
-    written = False
-    for at, data in _written_chunks(log, start, end):
-        written = True
-        for place in record_places(data, at):
-            if is_record(log, place):
-                return place, True
-    return None, written
+    end = offset
+    while offset < files_end:
+        data = log.read(offset, min(CHUNK_BYTES, segment_end(log, offset) - offset))
+        if data != _ZEROS[: len(data)]:
+            end = offset + len(data.rstrip(b"\0"))
+        offset = offset + len(data) if len(data) == CHUNK_BYTES else segment_end(log, offset)
+    return end
 
 
-def border_behind(log: LogBytes, damaged: int, limit: int) -> int:
+def is_torn(log: LogBytes, end: int, written: int) -> bool:
+    """Whether what stands at the end of the log is what a kill leaves of a write: its front.
+
+    `written`: the last byte that is not zero ends there.
+    """
+    said = claims(log, end)
+    return min(said) > written if said else written - end <= HEAD_BYTES
+
+
+def border_behind(log: LogBytes, damaged: int, limit: int, witness: Witness) -> int:
     """Return where the chain of records goes on behind damage, in the same file.
 
-    That is a whole record, the blank record that closes the file, or `limit`: the end of the log,
-    or that of the file.
+    That is a whole record that a witness confirms, the blank record that closes the file, or
+    `limit`: the end of the log, or that of the file.
     """
     limit = min(limit, segment_end(log, damaged))
-    said = claims(log, damaged)
-    agreed = claimed_end(log, damaged)
-    for end in said if agreed is None else (agreed, *said):
-        if end == limit or _is_border(log, end, limit):
-            return end
-    start = said[0] if said and said[0] < limit else damaged + 1
-    found, _ = first_record(log, start, limit)
-    if found is None and limit == segment_end(log, damaged):
-        found = _closing_blank(log, start, limit)
+    found = known_border(log, damaged, limit, witness)
     return limit if found is None else found
+
+
+def known_border(log: LogBytes, damaged: int, limit: int, witness: Witness) -> int | None:
+    """Return the same, None where nothing is confirmed before the limit."""
+    agreed = claimed_end(log, damaged)
+    if agreed is not None and (agreed == limit or _is_border(log, agreed, limit)):
+        return agreed
+    return first_confirmed(log, damaged + 1, limit, witness)
+
+
+def first_confirmed(log: LogBytes, start: int, limit: int, witness: Witness) -> int | None:
+    """Return where the first whole record from `start` on is that a witness confirms."""
+    marks = sorted(mark for mark in witness.marks() if start <= mark < limit)
+    marked = next((mark for mark in marks if _is_border(log, mark, limit)), None)
+    for at, data in _written_chunks(log, start, limit if marked is None else marked):
+        for place in record_places(data, at):
+            if is_confirmed(log, place, witness):
+                return place
+    return marked
+
+
+def is_confirmed(log: LogBytes, place: int, witness: Witness) -> bool:
+    """Whether a whole record starts at a log offset, and the unit of its queue names it.
+
+    The unit is looked for first: a body may hold thousands of heads that claim much.
+    """
+    head = log.read(place, _HEAD_SIZE_MAX)
+    if len(head) < FIXED_SIZE_V4:
+        return False
+    size, magic, _, queue_id, _, offset, _, sys_flag, _ = HEAD.unpack_from(head)
+    if magic not in (MAGIC_V1, MAGIC_V2) or not 0 < size <= segment_end(log, place) - place:
+        return False
+    body_at, body_size = _body(head, sys_flag)
+    if not 0 <= body_size < size:
+        return False
+    length_size = 2 if magic == MAGIC_V2 else 1
+    behind = log.read(place + body_at + body_size, length_size + TOPIC_BYTES_MAX)
+    topic = behind[length_size : length_size + int.from_bytes(behind[:length_size], "big")]
+    tag = witness.tag_of(topic, queue_id, offset, (place, size))
+    if tag is None or not is_record(log, place):
+        return False
+    return view_record(log.read(place, size), 0).tag_code == tag
+
+
+def _body(head: bytes, sys_flag: int) -> tuple[int, int]:
+    """Return where the body of a record begins, and its size."""
+    born_size = HOST_V6_SIZE if sys_flag & SYS_BORN_V6 else HOST_V4_SIZE
+    store_size = HOST_V6_SIZE if sys_flag & SYS_STORE_V6 else HOST_V4_SIZE
+    at = HEAD.size + born_size + 8 + store_size + AFTER_STORE_HOST.size
+    return at, int.from_bytes(head[at - 4 : at], "big", signed=True)
 
 
 def claims(log: LogBytes, offset: int) -> tuple[int, ...]:
@@ -119,10 +182,7 @@ def claims(log: LogBytes, offset: int) -> tuple[int, ...]:
     size, magic, _, _, _, _, place, sys_flag, _ = HEAD.unpack_from(head)
     if magic not in (MAGIC_V1, MAGIC_V2) or place != offset or not FIXED_SIZE_V4 <= size <= room:
         return ()
-    born_size = HOST_V6_SIZE if sys_flag & SYS_BORN_V6 else HOST_V4_SIZE
-    store_size = HOST_V6_SIZE if sys_flag & SYS_STORE_V6 else HOST_V4_SIZE
-    body_at = HEAD.size + born_size + 8 + store_size + AFTER_STORE_HOST.size
-    body_size = int.from_bytes(head[body_at - 4 : body_at], "big", signed=True)
+    body_at, body_size = _body(head, sys_flag)
     if not 0 <= body_size < room:
         return (offset + size,)
     at = offset + body_at + body_size
@@ -146,24 +206,6 @@ def claimed_end(log: LogBytes, offset: int) -> int | None:
     except RecordError:
         return None
     return offset + size
-
-
-def _closing_blank(log: LogBytes, start: int, limit: int) -> int | None:
-    """Return where the blank record is that closes a file, when the next file goes on."""
-    if not is_record(log, limit):
-        return None
-    magic = blank_record(0)[4:]
-    while start < limit:
-        data = log.read(start, min(CHUNK_BYTES, limit - start))
-        at = data.find(magic, 4)
-        while at >= 0:
-            if is_blank(log, start + at - 4):
-                return start + at - 4
-            at = data.find(magic, at + 1)
-        if len(data) < CHUNK_BYTES:
-            return None
-        start += len(data) - BLANK_SIZE
-    return None
 
 
 def _written_chunks(log: LogBytes, offset: int, end: int) -> Iterator[tuple[int, bytes]]:

@@ -92,6 +92,11 @@ class RecentLog:
         at = bisect_right(self._starts, log_offset) - 1
         return self._starts[at] if at >= self._dropped else None
 
+    def start_behind(self, log_offset: int) -> int | None:
+        """Return the start of the first block that is in memory and begins behind an offset."""
+        at = max(bisect_right(self._starts, log_offset), self._dropped)
+        return self._starts[at] if at < len(self._starts) else None
+
     def clear(self) -> None:
         """Forget everything: the log was cut."""
         self._starts.clear()

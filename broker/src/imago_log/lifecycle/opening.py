@@ -9,22 +9,23 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from imago_log.commitlog.borders import written_end
 from imago_log.commitlog.checkpoint import Checkpoint
 from imago_log.disk.files import fatal, read_whole, replace_whole
 from imago_log.disk.folder import DataFolder, LastStop
 from imago_log.errors import CorruptLogError
+from imago_log.lifecycle.lost_ends import keep_ends, lost_at_end
 from imago_log.lifecycle.parts import Parts
 from imago_log.lifecycle.recovery import claimed_records, recover, survey
-from imago_log.metadata.proof import MetadataProof
 from imago_log.metadata.state import Metadata
 from imago_log.repair.healing import restore
 from imago_log.repair.inspecting import find_damage
 from imago_log.views.dispatcher import Dispatcher
-from imago_log.views.queues import ViewsInvalidError
+from imago_log.views.queues import ViewsInvalidError, not_told
 from imago_log.views.reindexing import begin_empty_queues, refill
 from imago_log.views.unit_proof import ends_right
 from imago_wire.hot import queue_records
-from imago_wire.layout import FIXED_SIZE_V4, UNIT
+from imago_wire.layout import UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,9 +66,12 @@ class _Opening:
         self.last_stop = parts.last_stop = parts.folder.last_stop()
         self.known = parts.checkpoint.value is not None
         self.checkpoint = parts.checkpoint.value or Checkpoint()
+        if self.last_stop is LastStop.POWER_LOST:
+            parts.witness.units_below = self.checkpoint.views_synced
+        parts.queues.before_cut = parts.witness.keep
         self.marker: Path = parts.folder.views_mark
         self.healed: list[tuple[int, int]] = []
-        self.proof = MetadataProof()
+        self.witness = parts.witness
 
     def run(self) -> None:
         parts = self.parts
@@ -87,6 +91,7 @@ class _Opening:
             parts.keys_synced = (self.checkpoint.keys_end, self.checkpoint.keys_count)
             try:
                 end, torn = self._from_checkpoint()
+                end = lost_at_end(self.parts, end)
             except ViewsInvalidError as error:
                 logger.warning("views.invalid reason=%s", error)
                 end, torn = self._from_nothing(self._snapshot())
@@ -143,7 +148,7 @@ class _Opening:
     def _verify_again(self, start: int, end: int, reason: str, since_ms: int) -> None:
         """Look at a damaged range: it may have been healed, as a whole or in part."""
         parts = self.parts
-        for found in survey(parts.log, start, end):
+        for found in survey(parts.log, start, end, self.witness):
             parts.damage.add(found[0], found[1], reason, since_ms)
             self.healed.append((start, found[0]))
             start = found[1]
@@ -156,7 +161,7 @@ class _Opening:
             restore(parts, start, end)
 
     def _survey(self, start: int, end: int) -> None:
-        for extent in survey(self.parts.log, start, end):
+        for extent in survey(self.parts.log, start, end, self.witness):
             self._damaged(extent)
 
     def _damaged(self, extent: Extent) -> None:
@@ -205,7 +210,6 @@ class _Opening:
         views_end = parts.views_synced = parts.queues.limit = checkpoint.views_synced
         start = max(min(views_end, checkpoint.keys_end, parts.metadata.end), parts.log.start)
         parts.materialiser.verify = True
-        self.proof.load(parts.vfs, parts.folder)
         if self.last_stop is LastStop.POWER_LOST:
             self._load_all_queues()
         return self._read_again(start, queues_from=views_end)
@@ -242,7 +246,7 @@ class _Opening:
         if queue_records(record, place, tail.topic, tail.queue_id, offset) == size == len(record):
             return True
         # The unit was synced, so its record was: the log may be what is damaged.
-        lost = find_damage(log, place, self.checkpoint.durable_end)
+        lost = find_damage(log, place, self.checkpoint.durable_end, self.witness)
         if lost is not None:
             self._damaged(lost)
         return lost is not None
@@ -268,11 +272,10 @@ class _Opening:
             logger.warning("views.rebuild log_start=%d", parts.log.start)
         with fatal("remove", self.marker):
             parts.vfs.unlink(self.marker)
-        self.proof.load(parts.vfs, parts.folder)
         parts.metadata = Metadata()
         if self.last_stop is not LastStop.POWER_LOST:
             parts.queues.note_ends()
-        parts.queues.drop_all()
+        self.witness.look_in(parts.queues.drop_all())
         parts.keys.reset(parts.log.start)
         start = parts.log.start
         parts.queues.limit = parts.views_synced = parts.metadata_synced = start
@@ -301,7 +304,6 @@ class _Opening:
             parts.keys,
             parts.damage,
             log_start=parts.log.start,
-            proof=self.proof,
             queues_from=queues_from,
             only_metadata=only_metadata,
         )
@@ -310,7 +312,7 @@ class _Opening:
             start,
             dispatcher.block,
             self._damaged,
-            self.proof.doubt,
+            self.witness,
             last_stop=self.last_stop,
             durable_end=checkpoint.durable_end,
         )
@@ -332,37 +334,11 @@ class _Opening:
     def _take_newest(self, store_ms: int, metaq_id: int) -> None:
         self.parts.store_ms, self.parts.metaq_id = store_ms, metaq_id
 
-    def _keep_ends(self) -> None:
-        """Let queues that end in damage end where their files said, so that no offset comes twice.
-
-        After a power loss it is not known what the files said.
-        """
-        parts, queues = self.parts, self.parts.queues
-        if not parts.damage.ranges or self.last_stop is LastStop.POWER_LOST:
-            return
-        for name, queue_id in queues.on_disk():
-            if name in parts.metadata.topics or name in parts.metadata.builtin:
-                queues.get(parts.metadata.topic(name), queue_id)
-        for (name, queue_id), (end, position, place) in queues.ends_found.items():
-            lost = parts.damage.at(place)
-            queue = queues.find(name, queue_id)
-            if lost is None or queue is None:
-                continue
-            if parts.metadata.topic(name).birth <= place and queue.end < end:
-                grown = position - queue.tail.next_position if queue.tail.dual else 0
-                room = (lost.end - max(queue.last_place, parts.log.start)) // FIXED_SIZE_V4
-                if end - queue.end <= room and 0 <= grown <= parts.log.end:
-                    queue.lose(end, position, max(lost.start, queue.last_place))
-
     # Afterwards
 
     def _finish(self, end: int, torn: bool) -> None:
         parts = self.parts
-        parts.log.begin(end, torn=torn)
-        parts.queues.refill = lambda queue, topic: refill(parts, queue, topic)
-        parts.log.sync()
-        parts.damage.truncate(end)
-        self._keep_ends()
+        self._begin_log(end, torn)
         parts.metadata_unsure = bool(parts.damage.ranges)
         parts.damage.save()
         parts.metadata.end = end if self.lead else max(end, parts.metadata.end)
@@ -385,7 +361,22 @@ class _Opening:
             # Before the running mark: a start that finds that of this boot sees no loss of power.
             parts.folder.mark_unclean(True)
         parts.folder.mark_running()
+        parts.witness.trust_files()
+        parts.queues.before_cut = not_told
         parts.queues.empty_trash()
+
+    def _begin_log(self, end: int, torn: bool) -> None:
+        parts = self.parts
+        if torn:
+            written = written_end(parts.log, end, parts.log.files_end)
+            logger.warning("log.tail-cut from=%d to=%d file=%s at=%d last_stop=%s",
+                           end, written, parts.log.path(end), end % parts.log.segment_size,
+                           self.last_stop.value)  # fmt: skip
+        parts.log.begin(end, torn=torn)
+        parts.queues.refill = lambda queue, topic: refill(parts, queue, topic)
+        parts.log.sync()
+        parts.damage.truncate(end)
+        keep_ends(parts)
 
     def _begin_role(self, end: int) -> None:
         """Open an epoch, or wait for one: a member keeps its tail, which may be acknowledged."""

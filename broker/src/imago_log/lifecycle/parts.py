@@ -17,6 +17,7 @@ from imago_log.metadata.state import Metadata
 from imago_log.views.key_index import KeyIndex
 from imago_log.views.materialiser import Materialiser
 from imago_log.views.queues import Queues
+from imago_log.views.witness import UnitWitness, noted_borders
 
 if TYPE_CHECKING:
     from imago_log.config import StoreConfig
@@ -45,6 +46,8 @@ class Parts:
     materialiser: Materialiser
     checkpoint: CheckpointFile
     epochs: EpochFile
+    witness: UnitWitness
+    """Confirms borders of records behind damage."""
     metadata: Metadata = field(default_factory=Metadata)
     last_stop: LastStop = LastStop.CLEAN
     leading: bool = False
@@ -75,6 +78,8 @@ class Parts:
         recent = RecentLog(RECENT_BYTES_MAX)
         damage = Damage(vfs, folder.damage, log)
         records = LogRecords(log, recent, damage)
+        checkpoint = CheckpointFile(vfs, folder.checkpoint)
+        epochs = EpochFile(vfs, folder.epochs)
         parts = cls(
             config=config,
             vfs=vfs,
@@ -87,8 +92,11 @@ class Parts:
             queues=Queues(folder, pool, config.view_pending_bytes_max),
             keys=KeyIndex(pool, folder.keys),
             materialiser=Materialiser(pool, folder.metaq, config, log, damage),
-            checkpoint=CheckpointFile(vfs, folder.checkpoint),
-            epochs=EpochFile(vfs, folder.epochs),
+            checkpoint=checkpoint,
+            epochs=epochs,
+            witness=UnitWitness(
+                vfs, folder.queues, lambda: noted_borders(checkpoint.value, epochs.epochs)
+            ),
         )
         parts.materialiser.visible_end = parts.visible_end
         return parts

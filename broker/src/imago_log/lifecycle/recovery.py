@@ -5,18 +5,23 @@ that was not synced may be there in any part. Such a tail is cut. Anything else 
 damage: behind it lie messages that were acknowledged, so nothing is cut. The damaged range goes
 out of service, and reading goes on behind it.
 
-=================================  ==============  =========================================
-what is found                      last stop       outcome
-=================================  ==============  =========================================
-zeros or a bad record, nothing     any             the log ends there, unless this is below
-whole behind it                                    what was synced: then damage up to there
-a bad record or zeros, whole       killed          damage: the page cache was whole
-records behind it
-the same, below what was synced    power lost      damage
-the same, above what was synced    power lost      the log ends there
-=================================  ==============  =========================================
+==================================  ==========  ===========================================
+what is found                       last stop   outcome
+==================================  ==========  ===========================================
+a bad record or zeros, a confirmed  any         damage up to there; after a loss of power
+border behind it                                only below what was synced
+the same or nothing behind it, and  any         damage up to there
+it was synced further than this
+zeros up to the end                 any         the log ends there
+the front of a record, then zeros   killed      the log ends there: a write was torn
+anything else, none confirmed       killed      damage up to the last byte that is not zero:
+                                                the page cache was whole, so it was written
+                                                and lost
+anything, above what was synced     power lost  the log ends there: each part of it may be
+                                                missing
+==================================  ==========  ===========================================
 
-Behind a bad record whose head is intact means: behind where it says that it ends.
+What is found by looking is a border only if a witness confirms it: see `commitlog.borders`.
 """
 
 from __future__ import annotations
@@ -26,10 +31,11 @@ from typing import TYPE_CHECKING
 from imago_log.commitlog.borders import (
     border_behind,
     claimed_end,
-    claims,
-    first_record,
     is_record,
+    is_torn,
+    known_border,
     segment_end,
+    written_end,
 )
 from imago_log.disk.folder import LastStop
 from imago_wire.errors import RecordError
@@ -40,6 +46,7 @@ from imago_wire.record import ScanStop
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from imago_log.commitlog.borders import Witness
     from imago_log.commitlog.commit_log import CommitLog
     from imago_wire.record import RecordView
 
@@ -113,7 +120,7 @@ def recover(
     start: int,
     take: Callable[[bytes, int, list[RecordView]], None],
     damaged: Callable[[Extent], None],
-    doubt: Callable[[int, int], None],
+    witness: Witness,
     *,
     last_stop: LastStop,
     durable_end: int,
@@ -121,42 +128,48 @@ def recover(
     """Hand all whole records from `start` on to `take`; return the end of the log.
 
     Second: whether anything but zeros stands behind the end. What is damaged is told to `damaged`
-    before the records behind it are taken. Where nothing vouches for the place at which reading
-    goes on, `doubt` is told from where on and how far.
+    before the records behind it are taken.
     """
     reader = LogReader(log, take)
     while True:
         end, reason = reader.run(start)
-        following, torn = rest_after(log, end)
+        following = _next_border(log, end, witness)
         unsure = last_stop is LastStop.POWER_LOST
         if following is None or (unsure and following > durable_end):
             if end >= durable_end:
-                return end, torn
+                written = written_end(log, end, log.files_end)
+                if unsure or written == end or is_torn(log, end, written):
+                    return end, written > end
+                if segment_end(log, written - 1) - written < BLANK_SIZE:
+                    written = segment_end(log, written - 1)
+                damaged((end, written, reason or "zeros"))
+                return written, False
             following = durable_end
-        else:
-            following = _nearest(log, end, following)
         damaged((end, following, reason or "zeros"))
-        known = (durable_end, segment_end(log, end), claimed_end(log, end), *claims(log, end))
-        if following not in known:
-            doubt(following, segment_end(log, following))
         start = following
 
 
-def _nearest(log: CommitLog, end: int, following: int) -> int:
-    """Return the border before a record at which reading can go on already."""
-    file_end = segment_end(log, end)
-    found = border_behind(log, end, min(following, file_end))
-    return following if found == file_end else found
+def _next_border(log: CommitLog, damaged: int, witness: Witness) -> int | None:
+    """Return the first confirmed border behind damage, in this file or a later one."""
+    while damaged < log.files_end:
+        file_end = segment_end(log, damaged)
+        found = known_border(log, damaged, file_end, witness)
+        if found is not None:
+            return found
+        if file_end < log.files_end and is_record(log, file_end):
+            return file_end
+        damaged = file_end
+    return None
 
 
-def survey(log: CommitLog, start: int, limit: int) -> Iterator[Extent]:
+def survey(log: CommitLog, start: int, limit: int, witness: Witness) -> Iterator[Extent]:
     """Yield what is damaged from one border of records to another."""
     reader = LogReader(log, _ignore)
     while True:
         end, reason = reader.run(start, limit)
         if end >= limit:
             return
-        start = border_behind(log, end, limit)
+        start = border_behind(log, end, limit, witness)
         yield end, start, reason or "zeros"
 
 
@@ -171,28 +184,6 @@ def claimed_records(log: CommitLog, start: int, end: int) -> Iterator[RecordView
         except RecordError:
             return
         start = following
-
-
-def rest_after(log: CommitLog, offset: int) -> tuple[int | None, bool]:
-    """Return where the first whole record behind an offset is, and whether anything is there.
-
-    No record where one with an intact head is torn: what looks like one there is of its body.
-    """
-    torn = False
-    said = claims(log, offset)
-    for end in said:
-        if is_record(log, end):
-            return end, True
-    if said:
-        torn, offset = True, said[0]
-    while offset < log.files_end:
-        end = segment_end(log, offset)
-        found, written = first_record(log, offset, end)
-        torn = torn or written
-        if found is not None:
-            return found, True
-        offset = end
-    return None, torn
 
 
 def _ignore(_: bytes, __: int, ___: list[RecordView]) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.commitlog.borders import claims
+from imago_log.commitlog.borders import is_record, is_torn, known_border, written_end
 from imago_log.disk.files import OFFSET_DIGITS
 from imago_log.disk.folder import LastStop
 from imago_log.offline.findings import RESTORE, START
 from imago_log.offline.records import CHUNK_BYTES, blocks, look_behind
+from imago_log.views.witness import UnitWitness, noted_borders
 from imago_wire.crc import crc31
 from imago_wire.errors import RecordError
 from imago_wire.layout import BLANK_SIZE
@@ -17,7 +18,6 @@ from imago_wire.record_fields import read_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from imago_log.offline.findings import Findings
     from imago_log.offline.metadata import MetadataCheck
@@ -43,6 +43,11 @@ class LogCheck:
         self.start = checkpoint.log_start if checkpoint else min(self._log.bases(), default=0)
         self.end = self.start
         self.store_ms = self.metaq_id = self.records = 0
+        self._witness = UnitWitness(
+            store.vfs, store.folder.queues, lambda: noted_borders(store.checkpoint)
+        )
+        if store.last_stop is LastStop.POWER_LOST:
+            self._witness.units_below = checkpoint.views_synced if checkpoint else 0
         self._open: tuple[int, str] | None = None
         """Where the chain broke without a whole record behind it in that file, and why."""
 
@@ -100,7 +105,7 @@ class LogCheck:
         at = base
         if self._open is not None:
             # Without a whole record here, the log ends where it broke.
-            place, _ = look_behind(self._log, base, limit)
+            place = self._begins(base, limit)
             yield base
             if place is None or self._cut_at_power_loss(self._open[0]):
                 return
@@ -119,13 +124,18 @@ class LogCheck:
                 self._rest(last.end, limit)
                 self.end = limit
                 return
-            said = claims(self._log, last.end)
-            place, _ = look_behind(self._log, said[0] if said else last.end + 1, limit)
+            place = known_border(self._log, last.end, limit, self._witness)
             if place is None or self._cut_at_power_loss(last.end):
                 self._open = (last.end, reason)
                 return
             self._broken(last.end, reason, place)
             at = place
+
+    def _begins(self, base: int, limit: int) -> int | None:
+        """Return where the first record of a file is that is confirmed."""
+        if is_record(self._log, base):
+            return base
+        return known_border(self._log, base, limit, self._witness)
 
     def _rest(self, end: int, limit: int) -> None:
         """Look behind the blank record: nothing was ever written there."""
@@ -222,18 +232,23 @@ class LogCheck:
             what = f"{self._name(end)}{reason or 'nothing'}, and the log was synced up to offset "
             self._findings.error(path, position, f"{what}{checkpoint.durable_end}", RESTORE)
         elif self._written_behind(end):
-            self._tail(path, position, f"{self._name(end)}{reason}")
+            self._tail(end, f"{self._name(end)}{reason}")
         elif self._store.clean and checkpoint is not None and end != checkpoint.log_end:
             what = f"the log ends at offset {end}, but was closed at {checkpoint.log_end}"
             self._findings.error(path, position, what, RESTORE)
 
-    def _tail(self, file: Path, position: int, reason: str) -> None:
+    def _tail(self, end: int, reason: str) -> None:
+        log, path, position = self._log, self._log.path(end), end % self._log.segment_size
+        written = written_end(log, end, max(log.bases(end)) + log.segment_size)
         if self._store.clean:
             what = f"{reason}, and no whole record behind it: the log was closed in order"
-            self._findings.error(file, position, what, RESTORE)
+            self._findings.error(path, position, what, RESTORE)
+        elif self._store.last_stop is LastStop.KILLED and not is_torn(log, end, written):
+            what = f"{reason}: no torn write, for more of it is there, up to log offset {written}"
+            self._findings.error(path, position, what, RESTORE)
         else:
             what = f"torn tail of the log: {reason}, and nothing that was synced"
-            self._findings.warn(file, position, what, f"{START}: it cuts the log here")
+            self._findings.warn(path, position, what, f"{START}: it cuts the log here")
 
     def _written_behind(self, end: int) -> bool:
         size = self._log.segment_size

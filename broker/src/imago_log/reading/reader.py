@@ -17,6 +17,7 @@ from imago_log.reading.by_position import MESSAGES_MAX, WrongFilesError, read_po
 from imago_log.repair.inspecting import Inspector, Look
 from imago_log.results import MetaqRead, MetaqStatus, ReadResult, ReadStatus
 from imago_log.views.lost import first_kept, first_lost, is_lost
+from imago_wire.hot import view_record
 from imago_wire.layout import UNIT
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from imago_log.metadata.producers import Producers
     from imago_log.views.consume_queue import ConsumeQueue
     from imago_wire.hot import QueueTail
-    from imago_wire.record import Placed
+    from imago_wire.record import Placed, RecordView
 
 
 logger = logging.getLogger(__name__)
@@ -280,17 +281,32 @@ class QueueReader:
             return MetaqRead(MetaqStatus.AT_END, position, low_position, high_position)
         kept = first_kept(queue, damage, offset, high)
         damage.skip(queue.unit(offset)[0], kept - offset)
-        position = queue.position(kept)[0] if kept < high else high_position
-        return MetaqRead(MetaqStatus.LOST, position, low_position, high_position)
+        behind = queue.position(kept)[0] if kept < high else high_position
+        if behind == position:  # the lost ones take no room: the next message begins here, too
+            lost = first_lost(queue, damage, kept, min(high, kept + MESSAGES_MAX))
+            return kept, lost, low_position, high_position
+        return MetaqRead(MetaqStatus.LOST, behind, low_position, high_position)
 
     def record_at(self, physical_offset: int) -> bytes | None:
-        """Return the whole record that starts there, or None: there is none, or not visible."""
+        """Return the whole record that starts there, or None: there is none, or not visible.
+
+        Its queue must know it: a body may hold what looks like a record of its own place.
+        """
         if physical_offset >= self._parts.watermark:
             return None
         found = self._parts.records.whole(physical_offset)
-        if found is None and self._log.start <= physical_offset < self._log.end:
-            self._inspector.look(physical_offset)
-        return found
+        if found is None:
+            if self._log.start <= physical_offset < self._log.end:
+                self._inspector.look(physical_offset)
+            return None
+        return found if self._is_named(view_record(found)) else None
+
+    def _is_named(self, view: RecordView) -> bool:
+        """Whether the unit of its queue names a record."""
+        queue = self._queue(view.topic.decode("utf-8", "replace"), view.queue_id)
+        if queue is None or not queue.first <= view.queue_offset < queue.end:
+            return False
+        return queue.unit(view.queue_offset)[:2] == (view.physical_offset, view.size)
 
     def offset_by_time(self, topic: str, queue_id: int, ms: int, *, upper: bool = False) -> int:
         """Return the first offset stored at or after `ms`; `upper`: the last at or before it."""

@@ -6,11 +6,13 @@ Damage of the log is noted and goes out of service. A wrong unit is put right fr
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from imago_log.commitlog.borders import border_behind, first_record, segment_end
+from imago_log.commitlog.borders import border_behind, first_confirmed, segment_end
+from imago_log.errors import NoSpaceError
 from imago_log.lifecycle.recovery import LogReader
 from imago_log.views.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD
 from imago_wire.hot import queue_records, view_record, whole_records
@@ -20,6 +22,7 @@ from imago_wire.record import ScanStop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from imago_log.commitlog.borders import Witness
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.commitlog.damage import Damage
     from imago_log.lifecycle.parts import Parts
@@ -43,14 +46,14 @@ JOBS_MAX = 64
 """Looks that the worker is given at a time; more have to wait."""
 
 
-def find_damage(log: CommitLog, place: int, limit: int) -> Extent | None:
+def find_damage(log: CommitLog, place: int, limit: int, witness: Witness) -> Extent | None:
     """Return the damage that covers a log offset; None: whole records stand there.
 
     `limit` is a border behind it, such as the end of the log.
     """
     if not log.start <= place < limit:
         return None
-    at, chunk = _border_before(log, place), CHUNK_BYTES
+    at, chunk = _border_before(log, place, witness), CHUNK_BYTES
     limit = min(limit, segment_end(log, place))
     while at <= place:
         data = log.read(at, min(chunk, limit - at))
@@ -63,7 +66,7 @@ def find_damage(log: CommitLog, place: int, limit: int) -> Extent | None:
         elif stop is ScanStop.SHORT and len(data) == chunk:
             chunk *= 2
         else:
-            following = border_behind(log, at, limit)
+            following = border_behind(log, at, limit, witness)
             if following > place:
                 return at, following, reason or _reason(stop, data)
             at = following
@@ -76,13 +79,13 @@ def _reason(stop: ScanStop, data: bytes) -> str:
     return "zeros" if stop is ScanStop.UNWRITTEN else "a cut record"
 
 
-def _border_before(log: CommitLog, place: int) -> int:
+def _border_before(log: CommitLog, place: int, witness: Witness) -> int:
     """Return where a whole record begins some way before a place, or the file."""
     base = max(place - place % log.segment_size, log.start)
     near = place - LOOK_BACK_BYTES
     if near <= base:
         return base
-    found, _ = first_record(log, near, place)
+    found = first_confirmed(log, near, place, witness)
     return base if found is None else found
 
 
@@ -111,11 +114,12 @@ class _Job:
 
     log: CommitLog
     damage: Damage
+    witness: Witness
     place: int
     start: int
     """Where the log began when this did: what is looked at has not expired by then."""
     limit: int
-    """A border behind the place: the log's end when this began."""
+    """A border behind the place: of what is in memory, or the log's end when this began."""
     queue: ConsumeQueue | None
     first: int
     """The first queue offset that is looked at; rows before it are only neighbours."""
@@ -131,7 +135,7 @@ class _Job:
 
     def run(self) -> None:
         try:
-            self.damaged = find_damage(self.log, self.place, self.limit)
+            self.damaged = find_damage(self.log, self.place, self.limit, self.witness)
             if self.damaged is None and self.queue is not None:
                 self._look_at_units(self.queue.tail.topic, self.queue.tail.queue_id)
         finally:
@@ -243,13 +247,17 @@ class Inspector:
                 self._take(self._jobs.pop(key))
 
     def _job(self, place: int, queue: ConsumeQueue | None, offset: int) -> _Job:
-        log, rows = self._log, list[_Row]()
+        log, parts, rows = self._log, self._parts, list[_Row]()
+        with suppress(NoSpaceError):  # then fewer borders are known
+            parts.queues.write_all()
+        limit = parts.recent.start_behind(place)
         if queue is not None:
             offset = max(offset, queue.min_offset(log.start))
             start = max(queue.first, offset - NEIGHBOURS_MAX)
             end = min(queue.end, offset + UNITS_MAX + NEIGHBOURS_MAX)
             rows = _rows(queue, start, end - start) if start < end else []
-        return _Job(log, self._damage, place, log.start, log.end, queue, offset, rows)
+        limit = log.end if limit is None else limit
+        return _Job(log, self._damage, parts.witness, place, log.start, limit, queue, offset, rows)
 
     def _take(self, job: _Job) -> bool:
         """Note what a job has found; true: it was something."""

@@ -22,6 +22,7 @@ from imago_wire.record import ScanStop
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from imago_log.commitlog.borders import Witness
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.commitlog.damage import Damage
     from imago_log.commitlog.flusher import Worker
@@ -77,6 +78,7 @@ class _Step:
 
     log: CommitLog
     damage: Damage
+    witness: Witness
     vfs: Vfs
     start: int
     end: int
@@ -119,7 +121,7 @@ class _Step:
             self.at = self.log.start  # deleted meanwhile
         else:
             self.suspects.append(self.at)
-            self.at = border_behind(self.log, self.at, limit)
+            self.at = border_behind(self.log, self.at, limit, self.witness)
         return BLOCK_BYTES
 
     def _take(self, data: bytes) -> None:
@@ -228,6 +230,7 @@ class Scrubber:
         step = self._step = _Step(
             parts.log,
             parts.damage,
+            parts.witness,
             parts.vfs,
             self._at,
             self._end,

@@ -39,7 +39,7 @@ def cut(parts: Parts, end: int, state: Metadata | None) -> Cut:
     """
     parts.log.sync()  # the snapshot that is written here must not be ahead of the log
     _lower_marks(parts, end)
-    parts.queues.truncate(end)
+    parts.queues.truncate(end, parts.metadata.topics)
     _forget_lost_ends(parts)
     parts.materialiser.truncate()
     parts.keys.truncate(end)
@@ -149,7 +149,7 @@ def metadata_at(parts: Parts, end: int) -> Metadata | None:
 
 def _note_damage(parts: Parts, place: int) -> None:
     """Note what keeps a change of metadata from being read: the leader is asked for all of them."""
-    found = find_damage(parts.log, place, parts.log.end)
+    found = find_damage(parts.log, place, parts.log.end, parts.witness)
     if found is not None:
         parts.damage.add(*found)
     parts.metadata_unsure = True

@@ -23,6 +23,7 @@ from imago_log.replica import cutting, log_bytes
 from imago_log.replica.replica import Replica
 from imago_log.views.reindexing import begin_empty_queues, reindex
 from imago_log.writing.metadata_store import MetadataStore
+from imago_wire.hot import view_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -192,7 +193,8 @@ class MemberStore(MetadataStore):
         if parts.damage.at(end) is None and log.start < end < log.end:
             # Perhaps nobody has seen yet what is damaged in its file.
             start = max(log.start, end - end % log.segment_size)
-            for found in survey(log, start, min(segment_end(log, end), log.end)):
+            limit = min(segment_end(log, end), log.end)
+            for found in survey(log, start, limit, parts.witness):
                 parts.damage.add(*found)
         return parts.damage.at(end) is not None or self.record_border(end)
 
@@ -318,6 +320,9 @@ class MemberStore(MetadataStore):
 
     def record_border(self, offset: int) -> bool:
         """Whether a record or a file of the log begins there, or the log ends there."""
+        record = self._parts.records.whole(offset)
+        if record is not None and self._is_named(view_record(record)):
+            return True
         return log_bytes.is_border(self._parts, offset)
 
     # What stops a store

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from imago_log.commitlog.damage import Damage
-    from imago_log.metadata.proof import MetadataProof
     from imago_log.views.consume_queue import ConsumeQueue
     from imago_log.views.key_index import KeyIndex
     from imago_wire.record import RecordView
@@ -39,14 +38,10 @@ class Dispatcher:
         log_start: int,
         queues_from: int,
         only_metadata: bool = False,
-        proof: MetadataProof | None = None,
     ) -> None:
-        """The queue files hold everything below `queues_from` already, deletions included.
-
-        `proof` says which changes of metadata may be carried out; without it all are.
-        """
+        """The queue files hold everything below `queues_from` already, deletions included."""
         self.metadata, self.queues, self.keys = metadata, queues, keys
-        self._damage, self._proof, self._log_start = damage, proof, log_start
+        self._damage, self._log_start = damage, log_start
         self.store_ms = self.metaq_id = self.count = 0
         self._queues_from = queues_from
         self._metadata_from = metadata.end
@@ -62,8 +57,7 @@ class Dispatcher:
         """Take whole records: `data` starts at `log_offset` and ends where the last one ends."""
         self._sequenced = MARK in data
         for view in views:
-            if self._proof is None or self._proof.holds(view):
-                self._record(data, view)
+            self._record(data, view)
         if views:
             self.metadata.producers.end = max(self.metadata.producers.end, log_offset + len(data))
             self.count += len(views)

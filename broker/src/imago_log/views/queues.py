@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from imago_log.disk.files import FilePool, fatal
 from imago_log.errors import NoSpaceError, StoreError
 from imago_log.views.consume_queue import POSITION_SIZE, UNIT_SIZE, ConsumeQueue
+from imago_log.views.found_ends import PLACE_MAX, FoundEnds, unopened
 from imago_log.views.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD, UnitFiles
 from imago_wire.hot import QueueTail
 from imago_wire.layout import DEAD_OFFSET
@@ -35,8 +36,6 @@ WRITES_A_MS = (0.05, 0.25)
 QUEUES_A_MS = 1 / 2000
 """Of some hundred queues each is written every 2 s: rarer and larger writes cost less, and what
 is not written yet is read from memory."""
-PLACE_MAX = 1 << 48
-"""No log reaches so far: a unit that says so is noise."""
 MADE_MAX = 8
 """Queues that get their first files in one round: making folders and files is slow."""
 
@@ -77,8 +76,7 @@ class Queues:
         self._hurried = False
         self._trashed = 0
         self.limit = 0
-        self.ends_found: dict[tuple[str, int], tuple[int, int, int]] = {}
-        """Of queues whose files had more than counts: end, end position, newest log offset."""
+        self.found = FoundEnds()
         self._unopened: list[tuple[str, int]] | None = None
         self.proven: Callable[[ConsumeQueue, bytes, int], bool] | None = None
         """After power loss: whether the log has the record that a unit says it has."""
@@ -86,6 +84,8 @@ class Queues:
         """Whether the newest unit of a queue's files is that of its record."""
         self.refill: Callable[[ConsumeQueue, Topic], None] | None = None
         """Makes units that files have lost, from the log; None while its end is not known."""
+        self.before_cut: Callable[[ConsumeQueue, int], None] = not_told
+        """Told of a queue whose files have more than counts, and from which offset on."""
         self.submit: Callable[[Callable[[], None]], None] = _at_once
         self.drain: Callable[[], None] = _nothing
         """The worker's, once there is one."""
@@ -133,7 +133,8 @@ class Queues:
         end = queue.offset_of_log(self.limit)
         noise = self.proven is None and self._has_noise_behind(queue, end)
         if end < queue.end:
-            self._note_end(topic.name, queue.tail.queue_id, queue)
+            self.found.note(queue)
+            self.before_cut(queue, end)
         if self.proven is not None:
             end = self._proven_end(queue, end)
         queue.truncate(end, torn=self.proven is not None)
@@ -216,22 +217,9 @@ class Queues:
             end -= 1
         return end
 
-    def _note_end(self, topic: str, queue_id: int, queue: ConsumeQueue) -> None:
-        ends = (queue.end, queue.tail.next_position, queue.last_place)
-        self.ends_found[topic, queue_id] = ends
-
     def note_ends(self) -> None:
         """Remember where all queues on disk end, before their files are thrown away."""
-        for topic, queue_id in self.on_disk():
-            below = f"{topic}/{queue_id}"
-            units = UnitFiles(self._pool, self._folder.queues / below, UNIT_SIZE)
-            positions = UnitFiles(self._pool, self._folder.positions / below, POSITION_SIZE)
-            for files in (units, positions):
-                files.load()
-            tail = QueueTail(topic.encode(), queue_id, dual=positions.exists)
-            queue = ConsumeQueue(tail, units, positions if positions.exists else None)
-            if queue.end > queue.first:
-                self._note_end(topic, queue_id, queue)
+        self.found.note_all(unopened(self._pool, self._folder, *key) for key in self.on_disk())
 
     def on_disk(self) -> list[tuple[str, int]]:
         """Return topic and number of every queue that has a folder."""
@@ -344,13 +332,22 @@ class Queues:
 
     # Cutting and removing
 
-    def truncate(self, end: int) -> None:
+    def truncate(self, end: int, topics: Mapping[str, Topic]) -> None:
         """Forget every unit whose record is at or after a log offset, of unopened queues too."""
-        self.limit = min(self.limit, end)
+        known, self.limit = self.limit, min(self.limit, end)
+        if end < known:
+            self._open_behind(end, topics)
         for queue in self._order:
             kept = queue.end_below(end)
             if kept < queue.end:
                 queue.truncate(kept)
+
+    def _open_behind(self, end: int, topics: Mapping[str, Topic]) -> None:
+        """Open the queues whose files have units of records behind a log offset: it cuts them."""
+        closed = [key for key in self.on_disk() if key not in self._by_key and key[0] in topics]
+        for name, queue_id in closed:
+            if unopened(self._pool, self._folder, name, queue_id).last_place >= end:
+                self.get(topics[name], queue_id)
 
     def drop_topic(self, topic: str) -> None:
         """Forget a topic's queues and move its folders out of the way; `empty_trash` removes."""
@@ -363,8 +360,8 @@ class Queues:
         for folder in (self._folder.queues / topic, self._folder.positions / topic):
             self.discard(folder)
 
-    def drop_all(self, *, keep_tails: bool = False) -> None:
-        """Forget everything: the views are built anew.
+    def drop_all(self, *, keep_tails: bool = False) -> dict[str, Path]:
+        """Forget everything, for the views are built anew; return where the units of a topic are.
 
         With `keep_tails` a queue that comes again has the tail that its writers hold.
         """
@@ -375,24 +372,25 @@ class Queues:
         self._by_key.clear()
         self._unopened = None
         self._order.clear()
-        for folder in (self._folder.queues, self._folder.positions):
-            self.discard_below(folder)
+        self.discard_below(self._folder.positions)
+        return self.discard_below(self._folder.queues)
 
-    def discard_below(self, folder: Path) -> None:
-        """Discard all that a folder holds."""
-        for name in self._pool.vfs.names(folder):
-            self.discard(folder / name)
+    def discard_below(self, folder: Path) -> dict[str, Path]:
+        """Discard all that a folder holds; return where it is by name."""
+        names = self._pool.vfs.names(folder)
+        return {name: target for name in names if (target := self.discard(folder / name))}
 
-    def discard(self, folder: Path) -> None:
+    def discard(self, folder: Path) -> Path | None:
         """Move a folder out of the way, on whose files nobody stands any more."""
         vfs = self._pool.vfs
         if not vfs.exists(folder):
-            return
+            return None
         self._pool.forget_below(folder)
         with fatal("remove", folder):
             while vfs.exists(target := self._folder.trash / str(self._trashed)):
                 self._trashed += 1
             vfs.rename(folder, target)
+        return target
 
     def empty_trash(self) -> None:
         """Remove what was discarded; what cannot be removed now is left for the next time."""
@@ -405,6 +403,10 @@ class Queues:
 def _at_once(job: Callable[[], None]) -> None:
     """Stands where the worker will put its own."""
     job()
+
+
+def not_told(_: ConsumeQueue, __: int) -> None:
+    """Stands where the start will put who remembers what is cut off."""
 
 
 def _is_believed(_: ConsumeQueue) -> bool:

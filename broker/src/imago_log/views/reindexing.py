@@ -100,7 +100,7 @@ def _read_to_end(
     while at < log.end:
         at, reason = LogReader(log, take).run(at, log.end)
         if at < log.end and damage.at(at) is None:
-            found = find_damage(log, at, log.end)
+            found = find_damage(log, at, log.end, parts.witness)
             if found is None:
                 raise ViewsInvalidError(f"log offset {at}: {reason}")
             damage.add(*found)

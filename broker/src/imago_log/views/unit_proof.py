@@ -37,7 +37,7 @@ def ends_right(parts: Parts, queue: ConsumeQueue, log_end: int) -> bool:
         view = view_record(record)
         found = (view.metaq_position, view.metaq_size)
         return view.tag_code == tag and position in (None, found)
-    lost = find_damage(log, place, log_end)
+    lost = find_damage(log, place, log_end, parts.witness)
     if lost is not None:
         parts.damage.add(*lost)
         if parts.queues.refill is not None:  # else the start saves it when it is done
