@@ -46,11 +46,11 @@ NO_REASONS = frozenset(
         ),
         *(
             "PersistentVolumeClaim",
-            "Plan",
+            "PlanRow",
             "Pod",
             "PodDisruptionBudget",
             "Restart",
-            "Row",
+            "ReconcilePlan",
             "Seal",
             "Secret",
             "Service",
