@@ -29,6 +29,7 @@ ORDER = (
     "topic",
     "pipeline",
     "configuration",
+    "template",
     "operator_upgraded",
     "image",
     "master_killed",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +15,7 @@ from imago_operator.contents.belonging import cluster_of
 from imago_operator.drifts import Drifts
 from imago_operator.plan.drift import managed_of
 from imago_operator.plan.objects import REBALANCE
+from imago_operator.revisions import Revisions
 from imago_operator.spec.build import build
 from imago_operator.spec.cluster import UpdateMode
 from imago_operator.spec.cluster_status import ClusterStatus
@@ -61,6 +62,7 @@ class Observer:
 
     def __init__(self, context: Context, volumes: Volumes) -> None:
         self._context, self._volumes = context, volumes
+        self._revisions = Revisions(context.kube)
         self.drifts = Drifts(context.now)
 
     async def look(self, desired: Desired, manifest: Manifest) -> ClusterSeen:
@@ -82,12 +84,16 @@ class Observer:
         registry, probes = await asyncio.gather(
             reached.admin.registry(reached.brokers), self._probes(desired, reached, objects, urls)
         )
+        edited = await self._revisions.edited(children, objects)
         claims = found["PersistentVolumeClaim"]
         window = _window(desired, self._context)
         observed = Observed(
             synced=True,
             children=children,
-            pods=tuple(pod_of(o, desired, probes.get(o["metadata"]["name"])) for o in objects),
+            pods=tuple(
+                replace(pod, edited=pod.name in edited)
+                for pod in (pod_of(o, desired, probes.get(o["metadata"]["name"])) for o in objects)
+            ),
             claims=await self._volumes.claims(desired, claims, objects),
             nodes=await self._volumes.nodes(desired),
             expandable=await self._volumes.expandable(claims),

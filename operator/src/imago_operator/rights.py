@@ -117,6 +117,13 @@ RIGHTS: Final[tuple[Right, ...]] = (
     Right(_N, "apps", ("statefulsets",), (*SEE, *APPLY, "delete"), "a shard each"),
     Right(
         _N,
+        "apps",
+        ("controllerrevisions",),
+        ("get",),
+        "whether a pod was made of a template that somebody had edited",
+    ),
+    Right(
+        _N,
         "policy",
         ("poddisruptionbudgets",),
         (*SEE, *APPLY, "delete"),

@@ -102,6 +102,8 @@ class Pod:
     unscheduled: str = ""
     """What the scheduler says of a pod that it finds no node for."""
     role_label: str | None = None
+    edited: bool = False
+    """Whether it was made of a template that somebody had edited."""
     broker: Probe | None = None
     """None: no answer."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -26,7 +27,7 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(400)]
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces"
 SETTLES_S = 60
 TOPICS = 1000
-TOPICS_S = 240
+STANDS_STILL_S = 180
 MEMORY_MAX = 120 << 20
 LEASE = "imago-operator"
 
@@ -293,6 +294,11 @@ def test_idle_it_writes_nothing_but_the_lease(
     api.must("DELETE", f"{path}/idle")
 
 
+def _more(told: Callable[[], int], before: int) -> bool:
+    return told() > before
+
+
+@pytest.mark.timeout(1200)
 def test_a_thousand_topics_are_all_worked_on(
     api: ApiServerProcess, namespace: str, start: Start
 ) -> None:
@@ -303,15 +309,21 @@ def test_a_thousand_topics_are_all_worked_on(
         api.must("POST", path, {**topic, "metadata": metadata})
     operator = start()
 
-    def said() -> set[str]:
-        return {_condition(item, "Ready") for item in api.must("GET", path)["items"]}
+    def told() -> int:
+        items = api.must("GET", path)["items"]
+        return sum(_condition(item, "Ready") == "ClusterNotFound" for item in items)
 
-    wait_until(
-        lambda: said() == {"ClusterNotFound"},
-        seconds_max=TOPICS_S,
-        what="every topic says what it lacks",
-        poll=2,
-    )
+    # All of it is the processors' time, a minute of it: a busy machine may take long for that, but
+    # as long as one more is told, the work goes on.
+    before = 0
+    while before < TOPICS:
+        wait_until(
+            partial(_more, told, before),
+            seconds_max=STANDS_STILL_S,
+            what=f"another topic than {before} of {TOPICS} says what it lacks",
+            poll=2,
+        )
+        before = told()
     assert psutil.Process(operator.process.pid).memory_info().rss < MEMORY_MAX
     api.must("DELETE", path)
 

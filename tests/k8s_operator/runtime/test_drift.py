@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_operator import names
+from imago_operator.actions import DeletePod
 from imago_testing.kubernetes.custom_resources import CLUSTER, manifest
 from imago_testing.operated.cluster import OperatedCluster
 
@@ -226,3 +227,45 @@ def test_a_field_that_is_fought_for_is_named_in_the_status(made: Meddled) -> Non
     made.look_for(60)
     assert made.object("PodDisruptionBudget", "demo-s0")["spec"]["maxUnavailable"] == 1
     assert made.condition("DriftContested") is None
+
+
+GRACE = ("spec", "template", "spec", "terminationGracePeriodSeconds")
+
+
+def made_of_an_edited_template(made: Meddled, path: tuple[str, ...], value: object) -> list[str]:
+    """Have two pods of a shard come up from an edited template while no operator looks."""
+    made.meddle("StatefulSet", "demo-s0", path, value)
+    for name in ("demo-s0-0", "demo-s0-2"):
+        pod = made.world.pods[name]
+        made.world.do(DeletePod(name, pod.uid, pod.shard, "by somebody"))
+        made.kubernetes.drop("Pod", "mq", name)
+        for _ in range(30):
+            made.turn()
+    return sorted(pod.uid for pod in made.world.pods.values())
+
+
+def test_pods_of_an_edited_template_are_made_anew_one_by_one(made: Meddled) -> None:
+    before = made_of_an_edited_template(made, GRACE, 1)
+    assert _at(made.object("StatefulSet", "demo-s0"), GRACE) == 1
+    made.run()
+    after = {pod.name: pod.uid for pod in made.world.pods.values()}
+    assert sorted(name for name, uid in after.items() if uid not in before) == [
+        "demo-s0-0",
+        "demo-s0-2",
+    ]
+    today = made.object("StatefulSet", "demo-s0")["status"]["updateRevision"]
+    assert {made.made_of[after[f"demo-s0-{n}"]] for n in range(3)} == {today}
+    told = [message for reason, message in made.told if reason == "DeletePod"]
+    assert len(told) == 2
+    assert all("TemplateEdited" in message for message in told)
+    assert made.condition("Ready") == ("True", "AllShardsServing")
+
+
+def test_what_others_add_to_a_template_restarts_nobody(made: Meddled) -> None:
+    noted = ("spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt")
+    made.meddle("StatefulSet", "demo-s0", noted, "now")
+    added = ("spec", "template", "spec", "schedulerName")
+    before = made_of_an_edited_template(made, added, "mine")
+    made.run()
+    made.look_for(30)
+    assert sorted(pod.uid for pod in made.world.pods.values()) == before

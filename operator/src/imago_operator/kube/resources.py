@@ -49,6 +49,7 @@ RESOURCES: Final[Mapping[str, ResourceKind]] = _table(
     ResourceKind("Secret", "v1", "secrets"),
     ResourceKind("Service", "v1", "services"),
     ResourceKind("ServiceAccount", "v1", "serviceaccounts"),
+    ResourceKind("ControllerRevision", "apps/v1", "controllerrevisions"),
     ResourceKind("StatefulSet", "apps/v1", "statefulsets"),
     ResourceKind("Job", "batch/v1", "jobs"),
     ResourceKind("CronJob", "batch/v1", "cronjobs"),

@@ -146,7 +146,7 @@ class ClusterLook:
         if not wanted:
             return False
         differs = pod.annotations.get(names.TEMPLATE_HASH) != wanted[names.TEMPLATE_HASH]
-        return differs or self.ordered(pod) or self.resizing(pod)
+        return differs or pod.edited or self.ordered(pod) or self.resizing(pod)
 
     def ordered(self, pod: Pod) -> bool:
         """Whether somebody asked for a restart: of this pod, or of all."""
@@ -161,4 +161,4 @@ class ClusterLook:
     def by_operator_only(self, pod: Pod) -> bool:
         """Whether nothing that the user said differs: the operator's own template does."""
         same = pod.annotations.get(names.SPEC_HASH) == self.notes(pod.shard).get(names.SPEC_HASH)
-        return same and not self.ordered(pod) and not self.resizing(pod)
+        return same and not (pod.edited or self.ordered(pod) or self.resizing(pod))

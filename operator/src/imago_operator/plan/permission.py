@@ -73,6 +73,8 @@ def cause(look: ClusterLook, pod: Pod) -> str:
         return "VolumeResize"
     if look.ordered(pod):
         return "ManualRestart"
+    if pod.edited:
+        return "TemplateEdited"
     if look.by_operator_only(pod):
         return "OperatorTemplateChanged"
     wanted = look.notes(pod.shard)

@@ -161,6 +161,13 @@ CHANGE: Final = (
     _of("Updating", "ManualRestart", "Somebody ordered a restart.", EXPLAIN),
     _of(
         "Updating",
+        "TemplateEdited",
+        "Pods were made of a StatefulSet's template that somebody had edited. It was put back; now"
+        " they are restarted, one by one, to have what it says.",
+        f"Nothing. Where it says *blocked by*: {EXPLAIN}",
+    ),
+    _of(
+        "Updating",
         "OperatorTemplateChanged",
         "A new operator makes pods differently, and that was let through.",
         EXPLAIN,

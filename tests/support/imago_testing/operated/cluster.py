@@ -7,6 +7,7 @@ sends are the API's own calls. Brokers answer through the port that their HTTP c
 from __future__ import annotations
 
 import asyncio
+import copy
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from imago_operator.actions import (
     SetConfig,
     Uncordon,
 )
-from imago_operator.desired import OperatorInfo, desired_of
+from imago_operator.desired import OperatorInfo, desired_of, fingerprint
 from imago_operator.errors import BlockedError, OperatorError, RetryError
 from imago_operator.kube.objects import Kubernetes
 from imago_operator.observed import Observer, shard_of_set
@@ -159,6 +160,8 @@ class OperatedCluster:
         )
         self.world = World(desired_of(stored, self.operator))
         self.brokers = Brokers(self.world)
+        self.made_of: dict[str, str] = {}
+        """The revisions that pods were made of, by the pods' uids."""
         self.kubernetes.changed.append(self._take_in)
         self._show_nodes()
         self.errors: list[OperatorError] = []
@@ -271,7 +274,26 @@ class OperatedCluster:
                 self.kubernetes.put(self._pod(pod))
         for name in set(self.world.claims) - claims:
             self.kubernetes.put(self._claim(self.world.claims[name]))
+        self._note_revisions()
         self.world.now += _SECOND
+
+    def _note_revisions(self) -> None:
+        """Say on each set which revision its template is, as its controller does."""
+        for found in self.kubernetes.all("StatefulSet"):
+            status = {"updateRevision": self._revision_of(found)}
+            if found.get("status") != status:
+                self.kubernetes.put({**found, "status": status}, by="statefulset-controller")
+
+    def _revision_of(self, owner: Manifest) -> str:
+        """Return the name of the revision that a set's template is; it is kept as an object."""
+        template, namespace = owner["spec"]["template"], self.key.namespace
+        name = f"{owner['metadata']['name']}-{fingerprint(template)}"
+        if self.kubernetes.find("ControllerRevision", namespace, name) is None:
+            metadata = {"name": name, "namespace": namespace}
+            data = {"spec": {"template": copy.deepcopy(template)}}
+            revision = {"kind": "ControllerRevision", "metadata": metadata, "data": data}
+            self.kubernetes.put(revision)
+        return name
 
     def _show_nodes(self) -> None:
         for name, node in self.world.nodes.items():
@@ -294,6 +316,8 @@ class OperatedCluster:
         if pod.role_label:
             metadata["labels"][names.ROLE_LABEL] = pod.role_label
         if owner is not None:
+            made_of = self.made_of.setdefault(pod.uid, self._revision_of(owner))
+            metadata["labels"]["controller-revision-hash"] = made_of
             reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
             said = {"name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
             metadata["ownerReferences"] = [reference | said]

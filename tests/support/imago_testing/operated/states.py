@@ -187,6 +187,7 @@ def _pods(rng: random.Random, template: Desired, shard: int) -> list[Pod]:
                 deleting=rng.random() < 0.03,
                 waiting=waiting,
                 role_label=rng.choice((None, "master", "slave")),
+                edited=rng.random() < 0.05,
                 broker=_probe(rng, shard, name) if ready or rng.random() < answers else None,
             )
         )
