@@ -182,6 +182,7 @@ async def test_mistakes_are_told_with_their_cause(
         ("topic alter orders --set nonsense=1", 2, "no setting nonsense", "retention.ms"),
         ("topic alter orders --set retention=1h", 2, "no setting retention", "retention.ms"),
         ("topic create o --set retention_ms=1h", 2, "no setting", "did you mean retention.ms?"),
+        ("topic create o --set retention.ms=7", 2, "that is 7 ms", "retention.ms=7d"),
         ("topic create o --set retention.ms=soon", 2, "whole number", "1h30m"),
         ("topic create o --set retention.bytes=1h", 2, "whole number", "64MiB"),
         ("topic create o --set retention.ms", 2, "is not name=value", "retention.ms=7d"),
@@ -196,6 +197,8 @@ async def test_mistakes_are_told_with_their_cause(
         ("group delete nosuch --yes", 1, "no group nosuch", "imago group list"),
         ("group reset nosuch orders --to latest --yes", 1, "no group nosuch", "--create"),
         ("group reset billing ordrs --to latest --yes", 1, "no topic ordrs", "orders?"),
+        ("topic delete nosuch --yes", 1, "no topic nosuch", "imago topic list"),
+        ("group reset billing nosuch --to latest --yes", 1, "no topic nosuch", "imago topic list"),
         ("produce ordrs x", 1, "no topic ordrs", "did you mean orders? or --create"),
         ("produce ordrs x --protocol metaq", 1, "no topic ordrs", "did you mean orders?"),
         ("consume ordrs", 1, "no topic ordrs", "did you mean orders?"),
@@ -226,6 +229,9 @@ async def test_mistyped_names_change_nothing_and_are_told_with_the_nearest(
 async def test_topic_is_altered_by_name_and_kept_otherwise(commands: RunBody) -> None:
     def body(run: Commands) -> None:
         run.ok("topic create orders --queues 8 --set retention.ms=1h30m")
+        settings = run.json("topic describe orders")["settings"]
+        assert [each["attributes"]["retention.ms"] for each in settings.values()] == ["5400000"]
+        assert "settings: queues=8 perm=6 retention.ms=5400000" in run.ok("topic describe orders")
         run.ok("produce orders m --count 80 --in-flight 1")
         run.ok("topic alter orders --set acknowledgement=leader-fsync --set retention.bytes=1GiB")
         assert run.json("topic create orders --if-absent --queues 8 --set retention.ms=90m") == {

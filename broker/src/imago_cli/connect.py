@@ -84,6 +84,13 @@ def no_topic(topic: str, known: Iterable[str], *, otherwise: str = "") -> Comman
     return CommandError(f"there is no topic {topic}", cure=" or ".join(either))
 
 
+def unknown_topic(topic: str, known: Iterable[str]) -> CommandError:
+    """The same where a new topic would be of no use."""
+    near = nearest(topic, (name for name in known if not is_system(name)))
+    cure = near or "imago topic list names those that there are"
+    return CommandError(f"there is no topic {topic}", cure=cure)
+
+
 def is_system(topic: str) -> bool:
     """Whether a topic is the brokers' own, or of a group's retries and dead letters."""
     return topic in _SYSTEM_NAMES or topic.startswith(_SYSTEM_PREFIXES)

@@ -15,7 +15,7 @@ from imago_cli.connect import (
     confirm,
     connected,
     nearest,
-    no_topic,
+    unknown_topic,
 )
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.output import print_json, print_table, say
@@ -96,7 +96,7 @@ def reset(
         if not make:
             _check_exists(client, group, "--create makes it")
         if topic not in (topics := client.admin.topics()):
-            raise no_topic(topic, topics)
+            raise unknown_topic(topic, topics)
         confirm(f"Move group {group} in topic {topic} to {to}?", yes=yes)
         moved = client.admin.reset_group(group, topic, target)
     rows = [(queue.shard, queue.queue_id, offset) for queue, offset in sorted(moved.items())]

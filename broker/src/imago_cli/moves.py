@@ -11,7 +11,7 @@ from uuid import uuid4
 import typer
 
 from imago_cli.admin_http import DEFAULT_ADMIN, Admin, CallRefusedError, ask
-from imago_cli.connect import AsJson, Yes, confirm, no_topic
+from imago_cli.connect import AsJson, Yes, confirm, unknown_topic
 from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.output import print_json, print_line, say
 
@@ -124,7 +124,7 @@ def spread(
             break
     else:
         known = ask(admin, "/admin/v1/cluster/topics?limit=1000")["items"]
-        raise no_topic(topic, (one["name"] for one in known))
+        raise unknown_topic(topic, (one["name"] for one in known))
     if as_json:
         print_json(answer)
     else:

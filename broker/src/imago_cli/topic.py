@@ -15,17 +15,18 @@ from imago_cli.connect import (
     confirm,
     connected,
     is_system,
-    no_topic,
+    unknown_topic,
 )
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.moves import attach_to_topic
-from imago_cli.output import print_json, print_table, say
+from imago_cli.output import print_json, print_line, print_table, say
 from imago_cli.topic_settings import SET_HELP, attributes
 from imago_client.errors import HidesMessagesError, NoTopicError, TopicExistsError
 
 if TYPE_CHECKING:
     from imago_client import QueueBounds
     from imago_client.blocking import Client
+    from imago_wire.remoting.bodies import TopicConfig
 
 Queues = Annotated[
     int | None,
@@ -128,7 +129,7 @@ def alter(
                 topic, queues=queues, perm=perm, attributes=settings, hide_messages=hide_messages
             )
         except NoTopicError as error:
-            raise no_topic(topic, client.admin.topics()) from error
+            raise unknown_topic(topic, client.admin.topics()) from error
         except HidesMessagesError as error:
             cure = "keep the number of queues, or add --hide-messages"
             raise CommandError(str(error), cure=cure) from error
@@ -172,13 +173,16 @@ def _queues(client: Client, topic: str) -> int:
 
 
 def describe(topic: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Show what each queue of a topic holds."""
+    """Show what each queue of a topic holds, and the topic's settings."""
     with connected(bootstrap) as client:
         if topic not in (known := client.admin.topics()):
-            raise no_topic(topic, known)
+            raise unknown_topic(topic, known)
+        settings = client.admin.topic_settings(topic)
         bounds = client.admin.topic_bounds(topic)
     if as_json:
-        print_json({"topic": topic, "queues": [_bounds_json(one) for one in bounds]})
+        queues = [_bounds_json(one) for one in bounds]
+        told = {shard: _settings_json(one) for shard, one in settings.items()}
+        print_json({"topic": topic, "settings": told, "queues": queues})
         return
     rows = [
         (
@@ -193,6 +197,11 @@ def describe(topic: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJs
     ]
     columns = ("shard", "queue", "from", "up to", "messages", "last message")
     print_table(f"{topic}: {sum(row[4] for row in rows)} messages", columns, rows)
+    by_text: dict[str, list[str]] = {}
+    for shard, one in sorted(settings.items()):
+        by_text.setdefault(_settings_line(one), []).append(shard)
+    for text, shards in by_text.items():
+        print_line(f"settings: {text}" if len(by_text) == 1 else f"{', '.join(shards)}: {text}")
 
 
 def delete(topic: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, yes: Yes = False) -> None:
@@ -200,7 +209,7 @@ def delete(topic: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, yes: Yes = Fals
     _refuse_system(topic)
     with connected(bootstrap) as client:
         if topic not in (known := client.admin.topics()):
-            raise no_topic(topic, known)
+            raise unknown_topic(topic, known)
         confirm(f"Delete topic {topic} and all its messages?", yes=yes)
         client.admin.delete_topic(topic)
     say(f"topic {topic}: deleted")
@@ -226,3 +235,23 @@ def _bounds_json(one: QueueBounds) -> dict[str, object]:
         "maxOffset": one.max_offset,
         "updatedMs": one.updated_ms,
     }
+
+
+def _settings_json(one: TopicConfig) -> dict[str, object]:
+    return {
+        "readQueues": one.read_queue_nums,
+        "writeQueues": one.write_queue_nums,
+        "perm": one.perm,
+        "order": one.order,
+        "attributes": dict(one.attributes or {}),
+    }
+
+
+def _settings_line(one: TopicConfig) -> str:
+    """Return what a topic is set to, as `--set` takes it; what it does not say is the broker's."""
+    queues = f"queues={one.write_queue_nums}"
+    if one.read_queue_nums != one.write_queue_nums:
+        queues = f"write queues={one.write_queue_nums} read queues={one.read_queue_nums}"
+    ordered = ["order=true"] if one.order else []
+    own = [f"{name}={value}" for name, value in sorted((one.attributes or {}).items())]
+    return " ".join([queues, f"perm={one.perm}", *ordered, *own])

@@ -6,7 +6,7 @@ import difflib
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.config.section import LEVELS
-from imago_broker.config.units import kind_of, measured
+from imago_broker.config.units import DURATION, kind_of, measured
 from imago_broker.model import topics
 from imago_broker.model.attributes import attributes_problem
 from imago_cli.exits import CommandUsageError
@@ -21,6 +21,8 @@ SETTABLE: Final = (
     MESSAGE_TYPE,
 )
 SET_HELP: Final = f"A setting, as name=value: {', '.join(SETTABLE)}. Repeatable."
+SHORT_MS: Final = 60_000
+"""A plain number below it is more likely days, hours or seconds than milliseconds."""
 _ARE_OPTIONS: Final = {"queues": "--queues", "partitions": "--queues", "perm": "--perm"}
 
 
@@ -36,6 +38,11 @@ def attributes(assignments: Sequence[str] | None) -> dict[str, str]:
                 f"--set {text}: a topic has no setting {name}", cure=_nearest(name)
             )
         number = measured(name, value)
+        if kind_of(name) is DURATION and value.isdecimal() and 0 < int(value) < SHORT_MS:
+            raise CommandUsageError(
+                f"--set {name}={value}: that is {value} ms",
+                cure=f"write the unit: {name}={value}d, or {name}={value}ms if that is meant",
+            )
         found[name] = value if number is None else str(number)
     if problem := attributes_problem(found, acknowledgements=frozenset(LEVELS)):
         name = problem.partition(":")[0]

@@ -176,7 +176,17 @@ def all_shards(view: ClusterView) -> list[int]:
 def shard(view: ClusterView, number: int, lags: Lags, *, least: int, drain: Any) -> dict[str, Any]:
     """One shard; epoch and in-sync set are null where it has no state."""
     master, state = view.master(number), view.states.get(number)
-    in_sync = None if state is None else [member.uuid for member in state.in_sync]
+    live = {record.uuid: record.incarnation for record in view.members(number)}
+    # A member that has come back is another life, which joins only once it holds everything.
+    in_sync = (
+        None
+        if state is None
+        else [
+            member.uuid
+            for member in state.in_sync
+            if live.get(member.uuid, member.incarnation) == member.incarnation
+        ]
+    )
     shown = []
     for record in view.members(number):
         lag = lags.get(record.uuid, MemberLag())
@@ -184,7 +194,8 @@ def shard(view: ClusterView, number: int, lags: Lags, *, least: int, drain: Any)
             member(record)
             | {
                 "role": str(Role.MASTER if view.leads(record) else _other(record)),
-                "inSync": in_sync is not None and record.uuid in in_sync,
+                # A shard without a state has one member, which holds everything.
+                "inSync": view.leads(record) if in_sync is None else record.uuid in in_sync,
                 "lagBytes": lag.lag_bytes,
                 "lagMs": lag.lag_ms,
                 "stalled": lag.stalled,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
     from imago_client.received import ReceivedMessage
+    from imago_wire.remoting.bodies import TopicConfig
     from imago_wire.remoting.bodies.config import SubscriptionGroupConfig
 
 
@@ -73,6 +74,10 @@ class Admin:
     def delete_topic(self, topic: str) -> None:
         """Delete a topic on every shard."""
         self._driver.run(administration.delete_topic(self._state, topic))
+
+    def topic_settings(self, topic: str) -> dict[str, TopicConfig]:
+        """Return a topic's settings on each shard that has it."""
+        return self._driver.run(topic_changes.topic_settings(self._state, topic))
 
     def topic_bounds(self, topic: str) -> list[QueueBounds]:
         """Return the offsets that each queue of a topic holds."""

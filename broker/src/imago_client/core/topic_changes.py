@@ -124,6 +124,12 @@ def alter_topic(
     return hidden
 
 
+def topic_settings(state: ClientState, topic: str) -> Operation[dict[str, TopicConfig]]:
+    """Return a topic's settings on each shard that has it."""
+    check_name("topic", topic)
+    return (yield from _configs(state, topic, (yield from masters(state))))
+
+
 def _configs(
     state: ClientState, topic: str, living: Mapping[str, str]
 ) -> Operation[dict[str, TopicConfig]]:
