@@ -26,7 +26,7 @@ from imago_client.errors import HidesMessagesError, NoTopicError, TopicExistsErr
 if TYPE_CHECKING:
     from imago_client import QueueBounds
     from imago_client.blocking import Client
-    from imago_wire.remoting.bodies import TopicConfig
+    from imago_wire.remoting.bodies.config import TopicConfig
 
 Queues = Annotated[
     int | None,

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from imago_client.driver import Driver
     from imago_client.message_queue import MessageQueue
     from imago_client.received import ReceivedMessage
-    from imago_wire.remoting.bodies import TopicConfig
-    from imago_wire.remoting.bodies.config import SubscriptionGroupConfig
+    from imago_wire.remoting.bodies.config import SubscriptionGroupConfig, TopicConfig
 
 
 class Admin:
