@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.config import BrokerConfig
-from imago_cli.doctor import checks
+from imago_cli.doctor import checks, command
 from imago_cli.doctor.checks import CheckLevel
 from imago_cli.exits import CommandError
 from imago_cli.java import find_java, java_version, spark_home
+from imago_cli.up import state as up_state
 from imago_log.disk.vfs import DiskUsage, OsVfs
 from imago_testing.processes.ports import free_port_block
 
@@ -256,3 +257,26 @@ def test_the_command_fails_only_for_errors(tmp_path: Path) -> None:
     findings = told["findings"]
     assert isinstance(findings, list)
     assert all(f["cure"] for f in findings if f["level"] in ("warning", "error"))
+
+
+def test_the_cluster_that_runs_here_is_found_without_its_folder(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "other")]
+    running = []
+    try:
+        for number, folder in enumerate(folders):
+            (folder / "config").mkdir(parents=True)
+            (folder / "cluster.json").write_text("{}")
+            config = str(folder / "config" / "shard-0.toml")
+            waits = "import time; time.sleep(600)"
+            words = [sys.executable, "-c", waits, "-m", "imago_cli", "broker", "--config", config]
+            running.append(subprocess.Popen(words))
+            here = [each for each in up_state.running_folders() if each.is_relative_to(tmp_path)]
+            assert here == folders[: number + 1]
+            data, (told,) = command._found(here)
+            assert data == (folder if number == 0 else None)
+            assert all(str(each) in told.message for each in here)
+            assert number == 0 or f"--data {folders[0]}" in told.cure
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()

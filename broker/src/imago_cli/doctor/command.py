@@ -35,7 +35,7 @@ def doctor(
         Path | None, typer.Option(help="Configuration of a broker; default: all defaults.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder of an `imago up`, running or not.")
+        Path | None, typer.Option(help="Folder of an `imago up`; default: the one that runs here.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
@@ -56,6 +56,9 @@ def doctor(
 def diagnose(config_path: Path | None, data: Path | None) -> Iterator[CheckFinding]:
     """Run all checks for a broker with this configuration, or for the brokers in a folder."""
     plan = None
+    if data is None and config_path is None:
+        data, findings = _found(up_state.running_folders())
+        yield from findings
     if data is not None:
         data = data.absolute()
         plan = up_state.remembered(data)
@@ -82,6 +85,21 @@ def diagnose(config_path: Path | None, data: Path | None) -> Iterator[CheckFindi
         check_shards(admin_addresses(plan)),
         check_damage(folder),
     )
+
+
+def _found(folders: list[Path]) -> tuple[Path | None, list[CheckFinding]]:
+    """Return the only cluster of `imago up` that runs here, and what is to be said of it."""
+    if len(folders) == 1:
+        text = f"looked at the cluster that runs in {folders[0]}"
+        return folders[0], [CheckFinding("imago up", CheckLevel.NOTE, text)]
+    if not folders:
+        return None, []
+    text = f"several clusters run here, in {', '.join(map(str, folders))}; none was looked at"
+    return None, [
+        CheckFinding(
+            "imago up", CheckLevel.NOTE, text, f"name one: imago doctor --data {folders[0]}"
+        )
+    ]
 
 
 def _zookeeper(settings: BrokerConfig, plan: ClusterPlan | None) -> Iterator[CheckFinding]:

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imago_cli.exits import CommandError, CommandUsageError, Exit
@@ -14,7 +15,6 @@ from imago_log.disk.vfs import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 FORMAT = 1
 _FILE = "cluster.json"
@@ -157,3 +157,19 @@ def _folders(folder: Path, shard: int) -> Iterator[Path]:
     """Yield the data folders of a shard's members."""
     yield from folder.glob(f"shard-{shard}")
     yield from folder.glob(f"shard-{shard}-*")
+
+
+def running_folders() -> list[Path]:
+    """Return the folders of the clusters that `imago up` runs on this machine, as Linux shows."""
+    found: set[Path] = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has ended, or is somebody else's
+        if b"imago_cli" not in words or b"--config" not in words[:-1]:
+            continue
+        config = Path(os.fsdecode(words[words.index(b"--config") + 1]))
+        if config.is_absolute() and (config.parent.parent / _FILE).is_file():
+            found.add(config.parent.parent)
+    return sorted(found)
