@@ -12,6 +12,8 @@ from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imago_broker.app import Broker
     from imago_testing.peers.remoting import RemotingPeer
 
@@ -147,14 +149,22 @@ async def test_what_cannot_be_there_is_deleted_without_a_word_in_the_log(
     assert broker.store.log_end == end
 
 
-@pytest.mark.parametrize("place", ["lock group", "lock client", "beat client"])
+@pytest.mark.parametrize(
+    ("code", "body"),
+    [
+        (Code.LOCK_BATCH_MQ, lambda name: _lock(name, "c")),
+        (Code.LOCK_BATCH_MQ, lambda name: _lock("G", name)),
+        (Code.HEART_BEAT, _beat),
+    ],
+    ids=["lock group", "lock client", "beat client"],
+)
 async def test_a_name_of_megabytes_is_refused_and_nothing_is_kept(
-    peer: RemotingPeer, broker: Broker, place: str
+    peer: RemotingPeer, broker: Broker, code: Code, body: Callable[[str], bytes]
 ) -> None:
     await peer.put("T", b"x")
     end = broker.store.log_end
-    code, ext, body = requests("g" * (5 << 20))[place]
-    assert (await peer.call(code, ext, body)).code == ResponseCode.INVALID_PARAMETER
+    answer = await peer.call(code, {}, body("g" * (5 << 20)))
+    assert answer.code == ResponseCode.INVALID_PARAMETER
     assert broker.store.log_end == end
 
 
