@@ -8,13 +8,16 @@ import typer
 
 from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
-from imago_cli.exits import Exit
+from imago_cli.exits import CommandError, Exit
 from imago_cli.output import print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 COLUMNS = ("shard", "replica", "role", "in sync", "lag bytes", "lag ms", "RocketMQ", "slot", "uuid")
+
+ASK_SECONDS_MAX = 2.0
+"""Of a member that is asked what keeps it; it may be the one that does not answer."""
 
 
 def attach(root: typer.Typer) -> None:
@@ -55,8 +58,27 @@ def explain(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
             print_line(f"  waits for: {said['waitsFor']}")
         if said["next"]:
             print_line(f"  next: {said['next']}")
+        for line in hindrances(shard):
+            print_line(f"  {line}")
     for line in remarks(cluster):
         print_line(line)
+
+
+def hindrances(shard: Mapping[str, Any]) -> Iterator[str]:
+    """Say of each live member that is not in sync what it says of itself."""
+    for member in shard["members"]:
+        if member["inSync"]:
+            continue
+        place = f"replica {member['replica']} ({member['rocketmq']})"
+        try:
+            told = ask(member["admin"], "/admin/v1/status", found=True, seconds_max=ASK_SECONDS_MAX)
+        except CommandError as error:
+            yield f"{place}: {error}"
+            continue
+        if told["waitsFor"]:
+            yield f"{place}: {told['waitsFor']}"
+        if not told["disk"]["writable"]:
+            yield f"{place}: its disk is full, {told['disk']['usedShare']:.0%} are used"
 
 
 def member_rows(shard: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:

@@ -1,0 +1,41 @@
+"""`imago cluster explain`: what members that are not in sync say of themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from imago_cli import cluster
+from imago_cli.exits import CommandError
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def member(replica: int, *, in_sync: bool) -> dict[str, Any]:
+    name = f"b{replica}"
+    return {"replica": replica, "inSync": in_sync, "rocketmq": name, "admin": f"http://{name}"}
+
+
+def said(waits_for: str, *, writable: bool) -> dict[str, Any]:
+    return {"waitsFor": waits_for, "disk": {"writable": writable, "usedShare": 0.994}}
+
+
+def test_members_that_are_not_in_sync_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {
+        "http://b1": said("the copy is not in sync yet: refused", writable=False),
+        "http://b2": said("", writable=True),
+    }
+
+    def ask(address: str, path: str, **_: object) -> dict[str, Any]:
+        assert path == "/admin/v1/status"
+        if address not in answers:
+            raise CommandError(f"no admin interface answers at {address}")
+        return answers[address]
+
+    monkeypatch.setattr(cluster, "ask", ask)
+    shard = {"members": [member(n, in_sync=n == 0) for n in range(4)]}
+    assert list(cluster.hindrances(shard)) == [
+        "replica 1 (b1): the copy is not in sync yet: refused",
+        "replica 1 (b1): its disk is full, 99% are used",
+        "replica 3 (b3): no admin interface answers at http://b3",
+    ]
