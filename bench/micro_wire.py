@@ -50,7 +50,7 @@ class Twin:
     """The hot functions of one kind."""
 
     def __init__(self, suffix: str) -> None:
-        for part in ("text._text", "_record", "_scan"):
+        for part in ("text._text", "_record", "_scan", "_index", "_metaq"):
             module = importlib.import_module(f"imago_wire.{part}{suffix}")
             self.__dict__.update(vars(module))
 

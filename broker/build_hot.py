@@ -37,7 +37,7 @@ def compile_hot(*, force: bool = False) -> list[Path]:
             ".".join(path.relative_to(SOURCES).with_suffix("").parts),
             [str(path)],
             include_dirs=[str(SOURCES / "imago_wire")],  # _hot.h
-            extra_compile_args=["-O2", "-fno-strict-aliasing"],
+            extra_compile_args=["-O2", "-fno-strict-aliasing", "-Wno-unused-function"],
         )
         for path in pyx
     ]

@@ -15,6 +15,7 @@ from imago_testing.frames.remoting import load_captures, load_known
 from imago_wire import hot
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting import _remoting_py as plain
+from imago_wire.remoting import items as items_of
 from imago_wire.remoting.bodies.client import HeartbeatData
 from imago_wire.remoting.bodies.fields import BodyError
 from imago_wire.remoting.bodies.register import decode_register_body
@@ -48,7 +49,7 @@ def scan(data: bytes) -> Hashable:
     items, consumed = expected
     assert consumed <= len(data)
     kinds = tuple(item[0] for item in items)
-    if plain.BAD in kinds:
+    if items_of.BAD in kinds:
         return (*kinds, str(items[-1][1])[:24])
     middle = len(data) // 2
     first, used = hot.scan_frames(data[:middle], FRAME_BYTES_MAX)

@@ -9,6 +9,7 @@ from imago_testing.frames.text import golden_metaq_frames
 from imago_wire import hot
 from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.text import _text_py as plain
+from imago_wire.text import items as items_of
 from imago_wire.text.commands import Value
 from imago_wire.text.decoder import Decoder
 from imago_wire.text.encoder import encode
@@ -31,8 +32,8 @@ def scan(data: bytes) -> Hashable:
     items, consumed = expected
     assert consumed <= len(data)
     kinds = tuple(item[0] for item in items)
-    if plain.BAD in kinds:
-        assert kinds.index(plain.BAD) == len(kinds) - 1
+    if items_of.BAD in kinds:
+        assert kinds.index(items_of.BAD) == len(kinds) - 1
         return kinds
     first, used = hot.scan_text(data[: len(data) // 2], LINE_BYTES_MAX, BODY_BYTES_MAX)
     second, rest = hot.scan_text(data[used:], LINE_BYTES_MAX, BODY_BYTES_MAX)

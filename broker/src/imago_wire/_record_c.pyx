@@ -6,73 +6,34 @@ What is rare (reserved names echoed by a client, tags that are not ASCII, values
 to the reference, so that there is one place for its rules and errors.
 """
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
 
 from imago_wire import _record_py as _reference
-from imago_wire import layout as _layout
 from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.properties import strip_reserved as _strip_reserved
-from imago_wire.tags import cached_tag_code as _cached_tag_code
+
+include "_common.pxi"
 
 cdef extern from "_hot.h" nogil:
-    void imago_crc_init()
-    uint32_t imago_crc32(uint32_t crc, const uint8_t *data, size_t size)
     int64_t imago_crc32_by(int way, uint32_t crc, const uint8_t *data, size_t size)
-    void imago_put16(uint8_t *to, uint32_t value)
-    void imago_put32(uint8_t *to, uint32_t value)
-    void imago_put64(uint8_t *to, uint64_t value)
-    uint32_t imago_get32(const uint8_t *data)
     bint imago_has_two_underscores(const uint8_t *data, size_t size)
     void imago_put_hexadecimal(uint8_t *to, uint64_t value, int digits)
-    const uint8_t *imago_find_property(
-        const uint8_t *data, size_t size, const char *name, size_t name_size, size_t *value_size
-    )
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object value, int *overflow) except? -1
-
-imago_crc_init()
 
 cdef int64_t I32_MAX = 0x7FFFFFFF
 cdef int64_t I32_MIN = -I32_MAX - 1
 cdef int64_t I64_MAX = 0x7FFFFFFFFFFFFFFF
 cdef int64_t I64_MIN = -I64_MAX - 1
-cdef uint32_t CRC31_MASK = 0x7FFFFFFF
-
-# Copied once from the layout, which stays the only place where they are written down.
-cdef Py_ssize_t TOPIC_BYTES_MAX = _layout.TOPIC_BYTES_MAX
-cdef Py_ssize_t TOPIC_BYTES_V1_MAX = _layout.TOPIC_BYTES_V1_MAX
 cdef Py_ssize_t BODY_BYTES_MAX = _layout.BODY_BYTES_MAX
 cdef Py_ssize_t CLIENT_PROPERTIES_BYTES_MAX = _layout.CLIENT_PROPERTIES_BYTES_MAX
-cdef Py_ssize_t FIXED_SIZE_V4 = _layout.FIXED_SIZE_V4
 cdef Py_ssize_t BLANK_SIZE = _layout.BLANK_SIZE
-cdef Py_ssize_t HOST_V4_SIZE = _layout.HOST_V4_SIZE
-cdef Py_ssize_t HOST_V6_SIZE = _layout.HOST_V6_SIZE
-cdef Py_ssize_t CRC32_SIZE = _layout.CRC32_SIZE
-cdef Py_ssize_t UNIT_TAG_SIZE = _layout.UNIT_TAG_SIZE
-cdef Py_ssize_t METAQ_PLACE_SIZE = _layout.METAQ_PLACE_SIZE
-cdef Py_ssize_t METAQ_SHAPE_SIZE = _layout.METAQ_SHAPE_SIZE
-cdef Py_ssize_t METAQ_HEADER_SIZE = _layout.METAQ_HEADER_SIZE
-cdef uint32_t MAGIC_V1 = _layout.MAGIC_V1
-cdef uint32_t MAGIC_V2 = _layout.MAGIC_V2
 cdef int64_t METAQ_EPOCH_MS = _layout.METAQ_EPOCH_MS
 cdef int64_t PARTS_SIZE_MAX = _reference.PARTS_SIZE_MAX
 cdef int64_t STORE_MS_MAX = _reference.STORE_MS_MAX
 cdef int32_t SYS_COMPRESSED = _layout.SYS_COMPRESSED
-cdef int32_t SYS_PREPARED = _layout.SYS_PREPARED
-cdef int32_t SYS_BORN_V6 = _layout.SYS_BORN_V6
-cdef int32_t SYS_STORE_V6 = _layout.SYS_STORE_V6
-cdef bytes CRC32_PREFIX = _layout.CRC32_PREFIX
-cdef bytes UNIT_TAG_PREFIX = _layout.UNIT_TAG_PREFIX
-cdef bytes METAQ_LEN_PREFIX = _layout.METAQ_LEN_PREFIX
-cdef bytes METAQ_CRC_PREFIX = _layout.METAQ_CRC_PREFIX
-cdef bytes METAQ_POS_PREFIX = _layout.METAQ_POS_PREFIX
-cdef bytes METAQ_ID_PREFIX = _layout.METAQ_ID_PREFIX
 
 
 cdef class QueueTail:
@@ -419,23 +380,6 @@ cdef inline int64_t next_id(RecordBuilder builder, int64_t store_ms) noexcept:
         last = (last >> 22) + 1 << 22 | builder._broker_bits
     builder.last_metaq_id = last
     return last
-
-
-cdef inline int64_t tag_code(const uint8_t *tags, size_t size) except? -1:
-    cdef uint32_t code = 0
-    cdef size_t at
-    for at in range(size):
-        if tags[at] >= 128:
-            return _cached_tag_code(PyBytes_FromStringAndSize(<const char *> tags, size))
-        code = 31 * code + tags[at]
-    return <int32_t> code
-
-
-cdef inline uint8_t *grown(bytearray view, Py_ssize_t size) except NULL:
-    """Make a view longer by ``size`` bytes and return where they are."""
-    cdef Py_ssize_t end = PyByteArray_GET_SIZE(view)
-    PyByteArray_Resize(view, end + size)
-    return <uint8_t *> PyByteArray_AS_STRING(view) + end
 
 
 cdef inline uint8_t *put_text(uint8_t *to, bytes text) noexcept:

@@ -7,9 +7,21 @@ twins give equal results and equal errors on every input.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from imago_wire.crc import crc31
+from imago_wire.entries import (
+    ENTRY_BODY,
+    ENTRY_BORN_HOST,
+    ENTRY_PROPERTIES,
+    ENTRY_SHAPE,
+    ENTRY_SYS_FLAG,
+    ENTRY_TAIL,
+    ENTRY_UNIT_TAG,
+    Entry,
+    Placed,
+    QueueTail,
+)
 from imago_wire.errors import ChecksumError, LimitExceededError, ProtocolError
 from imago_wire.layout import (
     AFTER_STORE_HOST,
@@ -66,60 +78,6 @@ PARTS_SIZE_MAX: Final = (
     - TOPIC_BYTES_MAX
 )
 """All of a record but topic, client's properties and body."""
-
-
-class QueueTail:
-    """The mutable end of one queue. The log owns it; the builder advances it."""
-
-    __slots__ = (
-        "dual",
-        "next_offset",
-        "next_position",
-        "positions",
-        "queue_id",
-        "topic",
-        "units",
-    )
-
-    topic: bytes
-    queue_id: int
-    dual: bool
-    """Records of this queue get a MetaQ position and id."""
-    next_offset: int
-    """Queue offset that the next record gets."""
-    next_position: int
-    """MetaQ byte position that the next record gets, where dual."""
-    units: bytearray
-    """20-byte consume-queue units that build() appended. Must have no exported buffer meanwhile."""
-    positions: bytearray
-    """12-byte units (position, size with header) beside the others, where dual."""
-
-    def __init__(
-        self,
-        topic: bytes,
-        queue_id: int,
-        *,
-        dual: bool,
-        next_offset: int = 0,
-        next_position: int = 0,
-    ) -> None:
-        if not 0 < len(topic) <= TOPIC_BYTES_MAX:
-            raise LimitExceededError("topic", size=len(topic), size_max=TOPIC_BYTES_MAX)
-        if not 0 <= queue_id <= I32_MAX:
-            raise ProtocolError(f"queue id {queue_id}")
-        self.topic, self.queue_id, self.dual = topic, queue_id, dual
-        self.next_offset, self.next_position = next_offset, next_position
-        self.units, self.positions = bytearray(), bytearray()
-
-
-Entry: TypeAlias = tuple[
-    QueueTail, bytes, bytes, int, int, int, bytes, int, int, int | None, tuple[int, int] | None, int
-]
-"""tail, body, properties, flag, sys flag, born ms, born host, reconsume times, prepared offset,
-unit tag, MetaQ shape, crc31 of the body or -1: made by make_entry() or metaq_entry() alone."""
-
-Placed: TypeAlias = tuple[int, int, int, int, int]
-"""Queue offset, physical offset, record size, MetaQ position or -1, MetaQ id or -1."""
 
 
 def make_entry(
@@ -253,10 +211,13 @@ def _has_unit(sys_flag: int) -> bool:
 
 def entries_size_max(entries: Sequence[Entry]) -> int:
     """Return an upper bound in bytes of all entries' records; -1 where a tail is dead."""
-    if any(entry[0].next_offset < 0 for entry in entries):
+    if any(entry[ENTRY_TAIL].next_offset < 0 for entry in entries):
         return -1
     return len(entries) * PARTS_SIZE_MAX + sum(
-        [len(entry[0].topic) + len(entry[1]) + len(entry[2]) for entry in entries]
+        [
+            len(entry[ENTRY_TAIL].topic) + len(entry[ENTRY_BODY]) + len(entry[ENTRY_PROPERTIES])
+            for entry in entries
+        ]
     )
 
 
@@ -298,7 +259,7 @@ class RecordBuilder:
         room -= BLANK_SIZE
         self.with_properties = False
         for entry in islice(entries, min(start, len(entries)), None):
-            properties, tags = _client_properties(entry[2])
+            properties, tags = _client_properties(entry[ENTRY_PROPERTIES])
             size = self._size(entry, len(properties))
             if size > room:
                 break
@@ -311,24 +272,26 @@ class RecordBuilder:
         return b"".join(records), placed
 
     def _size(self, entry: Entry, properties_size: int) -> int:
-        tail = entry[0]
-        size = FIXED_SIZE_V4 + len(entry[1]) + properties_size + len(tail.topic) + CRC32_SIZE
-        size += len(self._store_host) + len(entry[6]) - 2 * HOST_V4_SIZE
+        tail = entry[ENTRY_TAIL]
+        size = (
+            FIXED_SIZE_V4 + len(entry[ENTRY_BODY]) + properties_size + len(tail.topic) + CRC32_SIZE
+        )
+        size += len(self._store_host) + len(entry[ENTRY_BORN_HOST]) - 2 * HOST_V4_SIZE
         if len(tail.topic) > TOPIC_BYTES_V1_MAX:
             size += 1
-        if _has_unit(entry[4]):
-            if entry[9] is not None:
+        if _has_unit(entry[ENTRY_SYS_FLAG]):
+            if entry[ENTRY_UNIT_TAG] is not None:
                 size += UNIT_TAG_SIZE
             if tail.dual:
-                size += METAQ_PLACE_SIZE if entry[10] is None else _METAQ_SIZE_WITH_SHAPE
+                size += METAQ_PLACE_SIZE if entry[ENTRY_SHAPE] is None else _METAQ_SIZE_WITH_SHAPE
         return size
 
     def _place(
         self, entry: Entry, tags: bytes | None, physical_offset: int, store_ms: int, size: int
     ) -> Placed:
         """Give out the record's offsets and id, and append the units of the views."""
-        tail, unit_tag = entry[0], entry[9]
-        if not _has_unit(entry[4]):
+        tail, unit_tag = entry[ENTRY_TAIL], entry[ENTRY_UNIT_TAG]
+        if not _has_unit(entry[ENTRY_SYS_FLAG]):
             return (0, physical_offset, size, -1, -1)
         queue_offset = tail.next_offset
         tail.next_offset = queue_offset + 1
@@ -336,11 +299,11 @@ class RecordBuilder:
         tail.units += UNIT.pack(physical_offset, size, code)
         if not tail.dual:
             return (queue_offset, physical_offset, size, -1, -1)
-        position, shape = tail.next_position, entry[10]
+        position, shape = tail.next_position, entry[ENTRY_SHAPE]
         if shape is not None:
             metaq_size = METAQ_HEADER_SIZE + shape[0]
         else:
-            metaq_size = METAQ_HEADER_SIZE + len(entry[1])
+            metaq_size = METAQ_HEADER_SIZE + len(entry[ENTRY_BODY])
             if tags is not None:
                 metaq_size += 4 + len(tags)
         tail.next_position = position + metaq_size
@@ -408,8 +371,8 @@ def _client_properties(properties: bytes) -> tuple[bytes, bytes | None]:
 def _reserved(entry: Entry, place: Placed) -> bytes:
     """Return the reserved properties before the record's checksum."""
     parts = b""
-    unit_tag, shape = entry[9], entry[10]
-    if unit_tag is not None and _has_unit(entry[4]):
+    unit_tag, shape = entry[ENTRY_UNIT_TAG], entry[ENTRY_SHAPE]
+    if unit_tag is not None and _has_unit(entry[ENTRY_SYS_FLAG]):
         parts = b"%b%016x\x02" % (UNIT_TAG_PREFIX, unit_tag & I64_MASK)
     if place[4] < 0:
         return parts

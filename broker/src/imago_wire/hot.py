@@ -1,29 +1,25 @@
-"""The active twin of each hot module: compiled where it was built, else plain Python.
+"""The active twin of each hot function: compiled where it was built, else plain Python.
 
-Both give the same results and errors. ``IMAGO_PURE=1`` forces the plain one. It also serves where a
-compiled module is missing, or lacks a name because it was built from older sources.
+Both give the same results and errors. :mod:`imago_wire.compiled` says which serves.
 """
 
 from __future__ import annotations
 
-import importlib
-import os
+from typing import Final
 
-# The reference comes first: it is what type checkers see, and what stays where nothing is compiled.
-from imago_wire._record_py import (
+from imago_wire import compiled
+from imago_wire.record_twins import (
     QueueTail,
     RecordBuilder,
     entries_size_max,
-    make_entries,
-    make_entry,
-    metaq_entry,
-)
-from imago_wire._scan_py import (
     fitting_units,
     gather_records,
     index_records,
     key_entries,
+    make_entries,
+    make_entry,
     metaq_block,
+    metaq_entry,
     metaq_form,
     metaq_whole,
     queue_records,
@@ -31,7 +27,7 @@ from imago_wire._scan_py import (
     view_record,
     whole_records,
 )
-from imago_wire.remoting._remoting_py import (
+from imago_wire.remoting.twins import (
     answer_sends,
     answer_stored,
     encode_send_response,
@@ -43,10 +39,11 @@ from imago_wire.remoting._remoting_py import (
     scan_plain_batch,
     take_sends,
 )
-from imago_wire.text._text_py import encode_put_results, scan_text, take_puts
+from imago_wire.text.twins import encode_put_results, scan_text, take_puts
 
 __all__ = [
     "COMPILED",
+    "MISSING",
     "QueueTail",
     "RecordBuilder",
     "answer_sends",
@@ -79,22 +76,7 @@ __all__ = [
     "whole_records",
 ]
 
-
-def _compiled_twins() -> dict[str, object]:
-    """Return the compiled object of every hot name, or nothing where one is missing."""
-    if os.environ.get("IMAGO_PURE") == "1":
-        return {}
-    found: dict[str, object] = {}
-    try:
-        for part in ("text._text_c", "_record_c", "_scan_c", "remoting._remoting_c"):
-            found |= vars(importlib.import_module(f"imago_wire.{part}"))
-        return {name: found[name] for name in __all__ if name != "COMPILED"}
-    except (ImportError, KeyError):
-        return {}
-
-
-_twins = _compiled_twins()
-globals().update(_twins)
-
-COMPILED: bool = bool(_twins)
-"""Whether the compiled twins serve."""
+COMPILED: Final = not compiled.PURE and not compiled.missing
+"""Whether every hot function is compiled."""
+MISSING: Final = tuple(compiled.missing)
+"""What should be compiled and is not: the plain Python twins of these modules serve, slowly."""

@@ -10,27 +10,21 @@ import ipaddress
 from dataclasses import dataclass
 
 from imago_wire import properties as names
-from imago_wire._record_py import Entry, Placed
-from imago_wire._scan_py import (
-    RecordView,
-    Scan,
-    ScanStop,
-    key_hash,
-)
+from imago_wire._index_py import key_hash
+from imago_wire._scan_py import RecordView, Scan, ScanStop
 from imago_wire.compression import inflate as inflate_body
 from imago_wire.crc import Buffer, crc31
-from imago_wire.errors import ChecksumError, ProtocolError
-from imago_wire.hot import (
-    QueueTail,
-    RecordBuilder,
-    key_entries,
-    make_entry,
-    metaq_block,
-    metaq_entry,
-    metaq_form,
-    scan_records,
-    view_record,
+from imago_wire.entries import (
+    ENTRY_BODY,
+    ENTRY_BORN_HOST,
+    ENTRY_PROPERTIES,
+    ENTRY_TAIL,
+    PLACED_PHYSICAL_OFFSET,
+    PLACED_QUEUE_OFFSET,
+    Entry,
+    Placed,
 )
+from imago_wire.errors import ChecksumError, ProtocolError
 from imago_wire.layout import (
     BLANK_SIZE,
     BODY_BYTES_MAX,
@@ -41,9 +35,26 @@ from imago_wire.layout import (
     record_size,
 )
 from imago_wire.record_fields import read_layout
+from imago_wire.record_twins import (
+    QueueTail,
+    RecordBuilder,
+    key_entries,
+    make_entry,
+    metaq_block,
+    metaq_entry,
+    metaq_form,
+    scan_records,
+    view_record,
+)
 
 __all__ = [
     "BLANK_SIZE",
+    "ENTRY_BODY",
+    "ENTRY_BORN_HOST",
+    "ENTRY_PROPERTIES",
+    "ENTRY_TAIL",
+    "PLACED_PHYSICAL_OFFSET",
+    "PLACED_QUEUE_OFFSET",
     "Entry",
     "Placed",
     "QueueTail",

@@ -271,11 +271,21 @@ async def test_dynamic_settings_change_and_others_need_a_restart(admin: Admin) -
     assert "must be one of" in error["message"]
 
 
+async def test_status_names_what_is_not_compiled(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("imago_wire.compiled.missing", ["imago_wire._scan_c.scan_records"])
+    _, status = await admin.call("GET", "/admin/v1/status")
+    assert not status["compiled"]
+    assert status["notCompiled"] == ["imago_wire._scan_c.scan_records"]
+
+
 async def test_status_health_and_metrics(admin: Admin, broker: Broker) -> None:
     await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 1})
     put(broker, "orders", b"x")
     _, status = await admin.call("GET", "/admin/v1/status")
     assert (status["shard"], status["role"]) == ("shard-0", "master")
+    assert status["compiled"] == (not status["notCompiled"])
     assert status["logStart"] == 0 < status["logEnd"] == status["highWatermark"]
     assert (await admin.call("GET", "/healthz"))[0] == 200
     ready = {"ready": True, "writable": True, "reasons": [], "warnings": []}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.app.process import warn_of_plain_twins
 from imago_testing.processes.ports import free_port_block
 
 if TYPE_CHECKING:
@@ -144,3 +145,10 @@ def test_hangup_rereads_the_configuration(process: Process) -> None:
     assert "did you mean queues" in process.log_until("config_not_reloaded")
     process.popen.send_signal(signal.SIGTERM)
     assert process.end() == 0
+
+
+def test_a_broker_says_at_its_start_what_is_not_compiled(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_plain_twins([])
+    assert not caplog.records
+    warn_of_plain_twins(["imago_wire._scan_c", "imago_wire.text._text_c.scan_text"])
+    assert "names=imago_wire._scan_c,imago_wire.text._text_c.scan_text" in caplog.text

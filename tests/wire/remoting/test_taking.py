@@ -16,6 +16,7 @@ from imago_testing.searching import examples
 from imago_wire.hot import QueueTail
 from imago_wire.remoting import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
 from imago_wire.remoting import _remoting_py as plain
+from imago_wire.remoting import items as items_of
 from imago_wire.remoting.command import RemotingCommand, SerializeType
 from imago_wire.remoting.frame import FRAME_BYTES_MAX, encode_frame
 
@@ -112,7 +113,7 @@ def test_sends_are_taken_alike(
     used, entries, asked = expected
     assert len(entries) == len(asked) <= max(0, count_max)
     items, _ = plain.scan_frames(bytes(read[:used]), frame_max)
-    assert [item[0] for item in items] == [plain.SEND] * len(entries)
+    assert [item[0] for item in items] == [items_of.SEND] * len(entries)
 
 
 @pytest.mark.parametrize("twin", [plain, compiled])

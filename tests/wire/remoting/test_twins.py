@@ -16,6 +16,7 @@ from imago_testing.searching import examples
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
 from imago_wire.remoting import _remoting_py as plain
+from imago_wire.remoting import items as items_of
 from imago_wire.remoting.command import RemotingCommand, SerializeType
 from imago_wire.remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX, encode_frame
 from imago_wire.remoting.header import decode_raw_header
@@ -181,7 +182,7 @@ def test_twins_agree_at_every_split() -> None:
     data = KNOWN["send-v2-json"] + KNOWN["pull-request"] + KNOWN["send-v2-binary"]
     whole, consumed = same(data)
     assert consumed == len(data)
-    assert [item[0] for item in whole] == [plain.SEND, plain.FRAME, plain.SEND]
+    assert [item[0] for item in whole] == [items_of.SEND, items_of.FRAME, items_of.SEND]
     for at in range(len(data)):
         first, used = same(data[:at])
         second, rest = same(data[used:])
@@ -206,7 +207,7 @@ def test_send_comes_as_its_fields(twin: Any, name: str) -> None:
         b"TAGS\x01TagA\x02KEYS\x01k1\x02"
     )
     assert fields == [
-        plain.SEND, 8, 310, False, "TopicTest", 2, 0, 1700000000000, 0, properties, 0, False,
+        items_of.SEND, 8, 310, False, "TopicTest", 2, 0, 1700000000000, 0, properties, 0, False,
         b"hello", 479,
     ]  # fmt: skip
     assert decode_raw_header(raw_header).ext["a"] == "PG"
@@ -216,7 +217,7 @@ def test_send_comes_as_its_fields(twin: Any, name: str) -> None:
 def test_send_that_lacks_a_field_comes_as_a_command(twin: Any) -> None:
     frame = encode_frame(RemotingCommand(310, ext={"a": "g", "b": "t"}))
     ((kind, command),), _ = twin.scan_frames(frame, FRAME_BYTES_MAX)
-    assert (kind, command.code) == (plain.FRAME, 310)
+    assert (kind, command.code) == (items_of.FRAME, 310)
 
 
 @pytest.mark.parametrize("twin", [plain, compiled])
@@ -236,8 +237,8 @@ def test_wrong_sizes_are_refused_before_the_frame_arrives(
 ) -> None:
     good = KNOWN["update-offset"]
     items, consumed = twin.scan_frames(good + prefix, FRAME_BYTES_MAX)
-    assert items[0][0] == plain.FRAME
-    assert items[1:] == [(plain.BAD, reason)]
+    assert items[0][0] == items_of.FRAME
+    assert items[1:] == [(items_of.BAD, reason)]
     assert consumed == len(good)
 
 
@@ -263,7 +264,7 @@ def test_twins_write_the_same_answer(
     expected = plain.encode_send_response(*arguments)
     assert compiled.encode_send_response(*arguments) == expected
     ((kind, answer),), consumed = same(expected)
-    assert (kind, consumed) == (plain.FRAME, len(expected))
+    assert (kind, consumed) == (items_of.FRAME, len(expected))
     assert answer.is_response
     assert (answer.opaque, answer.code, answer.version) == (opaque, code, version)
     assert answer.ext["queueOffset"] == str(queue_offset)

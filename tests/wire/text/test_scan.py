@@ -12,10 +12,11 @@ from imago_testing.frames.records import HOST, NOW_MS
 from imago_testing.frames.text import commands, garbage_text, golden_metaq_frames, i32, i64
 from imago_wire.crc import crc31
 from imago_wire.errors import ProtocolError
-from imago_wire.text._text_py import BAD, GET, OTHER, PUT, scan_text
+from imago_wire.text._text_py import scan_text
 from imago_wire.text.commands import Command, Get, Put, Quit, Stats, Value, Version
 from imago_wire.text.decoder import Decoder
 from imago_wire.text.encoder import encode, encode_items, result
+from imago_wire.text.items import BAD, GET, OTHER, PUT
 
 if TYPE_CHECKING:
     from imago_testing.frames.twins import Twin

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from prometheus_client import CollectorRegistry
 
@@ -85,7 +85,8 @@ class AdminServices:
     on_topic_made: list[Callable[[TopicConfig, str], None]]
     """Told each topic that a send has made here, and the template that it is made of."""
     version: str
-    compiled: bool
+    not_compiled: Sequence[str] | None
+    """Hot modules and names that the plain Python twins serve; None: all, by `IMAGO_PURE=1`."""
 
     @property
     def config(self) -> BrokerConfig:

@@ -86,7 +86,8 @@ def describe(services: AdminServices) -> dict[str, Any]:
         "registry": str(services.coordinator.state),
         "registryRefused": dict(view.refused),
         "version": services.version,
-        "compiled": services.compiled,
+        "compiled": services.not_compiled is not None and not services.not_compiled,
+        "notCompiled": list(services.not_compiled or ()),
         "connections": dict(services.connections()),
         "disk": {
             "totalBytes": health.disk_total_bytes,

@@ -12,7 +12,7 @@ from imago_broker.metrics import registry
 from imago_broker.model.cluster import RegistryConnection
 from imago_broker.processors.rocketmq.resetting import reset_offsets
 from imago_broker.service.put_status import PutStatus
-from imago_wire.hot import COMPILED
+from imago_wire import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +94,7 @@ def admin_services(
         member_groups=lambda: sorted(rocketmq.clients.consumer_groups()),
         on_topic_made=rocketmq.on_topic_made,
         version=importlib.metadata.version("imago-mq"),
-        compiled=COMPILED,
+        not_compiled=None if compiled.PURE else tuple(compiled.missing),
     )
 
 

@@ -17,9 +17,10 @@ from imago_broker.app.broker import Broker
 from imago_broker.app.open_files import raise_limit
 from imago_broker.errors import ExitCode, FatalError, RequestError
 from imago_log.disk.vfs import OTHERS
+from imago_wire import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from imago_broker.config import BrokerConfig
 
@@ -39,6 +40,7 @@ def main(
     os.umask(OTHERS)  # whatever this process writes
     raise_limit()
     configure_logging(config.log.level)
+    warn_of_plain_twins(compiled.missing)
     return uvloop.run(run(config, on_ready=on_ready, reread=reread))
 
 
@@ -105,6 +107,15 @@ def configure_logging(level: str) -> None:
         level=level.upper(),
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
+
+
+def warn_of_plain_twins(missing: Sequence[str]) -> None:
+    """Say which hot modules are not compiled, or stale: the broker serves, but slowly."""
+    if missing:
+        names = ",".join(missing)
+        logger.warning(
+            "hot_modules_missing names=%s cure=run `make setup` with a C compiler", names
+        )
 
 
 def settle_garbage_collector() -> None:

@@ -33,10 +33,11 @@ from imago_wire.text.commands import (
     Value,
 )
 from imago_wire.text.encoder import result
+from imago_wire.text.items import BAD, GET, OTHER, PUT
 from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
-    from imago_wire.text._text_py import Item
+    from imago_wire.text.items import Item
 
 MASTER_LOST = "the master that this was passed on to is gone"
 
@@ -45,8 +46,6 @@ HEARTBEAT_BYTES_MAX = 256 << 10
 
 _POLLS = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 _LENGTH_SIZE, _PREFIX_SIZE = 4, 8
-_SEND, _FRAME = 1, 0
-"""First members of what the scanner of frames returns."""
 
 
 class Ledger(Protocol):
@@ -231,7 +230,7 @@ class TextLedger:
             opaque = _opaque_of(item)
             if opaque is not None:
                 self._owed[opaque] += 1
-            elif isinstance(item[1], Quit | str):
+            elif item.kind == BAD or (item.kind == OTHER and isinstance(item.command, Quit)):
                 self.last = True
                 break  # a session serves nothing more either
         passed = bytes(self._asked[:used])
@@ -279,13 +278,12 @@ _ANSWER_LINE = re.compile(rb"(?:result \d{1,10}|value) (\d{1,10}) (-?\d{1,11})")
 
 def _opaque_of(item: Item) -> int | None:
     """Return the number of a command that is answered."""
-    if len(item) > 2:
-        # A put has its body behind the number, a get nothing.
-        number = item[6]
-        assert isinstance(number, int)
-        return number
-    command = item[1]
-    if isinstance(command, Quit | Result | Value | str):
+    if item.kind == PUT or item.kind == GET:
+        return item.opaque
+    if item.kind == BAD:
+        return None
+    command = item.command
+    if isinstance(command, Quit | Result | Value):
         return None
     if isinstance(command, Transaction) and command.type is TransactionType.END:
         return None
@@ -340,12 +338,3 @@ class _Frames:
         rest = bytes(self._buffer)
         self._buffer.clear()
         return rest
-
-
-def frame_of(item: tuple) -> bytes:  # type: ignore[type-arg]
-    """Return a scanned request as the bytes that it came in."""
-    if item[0] == _SEND:
-        raw_header, body = item[14], item[12]
-        return b"%b%b%b" % ((len(raw_header) + len(body)).to_bytes(4, "big"), raw_header, body)
-    # What is no frame ends the connection wherever it is read: so does an empty one.
-    return encode_frame(item[1]) if item[0] == _FRAME else bytes(4)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import Exchange
 from imago_broker.server.listener import Session
-from imago_broker.server.relay_ledgers import HEARTBEAT_BYTES_MAX, FrameLedger, frame_of
+from imago_broker.server.relay_ledgers import HEARTBEAT_BYTES_MAX, FrameLedger
 from imago_broker.server.remoting_calls import ClientCalls
 from imago_broker.server.remoting_peer import peer_bytes, peer_text
 from imago_broker.server.unfinished import Unfinished
@@ -28,6 +28,7 @@ from imago_wire.hot import scan_frames
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand
 from imago_wire.remoting.header import decode_raw_header, encode_header
+from imago_wire.remoting.items import FRAME, SEND, frame_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,15 +37,13 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.exchange import Reply
     from imago_broker.server.relay import Relay
     from imago_broker.server.remoting_server import RemotingServer
+    from imago_wire.remoting.items import Item, SendItem
 
 log = logging.getLogger(__name__)
 
 _PREFIX = struct.Struct(">II")
 _JOIN_BYTES_MAX = 64 << 10
 """Answers of one turn up to this size are joined; larger ones are handed over in pieces."""
-
-SEND, FRAME = 1, 0
-"""First members of what the scanner returns; a negative one ends the connection."""
 
 
 class RemotingSession(Session):
@@ -69,7 +68,7 @@ class RemotingSession(Session):
         self._frame_bytes_max = server.limits.frame_bytes_max
         self._unsent = server.unsent
         self._buffer = bytearray()
-        self._backlog: Sequence[tuple] = []  # type: ignore[type-arg]
+        self._backlog: Sequence[Item] = []
         """Frames that are scanned and have to wait: only while blocked."""
         self._blocked = False
         self._held = False
@@ -155,17 +154,16 @@ class RemotingSession(Session):
             self._partial_since_ms = self.server.now_ms if self._buffer else 0
             self.unfinished.left(len(self._buffer))
 
-    def _serve(self, items: Sequence[tuple]) -> bool:  # type: ignore[type-arg]
+    def _serve(self, items: Sequence[Item]) -> bool:
         """Serve frames in order; False when the rest has to wait, or nothing more may come."""
         send = self._send
         for served, item in enumerate(items, 1):
-            kind = item[0]
-            if kind == SEND:
+            if item.kind == SEND:
                 send(self, item)
-            elif kind == FRAME:
-                self._serve_frame(item[1])
+            elif item.kind == FRAME:
+                self._serve_frame(item.command)
             else:
-                log.info("bad_frame peer=%s reason=%s", self.peer, item[1])
+                log.info("bad_frame peer=%s reason=%s", self.peer, item.reason)
                 self.close()
                 return False
             if self._out_bytes > self._limits.output_bytes_pause:
@@ -186,9 +184,9 @@ class RemotingSession(Session):
             self.heartbeat = command if len(command.body) <= HEARTBEAT_BYTES_MAX else None
         self.server.table.dispatch(Exchange(self, command))
 
-    def serve_send(self, item: tuple) -> None:  # type: ignore[type-arg]
+    def serve_send(self, item: SendItem) -> None:
         """Serve a send as any other request: it needs more than the short way does."""
-        self._serve_frame(decode_raw_header(item[14], item[12]))
+        self._serve_frame(decode_raw_header(item.raw_header, item.body))
 
     def hold_back(self) -> None:
         """Serve nothing more of this connection until `go_on`: a send of it needs time."""

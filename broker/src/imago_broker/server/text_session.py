@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.table import MetaqProcessors
     from imago_broker.server.relay import Relay
     from imago_log.results import FileSlice
-    from imago_wire.text._text_py import Item
+    from imago_wire.text.items import Item
 
 JOIN_BYTES_MAX = 64 << 10
 """Answers up to this size are copied into one buffer; larger ones are written as they are."""

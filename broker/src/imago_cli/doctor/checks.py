@@ -91,7 +91,7 @@ def check_compiled() -> Iterator[CheckFinding]:
         yield CheckFinding(
             "compiled",
             CheckLevel.WARNING,
-            "the hot modules are not compiled: the broker is several times slower",
+            f"not compiled: {', '.join(hot.MISSING)}: the broker is several times slower",
             "make setup",
         )
     else:

@@ -14,6 +14,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 
 from imago_wire.remoting import _remoting_py as plain
+from imago_wire.remoting import items
 from imago_wire import layout as _layout
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.command import RemotingCommand, SerializeType
@@ -27,10 +28,6 @@ cdef extern from "Python.h":
 
 ctypedef const unsigned char* Bytes
 
-SEND = plain.SEND
-FRAME = plain.FRAME
-BAD = plain.BAD
-
 DEF FIELDS_MAX = 48
 DEF ANSWER_MAX = 2048
 DEF RESOLVED_MAX = 4096
@@ -42,6 +39,13 @@ cdef Py_ssize_t _body_bytes_max = _layout.BODY_BYTES_MAX
 cdef Py_ssize_t _properties_bytes_max = _layout.CLIENT_PROPERTIES_BYTES_MAX
 cdef Py_ssize_t _host_v4_size = _layout.HOST_V4_SIZE
 cdef Py_ssize_t _host_v6_size = _layout.HOST_V6_SIZE
+cdef object _new_tuple = tuple.__new__
+cdef object _send_type = items.SendItem
+cdef object _frame_type = items.FrameItem
+cdef object _bad_type = items.BadFrameItem
+cdef object SEND = items.SEND
+cdef object FRAME = items.FRAME
+cdef object BAD = items.BAD
 cdef object _new_command = RemotingCommand.__new__
 cdef object _command_type = RemotingCommand
 cdef object _json_form = SerializeType.JSON
@@ -94,7 +98,7 @@ cdef object _item(Bytes raw, Py_ssize_t header_size, Bytes body_at, Py_ssize_t b
     cdef bytes body = PyBytes_FromStringAndSize(<const char*>body_at, body_size)
     if _read_header(&h, raw, header_size):
         if h.flag & 1 or (h.code != 310 and h.code != 320 and h.code != 10):
-            return (0, _command(&h, body))
+            return _new_tuple(_frame_type, (FRAME, _command(&h, body)))
         if _read_send(&h, &send):
             return _send_item(
                 &h, &send, PyBytes_FromStringAndSize(<const char*>raw, 4 + header_size), body
@@ -113,7 +117,7 @@ def scan_frames(object data not None, long long frame_bytes_max):
 
 
 cdef tuple _scan(Bytes data, Py_ssize_t size, long long frame_bytes_max):
-    cdef list items = []
+    cdef list found = []
     cdef Py_ssize_t at = 0, left
     cdef long long frame_size, header_size
     while True:
@@ -122,33 +126,33 @@ cdef tuple _scan(Bytes data, Py_ssize_t size, long long frame_bytes_max):
             break
         frame_size = _u32(data + at)
         if frame_size + 4 > frame_bytes_max or frame_size < 4:
-            return _refused(items, data, at, left, frame_bytes_max)
+            return _refused(found, data, at, left, frame_bytes_max)
         if left < 8:
             break
         header_size = _u32(data + at + 4) & 0xFFFFFF
         if header_size > frame_size - 4 or header_size > _header_bytes_max or data[at + 4] > 1:
-            return _refused(items, data, at, left, frame_bytes_max)
+            return _refused(found, data, at, left, frame_bytes_max)
         if left < frame_size + 4:
             break
         try:
-            items.append(_item(
+            found.append(_item(
                 data + at + 4,
                 header_size,
                 data + at + 8 + header_size,
                 frame_size - 4 - header_size,
             ))
         except ProtocolError as error:
-            items.append((-1, str(error)))
+            found.append(_new_tuple(_bad_type, (BAD, str(error))))
             break
         at += frame_size + 4
-    return items, at
+    return found, at
 
 
 cdef tuple _refused(
-    list items, Bytes data, Py_ssize_t at, Py_ssize_t left, long long frame_bytes_max
+    list found, Bytes data, Py_ssize_t at, Py_ssize_t left, long long frame_bytes_max
 ):
     """End the list with the reason for which the plain twin refuses the sizes at `at`."""
     sizes = PyBytes_FromStringAndSize(<const char*>data + at, min(left, 8))
     bad, _ = _plain_scan_frames(sizes, frame_bytes_max)
-    items.extend(bad)
-    return items, at
+    found.extend(bad)
+    return found, at

@@ -12,34 +12,21 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from imago_wire._record_py import make_entry
+from imago_wire.entries import PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import SEND_CODES, RequestCode
 from imago_wire.remoting.fields import HeaderFieldError
 from imago_wire.remoting.frame import HEADER_BYTES_MAX, check_frame_size, check_header_size
 from imago_wire.remoting.header import decode_raw_header
 from imago_wire.remoting.headers.send import read_send_header
+from imago_wire.remoting.items import BAD, FRAME, SEND, BadFrameItem, FrameItem, SendItem
 from imago_wire.remoting.peer import OWN_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imago_wire._record_py import Entry, QueueTail
-    from imago_wire.remoting.command import RemotingCommand
-
-    # (SEND, opaque, code, oneway, topic, queue_id, sys_flag, born_ms, flag, properties,
-    #  reconsume_times, batch, body, version, raw_header)
-    SendItem = tuple[
-        int, int, int, bool, str, int, int, int, int, bytes, int, bool, bytes, int, bytes
-    ]
-    # Of FRAME the command, of BAD the reason.
-    OtherItem = tuple[int, RemotingCommand | str]
-    Item = SendItem | OtherItem
-    # Of a send that was taken: opaque, form of its header, queue, unique key, one-way.
-    AskedSend = tuple[int, int, int, bytes, bool]
-
-SEND: Final = 1
-FRAME: Final = 0
-BAD: Final = -1
+    from imago_wire.entries import Entry, QueueTail
+    from imago_wire.remoting.items import AskedSend, Item
 
 _BATCH_HEAD: Final = Struct(">iiiii")
 _SHORT: Final = Struct(">h")
@@ -56,12 +43,10 @@ _BINARY_ANSWER: Final = b"\0\x0aMSG_REGION\0\0\0\x0dDefaultRegion\0\x08TRACE_ON\
 def scan_frames(data: bytes | bytearray, frame_bytes_max: int) -> tuple[list[Item], int]:
     """Return what the whole frames in the buffer are, and how many bytes they took.
 
-    A send request (codes 10, 310 and 320) whose header has all it needs comes as a SEND tuple,
-    every other frame as (FRAME, command); a send among these lacks something or has it wrong, and
-    `read_send_header` says what. `properties` is the property string; `raw_header` is the header
-    with its header word, for `decode_raw_header`, where more of it is needed. (BAD, reason) is
-    always the last: the stream is lost there. It comes as soon as the sizes can be read, so that
-    nobody buffers for a frame that will be refused.
+    A send request (codes 10, 310 and 320) whose header has all it needs comes as a SendItem,
+    every other frame as a FrameItem; a send among these lacks something or has it wrong, and
+    `read_send_header` says what. A BadFrameItem is always the last: the stream is lost there. It
+    comes as soon as the sizes can be read, so that nobody buffers for a frame that is refused.
     """
     items: list[Item] = []
     at = 0
@@ -72,7 +57,7 @@ def scan_frames(data: bytes | bytearray, frame_bytes_max: int) -> tuple[list[Ite
                 break
             items.append(scan_frame(*found))
         except ProtocolError as error:
-            items.append((BAD, str(error)))
+            items.append(BadFrameItem(BAD, str(error)))
             break
         at += _LENGTH_SIZE + len(found[0]) + len(found[1])
     return items, at
@@ -96,12 +81,12 @@ def scan_frame(raw_header: bytes, body: bytes) -> Item:
     """Return one whole frame as scan_frames() gives it. ProtocolError: the header is unreadable."""
     command = decode_raw_header(raw_header, body)
     if command.code not in SEND_CODES or command.is_response:
-        return (FRAME, command)
+        return FrameItem(FRAME, command)
     try:
         header = read_send_header(command.ext)
     except HeaderFieldError:
-        return (FRAME, command)
-    return (
+        return FrameItem(FRAME, command)
+    return SendItem(
         SEND,
         command.opaque,
         command.code,
@@ -210,9 +195,9 @@ def answer_stored(
     `placed` has queue offset and physical offset first, a row for each message: what a log's
     append returns. The rest is as for join_message_ids() and encode_send_response().
     """
-    msg_id = join_message_ids(store_host, [place[1] for place in placed])
+    msg_id = join_message_ids(store_host, [place[PLACED_PHYSICAL_OFFSET] for place in placed])
     return encode_send_response(
-        opaque, msg_id, queue_id, placed[0][0], transaction_id, code, serialize
+        opaque, msg_id, queue_id, placed[0][PLACED_QUEUE_OFFSET], transaction_id, code, serialize
     )
 
 
@@ -343,21 +328,18 @@ def _plain_entry(
     suffix: bytes,
 ) -> tuple[Entry, AskedSend] | None:
     """Return a send's entry, and what its answer needs. ProtocolError: the log cannot hold it."""
-    if item[0] != SEND:
+    if item.kind != SEND:
         return None
-    (
-        _, opaque, _, oneway, topic, queue_id, sys_flag, born_ms, flag, properties,
-        reconsume_times, batch, body, _, raw_header,
-    ) = item  # type: ignore[misc]  # a send has so many parts  # fmt: skip
-    if sys_flag or reconsume_times or batch or len(body) > body_bytes_max:
+    body, queue_id, born_ms = item.body, item.queue_id, item.born_ms
+    if item.sys_flag or item.reconsume_times or item.batch or len(body) > body_bytes_max:
         return None
-    tails = tails_of.get(topic, ())
+    tails = tails_of.get(item.topic, ())
     tail = tails[queue_id] if 0 <= queue_id < len(tails) else None
-    plain = plain_send(properties, suffix)
+    plain = plain_send(item.properties, suffix)
     if tail is None or plain is None:
         return None
-    entry = make_entry(tail, body, plain[1], flag=flag, born_ms=born_ms, born_host=born_host)
-    return entry, (opaque, raw_header[0], queue_id, plain[0], oneway)
+    entry = make_entry(tail, body, plain[1], flag=item.flag, born_ms=born_ms, born_host=born_host)
+    return entry, (item.opaque, item.serialize, queue_id, plain[0], item.oneway)
 
 
 def answer_sends(

@@ -218,8 +218,8 @@ cdef tuple _send_item(Header* h, Send* send, bytes raw_header, bytes body):
         properties = _span_bytes(send.properties)
         if h.binary and not properties.isascii():
             properties = properties.decode("utf-8", "replace").encode()
-    return (
-        1,
+    return _new_tuple(_send_type, (
+        SEND,
         h.opaque,
         h.code,
         (h.flag & 2) != 0,
@@ -234,4 +234,4 @@ cdef tuple _send_item(Header* h, Send* send, bytes raw_header, bytes body):
         body,
         h.version,
         raw_header,
-    )
+    ))

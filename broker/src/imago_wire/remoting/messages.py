@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from imago_wire import properties as names
 from imago_wire.crc import crc31
 from imago_wire.errors import LimitExceededError
-from imago_wire.hot import scan_batch
 from imago_wire.layout import (
     AFTER_STORE_HOST,
     BODY_BYTES_MAX,
@@ -27,6 +26,7 @@ from imago_wire.layout import (
     TOPIC_BYTES_V1_MAX,
 )
 from imago_wire.record import StoredMessage, decode_record
+from imago_wire.remoting.twins import scan_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

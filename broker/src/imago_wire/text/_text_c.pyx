@@ -19,6 +19,7 @@ from libc.string cimport memcmp, memcpy
 
 from imago_wire import _record_c as _compiled_record
 from imago_wire.text import _text_py as _reference
+from imago_wire.text import items as _items
 from imago_wire import layout as _layout
 from imago_wire.errors import ChecksumError, ProtocolError
 
@@ -38,10 +39,13 @@ cdef Py_ssize_t BODY_BYTES_MAX = _layout.BODY_BYTES_MAX
 cdef Py_ssize_t HOST_V4_SIZE = _layout.HOST_V4_SIZE
 cdef Py_ssize_t HOST_V6_SIZE = _layout.HOST_V6_SIZE
 
-OTHER = _reference.OTHER
-PUT = _reference.PUT
-GET = _reference.GET
-BAD = _reference.BAD
+cdef object _new_tuple = tuple.__new__
+cdef object _put_item = _items.PutItem
+cdef object _get_item = _items.GetItem
+cdef object _bad_item = _items.BadLineItem
+cdef object PUT = _items.PUT
+cdef object GET = _items.GET
+cdef object BAD = _items.BAD
 
 cdef object _any = _reference._any
 cdef object _metaq_entry = _compiled_record.metaq_entry
@@ -187,7 +191,9 @@ cdef object scan_get(Cursor *cursor, int64_t line_bytes_max):
     if ahead.at - 1 - (cursor.at - 4) > line_bytes_max:
         return None
     cursor.at = ahead.at + 1
-    return (GET, topic, group, partition, offset, max_size, opaque)
+    return _new_tuple(
+        _get_item, (GET, topic, group, partition, offset, max_size, opaque)
+    )
 
 
 def scan_text(data, int64_t line_bytes_max, int64_t body_bytes_max):
@@ -212,10 +218,10 @@ def scan_text(data, int64_t line_bytes_max, int64_t body_bytes_max):
                 if not memcmp(at, b"put ", 4):
                     topic = read_put(&cursor, &put, line_bytes_max, body_bytes_max)
                     if topic is not None:
-                        item = (
+                        item = _new_tuple(_put_item, (
                             PUT, topic, put.partition, put.flag, put.checksum, None, put.opaque,
                             PyBytes_FromStringAndSize(<const char *> put.body, put.size),
-                        )
+                        ))
                     elif put.waits:
                         cursor.at = at
                         break
@@ -226,7 +232,7 @@ def scan_text(data, int64_t line_bytes_max, int64_t body_bytes_max):
                 try:
                     scanned = _any(data, at - start, line_bytes_max, body_bytes_max)
                 except ProtocolError as error:
-                    items.append((BAD, str(error)))
+                    items.append(_new_tuple(_bad_item, (BAD, str(error))))
                     break
                 if scanned is None:
                     break

@@ -1,38 +1,24 @@
 """Scan a read buffer into commands: the plain Python reference of the compiled ``_text_c``.
 
-Reached through :mod:`imago_wire.hot`. Every command comes as a tuple whose first item says which
-form it has; the two commands that clients send by the million come in parts, the others as values.
+Reached through :mod:`imago_wire.hot`.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from imago_wire._record_py import metaq_entry
 from imago_wire.errors import ChecksumError, LimitExceededError, ProtocolError
 from imago_wire.text.commands import Command, Get, Put
+from imago_wire.text.items import BAD, GET, OTHER, PUT, BadLineItem, GetItem, OtherItem, PutItem
 from imago_wire.text.line import Pending, parse_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imago_wire._record_py import Entry, Placed, QueueTail
-
-OTHER: Final = 0
-PUT: Final = 1
-GET: Final = 2
-BAD: Final = -1
-
-PutItem: TypeAlias = tuple[Literal[1], str, int, int, int, str | None, int, bytes]
-"""PUT, topic, partition, flag, checksum or -1, transaction key, opaque, body."""
-GetItem: TypeAlias = tuple[Literal[2], str, str, int, int, int, int]
-"""GET, topic, group, partition, offset, max size, opaque."""
-OtherItem: TypeAlias = tuple[Literal[0], Command]
-BadItem: TypeAlias = tuple[Literal[-1], str]
-Item: TypeAlias = PutItem | GetItem | OtherItem | BadItem
-Asked: TypeAlias = tuple[int, int, str]
-"""Opaque, partition and topic of a put that waits for its answer."""
+    from imago_wire.entries import Entry, Placed, QueueTail
+    from imago_wire.text.items import AskedPut, Item
 
 _PUT_LINE: Final = re.compile(
     rb"put ([!-~]+) (-?\d{1,10}) (\d{1,9}) (-?\d{1,10}) (-?\d{1,10}) (-?\d{1,10})\r\n"
@@ -50,7 +36,7 @@ def scan_text(
     """Return the whole commands at the start of data, and how many bytes they fill.
 
     A line or body above its limit, and a line that is no command, end the list with
-    ``(BAD, reason)``: what came before is answered, then the peer is closed. Bytes of a line or a
+    a ``BadLineItem``: what came before is answered, then the peer is closed. Bytes of a line or a
     body that has not wholly arrived are left; a body over the limit is refused by its line.
     """
     items: list[Item] = []
@@ -61,7 +47,7 @@ def scan_text(
                 data, at, line_bytes_max, body_bytes_max
             )
         except ProtocolError as error:
-            items.append((BAD, str(error)))
+            items.append(BadLineItem(BAD, str(error)))
             break
         if scanned is None:
             break
@@ -88,7 +74,8 @@ def _put(
     if size > body_bytes_max or start + size > len(data):
         return None
     body = bytes(data[start : start + size])
-    return (PUT, topic.decode(), partition, flag, checksum, None, opaque, body), start + size
+    item = PutItem(PUT, topic.decode(), partition, flag, checksum, None, opaque, body)
+    return item, start + size
 
 
 def _any(
@@ -117,11 +104,11 @@ def _item(command: Command) -> Item:
     match command:
         case Put(topic, partition, flag, body, opaque, checksum, transaction):
             known = -1 if checksum is None else checksum
-            return (PUT, topic, partition, flag, known, transaction, opaque, body)
+            return PutItem(PUT, topic, partition, flag, known, transaction, opaque, body)
         case Get(topic, group, partition, offset, max_size, opaque):
-            return (GET, topic, group, partition, offset, max_size, opaque)
+            return GetItem(GET, topic, group, partition, offset, max_size, opaque)
         case _:
-            return (OTHER, command)
+            return OtherItem(OTHER, command)
 
 
 def take_puts(
@@ -130,7 +117,7 @@ def take_puts(
     tails_of: Mapping[str, Sequence[QueueTail | None]],
     born: tuple[int, bytes],
     entries: list[Entry],
-    asked: list[Asked],
+    asked: list[AskedPut],
 ) -> int:
     """Make entries of the puts at the start of data; return how many bytes they fill.
 
@@ -169,7 +156,7 @@ def take_puts(
 
 
 def encode_put_results(
-    asked: Sequence[Asked], placed: Sequence[Placed], first: int, end: int
+    asked: Sequence[AskedPut], placed: Sequence[Placed], first: int, end: int
 ) -> bytes:
     """Return the answers to the puts `first` … `end`: who asked, and where each one lies."""
     answers = []

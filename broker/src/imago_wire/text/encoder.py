@@ -19,11 +19,12 @@ from imago_wire.text.commands import (
     Value,
     Version,
 )
+from imago_wire.text.items import BadLineItem, GetItem, OtherItem, PutItem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from imago_wire.text._text_py import Item
+    from imago_wire.text.items import Item
 
 
 def value_head(size: int, opaque: int) -> bytes:
@@ -125,16 +126,16 @@ def encode_items(items: Iterable[Item]) -> bytes:
     pieces = []
     for item in items:
         match item:
-            case (1, topic, partition, flag, checksum, transaction, opaque, body):
+            case PutItem(_, topic, partition, flag, checksum, transaction, opaque, body):
                 pieces.append(
                     encode(Put(topic, partition, flag, body, opaque, checksum, transaction))
                 )
-            case (2, topic, group, partition, offset, max_size, opaque):
+            case GetItem(_, topic, group, partition, offset, max_size, opaque):
                 pieces.append(encode(Get(topic, group, partition, offset, max_size, opaque)))
-            case (_, str()):
+            case BadLineItem():
                 pieces.append(b"\r\n")
                 break
-            case (_, command):
+            case OtherItem(_, command):
                 pieces.append(encode(command))
     return b"".join(pieces)
 

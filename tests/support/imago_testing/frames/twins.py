@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 KINDS: Final = ("python", "compiled")
+MODULES: Final = ("text._text", "_record", "_scan", "_index", "_metaq")
 
 
 class Twin:
@@ -20,9 +21,7 @@ class Twin:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         suffix = "_py" if kind == "python" else "_c"
-        self._modules = [
-            load(f"imago_wire.{name}{suffix}") for name in ("text._text", "_record", "_scan")
-        ]
+        self._modules = [load(f"imago_wire.{name}{suffix}") for name in MODULES]
 
     def __getattr__(self, name: str) -> Any:
         for module in self._modules:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.patterns import TopicPatterns
     from imago_broker.processors.metaq.services import MetaqServices, Peer
     from imago_log.results import MetaqRead
-    from imago_wire.text._text_py import GetItem
+    from imago_wire.text.items import GetItem
 
 logger = logging.getLogger(__name__)
 

@@ -18,8 +18,10 @@ from imago_broker.service.messages import PutStatus
 from imago_log.errors import StoreError
 from imago_wire.errors import ChecksumError, ProtocolError
 from imago_wire.hot import encode_put_results, metaq_entry, take_puts
+from imago_wire.record import ENTRY_BODY
 from imago_wire.text.commands import Put
 from imago_wire.text.encoder import result
+from imago_wire.text.items import PUT
 from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
@@ -29,13 +31,12 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.services import MetaqServices, Peer
     from imago_broker.service.topics import TopicHandle
     from imago_wire.record import Placed
-    from imago_wire.text._text_py import Asked, Item, PutItem
+    from imago_wire.text.items import AskedPut, Item, PutItem
 
-    PutRound = Round[Peer, Asked]
+    PutRound = Round[Peer, AskedPut]
 
 logger = logging.getLogger(__name__)
 
-PUT_LENGTH: Final = 8
 """Only a scanned put has so many parts."""
 PUT_LETTER: Final = ord("p")
 """No other command begins with it."""
@@ -105,10 +106,10 @@ class PutProcessor:
         """Take the puts from `at` on; return the index of the first item that is none."""
         while at < len(items):
             item = items[at]
-            if len(item) != PUT_LENGTH:
+            if item.kind != PUT:
                 break
-            if item[1] in self._waiting:
-                self._hold_back(peer, item[1])
+            if item.topic in self._waiting:
+                self._hold_back(peer, item.topic)
                 break
             if not self._take_one(peer, item):
                 break
@@ -117,13 +118,13 @@ class PutProcessor:
 
     def _take_one(self, peer: Peer, item: PutItem) -> bool:
         """Take or refuse a put: all checks, in the original's order. False: it has to wait."""
-        _, topic, _, flag, checksum, _, opaque, body = item
+        topic, body = item.topic, item.body
         partition = self._chosen(item)
         try:
             handle = self._look_closer(item, partition)
             tail = handle.tails[partition] or self._topics.tail(handle, partition)
             born_ms = self._clock.epoch_ms()
-            entry = metaq_entry(tail, body, flag, checksum, born_ms, peer.born_host)
+            entry = metaq_entry(tail, body, item.flag, item.checksum, born_ms, peer.born_host)
         except UnpublishedError:
             self._hold_back(peer, topic)
             return False
@@ -139,7 +140,7 @@ class PutProcessor:
         round_ = self._open_round(handle.level)
         first = len(round_.entries)
         round_.entries.append(entry)
-        round_.asked.append((opaque, partition, topic))
+        round_.asked.append((item.opaque, partition, topic))
         if not first:
             self._messages.put(round_.entries, round_.level, self._done, round_)
         round_.runs.append((peer, first, first + 1))
@@ -199,7 +200,7 @@ class PutProcessor:
 
     def _chosen(self, item: PutItem) -> int:
         """Return the partition that the put goes to: its own, or any, an open one if there is."""
-        topic, partition = item[1], item[2]
+        topic, partition = item.topic, item.partition
         if partition != ANY_PARTITION:
             return partition
         handle = self._topics.handle(topic)
@@ -215,7 +216,7 @@ class PutProcessor:
 
     def _look_closer(self, item: PutItem, partition: int) -> TopicHandle:
         """Check a put in the original's order; return its topic, or raise RefusedError."""
-        _, topic, _, _, _, transaction, _, body = item
+        topic, transaction, body = item.topic, item.transaction, item.body
         if transaction is not None:
             raise RefusedError(Status.INTERNAL_SERVER_ERROR, texts.transaction_unknown(transaction))
         if partition in self._topics.closed_partitions(topic):
@@ -269,7 +270,7 @@ class PutProcessor:
         return texts.put_failed(self._services.identity.url, topic, partition, detail)
 
     def _refuse(self, peer: Peer, item: PutItem, partition: int, error: Exception) -> None:
-        topic, opaque = item[1], item[6]
+        topic, opaque = item.topic, item.opaque
         if isinstance(error, RefusedError):
             code, text = error.code, error.text
         else:
@@ -300,7 +301,7 @@ class PutProcessor:
         for entry, (_, _, topic) in zip(round_.entries, round_.asked, strict=True):
             if self._patterns.counts(topic):
                 self._services.realtime.add(realtime.PUT, topic)
-                self._services.realtime.add(realtime.MESSAGE_SIZE, topic, 1, len(entry[1]))
+                self._services.realtime.add(realtime.MESSAGE_SIZE, topic, 1, len(entry[ENTRY_BODY]))
 
     def _count_failed(self, topic: str) -> None:
         self._counters.put_failed += 1

@@ -1,11 +1,11 @@
 """The commands of the text protocol: which processor serves which.
 
-Puts and gets come from the scanner as flat tuples; all other commands are values, found by type.
+Puts and gets come from the scanner in parts; all other commands are values, found by type.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from imago_broker.processors.metaq import texts
 from imago_broker.processors.metaq.gets import GetProcessor
@@ -26,17 +26,14 @@ from imago_wire.text.commands import (
     Version,
 )
 from imago_wire.text.encoder import result
+from imago_wire.text.items import BAD, GET, OTHER
 from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imago_broker.processors.metaq.services import MetaqServices, Peer
-    from imago_wire.text._text_py import BadItem, Item, OtherItem
-
-PUT_LENGTH: Final = 8
-GET_LENGTH: Final = 7
-"""Scanned items are told apart by their length: puts and gets have lengths of their own."""
+    from imago_wire.text.items import Item
 
 
 class MetaqProcessors:
@@ -75,22 +72,18 @@ class MetaqProcessors:
             if at == count or peer.held:
                 return at
             item = items[at]
-            assert len(item) != PUT_LENGTH, "all puts were taken just now"
             at += 1
-            if len(item) == GET_LENGTH:
+            if item.kind == GET:
                 self._gets.get(peer, item)
+            elif item.kind == OTHER:
+                self._others[type(item.command)](peer, item.command)
             else:
-                self._other(peer, item)
+                assert item.kind == BAD, "all puts were taken just now"
+                self._services.counters.malformed += 1
+                peer.finish()
             if peer.is_full():
                 return at
         return count
-
-    def _other(self, peer: Peer, item: OtherItem | BadItem) -> None:
-        if isinstance(item[1], str):
-            self._services.counters.malformed += 1
-            peer.finish()
-        else:
-            self._others[type(item[1])](peer, item[1])
 
     def _version(self, peer: Peer, command: Version) -> None:
         opaque = OPAQUE_DEFAULT if command.opaque is None else command.opaque

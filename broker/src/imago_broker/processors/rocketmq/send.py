@@ -33,7 +33,12 @@ from imago_broker.processors.rocketmq.sequenced import (
 from imago_broker.service.copies import joined
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError
-from imago_wire.record import make_entry, offset_message_id
+from imago_wire.record import (
+    PLACED_PHYSICAL_OFFSET,
+    PLACED_QUEUE_OFFSET,
+    make_entry,
+    offset_message_id,
+)
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.messages import BatchEntry, decode_batch
 
@@ -187,15 +192,16 @@ class SendProcessor:
         if status not in STORED:
             return REFUSED[status]
         ids = ",".join(
-            offset_message_id(self._services.store_host, place[1])
+            offset_message_id(self._services.store_host, place[PLACED_PHYSICAL_OFFSET])
             for place in placed
-            if place[1] >= 0  # else a repeat of messages whose places are not remembered
+            if place[PLACED_PHYSICAL_OFFSET]
+            >= 0  # else a repeat of messages whose places are not remembered
         )
         unique = props.find(sending.properties, b"UNIQ_KEY")
         ext = {
             "msgId": ids,
             "queueId": str(sending.queue_id),
-            "queueOffset": str(placed[0][0]),
+            "queueOffset": str(placed[0][PLACED_QUEUE_OFFSET]),
             "MSG_REGION": self._services.settings.region,
             "TRACE_ON": "true" if self._services.settings.trace_on else "false",
         }

@@ -8,7 +8,7 @@ come as what the scanner found. Everything else is given back to go through the 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.services import RocketmqServices
     from imago_broker.service.topics import TopicHandle
     from imago_wire.record import Placed
-    from imago_wire.remoting._remoting_py import AskedSend
+    from imago_wire.remoting.items import AskedSend, SendItem
 
 logger = logging.getLogger(__name__)
 _OK = PutStatus.OK
@@ -47,7 +47,7 @@ _OK = PutStatus.OK
 class SendingSession(Channel, Protocol):
     """A connection as the short way uses it."""
 
-    def serve_send(self, item: tuple[Any, ...]) -> None:
+    def serve_send(self, item: SendItem) -> None:
         """Serve a send through the table."""
         ...
 
@@ -116,18 +116,15 @@ class SendPath:
             round_.runs.append((session, first, end))
         return used
 
-    def send(self, session: SendingSession, item: tuple[Any, ...]) -> None:
+    def send(self, session: SendingSession, item: SendItem) -> None:
         """Take one send that `take` has left."""
-        (
-            _, opaque, _, oneway, topic, queue_id, sys_flag, born_ms, flag, properties,
-            reconsume_times, batch, body, _, raw_header,
-        ) = item  # fmt: skip
+        topic, queue_id, body = item.topic, item.queue_id, item.body
         handle = self._handles.get(topic) or self._topics.handle(topic)
         lane = self._lane
         if (
             handle is None
-            or sys_flag
-            or reconsume_times
+            or item.sys_flag
+            or item.reconsume_times
             or not 0 <= queue_id < handle.partitions
             or lane.running >= lane.running_max
             or len(body) > self._services.settings.message_bytes_max
@@ -136,10 +133,10 @@ class SendPath:
         ):
             session.serve_send(item)
             return
-        if batch:
+        if item.batch:
             self._send_batch(session, item, handle)
             return
-        plain = plain_send(properties, self._cluster)
+        plain = plain_send(item.properties, self._cluster)
         if plain is None:
             self._look_closer(session, item, handle)
             return
@@ -148,8 +145,8 @@ class SendPath:
                 handle.tails[queue_id] or self._topics.tail(handle, queue_id),
                 body,
                 plain[1],
-                flag=flag,
-                born_ms=born_ms,
+                flag=item.flag,
+                born_ms=item.born_ms,
                 born_host=session.born_host,
             )
         except ProtocolError:
@@ -161,8 +158,8 @@ class SendPath:
         self._put_one(
             entry,
             handle.level,
-            self._unanswered if oneway else self._stored,
-            (session, opaque, raw_header[0], queue_id, plain[0]),
+            self._unanswered if item.oneway else self._stored,
+            (session, item.opaque, item.serialize, queue_id, plain[0]),
         )
 
     def _take_settings(self, settings: RocketmqSection) -> None:
@@ -172,20 +169,18 @@ class SendPath:
         is_default = settings.region == "DefaultRegion" and settings.trace_on
         self._usual = is_default and not self._table.hooks
 
-    def _send_batch(
-        self, session: SendingSession, item: tuple[Any, ...], handle: TopicHandle
-    ) -> None:
-        queue_id, body = item[5], item[12]
+    def _send_batch(self, session: SendingSession, item: SendItem, handle: TopicHandle) -> None:
+        queue_id = item.queue_id
         tail = handle.tails[queue_id] or self._topics.tail(handle, queue_id)
         try:
-            messages = scan_plain_batch(body, BATCH_MESSAGES_MAX)
-            entries = make_entries(tail, messages or (), item[7], session.born_host)
+            messages = scan_plain_batch(item.body, BATCH_MESSAGES_MAX)
+            entries = make_entries(tail, messages or (), item.born_ms, session.born_host)
         except ProtocolError:
             entries = []
         if not entries:
             self._look_closer(session, item, handle)
             return
-        unique, transaction = find_each(item[9], (b"UNIQ_KEY", b"TRAN_MSG"))
+        unique, transaction = find_each(item.properties, (b"UNIQ_KEY", b"TRAN_MSG"))
         if transaction is not None:
             session.serve_send(item)
             return
@@ -193,13 +188,11 @@ class SendPath:
         self._put(
             entries,
             handle.level,
-            self._unanswered if item[3] else self._stored,
-            (session, item[1], item[14][0], queue_id, unique or b""),
+            self._unanswered if item.oneway else self._stored,
+            (session, item.opaque, item.serialize, queue_id, unique or b""),
         )
 
-    def _look_closer(
-        self, session: SendingSession, item: tuple[Any, ...], handle: TopicHandle
-    ) -> None:
+    def _look_closer(self, session: SendingSession, item: SendItem, handle: TopicHandle) -> None:
         if not self._sequenced.send(session, item, handle):
             session.serve_send(item)
 

@@ -6,7 +6,7 @@ careful way, which says what is wrong with it, or takes it as it is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imago_broker.core.sequencing import Numbers
 from imago_broker.processors.rocketmq.exchange import Reply
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from imago_broker.service.messages import PutStatus
     from imago_broker.service.topics import TopicHandle
     from imago_wire.record import Entry, Placed
+    from imago_wire.remoting.items import SendItem
 
     Stored = Callable[[Token, PutStatus, Sequence[Placed]], None]
     Read = tuple[list[tuple[bytes, bytes, int]], Numbers, bytes]
@@ -48,10 +49,10 @@ class SequencedPath:
         self._puts, self._topics, self._lane = services.sequenced, services.topics, lane
         self._cluster, self._stored = cluster, stored
 
-    def send(self, session: SendingSession, item: tuple[Any, ...], handle: TopicHandle) -> bool:
+    def send(self, session: SendingSession, item: SendItem, handle: TopicHandle) -> bool:
         """Take one send; False, and nothing done, for one that has to go the careful way."""
-        queue_id, oneway, opaque, serialize = item[5], item[3], item[1], item[14][0]
-        read = None if oneway else self._read(item)
+        queue_id = item.queue_id
+        read = None if item.oneway else self._read(item)
         if read is None:
             return False
         messages, claimed, unique = read
@@ -63,28 +64,28 @@ class SequencedPath:
                     body,
                     properties,
                     flag=flag,
-                    born_ms=item[7],
+                    born_ms=item.born_ms,
                     born_host=session.born_host,
                 )
                 for body, properties, flag in messages
             ]
         except ProtocolError:
             return False
-        token = (session, opaque, serialize, queue_id, unique)
+        token = (session, item.opaque, item.serialize, queue_id, unique)
         self._lane.running += 1
         refusal = self._puts.put(entries, claimed, handle.level, self._answer, token)
         if refusal is not None:
-            self._reply(token, refusal_reply(refusal, claimed, f"{item[4]}/{queue_id}"))
+            self._reply(token, refusal_reply(refusal, claimed, f"{item.topic}/{queue_id}"))
         return True
 
-    def _read(self, item: tuple[Any, ...]) -> Read | None:
-        if not item[11]:
-            return _read_messages([(item[12], item[9], item[8])], self._cluster)
+    def _read(self, item: SendItem) -> Read | None:
+        if not item.batch:
+            return _read_messages([(item.body, item.properties, item.flag)], self._cluster)
         try:
-            messages = scan_batch(item[12], MESSAGES_MAX)
+            messages = scan_batch(item.body, MESSAGES_MAX)
         except ProtocolError:
             return None
-        return None if b"TRAN_MSG" in item[9] else _read_messages(messages, b"")
+        return None if b"TRAN_MSG" in item.properties else _read_messages(messages, b"")
 
     def _answer(self, token: Token, status: PutStatus, placed: Sequence[Placed]) -> None:
         code = STORED.get(status)

@@ -1,0 +1,86 @@
+"""Records in MetaQ's stored form: the plain Python reference of the compiled ``_metaq_c``.
+
+Reached through :mod:`imago_wire.hot` and :mod:`imago_wire.record`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from isal.isal_zlib import crc32
+
+from imago_wire.compression import inflate
+from imago_wire.crc import CRC31_MASK, Buffer, crc31
+from imago_wire.errors import RecordError
+from imago_wire.layout import METAQ_HEADER, METAQ_HEADER_SIZE, SYS_COMPRESSED
+from imago_wire.properties import find
+from imago_wire.record_fields import read_layout, read_reserved
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def metaq_form(record: Buffer, at: int = 0) -> tuple[bytes, memoryview]:
+    """Return one record in MetaQ's stored form: header with attribute prefix, and payload.
+
+    The payload is a slice of ``record``, or of the inflated body of a compressed one. RecordError:
+    no whole record, or one without a MetaQ position.
+    """
+    layout = read_layout(record, at)
+    reserved = read_reserved(record, layout.properties_at, at + layout.size)
+    if reserved.metaq_id < 0:
+        raise RecordError("record without a MetaQ position")
+    tags = find(bytes(record[layout.properties_at : reserved.client_end]), b"TAGS")
+    prefix = b"" if tags is None else len(tags).to_bytes(4, "big") + tags
+    payload = memoryview(record)[layout.body_at : layout.body_at + layout.body_size]
+    checksum = layout.body_crc
+    if reserved.metaq_length >= 0:
+        payload = _inflated(payload, layout.sys_flag, reserved.metaq_length - len(prefix))
+        checksum = reserved.metaq_crc
+    elif prefix:
+        # Made of the stored checksum of the body, so that readers see damage: where the body is
+        # as it was stored, the last two cancel each other out.
+        checksum = crc31(payload, crc32(prefix)) ^ crc31(payload) ^ layout.body_crc & CRC31_MASK
+    flag = layout.flag & ~1 | (tags is not None)
+    length = len(prefix) + len(payload)
+    return METAQ_HEADER.pack(length, checksum, reserved.metaq_id, flag) + prefix, payload
+
+
+def _inflated(payload: memoryview, sys_flag: int, size: int) -> memoryview:
+    if not sys_flag & SYS_COMPRESSED or size < 0:
+        raise RecordError("an inflated length where the body is not compressed")
+    inflated = inflate(bytes(payload), sys_flag, size)
+    if len(inflated) != size:
+        raise RecordError(f"body of {len(inflated)} bytes, inflated, where {size} were promised")
+    return memoryview(inflated)
+
+
+def metaq_block(records: Iterable[Buffer]) -> bytes:
+    """Return whole records, one in each element, in MetaQ's stored form, one after the other."""
+    parts: list[Buffer] = []
+    for record in records:
+        parts.extend(metaq_form(record))
+    return b"".join(parts)
+
+
+_METAQ_HEAD = Struct(">iiq")
+
+
+def metaq_whole(data: Buffer) -> int:
+    """Return the size of the whole messages in MetaQ's form at the start of data.
+
+    Checksums are verified. Zeros are no message, though an empty body has the checksum 0: no
+    message has the id 0.
+    """
+    at = 0
+    while at + METAQ_HEADER_SIZE <= len(data):
+        length, checksum, message_id = _METAQ_HEAD.unpack_from(data, at)
+        body_at = at + METAQ_HEADER_SIZE
+        end = body_at + length
+        if not message_id or length < 0 or end > len(data):
+            break
+        if crc31(memoryview(data)[body_at:end]) != checksum:
+            break
+        at = end
+    return at

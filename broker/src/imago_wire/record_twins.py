@@ -1,0 +1,59 @@
+"""The active twins of what writes and reads records."""
+
+from __future__ import annotations
+
+# The reference comes first: it is what type checkers see, and what stays where nothing is compiled.
+from imago_wire._index_py import index_records, key_entries
+from imago_wire._metaq_py import metaq_block, metaq_form, metaq_whole
+from imago_wire._record_py import (
+    RecordBuilder,
+    entries_size_max,
+    make_entries,
+    make_entry,
+    metaq_entry,
+)
+from imago_wire._scan_py import (
+    fitting_units,
+    gather_records,
+    queue_records,
+    scan_records,
+    view_record,
+    whole_records,
+)
+from imago_wire.compiled import compiled_twins
+from imago_wire.entries import QueueTail
+
+__all__ = [
+    "QueueTail",
+    "RecordBuilder",
+    "entries_size_max",
+    "fitting_units",
+    "gather_records",
+    "index_records",
+    "key_entries",
+    "make_entries",
+    "make_entry",
+    "metaq_block",
+    "metaq_entry",
+    "metaq_form",
+    "metaq_whole",
+    "queue_records",
+    "scan_records",
+    "view_record",
+    "whole_records",
+]
+
+_WRITE = (
+    "QueueTail", "RecordBuilder", "entries_size_max", "make_entries", "make_entry", "metaq_entry",
+)  # fmt: skip
+_SCAN = (
+    "fitting_units", "gather_records", "queue_records", "scan_records", "view_record",
+    "whole_records",
+)  # fmt: skip
+_METAQ = ("metaq_block", "metaq_form", "metaq_whole")
+_INDEX = ("index_records", "key_entries")
+
+globals().update(compiled_twins("imago_wire._record_c", _WRITE))
+globals().update(compiled_twins("imago_wire._scan_c", _SCAN))
+globals().update(compiled_twins("imago_wire._metaq_c", _METAQ))
+globals().update(compiled_twins("imago_wire._index_c", _INDEX))

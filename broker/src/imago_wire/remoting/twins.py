@@ -1,0 +1,32 @@
+"""The active twins of what reads RocketMQ's frames and answers its sends."""
+
+from __future__ import annotations
+
+from imago_wire.compiled import compiled_twins
+from imago_wire.remoting._remoting_py import (
+    answer_sends,
+    answer_stored,
+    encode_send_response,
+    find_each,
+    join_message_ids,
+    plain_send,
+    scan_batch,
+    scan_frames,
+    scan_plain_batch,
+    take_sends,
+)
+
+__all__ = [
+    "answer_sends",
+    "answer_stored",
+    "encode_send_response",
+    "find_each",
+    "join_message_ids",
+    "plain_send",
+    "scan_batch",
+    "scan_frames",
+    "scan_plain_batch",
+    "take_sends",
+]
+
+globals().update(compiled_twins("imago_wire.remoting._remoting_c", __all__))
