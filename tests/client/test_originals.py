@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.processes]
 BODIES = [b"%d" % number for number in range(50)]
 
 
-@pytest.fixture(scope="module", params=[4, 5])
+@pytest.fixture(scope="module", params=[pytest.param(4, marks=pytest.mark.full), 5])
 def rocketmq(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
