@@ -44,7 +44,10 @@ def leaves(node: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
 
 def values() -> str:
     """Return `values.yaml`: every value with its default, and what it is."""
-    head = f"# {MADE} from values.schema.json. Every value that may be set, with its default.\n"
+    head = (
+        f"# {MADE} from values.schema.json, where a value is added or changed.\n"
+        "# Every value that may be set, with its default.\n"
+    )
     return head + "\n".join(_entries(schema(), ""))
 
 

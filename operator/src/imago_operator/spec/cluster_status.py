@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from imago_operator.spec.brokers import SHARD_ID_MAX, MemberStatus
+from imago_operator.spec.column import AGE, MESSAGE, READY, STATUS, Column, condition
 from imago_operator.spec.common import Conditions, conditions_field, generation_field
 from imago_operator.spec.fields import described
 
@@ -171,3 +173,20 @@ class ClusterStatus:
         default=None,
         size_max=40,
     )
+
+
+COLUMNS: Final = (
+    READY,
+    STATUS,
+    Column("Shards", ".status.brokers.shards", "integer"),
+    Column("Brokers", ".status.brokers.replicas", "integer"),
+    Column("In-Sync", ".status.brokers.inSyncReplicas", "integer"),
+    Column("Looked-At", ".status.lookedAt", "date"),
+    Column("Version", ".status.version"),
+    AGE,
+    Column("Desired", ".status.desiredVersion", priority=1),
+    Column("Updating", condition("Updating", "reason"), priority=1),
+    Column("ZooKeeper", ".status.zookeeper", priority=1),
+    MESSAGE,
+)
+"""What `kubectl get` shows."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from imago_operator.spec.kinds import GROUP, KINDS, VERSION, Column, Kind
+from imago_operator.spec.kinds import GROUP, KINDS, VERSION, Kind
 
 if TYPE_CHECKING:
+    from imago_operator.spec.column import Column
     from imago_operator.spec.fields import Schema
     from imago_operator.spec.rule import Rule
 

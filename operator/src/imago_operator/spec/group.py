@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
+from imago_operator.spec.column import AGE, CLUSTER_OF, MESSAGE, READY, STATUS, Column
 from imago_operator.spec.common import (
     GROUP_SIZE_MAX,
     MESSAGE_NAME_PATTERN,
@@ -145,3 +147,18 @@ class GroupStatus:
     applied_hash: str | None = described(
         "Fingerprint of the settings that brokers have confirmed.", default=None, size_max=64
     )
+
+
+COLUMNS: Final = (
+    READY,
+    STATUS,
+    CLUSTER_OF,
+    Column("Group", ".status.groupName"),
+    Column("State", ".status.state"),
+    Column("Members", ".status.members", "integer"),
+    Column("Lag", ".status.lag"),
+    AGE,
+    Column("Last-Reset", ".status.lastReset.requestId", priority=1),
+    MESSAGE,
+)
+"""What `kubectl get` shows."""

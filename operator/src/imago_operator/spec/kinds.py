@@ -1,4 +1,7 @@
-"""The kinds of resources: names, columns, types and rules of each; how an object is read."""
+"""The kinds of resources: names, types and rules of each; how an object is read.
+
+Fields and columns of a kind are in its module: `topic`, `group`, `cluster` and `cluster_status` …
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from imago_operator.errors import InvalidError
-from imago_operator.spec import rules
+from imago_operator.spec import cluster_status, group, pipeline, rebalance, rules, topic
 from imago_operator.spec.build import build
 from imago_operator.spec.cluster import ClusterSpec
 from imago_operator.spec.cluster_status import ClusterStatus
@@ -23,6 +26,7 @@ from imago_operator.spec.topic import TopicSpec, TopicStatus
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from imago_operator.spec.column import Column
     from imago_operator.spec.rule import Rule
 
 GROUP: Final = "imago.dev"
@@ -30,17 +34,6 @@ VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 S = TypeVar("S")
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of `kubectl get`; priority 1 only with `-o wide`."""
-
-    name: str
-    path: str
-    type: str = "string"
-    priority: int = 0
-    description: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +128,6 @@ def nodes(root: Any, path: str) -> Iterator[tuple[str, Any]]:
     yield from found
 
 
-def _condition(name: str, path: str = "status") -> str:
-    return f'.status.conditions[?(@.type=="{name}")].{path}'
-
-
-READY: Final = Column("Ready", _condition("Ready"))
-STATUS: Final = Column("Status", _condition("Ready", "reason"))
-MESSAGE: Final = Column("Message", _condition("Ready", "message"), priority=1)
-AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
-CLUSTER_OF: Final = Column("Cluster", ".spec.clusterRef.name")
-
 CLUSTER: Final = Kind(
     name="ImagoCluster",
     plural="imagoclusters",
@@ -152,20 +135,7 @@ CLUSTER: Final = Kind(
     doc="A cluster of brokers, with its registry and its ways in.",
     spec=ClusterSpec,
     status=ClusterStatus,
-    columns=(
-        READY,
-        STATUS,
-        Column("Shards", ".status.brokers.shards", "integer"),
-        Column("Brokers", ".status.brokers.replicas", "integer"),
-        Column("In-Sync", ".status.brokers.inSyncReplicas", "integer"),
-        Column("Looked-At", ".status.lookedAt", "date"),
-        Column("Version", ".status.version"),
-        AGE,
-        Column("Desired", ".status.desiredVersion", priority=1),
-        Column("Updating", _condition("Updating", "reason"), priority=1),
-        Column("ZooKeeper", ".status.zookeeper", priority=1),
-        MESSAGE,
-    ),
+    columns=cluster_status.COLUMNS,
     rules=rules.CLUSTER,
     scale=Scale(".spec.brokers.shards", ".status.brokers.shards", ".status.selector"),
 )
@@ -176,16 +146,7 @@ TOPIC: Final = Kind(
     doc="A topic of a cluster.",
     spec=TopicSpec,
     status=TopicStatus,
-    columns=(
-        READY,
-        STATUS,
-        CLUSTER_OF,
-        Column("Topic", ".status.topicName"),
-        Column("Partitions", ".status.partitions.total", "integer"),
-        AGE,
-        Column("Online", ".status.partitions.online", "integer", priority=1),
-        MESSAGE,
-    ),
+    columns=topic.COLUMNS,
     rules=rules.TOPIC,
 )
 CONSUMER_GROUP: Final = Kind(
@@ -195,18 +156,7 @@ CONSUMER_GROUP: Final = Kind(
     doc="A consumer group of a cluster.",
     spec=GroupSpec,
     status=GroupStatus,
-    columns=(
-        READY,
-        STATUS,
-        CLUSTER_OF,
-        Column("Group", ".status.groupName"),
-        Column("State", ".status.state"),
-        Column("Members", ".status.members", "integer"),
-        Column("Lag", ".status.lag"),
-        AGE,
-        Column("Last-Reset", ".status.lastReset.requestId", priority=1),
-        MESSAGE,
-    ),
+    columns=group.COLUMNS,
     rules=rules.GROUP,
 )
 REBALANCE: Final = Kind(
@@ -216,16 +166,7 @@ REBALANCE: Final = Kind(
     doc="One change of where topics have their queues.",
     spec=RebalanceSpec,
     status=RebalanceStatus,
-    columns=(
-        READY,
-        Column("Phase", ".status.phase"),
-        CLUSTER_OF,
-        Column("Mode", ".spec.mode"),
-        Column("Done", ".status.progress.done", "integer"),
-        Column("Remaining", ".status.progress.remaining", "integer"),
-        AGE,
-        MESSAGE,
-    ),
+    columns=rebalance.COLUMNS,
     rules=rules.REBALANCE,
 )
 PIPELINE: Final = Kind(
@@ -235,18 +176,7 @@ PIPELINE: Final = Kind(
     doc="A Spark job on topics of a cluster.",
     spec=PipelineSpec,
     status=PipelineStatus,
-    columns=(
-        READY,
-        STATUS,
-        CLUSTER_OF,
-        Column("Engine", ".status.engineRef.kind"),
-        Column("State", ".status.state"),
-        Column("Rows", ".status.rows", "integer"),
-        Column("Lag", ".status.lag"),
-        AGE,
-        Column("Attempts", ".status.runs.attempts", "integer", priority=1),
-        MESSAGE,
-    ),
+    columns=pipeline.COLUMNS,
     rules=rules.PIPELINE,
     scale=Scale(".spec.replicas", ".status.replicas", ".status.selector"),
 )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
+from imago_operator.spec.column import AGE, CLUSTER_OF, MESSAGE, READY, STATUS, Column
 from imago_operator.spec.common import (
     GROUP_SIZE_MAX,
     MESSAGE_NAME_PATTERN,
@@ -248,3 +250,18 @@ class PipelineStatus:
     applied_hash: str | None = described(
         "Fingerprint of what the engine was given.", default=None, size_max=64
     )
+
+
+COLUMNS: Final = (
+    READY,
+    STATUS,
+    CLUSTER_OF,
+    Column("Engine", ".status.engineRef.kind"),
+    Column("State", ".status.state"),
+    Column("Rows", ".status.rows", "integer"),
+    Column("Lag", ".status.lag"),
+    AGE,
+    Column("Attempts", ".status.runs.attempts", "integer", priority=1),
+    MESSAGE,
+)
+"""What `kubectl get` shows."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from imago_operator.spec.brokers import SHARD_ID_MAX, SHARDS_MAX
+from imago_operator.spec.column import AGE, CLUSTER_OF, MESSAGE, READY, Column
 from imago_operator.spec.common import (
     TOPIC_SIZE_MAX,
     ClusterRef,
@@ -114,3 +116,16 @@ class RebalanceStatus:
     phase: Phase | None = described("How far it is.", default=None)
     plan: Proposal | None = described("What would be done.", default=None)
     progress: Moved | None = described("How much is done.", default=None)
+
+
+COLUMNS: Final = (
+    READY,
+    Column("Phase", ".status.phase"),
+    CLUSTER_OF,
+    Column("Mode", ".spec.mode"),
+    Column("Done", ".status.progress.done", "integer"),
+    Column("Remaining", ".status.progress.remaining", "integer"),
+    AGE,
+    MESSAGE,
+)
+"""What `kubectl get` shows."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from imago_operator.spec.brokers import SHARD_ID_MAX, SHARDS_MAX
+from imago_operator.spec.column import AGE, CLUSTER_OF, MESSAGE, READY, STATUS, Column
 from imago_operator.spec.common import (
     MESSAGE_NAME_PATTERN,
     TOPIC_SIZE_MAX,
@@ -139,3 +141,16 @@ class TopicStatus:
     applied_hash: str | None = described(
         "Fingerprint of the settings that brokers have confirmed.", default=None, size_max=64
     )
+
+
+COLUMNS: Final = (
+    READY,
+    STATUS,
+    CLUSTER_OF,
+    Column("Topic", ".status.topicName"),
+    Column("Partitions", ".status.partitions.total", "integer"),
+    AGE,
+    Column("Online", ".status.partitions.online", "integer", priority=1),
+    MESSAGE,
+)
+"""What `kubectl get` shows."""
