@@ -47,7 +47,6 @@ SHARED_NAMES = {
 
 LARGE = "it is still to be divided"
 FACADES = {
-    "imago_broker/replication/shell.py:ShardShell": LARGE,
     "imago_broker/server/relay.py:Relay": LARGE,
     "imago_broker/server/remoting_session.py:RemotingSession": LARGE,
     "imago_broker/server/text_session.py:TextSession": LARGE,
@@ -61,7 +60,6 @@ FACADES = {
     "imago_log/views/consume_queue.py:ConsumeQueue": LARGE,
     "imago_log/views/metaq_segments.py:MetaqSegments": LARGE,
     "imago_log/views/queues.py:Queues": LARGE,
-    "imago_operator/apply.py:Executor": LARGE,
 }
 """Classes that may have more methods, each with the reason."""
 

@@ -67,6 +67,68 @@ def corrected(manifest: Mapping[str, Any], drift: Drift) -> str:
     return f"{name}: {drift.path} was {drift.found}{who}, and is {drift.wanted} again."
 
 
+class BrokerExecutor:
+    """Carries out what brokers are asked for, with the operator's epoch as fence."""
+
+    def __init__(self, seen: ClusterSeen) -> None:
+        self._seen = seen
+
+    @singledispatchmethod
+    async def do(self, action: Action) -> None:
+        """Ask the broker that the action names, or any."""
+        raise NotImplementedError(type(action).__name__)
+
+    @do.register
+    async def _(self, action: SetConfig) -> None:
+        values = {k: list(v) if isinstance(v, tuple) else v for k, v in action.values.items()}
+        await self._admin.set_config(
+            self._address(action.pod), values, operator_epoch=await self._epoch()
+        )
+
+    @do.register
+    async def _(self, action: Handover) -> None:
+        await self._admin.handover(
+            self._address(action.pod),
+            uuid=action.uuid,
+            epoch=action.epoch,
+            operator_epoch=await self._epoch(),
+        )
+
+    @do.register
+    async def _(self, action: Elect) -> None:
+        await self._admin.elect(
+            self._address(action.pod), uuid=action.uuid, operator_epoch=await self._epoch()
+        )
+
+    @do.register
+    async def _(self, action: Cordon) -> None:
+        await self._mark(self._admin.cordon, action.shard)
+
+    @do.register
+    async def _(self, action: Uncordon) -> None:
+        await self._mark(self._admin.uncordon, action.shard)
+
+    @do.register
+    async def _(self, action: MarkDrained) -> None:
+        await self._mark(self._admin.mark_drained, action.shard)
+
+    async def _mark(self, call: Callable[..., Awaitable[None]], shard: int) -> None:
+        await call(self._seen.reached.brokers, shard, operator_epoch=await self._epoch())
+
+    async def _epoch(self) -> int:
+        return await self._seen.reached.epoch()
+
+    def _address(self, pod: str) -> str:
+        found = self._seen.addresses.get(pod)
+        if found is None:
+            raise RetryError(f"pod {pod} has no address", delay_s=NO_ADDRESS_S)
+        return found
+
+    @property
+    def _admin(self) -> Any:
+        return self._seen.reached.admin
+
+
 class Executor:
     """Carries out what one look at one cluster has led to."""
 
@@ -83,6 +145,7 @@ class Executor:
         self._desired, self._seen = desired, seen
         self._new_token = new_token
         self._drifts = drifts
+        self._brokers = BrokerExecutor(seen)
         self.corrected: list[str] = []
         """What was put back, for people."""
 
@@ -106,7 +169,7 @@ class Executor:
 
     @singledispatchmethod
     async def _do(self, action: Action) -> None:
-        raise NotImplementedError(type(action).__name__)
+        await self._brokers.do(action)
 
     # ---- Kubernetes ------------------------------------------------------------------------
 
@@ -174,58 +237,6 @@ class Executor:
 
     async def _patch(self, kind: str, name: str, uid: str, patch: Mapping[str, Any]) -> None:
         await self._kube.patch(kind, self._namespace, name, uid=uid, patch=patch)
-
-    # ---- brokers ---------------------------------------------------------------------------
-
-    @_do.register
-    async def _(self, action: SetConfig) -> None:
-        values = {k: list(v) if isinstance(v, tuple) else v for k, v in action.values.items()}
-        await self._admin.set_config(
-            self._address(action.pod), values, operator_epoch=await self._epoch()
-        )
-
-    @_do.register
-    async def _(self, action: Handover) -> None:
-        await self._admin.handover(
-            self._address(action.pod),
-            uuid=action.uuid,
-            epoch=action.epoch,
-            operator_epoch=await self._epoch(),
-        )
-
-    @_do.register
-    async def _(self, action: Elect) -> None:
-        await self._admin.elect(
-            self._address(action.pod), uuid=action.uuid, operator_epoch=await self._epoch()
-        )
-
-    @_do.register
-    async def _(self, action: Cordon) -> None:
-        await self._mark(self._admin.cordon, action.shard)
-
-    @_do.register
-    async def _(self, action: Uncordon) -> None:
-        await self._mark(self._admin.uncordon, action.shard)
-
-    @_do.register
-    async def _(self, action: MarkDrained) -> None:
-        await self._mark(self._admin.mark_drained, action.shard)
-
-    async def _mark(self, call: Callable[..., Awaitable[None]], shard: int) -> None:
-        await call(self._seen.reached.brokers, shard, operator_epoch=await self._epoch())
-
-    async def _epoch(self) -> int:
-        return await self._seen.reached.epoch()
-
-    def _address(self, pod: str) -> str:
-        found = self._seen.addresses.get(pod)
-        if found is None:
-            raise RetryError(f"pod {pod} has no address", delay_s=NO_ADDRESS_S)
-        return found
-
-    @property
-    def _admin(self) -> Any:
-        return self._seen.reached.admin
 
     @property
     def _namespace(self) -> str:

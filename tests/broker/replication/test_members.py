@@ -304,13 +304,10 @@ async def test_registration_says_when_a_log_was_thrown_away_and_when_it_is_whole
 async def test_fault_in_a_change_of_role_ends_the_process(
     three: ShardBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    member = three.brokers[1].member
-    assert member is not None
-
     def fault(_: int) -> None:
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(member, "lead", fault)
+    monkeypatch.setattr(three.brokers[1].role_services, "lead", fault)
     done, _ = await three.shell(0).hand_over(three.brokers[1].uuid, "one")
     assert done
     failure = await asyncio.wait_for(asyncio.shield(three.brokers[1].failed), 20)

@@ -139,7 +139,7 @@ KEPT: dict[str, dict[str, str]] = {
     "imago_broker.replication.repair": {
         "WHOLE_BYTES_MAX": "what no record may pass",
     },
-    "imago_broker.replication.shell": {"REQUESTS_MAX": _COUNT},
+    "imago_broker.replication.requests": {"REQUESTS_MAX": _COUNT},
 }
 """By module: constants that stay, and why."""
 

@@ -47,7 +47,10 @@ class EffectExecutor:
         *,
         dispatch: Callable[[events.Event], None],
         watermark_moved: Callable[[], None],
+        answered: Callable[[do.Answer], None],
+        left: Callable[[], None],
     ) -> None:
+        """`answered`: what became of a request; `left`: an orderly stop is done."""
         self.leading: Leading | None = None
         self.following: Following | None = None
         self.followers = FollowerHandler(parts, machine, dispatch, watermark_moved)
@@ -58,8 +61,6 @@ class EffectExecutor:
         """Whether an effect failed: none is carried out any more."""
         self.stuck: Failure | None = None
         """What failed so often that this member tries it no more."""
-        self.on_left: Callable[[], None] = _nothing
-        self.on_answer: Callable[[do.Answer], None] = _ignore
         self.notes: deque[tuple[int, str]] = deque(maxlen=NOTES_MAX)
         """(epoch ms, sentence): what happened to this member lately."""
         self._parts = parts
@@ -67,6 +68,7 @@ class EffectExecutor:
         self._machine = machine
         self._line = line
         self._dispatch = dispatch
+        self._tell_left = left
         self._served_epoch = 0
         """The epoch in which the host was last told to lead."""
         self._table: dict[type, Callable[[Any], None]] = {
@@ -86,7 +88,7 @@ class EffectExecutor:
             do.Mark: self._mark,
             do.Describe: self._describe,
             do.Leave: self._leave,
-            do.Answer: self._answer,
+            do.Answer: answered,
             do.Note: lambda effect: self.note(effect.text),
         }
 
@@ -294,18 +296,7 @@ class EffectExecutor:
         if self._machine.state.member is not None and not self.left:
             self._line.describe(self._parts.record())
 
-    def _answer(self, effect: do.Answer) -> None:
-        self.on_answer(effect)
-
     def _leave(self, _: do.Leave) -> None:
         self.left = True
         self.note("has left the shard in order")
-        self.on_left()
-
-
-def _nothing() -> None:
-    """Stand where the owner will put its own."""
-
-
-def _ignore(_: object) -> None:
-    """Stand where the owner will put its own."""
+        self._tell_left()

@@ -12,17 +12,15 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
-from imago_broker.core.shard import effects as do
 from imago_broker.core.shard import events
-from imago_broker.core.shard.election import leader_lives
-from imago_broker.core.shard.expendable import needed_for
 from imago_broker.core.shard.member import ShardMachine
 from imago_broker.model.cluster import RegistryConnection
 from imago_broker.model.shard import NOT_CREATED, Member, told
-from imago_broker.ports import CoordinatorError
 from imago_broker.replication.effect_executor import EffectExecutor
 from imago_broker.replication.outlook import log_of, view_seen
 from imago_broker.replication.registry_line import RegistryLine
+from imago_broker.replication.requests import Requests
+from imago_broker.replication.troubles import Troubles
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.values import ShardLimits
@@ -36,17 +34,6 @@ logger = logging.getLogger(__name__)
 TICK_MS = 100
 """Connections are looked after this often, whatever the machine asks for."""
 STOP_SECONDS_MAX = 4.0
-REQUESTS_MAX = 100
-"""Wishes of administrators that are remembered."""
-STOPS = "this broker stops"
-STUCK_LOOK_SECONDS = 1.0
-"""How often a member that stands still looks whether it may begin anew."""
-DAMAGE = "damage"
-"""The request of a leader with damage, for whose answer nobody waits."""
-DAMAGED_LEADS_MS = 10_000
-"""How long a leader tries to have its log healed before it gives leadership away."""
-DAMAGED_AGAIN_MS = 30_000
-"""How long until it tries again."""
 
 
 class ShardShell:
@@ -63,17 +50,14 @@ class ShardShell:
         self._store = parts.store
         self._host = host
         self._read_to = 0
-        self._way_out: asyncio.Task[None] | None = None
-        self.needed_for = ""
-        """What keeps a member that stands still from throwing its log away."""
-        self._damaged = parts.store.damaged
-        self._damage_due_ms = parts.clock.monotonic_ms() + DAMAGED_LEADS_MS
         self._version = NOT_CREATED
         """Of the newest state of the shard that the log of this process tells of."""
         self._loop = asyncio.get_running_loop()
         self._line = RegistryLine(
             parts.registry, parts.shard_states, parts.identity.shard, self, parts.clock
         )
+        self._requests = Requests()
+        self._left = asyncio.Event()
         self.executor = EffectExecutor(
             parts,
             host,
@@ -81,14 +65,14 @@ class ShardShell:
             self._line,
             dispatch=self.dispatch,
             watermark_moved=self._watermark_moved,
+            answered=self._requests.answered,
+            left=self._left.set,
         )
+        self._troubles = Troubles(parts, host, self.machine, self.executor, self.dispatch)
         self._events: deque[events.Event] = deque()
         self._busy = self._started = self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
-        self._left = asyncio.Event()
-        self._answers: dict[str, asyncio.Future[do.Answer]] = {}
-        """By request, the latest of them; those that are done are kept for who asks again."""
 
     @property
     def in_sync(self) -> bool:
@@ -100,6 +84,11 @@ class ShardShell:
     def obstacle(self) -> str:
         """What keeps this member from copying its leader's log; "" while nothing is known."""
         return "" if self.executor.following is None else self.executor.following.obstacle
+
+    @property
+    def needed_for(self) -> str:
+        """What keeps a member that stands still from throwing its log away."""
+        return self._troubles.needed_for
 
     @property
     def leader_end(self) -> int | None:
@@ -114,8 +103,6 @@ class ShardShell:
         """Take part from now on."""
         parts = self._parts
         self._started = True
-        self.executor.on_left = self._left.set
-        self.executor.on_answer = self._answered
         parts.registry.on_change(self._view_changed)
         parts.registry.on_state(self._session_changed)
         parts.messages.on_durable(self._durable_moved)
@@ -148,11 +135,8 @@ class ShardShell:
         self.executor.close()
         self._parts.addresses.close()
         self._store.on_append = _nothing
-        for request in self._answers:
-            self._answered(do.Answer(request, done=False, text=STOPS))
-        if self._way_out is not None:
-            self._way_out.cancel()
-            await asyncio.gather(self._way_out, return_exceptions=True)
+        self._requests.close()
+        await self._troubles.close()
         await self._line.close()
 
     async def hand_over(self, target: str | None, request: str) -> tuple[bool, str]:
@@ -167,25 +151,8 @@ class ShardShell:
         return await self._ask(events.ElectAsked(request, allow_data_loss), request)
 
     async def _ask(self, event: events.Event, request: str) -> tuple[bool, str]:
-        answer = self._answers.get(request)
-        if answer is None:
-            if self._closed or self.executor.failed or self.executor.left:
-                return False, STOPS
-            if len(self._answers) >= REQUESTS_MAX:
-                oldest = next(iter(self._answers))
-                self._answered(
-                    do.Answer(oldest, done=False, text="too many requests came after it")
-                )
-                del self._answers[oldest]
-            answer = self._answers[request] = self._loop.create_future()
-            self.dispatch(event)
-        found = await asyncio.shield(answer)
-        return found.done, found.text
-
-    def _answered(self, answer: do.Answer) -> None:
-        waiting = self._answers.get(answer.request)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(answer)
+        stopped = self._closed or self.executor.failed or self.executor.left
+        return await self._requests.ask(request, lambda: self.dispatch(event), stopped=stopped)
 
     # Events
 
@@ -199,7 +166,9 @@ class ShardShell:
         self._busy = True
         try:
             while self._events and not self._closed:
-                for effect in self.machine.handle(self._events.popleft(), self._now_ms()):
+                for effect in self.machine.handle(
+                    self._events.popleft(), self._parts.clock.monotonic_ms()
+                ):
                     self.executor.carry_out(effect)
             self.executor.show_role()
         except Exception as error:
@@ -287,76 +256,28 @@ class ShardShell:
             self._look()
             self.dispatch(events.Tick(self.machine.watermark.progress()))
             self._look_after_connections()
-            self._look_at_failures()
+            self._troubles.look_at_failures(in_sync=self.in_sync)
         finally:
             self._set_timer()
 
     def _look_after_connections(self) -> None:
-        now_ms, executor = self._now_ms(), self.executor
+        now_ms, executor = self._parts.clock.monotonic_ms(), self.executor
         askers: list[Asker] = []
         if executor.leading is not None:
             executor.leading.tick()
             askers += executor.leading.copying()
         if executor.following is not None:
             executor.following.tick()
-            self._sync_to_join()
-            self._wake_readers()
+            # The in-sync set takes members whose copy is on disk only.
+            if not self.in_sync and self._store.durable_end < self._store.log_end:
+                self._store.request_sync()
+            if self._read_to != self._store.high_watermark:
+                self._read_to = self._store.high_watermark
+                self._host.readable()
             if executor.following.session is not None and executor.following.session.copying:
                 askers.append(executor.following.session)
         self._parts.repairs.tick(now_ms, askers)
-        self._look_at_damage(now_ms)
-
-    def _look_at_failures(self) -> None:
-        """Forget them when this member does its part; find a way out where it cannot."""
-        failures, executor = self._parts.failures, self.executor
-        if executor.stuck is None:
-            if failures.last is not None and not executor.failed and self.in_sync:
-                failures.clear()
-                self.executor.announce()
-        elif self._way_out is None or self._way_out.done():
-            self._way_out = self._loop.create_task(self._find_way_out(str(executor.stuck)))
-
-    async def _find_way_out(self, failure: str) -> None:
-        """Begin anew where the shard has all that it acknowledged elsewhere."""
-        parts = self._parts
-        await asyncio.sleep(STUCK_LOOK_SECONDS)
-        try:
-            await parts.shard_states.read_shard(parts.identity.shard)
-        except CoordinatorError as error:
-            self.needed_for = f"the registry does not answer: {error}"
-            return
-        seen = view_seen(parts.registry.view(), parts.identity.shard, log_of(self._store), ticket=0)
-        if not leader_lives(seen.shard, seen.live):
-            # Whoever is needed must be able to lead, or to follow another.
-            self._host.fail(f"{failure}; the leader is gone", disk=True)
-            return
-        least = self.machine.limits.min_in_sync
-        self.needed_for = needed_for(seen.shard, seen.live, parts.identity.uuid, least)
-        if not self.needed_for and not self._closed:
-            self._host.begin_anew(failure)
-
-    def _look_at_damage(self, now_ms: int) -> None:
-        """Have the others know of damage; give leadership to a whole log if ours stays so."""
-        if self._store.damaged != self._damaged:
-            self._damaged = self._store.damaged
-            self._damage_due_ms = now_ms + DAMAGED_LEADS_MS
-            self.executor.announce()
-        if self._damaged and self.executor.leading is not None and now_ms >= self._damage_due_ms:
-            self._damage_due_ms = now_ms + DAMAGED_AGAIN_MS
-            self.dispatch(events.HandoverAsked(DAMAGE))
-
-    def _sync_to_join(self) -> None:
-        """Sync what was copied: the in-sync set takes members whose copy is on disk only."""
-        if not self.in_sync and self._store.durable_end < self._store.log_end:
-            self._store.request_sync()
-
-    def _wake_readers(self) -> None:
-        if self._read_to != self._store.high_watermark:
-            self._read_to = self._store.high_watermark
-            self._host.readable()
-
-    def _now_ms(self) -> int:
-        return self._parts.clock.monotonic_ms()
+        self._troubles.look_at_damage(now_ms)
 
     # What moves every turn
 

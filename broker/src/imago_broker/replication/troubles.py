@@ -1,0 +1,100 @@
+"""What becomes of a member that cannot do its part, and of a leader whose log stays damaged."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from imago_broker.core.shard.election import leader_lives
+from imago_broker.core.shard.events import HandoverAsked
+from imago_broker.core.shard.expendable import needed_for
+from imago_broker.ports import CoordinatorError
+from imago_broker.replication.outlook import log_of, view_seen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_broker.core.shard.events import Event
+    from imago_broker.core.shard.member import ShardMachine
+    from imago_broker.replication.effect_executor import EffectExecutor
+    from imago_broker.replication.parts import Host, ShardParts
+
+STUCK_LOOK_SECONDS = 1.0
+"""How often a member that stands still looks whether it may begin anew."""
+DAMAGE = "damage"
+"""The request of a leader with damage, for whose answer nobody waits."""
+DAMAGED_LEADS_MS = 10_000
+"""How long a leader tries to have its log healed before it gives leadership away."""
+DAMAGED_AGAIN_MS = 30_000
+"""How long until it tries again."""
+
+
+class Troubles:
+    """Looked at with every tick."""
+
+    def __init__(
+        self,
+        parts: ShardParts,
+        host: Host,
+        machine: ShardMachine,
+        executor: EffectExecutor,
+        dispatch: Callable[[Event], None],
+    ) -> None:
+        self.needed_for = ""
+        """What keeps a member that stands still from throwing its log away."""
+        self._parts = parts
+        self._host = host
+        self._machine = machine
+        self._executor = executor
+        self._dispatch = dispatch
+        self._way_out: asyncio.Task[None] | None = None
+        self._damaged = parts.store.damaged
+        self._damage_due_ms = parts.clock.monotonic_ms() + DAMAGED_LEADS_MS
+
+    async def close(self) -> None:
+        """Look no more."""
+        if self._way_out is not None:
+            self._way_out.cancel()
+            await asyncio.gather(self._way_out, return_exceptions=True)
+
+    def look_at_failures(self, *, in_sync: bool) -> None:
+        """Forget them when this member does its part; find a way out where it cannot."""
+        failures, executor = self._parts.failures, self._executor
+        if executor.stuck is None:
+            if failures.last is not None and not executor.failed and in_sync:
+                failures.clear()
+                executor.announce()
+        elif self._way_out is None or self._way_out.done():
+            self._way_out = asyncio.get_running_loop().create_task(
+                self._find_way_out(str(executor.stuck))
+            )
+
+    def look_at_damage(self, now_ms: int) -> None:
+        """Have the others know of damage; give leadership to a whole log if ours stays so."""
+        store, executor = self._parts.store, self._executor
+        if store.damaged != self._damaged:
+            self._damaged = store.damaged
+            self._damage_due_ms = now_ms + DAMAGED_LEADS_MS
+            executor.announce()
+        if self._damaged and executor.leading is not None and now_ms >= self._damage_due_ms:
+            self._damage_due_ms = now_ms + DAMAGED_AGAIN_MS
+            self._dispatch(HandoverAsked(DAMAGE))
+
+    async def _find_way_out(self, failure: str) -> None:
+        """Begin anew where the shard has all that it acknowledged elsewhere."""
+        parts, shard = self._parts, self._parts.identity.shard
+        await asyncio.sleep(STUCK_LOOK_SECONDS)
+        try:
+            await parts.shard_states.read_shard(shard)
+        except CoordinatorError as error:
+            self.needed_for = f"the registry does not answer: {error}"
+            return
+        seen = view_seen(parts.registry.view(), shard, log_of(parts.store), ticket=0)
+        if not leader_lives(seen.shard, seen.live):
+            # Whoever is needed must be able to lead, or to follow another.
+            self._host.fail(f"{failure}; the leader is gone", disk=True)
+            return
+        least = self._machine.limits.min_in_sync
+        self.needed_for = needed_for(seen.shard, seen.live, parts.identity.uuid, least)
+        if not self.needed_for:
+            self._host.begin_anew(failure)
