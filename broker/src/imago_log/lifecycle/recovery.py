@@ -133,11 +133,11 @@ def recover(
     reader = LogReader(log, take)
     while True:
         end, reason = reader.run(start)
-        following = _next_border(log, end, witness)
+        written = written_end(log, end, log.files_end)
+        following = _next_border(log, end, witness) if written > end else None
         unsure = last_stop is LastStop.POWER_LOST
         if following is None or (unsure and following > durable_end):
             if end >= durable_end:
-                written = written_end(log, end, log.files_end)
                 if unsure or written == end or is_torn(log, end, written):
                     return end, written > end
                 if segment_end(log, written - 1) - written < BLANK_SIZE:
