@@ -27,6 +27,7 @@ if os.environ.get("IMAGO_LIMITS") == "small":
     small_limits.install()
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: Config, log: Producer) -> Sharing | None:
     """Give workers whole groups of tests: --dist loadgroup."""
     return Sharing(config, log) if config.getvalue("dist") == "loadgroup" else None

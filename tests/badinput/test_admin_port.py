@@ -12,7 +12,7 @@ from imago_testing.peers.wild import WildPeer, says_nothing_of_itself
 if TYPE_CHECKING:
     from imago_testing.processes.broker import BrokerProcess
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120), pytest.mark.usefixtures("harmless")]
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("harmless")]
 
 
 def request(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.processes
 TOTAL_BYTES_MAX = 32 << 20
 FRAME_BYTES = 16 << 20
 LINE = b"put wild 0 %d 0 7\r\n"

@@ -15,7 +15,7 @@ from imago_wire.text.encoder import encode
 if TYPE_CHECKING:
     from imago_testing.processes.broker import BrokerProcess
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120), pytest.mark.usefixtures("harmless")]
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("harmless")]
 PROBE = b"version 424242\r\n"
 LINE_BYTES_MAX = 4096
 SOCKET_BYTES_MAX = 16 << 20

@@ -19,7 +19,7 @@ from imago_wire.remoting.frame import encode_frame
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.processes
 TOTAL_BYTES_MAX = 16 << 20
 PEERS = 40
 SLACK_BYTES = 24 << 20

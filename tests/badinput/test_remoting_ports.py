@@ -23,7 +23,7 @@ from imago_wire.remoting.messages import BatchEntry, encode_batch
 if TYPE_CHECKING:
     from imago_testing.processes.broker import BrokerProcess
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120), pytest.mark.usefixtures("harmless")]
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("harmless")]
 PORTS = ["rocketmq", "fast", "namesrv"]
 SOCKET_BYTES_MAX = 16 << 20
 """What may be under way in the kernel's buffers when the other side closes."""

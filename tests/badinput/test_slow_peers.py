@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from imago_testing.peers.witness import Witness
     from imago_testing.processes.broker import BrokerProcess
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120), pytest.mark.usefixtures("harmless")]
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("harmless")]
 GROWTH_BYTES_MAX = 1 << 20
 """By how much one connection may make the broker grow."""
 CROWD = 150
@@ -49,7 +49,7 @@ def test_crowd_that_sends_by_drops_is_dropped(
     with ExitStack() as stack:
         peers = [stack.enter_context(WildPeer(getattr(broker, port))) for _ in range(CROWD)]
         crowd = dict.fromkeys(peers, 0)
-        end = time.monotonic() + 60
+        end = time.monotonic() + 200
         while crowd:
             assert time.monotonic() < end, f"{len(crowd)} of {CROWD} are still connected"
             for peer, position in list(crowd.items()):

@@ -12,7 +12,7 @@ from imago_testing.chaos.run import Plan, play
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.processes
 
 KILLS = 20
 PAUSE = 0.02

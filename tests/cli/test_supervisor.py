@@ -27,7 +27,7 @@ from imago_cli.up.supervisor import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.processes
 
 SERVES = """
 import os, signal, sys, time

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from imago_testing.processes.zookeeper import RunningZooKeeper
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.processes
 
 PORTS = 30
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from imago_client.blocking.group import GroupConsumer
 
-pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
 SECONDS_MAX = 60
 LINGER = ("--set", "broker.seal_linger_ms=300")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from imago_testing.interop.members import Member
 
-pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
 SECONDS_MAX = 60
 

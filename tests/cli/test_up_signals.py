@@ -19,7 +19,7 @@ from imago_testing.processes.up import SECONDS_MAX, command, up
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.processes
 
 PORTS = 20
 

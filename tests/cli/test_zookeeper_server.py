@@ -14,7 +14,7 @@ from imago_testing.processes.servers import ServerProcess, wait_until
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
 
 def test_a_server_that_is_asked_all_the_time_from_its_start_complains_of_nothing(

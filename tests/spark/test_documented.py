@@ -101,7 +101,6 @@ def orders(client: Client) -> str:
 
 
 @pytest.mark.processes
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("block", [one for one in BLOCKS if not one.needs_spark], ids=str)
 def test_program_runs_and_sends(
     block: Block, cluster: str, client: Client, orders: str, tmp_path: Path
@@ -121,7 +120,6 @@ def test_program_runs_and_sends(
 
 @pytest.mark.processes
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("block", [one for one in BLOCKS if one.needs_spark], ids=str)
 def test_spark_block_runs(
     block: Block, spark: SparkSession, cluster: str, client: Client, orders: str

@@ -18,7 +18,7 @@ from imago_testing.processes.zookeeper import running_zookeeper
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
 TOPIC = "orders"
 PORTS = 6

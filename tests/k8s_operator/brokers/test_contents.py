@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from imago_operator.reconcile import Reconciler
     from imago_operator.state import RemainingContent
 
-pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
 LOOKS_MAX = 300
 LOOK_S = 0.2
