@@ -290,7 +290,8 @@ class QueueReader:
     def record_at(self, physical_offset: int) -> bytes | None:
         """Return the whole record that starts there, or None: there is none, or not visible.
 
-        Its queue must know it: a body may hold what looks like a record of its own place.
+        Its queue must know it, so that of a deleted topic is found no more: a body may hold what
+        looks like a record of its own place.
         """
         if physical_offset >= self._parts.watermark:
             return None
