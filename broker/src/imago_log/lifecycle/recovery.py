@@ -13,6 +13,7 @@ border behind it                                only below what was synced
 the same or nothing behind it, and  any         damage up to there
 it was synced further than this
 zeros up to the end                 any         the log ends there
+anything behind what was synced     in order    the log ends there: all of it was synced
 the front of a record, then zeros   killed      the log ends there: a write was torn
 anything else, none confirmed       killed      damage up to the last byte that is not zero:
                                                 the page cache was whole, so it was written
@@ -138,7 +139,9 @@ def recover(
         unsure = last_stop is LastStop.POWER_LOST
         if following is None or (unsure and following > durable_end):
             if end >= durable_end:
-                if unsure or written == end or is_torn(log, end, written):
+                # What was closed in order was synced to its last byte: the rest is not the log's.
+                closed = last_stop is LastStop.CLEAN and end == durable_end
+                if unsure or closed or written == end or is_torn(log, end, written):
                     return end, written > end
                 if segment_end(log, written - 1) - written < BLANK_SIZE:
                     written = segment_end(log, written - 1)
