@@ -404,25 +404,3 @@ def test_a_failed_write_or_sync_is_final(call: str) -> None:
     store = open_store(left, clock)
     check_queue(store, "T", 0, model.sent)
     store.close()
-
-
-@pytest.mark.parametrize("gap", [0, 8, 64])
-@pytest.mark.parametrize("what", ["noise", "older bytes"])
-def test_what_stands_behind_a_log_that_was_closed_in_order_is_none_of_it(
-    what: str, gap: int
-) -> None:
-    found = Found("clean")
-    path, at = path_of(found.end), found.end % FILE + gap
-    content = bytearray(found.vfs.content(path))
-    noise = bytes(content[40:440]) if what == "older bytes" else bytes(range(1, 201)) * 2
-    noise = noise[: FILE - at]
-    assert len(noise) > 100, "there is room behind the end"
-    content[at : at + len(noise)] = noise
-    found.vfs.put(path, bytes(content))
-    store = open_store(found.vfs)
-    assert store.damaged_ranges() == ()
-    assert store.log_end == found.end
-    found.model.check(store)
-    found.model.send(store, [("T", 0, 120)])
-    found.model.check(store)
-    store.close()
