@@ -92,8 +92,8 @@ def test_events_say_what_a_condition_means_that_has_nothing_to_add(world: World)
     after = status_of(world.desired, seen, found, world.now)
     events = events_of(replace(seen.status, conditions=()), after, found)
     told = {event.reason: event.message for event in events}
-    assert told["EveryShardHasMaster"] == "Every shard takes and gives messages."
-    assert told["Bound"] == "Claims are bound and as large as asked for."
+    assert told["EveryShardHasMaster"] == "Every shard accepts and delivers messages."
+    assert told["Bound"] == "Claims are bound and have the requested size."
     assert told["AllShardsServing"].endswith("serve.")
 
 

@@ -96,7 +96,7 @@ def rights() -> str:
 
 
 PLACES: Final = {
-    Where.NAMESPACE: "In every namespace that is looked after",
+    Where.NAMESPACE: "In every operated namespace",
     Where.PIPELINES: "There, with `pipelines.enabled`",
     Where.SPARK_OPERATOR: "There, with `pipelines.sparkOperator`, too",
     Where.OWN: "In the operator's own namespace",

@@ -47,7 +47,7 @@ def started(found: PipelinePlan) -> dict[str, Any]:
 
 def test_first_run_is_allowed_before_it_is_made() -> None:
     found = plan(look(record=PipelineRecord(epoch=6), status=PipelineStatus(epoch=2)))
-    assert kinds(found) == ["Apply", "Apply", "RaiseEpoch", "Start"]
+    assert kinds(found) == ["Apply", "Apply", "RaiseEpoch", "StartRun"]
     assert found.actions[2] == RaiseEpoch("data.lake", 7)
     assert started(found)["kind"] == JOB
     assert started(found)["metadata"]["name"] == "lake-run-7"
@@ -197,7 +197,7 @@ def test_run_that_failed_rests_before_the_next_one_and_not_too_often() -> None:
 
 def test_driver_on_a_node_that_does_not_answer_is_not_waited_for_for_ever() -> None:
     lost = DriverPod(name="p", epoch=3, gone_by=NOW - timedelta(seconds=61))
-    assert kinds(plan(look(drivers=(lost,))))[-1] == "Start"
+    assert kinds(plan(look(drivers=(lost,))))[-1] == "StartRun"
     late = replace(lost, gone_by=NOW - timedelta(seconds=59))
     assert kinds(plan(look(drivers=(late,)))) == []
 
@@ -215,7 +215,7 @@ def test_what_is_completed_stays_so_without_its_object() -> None:
     status = PipelineStatus(state="COMPLETED", applied_hash=desired(ONCE).hash)
     assert said(plan(look(ONCE, status=status))) == {"Ready": (True, "Completed")}
     other = replace(status, applied_hash="another spec")
-    assert kinds(plan(look(ONCE, status=other)))[-1] == "Start"
+    assert kinds(plan(look(ONCE, status=other)))[-1] == "StartRun"
 
 
 def test_nothing_is_done_to_what_is_left_alone() -> None:

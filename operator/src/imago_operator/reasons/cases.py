@@ -23,22 +23,22 @@ CASES: Final = (
     Case("Paused", 'imago.dev/pause-reconciliation is "true"', "status only"),
     Case(
         "InvalidSpec",
-        "the spec is wrong; the version is none that the operator runs, goes down, or up by more"
-        " than one minor step",
-        "nothing; brokers go on with what they have",
+        "the spec is wrong; the operator does not run the version, or it goes down, or up by"
+        " more than one minor step",
+        "nothing; brokers keep what they have",
     ),
     Case("Reading", "Kubernetes' lists are not complete", "nothing", late="2 min"),
     Case(
         "ApplyingObjects",
-        "objects are missing or differ, or nobody wants them any more",
+        "objects are missing, differ or are no longer wanted",
         "server-side apply; Services, ConfigMaps, NetworkPolicies and PodDisruptionBudgets that"
-        " nobody wants go. No restart begins in the same look",
+        " are no longer wanted are deleted. No restart begins in the same reconciliation",
         additive=True,
     ),
     Case(
         "RegistryUnavailable",
-        "no broker answers, none that answers has ZooKeeper, or they speak of another cluster",
-        "nothing that takes something away; wait",
+        "no broker answers, none that answers has ZooKeeper, or they belong to another cluster",
+        "remove nothing; wait",
         late="5 min",
     ),
     Case(
@@ -54,7 +54,7 @@ CASES: Final = (
         "ShardWithoutMaster",
         "a shard has no master",
         "wait: its members elect one. With imago.dev/allow-data-loss and nobody in sync, after"
-        " 60 s: have the longest log lead",
+        " 60 s: make the member with the longest log master",
         late="60 s",
     ),
     Case(
@@ -71,20 +71,20 @@ CASES: Final = (
     ),
     Case(
         "GrowingVolumes",
-        "claims are smaller than asked for",
-        "grow them, also while no broker answers or leads; make StatefulSets anew, their pods stay."
-        " Nothing else waits for volumes",
+        "claims are smaller than requested",
+        "grow them, also while no broker answers or leads; recreate StatefulSets, their pods"
+        " stay. Nothing else waits for volumes",
         late="30 min",
     ),
     Case(
         "ScalingUp",
         "shards are missing; new ones serve",
-        "make them; take them back into use; an ImagoRebalance of mode Fill if asked for",
+        "create them; put them back into use; an ImagoRebalance of mode Fill if requested",
         additive=True,
     ),
     Case(
         "Restarting",
-        "pods are not of today's template, and may be restarted now (policy, window, approval)",
+        "pods have an old template, and may be restarted now (policy, window, approval)",
         "ZooKeeper's servers first; then in each shard a member that is not in sync, then members"
         " that follow, then the master after it has handed over; only while all other members of"
         " the shard are in sync, whether or not they are ready, and the broker's own restart check"
@@ -93,12 +93,12 @@ CASES: Final = (
     ),
     Case(
         "TakingShardsBack",
-        "a shard that was to go is wanted again",
+        "a shard that was being removed is wanted again",
         "uncordon it, stop its drain",
     ),
     Case(
         "ScaleDownBlocked",
-        "shards are to go, and a topic needs them",
+        "shards should go, and a topic needs them",
         "nothing; wait for the topic or the spec to change",
     ),
     Case(
@@ -112,7 +112,7 @@ CASES: Final = (
     ),
     Case(
         "MembersMissing",
-        "members are missing and nothing else is to be done",
+        "members are missing and nothing else needs doing",
         "wait: Kubernetes starts them",
         late="10 min",
     ),

@@ -22,7 +22,7 @@ READY: Final = (
     _of(
         "Ready",
         "NotYetReconciled",
-        "The operator has not yet read all that is there.",
+        "The operator has not read all objects yet.",
         f"Nothing for two minutes; then look at the operator: {OPERATOR_LOG}.",
     ),
     _of(
@@ -34,25 +34,25 @@ READY: Final = (
     _of(
         "Ready",
         "DiskFull",
-        "Brokers whose disk is full refuse messages; what they have is read as before.",
+        "Brokers whose disk is full refuse messages; consumers read as before.",
         "Raise `spec.brokers.storage.size`; see *A disk runs full*.",
     ),
     _of(
         "Ready",
         "ShardOffline",
-        "A shard has no master: its queues take and give nothing.",
+        "A shard has no master: its queues accept and deliver nothing.",
         "See *A shard without master*.",
     ),
     _of(
         "Ready",
         "ZooKeeperUnavailable",
-        "Nobody answers, or brokers that answer have no ZooKeeper.",
+        "No broker answers, or those that answer have no ZooKeeper.",
         "See *ZooKeeper is gone*.",
     ),
     _of(
         "Ready",
         "InvalidSpec",
-        "The spec is refused; brokers go on with the one before.",
+        "The spec is refused; brokers keep the one before.",
         "Correct the field that the message names.",
     ),
     _of(
@@ -61,8 +61,12 @@ READY: Final = (
         "The annotation imago.dev/pause-reconciliation stops the operator.",
         "`kubectl imago resume CLUSTER` when you are done.",
     ),
-    _of("Ready", "Deleting", "The cluster is being deleted; claims stay unless told otherwise."),
-    _of("Available", "EveryShardHasMaster", "Every shard takes and gives messages."),
+    _of(
+        "Ready",
+        "Deleting",
+        "The cluster is being deleted; claims stay unless `whenDeleted` is Delete.",
+    ),
+    _of("Available", "EveryShardHasMaster", "Every shard accepts and delivers messages."),
     _of(
         "Available",
         "ShardWithoutMaster",
@@ -80,20 +84,20 @@ READY: Final = (
     _of(
         "ZooKeeperConnected",
         "NoBrokerAnswers",
-        "No broker answers the operator's HTTP calls. Clients may be served all the same.",
+        "No broker answers the operator's HTTP calls. Clients may still be served.",
         "Are pods running? May the operator reach port 8080 (NetworkPolicy)? Is the Secret"
         " `CLUSTER-admin-token` the one that brokers have mounted?",
     ),
     _of(
         "ZooKeeperConnected",
         "OtherCluster",
-        "Brokers speak of another cluster id than the one on record: ZooKeeper was replaced or"
-        " emptied, or another cluster's address is in the spec. Nothing is taken away.",
+        "Brokers report another cluster id than the one on record: ZooKeeper was replaced or"
+        " emptied, or another cluster's address is in the spec. The operator removes nothing.",
         "See *ZooKeeper is gone*.",
     ),
 )
 WORK: Final = (
-    _of("ResourcesApplied", "Applied", "Every object is as it is to be."),
+    _of("ResourcesApplied", "Applied", "Every object has its desired state."),
     _of(
         "ResourcesApplied",
         "Applying",
@@ -108,7 +112,7 @@ WORK: Final = (
         f"{BY_ITSELF} Where it stays, a broker refuses a value: {OPERATOR_LOG}.",
     ),
     _of("Reconciling", "Reading", "Lists of Kubernetes are not complete yet.", BY_ITSELF),
-    _of("Reconciling", "ApplyingObjects", "Objects are made or changed.", BY_ITSELF),
+    _of("Reconciling", "ApplyingObjects", "Objects are being created or changed.", BY_ITSELF),
     _of(
         "Reconciling",
         "RegistryUnavailable",
@@ -124,7 +128,7 @@ WORK: Final = (
     _of(
         "Reconciling",
         "ReplacingMember",
-        "A member whose disk was on a node that is gone is about to be given up.",
+        "The operator is about to give up a member whose disk was on a lost node.",
         "See *A node is lost*.",
     ),
     _of(
@@ -133,14 +137,14 @@ WORK: Final = (
         "Waits for an election.",
         "See *A shard without master*.",
     ),
-    _of("Reconciling", "RepairingPods", "Pods that never ran are made anew.", BY_ITSELF),
+    _of("Reconciling", "RepairingPods", "Pods that never ran are recreated.", BY_ITSELF),
     _of("Reconciling", "LabellingRoles", "Labels follow a change of master.", BY_ITSELF),
     _of("Reconciling", "ApplyingSettings", "Settings are being changed.", BY_ITSELF),
     _of("Reconciling", "GrowingVolumes", "Volumes are growing.", "See StorageReady."),
-    _of("Reconciling", "ScalingUp", "New shards begin.", BY_ITSELF),
+    _of("Reconciling", "ScalingUp", "New shards start.", BY_ITSELF),
     _of("Reconciling", "Restarting", "Pods are being restarted.", "See Updating."),
-    _of("Reconciling", "TakingShardsBack", "A scale-down was taken back.", BY_ITSELF),
-    _of("Reconciling", "ScalingDown", "Shards go.", "See ScalingDown."),
+    _of("Reconciling", "TakingShardsBack", "A scale-down was cancelled.", BY_ITSELF),
+    _of("Reconciling", "ScalingDown", "Shards are being removed.", "See ScalingDown."),
     _of(
         "Reconciling",
         "MembersMissing",
@@ -152,7 +156,7 @@ CHANGE: Final = (
     _of(
         "Updating",
         "SpecChanged",
-        "The spec changed what pods are made of.",
+        "The spec changed the pods' template.",
         f"Nothing. Where it says *blocked by*: {EXPLAIN}",
     ),
     _of("Updating", "VersionChange", "Brokers get another version.", EXPLAIN),
@@ -169,7 +173,7 @@ CHANGE: Final = (
     _of(
         "Updating",
         "OperatorTemplateChanged",
-        "A new operator makes pods differently, and that was let through.",
+        "A new operator changes the pods' template, and somebody approved that.",
         EXPLAIN,
     ),
     _of(
@@ -181,7 +185,7 @@ CHANGE: Final = (
     _of(
         "UpdatePending",
         "OperatorTemplateChanged",
-        "A new operator would make pods differently; that alone restarts nothing.",
+        "A new operator would change the pods' template; that alone restarts nothing.",
         "`kubectl imago approve CLUSTER` when it suits you. Nothing is wrong until then.",
     ),
     _of(
@@ -196,19 +200,29 @@ CHANGE: Final = (
         "`updatePolicy.mode` is Manual.",
         "`kubectl imago approve CLUSTER`.",
     ),
-    _of("ScalingDown", "Cordoning", "The shards that go take no new topics.", BY_ITSELF),
+    _of("ScalingDown", "Cordoning", "The shards that go accept no new topics.", BY_ITSELF),
     _of(
         "ScalingDown",
         "Draining",
-        "Their topics go on elsewhere; what they have is read out or expires.",
+        "Their topics continue elsewhere; consumers read out what they hold, or it expires.",
         "Nothing. Where it does not end: see *A drain does not end*.",
     ),
-    _of("ScalingDown", "RemovingPods", "They are empty; pods and StatefulSets go.", BY_ITSELF),
-    _of("ScalingDown", "RemovingClaims", "Claims go, since whenScaled is Delete.", BY_ITSELF),
+    _of(
+        "ScalingDown",
+        "RemovingPods",
+        "They are empty; pods and StatefulSets are being removed.",
+        BY_ITSELF,
+    ),
+    _of(
+        "ScalingDown",
+        "RemovingClaims",
+        "Claims are being removed, since whenScaled is Delete.",
+        BY_ITSELF,
+    ),
     _of(
         "ScalingDown",
         "NotEnoughShards",
-        "An ImagoTopic asks for more shards than would stay.",
+        "An ImagoTopic needs more shards than would stay.",
         "Lower its `placement.count`, or keep the shards.",
     ),
     _of(
@@ -219,7 +233,7 @@ CHANGE: Final = (
     ),
 )
 TROUBLE: Final = (
-    _of("StorageReady", "Bound", "Claims are bound and as large as asked for."),
+    _of("StorageReady", "Bound", "Claims are bound and have the requested size."),
     _of("StorageReady", "LargerThanSpec", "Somebody made claims larger than the spec: they stay."),
     _of("StorageReady", "Expanding", "Volumes grow.", "Nothing for half an hour."),
     _of(
@@ -231,16 +245,16 @@ TROUBLE: Final = (
     _of(
         "StorageReady",
         "ExpansionUnsupported",
-        "The storage class cannot grow volumes. Brokers go on with what they have.",
-        "Set `allowVolumeExpansion: true` on the class where its driver can do it. Otherwise put"
-        " `storage.size` back by `kubectl replace` of the backup, or move to new shards: see"
+        "The storage class cannot grow volumes. Brokers keep what they have.",
+        "Set `allowVolumeExpansion: true` on the class if its driver supports it. Otherwise"
+        " restore `storage.size` by `kubectl replace` of the backup, or move to new shards: see"
         " *A disk runs full*.",
     ),
     _of(
         "StorageReady",
         "ClaimLost",
         "The volume of a claim is gone.",
-        "See *A node is lost*: the member is made anew from the others.",
+        "See *A node is lost*: the others recreate the member.",
     ),
     _of(
         "Degraded",
@@ -260,14 +274,14 @@ TROUBLE: Final = (
         "ZooKeeperOnOneNode",
         "A majority of ZooKeeper's servers is on one node: when that node fails, nothing is"
         " acknowledged until it is back.",
-        "Nothing where another node gets free: the operator moves one. Else add a node, or let"
-        " volumes of ZooKeeper be mounted on other nodes.",
+        "Nothing if another node becomes free: the operator moves one. Otherwise add a node, or"
+        " let volumes of ZooKeeper be mounted on other nodes.",
     ),
     _of(
         "Degraded",
         "NodeLost",
-        "The node that a member's disk was on is gone; the member is given up after five minutes"
-        " if another one of its shard is in sync.",
+        "The node with a member's disk is gone; the operator gives the member up after five"
+        " minutes if another one of its shard is in sync.",
         "See *A node is lost*.",
     ),
     _of(
@@ -287,9 +301,10 @@ TROUBLE: Final = (
     _of(
         "DriftContested",
         "ChangedAgain",
-        "Somebody changes a field again that the operator has put back; the message has the field,"
-        " what it is and who says so. It is put back again and again, less and less often.",
-        "Stop whoever changes it. What is to stay different belongs into the spec.",
+        "Somebody changes a field again that the operator restored; the message has the field,"
+        " its value and who sets it. The operator restores it again and again, less and less"
+        " often.",
+        "Stop whoever changes it. Put a lasting difference into the spec.",
     ),
     _of(
         "Stalled",
@@ -300,9 +315,9 @@ TROUBLE: Final = (
     _of(
         "Stalled",
         "UnsupportedVersion",
-        "`spec.version` is newer than the operator, or more than one minor line older. Brokers go"
-        " on with what they have; nothing is done to them.",
-        "Upgrade the operator, or put it back to a version that runs the brokers; then go on one"
+        "`spec.version` is newer than the operator, or more than one minor line older. Brokers"
+        " keep what they have; the operator does nothing to them.",
+        "Upgrade the operator, or return to a version that runs the brokers; then continue one"
         " minor line at a time (docs/upgrade.md).",
     ),
     _of(
@@ -314,14 +329,14 @@ TROUBLE: Final = (
     _of(
         "Stalled",
         "DeadlineExceeded",
-        "What is waited for takes longer than it should. It is waited for all the same.",
+        "The operator waits for longer than it should. It goes on waiting.",
         f"{EXPLAIN} Then the entry for that.",
     ),
     _of(
         "Stalled",
         "InvalidWindow",
-        "A window of `spec.updatePolicy.windows` cannot be read; it counts as never open. Restarts"
-        " wait for the other windows; repairs and everything else go on.",
+        "A window of `spec.updatePolicy.windows` cannot be read; it counts as never open."
+        " Restarts wait for the other windows; repairs and everything else continue.",
         "Correct the schedule or the time zone that the message names. What waits is restarted at"
         " once with `kubectl imago approve CLUSTER`.",
     ),
@@ -335,22 +350,25 @@ _did = partial(Happening, "ImagoCluster")
 EVENTS: Final = (
     _did(
         "DriftCorrected",
-        "Somebody changed a field that the operator says, and it was put back; the message has the"
-        " field, what it was and who changed it. What is to stay different belongs into the spec.",
+        "Somebody changed a field that the operator applies, and the operator restored it; the"
+        " message has the field, its value and who changed it. Put a lasting difference into"
+        " the spec.",
     ),
     _did("Stop", "A drained shard's StatefulSet was scaled to no pods."),
     _did("DeleteChild", "An object that is no longer wanted was deleted."),
     _did("DeletePod", "A pod was deleted for a restart or a repair; the message says which."),
     _did("OwnClaim", "A claim goes with the cluster from now on, or stays when it goes."),
-    _did("DeleteClaim", "A claim was deleted, with what was on it."),
-    _did("Handover", "A master was asked to give leadership away before its restart."),
-    _did("Elect", "A member that may lack messages was made master, as a person had allowed."),
-    _did("Cordon", "A shard takes no new topics from now on."),
+    _did("DeleteClaim", "A claim was deleted, with its data."),
+    _did(
+        "Handover", "A master handed leadership over before its restart, at the operator's request."
+    ),
+    _did("Elect", "A member that may lack messages was made master, as a person had approved."),
+    _did("Cordon", "A shard accepts no new topics from now on."),
     _did(
         "OperatedByAnother",
-        "Another installation of the operator looks after the cluster; this one does nothing to it"
-        " and to what names it. See *The operator itself*.",
+        "Another installation of the operator operates the cluster; this one does nothing to"
+        " it, nor to resources that name it. See *The operator itself*.",
     ),
-    _did("MarkDrained", "A shard was put on record as empty."),
+    _did("MarkDrained", "A shard was recorded as empty."),
 )
 """What was taken away, moved or stopped: one event each."""

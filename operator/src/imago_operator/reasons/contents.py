@@ -42,14 +42,15 @@ def _shared() -> Iterator[Reason]:
             "Ready",
             "ClusterNotReady",
             "No broker with ZooKeeper answers, or not all shards did what they were asked for."
-            " Nothing is done until one does; what was asked for is asked for again.",
+            " Nothing happens until one does; the operator repeats its requests.",
             "`kubectl imago explain CLUSTER`.",
         )
         yield Reason(
             kind,
             "Ready",
             "BrokerRejected",
-            "Brokers refuse it; the message has their words. It is asked for again now and then.",
+            "Brokers refuse it; the message has their words. The operator repeats the request"
+            " now and then.",
             "Correct the field that the message names.",
         )
         yield Reason(
@@ -77,8 +78,8 @@ def _claiming() -> Iterator[Reason]:
             kind,
             "Ready",
             "Conflict",
-            "An older resource says what it is; or, for a topic, brokers had it already and"
-            " `adoptionPolicy` is FailIfExists. This resource does nothing, and takes nothing away"
+            "An older resource defines it; or, for a topic, brokers had it already and"
+            " `adoptionPolicy` is FailIfExists. This resource does nothing, and removes nothing"
             " when it is deleted.",
             "Delete one of the two resources.",
         )
@@ -146,22 +147,22 @@ GROUP: Final = (
     ),
 )
 MOVES: Final = (
-    _moves("Ready", "Succeeded", "All is as it was to be."),
+    _moves("Ready", "Succeeded", "The queues are placed as requested."),
     _moves("Ready", "Approved", "It is about to begin.", BY_ITSELF),
     _moves(
         "Ready",
         "ApprovalRequired",
-        "`approval` is Manual; `status.plan` says what would be done.",
+        "`approval` is Manual; `status.plan` shows what it would do.",
         "`kubectl imago approve CLUSTER NAME`.",
     ),
-    _moves("Ready", "Running", "Topics are on their way.", BY_ITSELF),
+    _moves("Ready", "Running", "Topics are moving.", BY_ITSELF),
     _moves(
         "Ready",
         "NoRoom",
         "No shard takes the topics: those there are cordoned or have no master.",
         "Add a shard, or take one back.",
     ),
-    _moves("Ready", "Stopping", "What brokers do for it is taken back.", BY_ITSELF),
+    _moves("Ready", "Stopping", "Brokers revert what they do for it.", BY_ITSELF),
     _moves(
         "Ready",
         "Stopped",
@@ -170,7 +171,7 @@ MOVES: Final = (
     _moves(
         "Ready",
         "TakenBack",
-        "The drain was taken back on the brokers' side, or by a new size of the cluster.",
+        "The drain was cancelled on the brokers' side, or by a new size of the cluster.",
         "Make another ImagoRebalance if it is still wanted.",
     ),
 )
@@ -181,14 +182,17 @@ EVENTS: Final = tuple(
     Happening(kind, reason, means)
     for kind in CLAIMING
     for reason, means in (
-        ("Retained", "The resource went; what it was about stays."),
-        ("Deleted", "The resource went, and what it was about before."),
-        ("ClusterGone", "The resource went after its cluster."),
-        ("StillClaimed", "The resource went; another one is about the same, which stays."),
+        ("Retained", "The resource was deleted; its topic or group stays."),
+        ("Deleted", "The resource was deleted, after its topic or group."),
+        ("ClusterGone", "The resource was deleted after its cluster."),
+        (
+            "StillClaimed",
+            "The resource was deleted; another one names the same topic or group, which stays.",
+        ),
         (
             "ReleasedUnreachable",
-            "The resource went though no broker answered for --finalizer-release-after: what"
-            " brokers have stays.",
+            "The resource was deleted though no broker answered for --finalizer-release-after:"
+            " brokers keep its topic or group.",
         ),
     )
 )

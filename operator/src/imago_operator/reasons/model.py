@@ -30,10 +30,10 @@ def own_mistake(kind: str) -> Reason:
         kind,
         "Stalled",
         "InternalError",
-        "A look at it ended in a mistake of the operator's own, which the message names. Nothing"
-        " more was done in that look; it looks again, later and later.",
+        "A reconciliation hit a defect of the operator, which the message names. It stopped"
+        " there; the operator tries again, later and later.",
         "`kubectl -n imago-system logs deploy/imago-operator` has the trace: report it. An edit"
-        " shortly before may be what it stumbles over; take that back.",
+        " shortly before may be the trigger; revert it.",
     )
 
 
@@ -53,8 +53,8 @@ def refused_by_kubernetes(
             kind,
             type_,
             "QuotaExceeded",
-            "The namespace's ResourceQuota has no room for what is to be made.",
-            "Raise the quota, or ask for less.",
+            "The namespace's ResourceQuota has no room for the objects to create.",
+            "Raise the quota, or request less.",
         )
 
 

@@ -42,8 +42,8 @@ class ClaimRetention:
     """What happens to claims; the names are those of a StatefulSet."""
 
     when_deleted: Retention = described(
-        "When the cluster is deleted; counts for a managed ZooKeeper, too. Retained claims are"
-        " taken up again by a cluster of the same name.",
+        "When the cluster is deleted; counts for a managed ZooKeeper, too. A cluster of the"
+        " same name adopts retained claims.",
         default=Retention.RETAIN,
     )
     when_scaled: Retention = described(
@@ -187,9 +187,9 @@ class Brokers:
         item_high=SHARD_ID_MAX,
     )
     acknowledgement: AcknowledgementLevel | None = described(
-        "What the answer to a put waits for, on topics that say nothing: the leader's memory or"
-        " disk, or that of every member in sync. replicated with two members or more, else"
-        " leader.",
+        "What the answer to a put waits for, on topics without a level of their own: the"
+        " leader's memory or disk, or that of every member in sync. replicated with two members"
+        " or more, else leader.",
         default=None,
     )
     min_in_sync: int | None = described(

@@ -147,7 +147,7 @@ class ZooKeeper:
     """The registry: exactly one of managed and external."""
 
     managed: ManagedZooKeeper | None = described("Have the operator run one.", default=None)
-    external: ExternalZooKeeper | None = described("Use one that is there.", default=None)
+    external: ExternalZooKeeper | None = described("Use an existing one.", default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

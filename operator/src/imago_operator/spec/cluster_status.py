@@ -134,7 +134,7 @@ class ClusterStatus:
         "Version of the operator that wrote this.", default=None, size_max=20
     )
     operated_by: str | None = described(
-        "Installation of the operator that looks after it, as namespace/name of its Lease; others"
+        "Installation of the operator that operates it, as namespace/name of its Lease; others"
         " leave it alone while that one lives.",
         default=None,
         size_max=320,
@@ -168,8 +168,8 @@ class ClusterStatus:
         "The last server of ZooKeeper that was moved off a node with a majority.", default=None
     )
     looked_at: str | None = described(
-        "When the operator looked at it last, to within half a minute: what is older is not known"
-        " to be true any more.",
+        "When the operator last observed it, to within half a minute: older values may no"
+        " longer be true.",
         default=None,
         size_max=40,
     )

@@ -121,7 +121,7 @@ Conditions = tuple[Condition, ...]
 def conditions_field() -> Conditions:
     """Return the field `conditions` of a status."""
     found: Conditions = described(
-        "What holds now. Ready sums up; Reconciling and Stalled are there only while True.",
+        "What holds now. Ready sums up; Reconciling and Stalled are present only while True.",
         default=(),
         size_max=32,
         map_key="type",

@@ -143,7 +143,7 @@ class PodResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spark:
-    """How Spark itself is to be."""
+    "Settings of Spark itself."
 
     version: str = described(
         "Version of Spark in the image.",
@@ -176,7 +176,7 @@ class PipelineSpec:
     """What the pipeline is to be: exactly one of ingest and code."""
 
     cluster_ref: ClusterRef = described("Its cluster. Immutable.")
-    paused: bool = described("Whether it stands still; its checkpoint stays.", default=False)
+    paused: bool = described("Whether it is suspended; its checkpoint stays.", default=False)
     replicas: int = described("Executors.", default=1, low=1, high=1000)
     engine: Engine = described(
         "Who runs it. Auto: spark-operator where there is one, else spark-submit in a Job.",
@@ -204,7 +204,7 @@ class PipelineSpec:
     )
     checkpoint: CheckpointPlace = described("Where it remembers how far it is.")
     resources: PodResources = described("What pods ask for.", default=PodResources)
-    spark: Spark = described("How Spark itself is to be.", default=Spark)
+    spark: Spark = described("Settings of Spark itself.", default=Spark)
     restart: Restart = described("When it is started again.", default=Restart)
 
 

@@ -139,8 +139,7 @@ CLUSTER: Final[tuple[Rule, ...]] = (
         cel="!(self.replicasPerShard > 1 && has(self.minInSync) && self.minInSync == 1"
         " && (!has(self.acknowledgement) || self.acknowledgement.startsWith('replicated')))",
         holds=lambda node: not _one_copy_stands_for_all(node),
-        message="minInSync 1 would let one copy stand for replicated: set 2, or acknowledgement"
-        " leader",
+        message="minInSync 1 would call one copy replicated: set 2, or acknowledgement leader",
     ),
     _may_not_fall(
         BROKERS, "replicasPerShard", "replicasPerShard cannot be lowered: members hold copies"

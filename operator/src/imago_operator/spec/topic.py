@@ -98,7 +98,7 @@ class TopicSpec:
         default=Dialects.ALL,
     )
     ordered: bool = described(
-        "Whether RocketMQ's clients are told that its messages are in order.", default=False
+        "Whether routes tell RocketMQ's clients that its messages are in order.", default=False
     )
     config: Mapping[str, IntOrText] = described(
         "Further attributes of the topic, as docs/configuration.md lists them.",

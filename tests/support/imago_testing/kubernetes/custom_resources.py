@@ -102,10 +102,10 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
         "minInSync must be at most replicasPerShard",
         {"spec.brokers.minInSync": 4},
     ),
-    rule(CLUSTER, "one copy stand for replicated", {"spec.brokers.minInSync": 1}),
+    rule(CLUSTER, "would call one copy replicated", {"spec.brokers.minInSync": 1}),
     rule(
         CLUSTER,
-        "one copy stand for replicated",
+        "would call one copy replicated",
         {"spec.brokers.minInSync": 1, "spec.brokers.acknowledgement": "replicated-fsync"},
     ),
     rule(CLUSTER, "named section.key", {"spec.brokers.config": {"retention": 3}}),
