@@ -212,7 +212,7 @@ cdef bint _long_send(Header* h, Send* send) noexcept nogil:
     )
 
 
-cdef tuple _send_item(Header* h, Send* send, bytes raw_header, bytes body):
+cdef object _send_item(Header* h, Send* send, bytes raw_header, bytes body):
     cdef bytes properties = b""
     if send.properties != NULL:
         properties = _span_bytes(send.properties)
