@@ -86,7 +86,9 @@ class AcknowledgementSection:
 
     level: str = setting(
         "",
-        "Level of topics that name none: " + ", ".join(LEVELS) + "; empty: replicated where"
+        "Level of topics without one of their own: "
+        + ", ".join(LEVELS)
+        + "; empty: replicated where"
         " `broker.replicas` is 2 or more, else leader.",
         one_of=("", *LEVELS),
         dynamic=True,

@@ -33,7 +33,7 @@ class BrokerSection:
     zone: str = setting(
         "", "Rack or zone of this machine: members are spread over zones.", dynamic=True
     )
-    name_prefix: str = setting("", "What stands before `shard-k` in RocketMQ's broker name.")
+    name_prefix: str = setting("", "Prefix of `shard-k` in RocketMQ's broker name.")
     host: str = setting(
         "",
         "Address by which clients and other brokers reach this one; empty: `bind`, or the "
@@ -41,8 +41,8 @@ class BrokerSection:
     )
     advertised_host: str = setting(
         "",
-        "Address that clients are told, where they reach this broker by another way than brokers "
-        "reach each other; empty: `host`.",
+        "Address that clients receive, if they reach this broker by another way than brokers"
+        " reach each other; empty: `host`.",
     )
     bind: str = setting(
         "127.0.0.1",
@@ -55,8 +55,8 @@ class BrokerSection:
     )
     seal_linger_ms: int = setting(
         35_000,
-        "How long a topic that leaves this shard takes messages of producers that have not looked "
-        "for its new place; RocketMQ's look every 30 s.",
+        "How long a topic that leaves this shard accepts messages of producers with old routes;"
+        " RocketMQ's read routes every 30 s.",
         low=0,
         high=3_600_000,
         dynamic=True,
@@ -73,7 +73,7 @@ class MetaqSection:
     enabled: bool = setting(True, "Whether the MetaQ listener is opened.")
     port: int = setting(8123, "Port of the MetaQ listener; 0: any free one.", low=0, high=65535)
     advertised_port: int = setting(
-        0, "Port that MetaQ clients are told; 0: the listener's.", low=0, high=65535
+        0, "Port that MetaQ clients receive; 0: the listener's.", low=0, high=65535
     )
     broker_id_base: int = setting(
         0, "MetaQ broker id of shard 0; raise it beside original brokers.", low=0, high=1023
@@ -85,7 +85,7 @@ class MetaqSection:
     )
     topic_patterns: tuple[str, ...] = setting(
         (),
-        "Topics accepted when auto_create_topic is off: names in which * stands for anything.",
+        "Topics accepted when auto_create_topic is off: names in which * matches anything.",
         dynamic=True,
     )
     default_partitions: int = setting(
@@ -107,11 +107,13 @@ class MetaqSection:
         low=1,
     )
     stat: bool = setting(
-        False, "Whether real-time statistics are kept for topics that say nothing.", dynamic=True
+        False,
+        "Whether topics without a setting of their own have real-time statistics.",
+        dynamic=True,
     )
     update_consumer_offsets: bool = setting(
         False,
-        "Whether a `get` beyond the end is told the end (301) instead of 404.",
+        "Whether a `get` beyond the end receives the end (301) instead of 404.",
         dynamic=True,
     )
 
@@ -126,7 +128,7 @@ class RocketmqSection:
     enabled: bool = setting(True, "Whether the RocketMQ listeners are opened.")
     port: int = setting(10911, "Port of the listener; 0: any free one.", low=0, high=65535)
     advertised_port: int = setting(
-        0, "Port that RocketMQ clients are told; 0: the listener's.", low=0, high=65535
+        0, "Port that RocketMQ clients receive; 0: the listener's.", low=0, high=65535
     )
     fast_port: int = setting(
         -1,
@@ -181,9 +183,7 @@ class AdminSection:
     enabled: bool = setting(True, "Whether the admin listener is opened.")
     bind: str = setting("", "Address it binds; empty: `broker.bind`.")
     port: int = setting(8080, "Its port; 0: any free one.", low=0, high=65535)
-    token_file: str = setting(
-        "", "File with the bearer token of whoever administers; empty: there is none."
-    )
+    token_file: str = setting("", "File with the bearer token for administration; empty: no token.")
     loopback_trusted: bool = setting(
         False,
         "Whether callers on this machine need no token, unless a proxy speaks for them; `imago up` "
