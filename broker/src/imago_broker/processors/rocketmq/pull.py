@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.directions import Directions
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
+from imago_broker.processors.rocketmq.pull_outcome import PullOutcome, PullResult
 from imago_broker.processors.rocketmq.pull_request import (
     FLAG_SUSPEND,
     PullRequest,
 )
 from imago_broker.processors.rocketmq.subscriptions import wanted_tags
 from imago_broker.service.serving_rules import Asks
-from imago_log.results import ReadStatus
 from imago_wire.remoting.bodies.route import MASTER_ID
 from imago_wire.remoting.codes import ResponseCode
 
@@ -40,27 +40,6 @@ logger = logging.getLogger(__name__)
 
 REDIRECT_MS = 50
 """How long a pull that is sent elsewhere waits: its client asks again at once."""
-REDIRECT_FIELD = "imagoNotMaster"
-"""Tells clients of our own to read the route again."""
-
-CODES = {
-    ReadStatus.FOUND: ResponseCode.SUCCESS,
-    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
-    ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
-    ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
-    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
-    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
-    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
-}
-_EMPTY = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
-
-
-def code_of(status: ReadStatus, asked_offset: int) -> ResponseCode:
-    """Return the answer's code for what a read found."""
-    if status in _EMPTY:
-        # Nobody may be sent back from 0: the queue is only new.
-        return ResponseCode.PULL_OFFSET_MOVED if asked_offset else ResponseCode.PULL_NOT_FOUND
-    return CODES[status]
 
 
 class PullProcessor:
@@ -78,21 +57,23 @@ class PullProcessor:
         self._allow(request)
         tags = wanted_tags(self._services, request)
         pull = _Pull(self._services, self._directions, exchange, request, tags)
-        reply = pull.look()
-        if request.commits and not pull.moved and self._services.serving_rules.leads:
+        outcome = pull.look()
+        reset = outcome.result is PullResult.RESET
+        if request.commits and not reset and self._services.serving_rules.leads:
             self._services.offsets.commit(
                 request.group, request.topic, request.queue_id, request.commit_offset
             )
-        if reply.code == ResponseCode.PULL_NOT_FOUND and request.sys_flag & FLAG_SUSPEND:
-            return None if pull.wait() else reply
-        if REDIRECT_FIELD in (reply.ext or {}):
-            return self._soon(exchange, request, reply)
-        return reply
+        if outcome.result is PullResult.NOTHING and request.sys_flag & FLAG_SUSPEND:
+            return None if pull.wait() else outcome.reply()
+        if outcome.result is PullResult.REDIRECTED:
+            return self._soon(exchange, request, outcome.reply())
+        return outcome.reply()
 
     def redirect(self, exchange: Exchange) -> Reply | None:
         """Send the consumer to the master: here no pulls are served now."""
         request = PullRequest(exchange.ext)
-        return self._soon(exchange, request, redirected(self._directions, request.queue_offset))
+        outcome = PullOutcome.redirected(request.queue_offset, self._directions.to_master())
+        return self._soon(exchange, request, outcome.reply())
 
     def _soon(self, exchange: Exchange, request: PullRequest, reply: Reply) -> Reply | None:
         """Give the answer after a moment where the client lets a pull wait."""
@@ -154,7 +135,6 @@ class _Pull:
         "_request",
         "_services",
         "_tags",
-        "moved",
     )
 
     def __init__(
@@ -171,17 +151,15 @@ class _Pull:
         self._request = request
         self._tags = tags
         self._offset = request.queue_offset
-        self.moved = False
-        """Whether the answer sends the group somewhere else, so that its own place is void."""
         self._held: Held | None = None
 
-    def look(self) -> Reply:
+    def look(self) -> PullOutcome:
         """Read from where the pull stands, or say where it was moved to."""
         request = self._request
         moved = self._services.resets.take(
             request.group, request.topic, request.queue_id, self._offset
         )
-        return self._reply(self._read()) if moved is None else self._moved(moved)
+        return self._outcome(self._read()) if moved is None else self._reset(moved)
 
     def wait(self) -> bool:
         """Hold the request; False when it has to be answered now."""
@@ -197,28 +175,25 @@ class _Pull:
         return True
 
     def _wake(self, late: bool) -> bool:
-        reply = self._look_again()
-        if not late and reply.code in (
-            ResponseCode.PULL_NOT_FOUND,
-            ResponseCode.PULL_RETRY_IMMEDIATELY,
-        ):
+        outcome = self._look_again()
+        if not late and outcome.may_wait:
             # Nothing that the tags want: go on waiting, behind what was passed over.
-            self._offset = int((reply.ext or {}).get("nextBeginOffset", self._offset))
+            self._offset = outcome.next_offset
             return False
         self._exchange.channel.unwatch(self._gone)
-        self._exchange.answer(reply)
+        self._exchange.answer(outcome.reply())
         return True
 
-    def _look_again(self) -> Reply:
+    def _look_again(self) -> PullOutcome:
         # The topic may have been deleted or closed since the request came, or the master changed.
         if self._services.serving_rules.refusal(Asks.MESSAGES) is not None:
-            return redirected(self._directions, self._offset)
+            return PullOutcome.redirected(self._offset, self._directions.to_master())
         try:
             topic = rules.readable_topic(self._services, self._request.topic)
         except RequestError as refusal:
-            return refusal.reply
+            return PullOutcome.refused(refusal.reply)
         if self._request.queue_id >= topic.read_queues:
-            return rules.unknown_topic(self._request.topic).reply
+            return PullOutcome.refused(rules.unknown_topic(self._request.topic).reply)
         try:
             return self.look()
         except Exception:
@@ -226,15 +201,20 @@ class _Pull:
             logger.exception(
                 "held_pull_failed topic=%s queue=%d", self._request.topic, self._request.queue_id
             )
-            return Reply(ResponseCode.SYSTEM_ERROR, "internal error, see the broker's log")
+            failed = Reply(ResponseCode.SYSTEM_ERROR, "internal error, see the broker's log")
+            return PullOutcome.refused(failed)
 
-    def _moved(self, offset: int) -> Reply:
-        self.moved = True
+    def _reset(self, offset: int) -> PullOutcome:
         low, high = self._services.messages.store.queue_range(
             self._request.topic, self._request.queue_id
         )
-        ext = _ext(next_offset=offset, min_offset=low, max_offset=high)
-        return Reply(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", ext)
+        return PullOutcome(
+            result=PullResult.RESET,
+            remark="OFFSET_RESET",
+            next_offset=offset,
+            min_offset=low,
+            max_offset=high,
+        )
 
     def _gone(self) -> None:
         if self._held is not None:
@@ -251,42 +231,12 @@ class _Pull:
             tags=self._tags,
         )
 
-    def _reply(self, found: ReadResult) -> Reply:
+    def _outcome(self, found: ReadResult) -> PullOutcome:
         suggested = MASTER_ID
         if found.count:
             suggested = self._directions.after(found.body, self._request.queue_id)
             self._services.traffic.delivered(self._request.topic, found.count, len(found.body))
         elif not self._services.serving_rules.leads:
             # Behind the master's end there may be more, and no place that is really too far.
-            return redirected(self._directions, self._offset)
-        ext = _ext(
-            next_offset=found.next_offset,
-            min_offset=found.min_offset,
-            max_offset=found.max_offset,
-            suggested=suggested,
-        )
-        code = code_of(found.status, self._request.queue_offset)
-        return Reply(code, found.status.value, ext, found.body)
-
-
-def redirected(directions: Directions, offset: int) -> Reply:
-    """Return the answer that has a consumer ask the master for the same place."""
-    ext = _ext(
-        next_offset=offset, min_offset=0, max_offset=offset, suggested=directions.to_master()
-    )
-    ext[REDIRECT_FIELD] = "true"
-    return Reply(ResponseCode.PULL_RETRY_IMMEDIATELY, "NOT_THE_MASTER", ext)
-
-
-def _ext(
-    *, next_offset: int, min_offset: int, max_offset: int, suggested: int = MASTER_ID
-) -> dict[str, str]:
-    """Return the answer's header: clients need the first four on every outcome."""
-    return {
-        "suggestWhichBrokerId": str(suggested),
-        "nextBeginOffset": str(next_offset),
-        "minOffset": str(min_offset),
-        "maxOffset": str(max_offset),
-        "topicSysFlag": "0",
-        "groupSysFlag": "0",
-    }
+            return PullOutcome.redirected(self._offset, self._directions.to_master())
+        return PullOutcome.of_read(found, self._request.queue_offset, suggested)

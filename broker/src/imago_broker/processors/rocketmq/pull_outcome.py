@@ -1,0 +1,131 @@
+"""What became of a pull, as a value: decided here, encoded once, by `PullOutcome.reply`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from imago_broker.service.channel import Reply
+from imago_log.results import ReadStatus
+from imago_wire.remoting.bodies.route import MASTER_ID
+from imago_wire.remoting.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from imago_log.results import ReadResult
+
+REDIRECT_FIELD: Final = "imagoNotMaster"
+"""Tells clients of our own to read the route again."""
+
+
+class PullResult(Enum):
+    """How a pull ended."""
+
+    FOUND = "messages"
+    NOTHING = "no message is there yet: the pull may wait"
+    PASSED_OVER = "the tags match nothing of what was read"
+    OFFSET_MOVED = "nothing can be read there: the client goes on at another offset"
+    RESET = "the group was reset: what its client says of its own place is void"
+    REDIRECTED = "the master serves it"
+    REFUSED = "the answer says why"
+
+
+_OF_STATUS: Final = {
+    ReadStatus.FOUND: PullResult.FOUND,
+    ReadStatus.NO_MATCHED_MESSAGE: PullResult.PASSED_OVER,
+    ReadStatus.MESSAGE_WAS_REMOVING: PullResult.PASSED_OVER,
+    ReadStatus.OFFSET_FOUND_NULL: PullResult.NOTHING,
+    ReadStatus.OFFSET_OVERFLOW_ONE: PullResult.NOTHING,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: PullResult.OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: PullResult.OFFSET_MOVED,
+}
+_EMPTY: Final = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
+_CODES: Final = {
+    PullResult.FOUND: ResponseCode.SUCCESS,
+    PullResult.NOTHING: ResponseCode.PULL_NOT_FOUND,
+    PullResult.PASSED_OVER: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    PullResult.OFFSET_MOVED: ResponseCode.PULL_OFFSET_MOVED,
+    PullResult.RESET: ResponseCode.PULL_OFFSET_MOVED,
+    PullResult.REDIRECTED: ResponseCode.PULL_RETRY_IMMEDIATELY,
+}
+
+
+def result_of(status: ReadStatus, asked_offset: int) -> PullResult:
+    """Return what a read's status means to the pull that asked for it."""
+    if status in _EMPTY:
+        # Nobody may be sent back from 0: the queue is only new.
+        return PullResult.OFFSET_MOVED if asked_offset else PullResult.NOTHING
+    return _OF_STATUS[status]
+
+
+def code_of(status: ReadStatus, asked_offset: int) -> ResponseCode:
+    """Return the answer's code for what a read found."""
+    return _CODES[result_of(status, asked_offset)]
+
+
+@dataclass(slots=True, kw_only=True)
+class PullOutcome:
+    """How a pull ended, and all that its answer says."""
+
+    result: PullResult
+    remark: str = ""
+    next_offset: int = 0
+    min_offset: int = 0
+    max_offset: int = 0
+    suggested: int = MASTER_ID
+    """Whom the client asks next: a broker id."""
+    body: bytes = b""
+    refusal: Reply | None = None
+
+    @classmethod
+    def of_read(cls, found: ReadResult, asked_offset: int, suggested: int) -> PullOutcome:
+        """Return the outcome of a read."""
+        return cls(
+            result=result_of(found.status, asked_offset),
+            remark=found.status.value,
+            next_offset=found.next_offset,
+            min_offset=found.min_offset,
+            max_offset=found.max_offset,
+            suggested=suggested,
+            body=found.body,
+        )
+
+    @classmethod
+    def redirected(cls, offset: int, master: int) -> PullOutcome:
+        """Have the consumer ask the master, under this id, for the same place."""
+        return cls(
+            result=PullResult.REDIRECTED,
+            remark="NOT_THE_MASTER",
+            next_offset=offset,
+            max_offset=offset,
+            suggested=master,
+        )
+
+    @classmethod
+    def refused(cls, refusal: Reply) -> PullOutcome:
+        """Answer with a refusal."""
+        return cls(result=PullResult.REFUSED, refusal=refusal)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a pull that is held goes on waiting: nothing came that is for it."""
+        return self.result in _WAITS
+
+    def reply(self) -> Reply:
+        """Return the answer: clients need the first four fields on every outcome."""
+        if self.refusal is not None:
+            return self.refusal
+        ext = {
+            "suggestWhichBrokerId": str(self.suggested),
+            "nextBeginOffset": str(self.next_offset),
+            "minOffset": str(self.min_offset),
+            "maxOffset": str(self.max_offset),
+            "topicSysFlag": "0",
+            "groupSysFlag": "0",
+        }
+        if self.result is PullResult.REDIRECTED:
+            ext[REDIRECT_FIELD] = "true"
+        return Reply(_CODES[self.result], self.remark, ext, self.body)
+
+
+_WAITS: Final = (PullResult.NOTHING, PullResult.PASSED_OVER, PullResult.REDIRECTED)
