@@ -1,4 +1,4 @@
-"""POP receipts and acknowledgements, recall handles, trace records, and first bytes."""
+"""POP receipts and acknowledgements, recall handles, and trace records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from imago_wire.remoting.handles import (
     parse_recall_handle,
 )
 from imago_wire.remoting.headers.pop import AckMessageRequestHeader, PopMessageResponseHeader
-from imago_wire.remoting.opening import OPENING_BYTES, Opening, opening_of
 from imago_wire.remoting.trace import FIELDS, TraceRecord, decode_trace, encode_trace
 
 KNOWN = load_known(Path(__file__).parent / "golden" / "known.hex")
@@ -156,24 +155,3 @@ def test_trace_of_an_older_client_has_fewer_fields() -> None:
 def test_trace_record_of_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ProtocolError, match="kind 'Gossip'"):
         decode_trace(b"Gossip\x01x\x02")
-
-
-@pytest.mark.parametrize(
-    ("data", "opening"),
-    [
-        ("160301", Opening.TLS),
-        ("000000a7000000a37b22", Opening.FRAMES),
-        ("00", Opening.FRAMES),
-        ("50524f585920", Opening.PROXY_V1),
-        ("0d0a0d0a000d0a515549540a", Opening.PROXY_V2),
-        ("505249202a20485454502f322e30", Opening.HTTP2),
-        ("474554202f20", Opening.FRAMES),
-    ],
-)
-def test_first_bytes_tell_who_speaks(data: str, opening: Opening) -> None:
-    whole = bytes.fromhex(data)
-    assert opening_of(whole) is opening
-    assert len(whole[:OPENING_BYTES]) <= OPENING_BYTES
-    found = [opening_of(whole[:size]) for size in range(len(whole))]
-    assert found[0] is None
-    assert {one for one in found if one is not None} <= {opening}
