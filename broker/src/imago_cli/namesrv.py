@@ -111,9 +111,10 @@ async def _serve(
     from imago_broker.app.open_files import connections_that_fit, files_allowed, raise_limit
     from imago_broker.app.rocketmq_ports import remoting_limits
     from imago_broker.server.binding import cure_of
-    from imago_broker.server.listener import Listener, ListenerLimits, Session
+    from imago_broker.server.listener import Listener, ListenerLimits
     from imago_broker.server.places import Places
     from imago_broker.server.remoting_server import RemotingServer
+    from imago_broker.server.session import Session
     from imago_broker.server.unfinished import InputGuard
 
     limits = ListenerLimits(connections_max=settings.limits.connections_max)

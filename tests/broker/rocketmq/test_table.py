@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
-from imago_broker.processors.rocketmq.rows import Handler, Lane, Row, Table, build_table
+from imago_broker.processors.rocketmq.exchange import Exchange, Lane, Reply, RequestError
+from imago_broker.processors.rocketmq.rows import Handler, Row, Table, build_table
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.command import FLAG_ONEWAY, RemotingCommand

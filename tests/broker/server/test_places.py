@@ -10,9 +10,10 @@ import pytest
 
 from imago_broker.app.member_addresses import MemberAddresses
 from imago_broker.model.cluster import BrokerRecord, ClusterView
-from imago_broker.server.listener import Listener, ListenerLimits, Session
+from imago_broker.server.listener import Listener, ListenerLimits
 from imago_broker.server.places import FEW, KNOWN_KEPT, KeptPlaces, Place, Places, Port, source_of
 from imago_broker.server.refusals import Refusals
+from imago_broker.server.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from imago_broker.app.open_files import ADMIN_PLACES
 from imago_broker.server.http_session import HttpSession, PeersMistakes, note_answer
-from imago_broker.server.listener import Listener, Session
+from imago_broker.server.listener import Listener
+from imago_broker.server.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

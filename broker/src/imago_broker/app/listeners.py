@@ -14,8 +14,9 @@ from imago_broker.errors import ExitCode, FatalError
 from imago_broker.replication.port import ReplicationPort
 from imago_broker.server.binding import cure_of
 from imago_broker.server.client_ports import ClientPorts, Door
-from imago_broker.server.listener import Listener, ListenerLimits, Session
+from imago_broker.server.listener import Listener, ListenerLimits
 from imago_broker.server.places import Places
+from imago_broker.server.session import Session
 from imago_broker.server.unfinished import InputGuard
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 from imago_broker.namesrv.foreign import ForeignBrokers
 from imago_broker.namesrv.later import Later
 from imago_broker.namesrv.requests import NameProcessor
-from imago_broker.processors.rocketmq.rows import Lane, Row, Table, build_table
+from imago_broker.processors.rocketmq.exchange import Lane
+from imago_broker.processors.rocketmq.rows import Row, Table, build_table
 from imago_wire.remoting.codes import RequestCode as Code
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imago_broker.model.cluster import BrokerRecord
-    from imago_broker.server.listener import Listener, Session
+    from imago_broker.server.listener import Listener
+    from imago_broker.server.session import Session
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from imago_broker.server.listener import Session
+from imago_broker.server.session import Session
 from imago_broker.server.unfinished import Unfinished
 from imago_broker.server.write_backlog import WriteBacklog
 

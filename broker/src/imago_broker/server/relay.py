@@ -30,8 +30,8 @@ from imago_wire.errors import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_broker.server.listener import Session
     from imago_broker.server.relay_ledgers import Ledger
+    from imago_broker.server.session import Session
 
 log = logging.getLogger(__name__)
 

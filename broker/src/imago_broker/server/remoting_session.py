@@ -17,10 +17,10 @@ import time
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import Exchange
-from imago_broker.server.listener import Session
 from imago_broker.server.relay_ledgers import HEARTBEAT_BYTES_MAX, FrameLedger
 from imago_broker.server.remoting_calls import ClientCalls
 from imago_broker.server.remoting_peer import peer_bytes, peer_text
+from imago_broker.server.session import OWN_REQUEST, TAKEN_OVER, Session
 from imago_broker.server.unfinished import Unfinished
 from imago_broker.server.write_backlog import WriteBacklog
 from imago_wire.errors import ProtocolError
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from imago_broker.processors.rocketmq.exchange import Reply
-    from imago_broker.server.relay import Relay
-    from imago_broker.server.remoting_server import RemotingServer
+    from imago_broker.server.remoting_port import RemotingPort
+    from imago_broker.server.session import Takeover
     from imago_wire.remoting.items import Item, SendItem
 
 log = logging.getLogger(__name__)
@@ -49,14 +49,14 @@ _JOIN_BYTES_MAX = 64 << 10
 class RemotingSession(Session):
     """One connection: bytes to requests, answers to bytes, both in bounded memory."""
 
-    _holding = False
-    """Whether nothing is served for now: another broker is about to take over, or has."""
-    _relay: Relay | None = None
-    """Who has the connection, or gets it as soon as `_held` is over."""
+    _waits_for = 0
+    """Why nothing is served for now, beside a peer that does not read: TAKEN_OVER, OWN_REQUEST."""
+    _relay: Takeover | None = None
+    """Who has the connection, or gets it as soon as its own request is served."""
     _ledger: FrameLedger | None = None
     """The account of the relay that has the connection."""
 
-    def __init__(self, server: RemotingServer) -> None:
+    def __init__(self, server: RemotingPort) -> None:
         self.server = server
         self.peer = ""
         self.born_host = b""
@@ -71,7 +71,6 @@ class RemotingSession(Session):
         self._backlog: Sequence[Item] = []
         """Frames that are scanned and have to wait: only while blocked."""
         self._blocked = False
-        self._held = False
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._write_paused = False
@@ -190,12 +189,12 @@ class RemotingSession(Session):
 
     def hold_back(self) -> None:
         """Serve nothing more of this connection until `go_on`: a send of it needs time."""
-        self._held = True
+        self._waits_for |= OWN_REQUEST
         self._block()
 
     def go_on(self) -> None:
         """Serve what had to wait for a send of this connection."""
-        self._held = False
+        self._waits_for &= ~OWN_REQUEST
         if self._relay is not None:
             self._leave_to(self._relay)
         else:
@@ -203,26 +202,27 @@ class RemotingSession(Session):
 
     def hold(self) -> None:
         if not self._closing:
-            self._holding = True
+            self._waits_for |= TAKEN_OVER
             self._block()
 
     def release(self) -> None:
-        self._holding = False
+        self._waits_for &= ~TAKEN_OVER
         self._unblock_if_free()
 
-    def hand_over(self, relay: Relay) -> bool:
+    def hand_over(self, relay: Takeover) -> bool:
         if self._closing or self._draining:
             return False
         self._block()
         former, self._relay = self._relay, relay
         if former is not None:
             former.finish(patient=True)
-        if not self._held and self._ledger is None and self._relay is relay:
+        own = self._waits_for & OWN_REQUEST
+        if not own and self._ledger is None and self._relay is relay:
             self._leave_to(relay)
-        self._holding = False
+        self._waits_for &= ~TAKEN_OVER
         return True
 
-    def take_back(self, relay: Relay, unread: bytes) -> None:
+    def take_back(self, relay: Takeover, unread: bytes) -> None:
         if self._ledger is not None:
             self.heartbeat = self._ledger.heartbeat
         self._ledger = None
@@ -240,7 +240,7 @@ class RemotingSession(Session):
     def touch(self) -> None:
         self.last_read_ms = self.server.now_ms
 
-    def _leave_to(self, relay: Relay) -> None:
+    def _leave_to(self, relay: Takeover) -> None:
         backlog, self._backlog = self._backlog, []
         unread = b"".join(map(frame_of, backlog)) + self._buffer
         self._buffer.clear()
@@ -254,7 +254,7 @@ class RemotingSession(Session):
         self.steer_reading()
 
     def _unblock_if_free(self) -> None:
-        waits = self._held or self._holding or self._write_paused or self._relay is not None
+        waits = self._waits_for or self._write_paused or self._relay is not None
         if self._blocked and not waits:
             self._blocked = False
             items, self._backlog = self._backlog, []
@@ -312,7 +312,7 @@ class RemotingSession(Session):
         return not self._closing
 
     def push(self, data: bytes) -> None:
-        """Add an answer that `RemotingServer.flush` will write: only for the end of a put."""
+        """Add an answer that `RemotingPort.flush` will write: only for the end of a put."""
         out = self._out
         if not out:
             self._unsent.append(self)

@@ -7,8 +7,8 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from imago_broker.server.listener import Session
 from imago_broker.server.relay_ledgers import TextLedger
+from imago_broker.server.session import OWN_REQUEST, TAKEN_OVER, Session
 from imago_broker.server.unfinished import Unfinished
 from imago_broker.server.write_backlog import WriteBacklog
 from imago_wire.hot import scan_text
@@ -21,15 +21,13 @@ if TYPE_CHECKING:
 
     from imago_broker.core.budget import InputBudget, OutputBudget
     from imago_broker.processors.metaq.table import MetaqProcessors
-    from imago_broker.server.relay import Relay
+    from imago_broker.server.session import Takeover
     from imago_log.results import FileSlice
     from imago_wire.text.items import Item
 
 JOIN_BYTES_MAX = 64 << 10
 """Answers up to this size are copied into one buffer; larger ones are written as they are."""
 UNKNOWN_HOST = bytes(8)
-TAKEN_OVER, TOPIC_AWAITED = 1, 2
-"""Why a connection is held: a new master comes; clients are told of a topic that a put has made."""
 _HEAD_FLAGS = int(socket.MSG_MORE | socket.MSG_DONTWAIT)
 """Of an answer's head: what follows shares its packet."""
 
@@ -55,9 +53,10 @@ class TextSession(Session):
     """One client. All work is done in `data_received`, except the puts' answers, which come at
     the end of the loop turn (or later, where a put waits for a disk or a replica)."""
 
-    _holding = 0
-    """Why nothing is worked on for now; 0: it is."""
-    _relay: Relay | None = None
+    _waits_for = 0
+    """Why nothing is served for now, beside a peer that does not read: TAKEN_OVER, OWN_REQUEST
+    (clients hear first of a topic that a put has made)."""
+    _relay: Takeover | None = None
     """Who has the connection, or gets it once everything is answered."""
     _away = False
     """Whether the relay has it."""
@@ -123,7 +122,7 @@ class TextSession(Session):
         if self._ending:
             return
         self._active = True
-        if self._holding:
+        if self._waits_for:
             # The loop begins to read a new connection even where that was paused.
             self._buffer += data
             self.transport.pause_reading()
@@ -221,27 +220,27 @@ class TextSession(Session):
             self.flush()
 
     def hold(self) -> None:
-        self._holding |= TAKEN_OVER
+        self._waits_for |= TAKEN_OVER
         if not (self._ending or self._closed or self.transport.is_closing()):
             self.transport.pause_reading()
 
     def release(self) -> None:
-        self._holding &= ~TAKEN_OVER
+        self._waits_for &= ~TAKEN_OVER
         self._go_on_with_unread()
 
     @property
     def held(self) -> bool:
-        return bool(self._holding & TOPIC_AWAITED)
+        return bool(self._waits_for & OWN_REQUEST)
 
     def hold_back(self) -> None:
-        self._holding |= TOPIC_AWAITED
+        self._waits_for |= OWN_REQUEST
         self.steer_reading()
 
     def go_on(self) -> None:
-        self._holding &= ~TOPIC_AWAITED
+        self._waits_for &= ~OWN_REQUEST
         self._go_on_with_unread()
 
-    def hand_over(self, relay: Relay) -> bool:
+    def hand_over(self, relay: Takeover) -> bool:
         former = self._relay
         if former is None and (self._ending or self._closed):
             return False
@@ -252,10 +251,10 @@ class TextSession(Session):
             left, self._left = self._left, ()
             self._buffer[:0] = encode_items(left)
             self._end()
-        self._holding &= ~TAKEN_OVER
+        self._waits_for &= ~TAKEN_OVER
         return True
 
-    def take_back(self, relay: Relay, unread: bytes) -> None:
+    def take_back(self, relay: Takeover, unread: bytes) -> None:
         self._buffer += unread
         self._away = False
         if self._relay is not relay and self._relay is not None:
@@ -288,7 +287,7 @@ class TextSession(Session):
             self.transport.close()
 
     def _go_on_with_left(self) -> None:
-        if self._holding:
+        if self._waits_for:
             return
         if self._left:
             left, self._left = self._left, ()
@@ -300,7 +299,7 @@ class TextSession(Session):
             self._relay.steer()
         if self._ending or self._closed or self.transport.is_closing():
             return
-        if self._paused or self._holding or self.unfinished.waits:
+        if self._paused or self._waits_for or self.unfinished.waits:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
@@ -308,7 +307,7 @@ class TextSession(Session):
     def _go_on_with_unread(self) -> None:
         """Go on with what was left, and with what a relay has read."""
         self._go_on_with_left()
-        if not (self._holding or self._left or self._ending or self._closed):
+        if not (self._waits_for or self._left or self._ending or self._closed):
             self._go_on(b"")
 
     def _go_on(self, data: bytes) -> None:
@@ -405,7 +404,7 @@ class TextSession(Session):
         elif not self._away:
             self._leave_to(self._relay)
 
-    def _leave_to(self, relay: Relay) -> None:
+    def _leave_to(self, relay: Takeover) -> None:
         unread = bytes(self._buffer)
         self._buffer.clear()
         self._partial_since_ms = None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from imago_broker.core.budget import InputBudget
-    from imago_broker.server.listener import Session
 
 log = logging.getLogger(__name__)
 
@@ -18,16 +17,31 @@ PATIENCE_SECONDS = 1.0
 """How long a full budget of input waits before connections are ended."""
 
 
+class InputSession(Protocol):
+    """The connection whose input is counted."""
+
+    @property
+    def address(self) -> str:
+        """The peer's address."""
+        ...
+
+    def steer_reading(self) -> None:
+        """Read, or do not."""
+
+    def abort(self) -> None:
+        """End the connection."""
+
+
 class Unfinished:
     """The account of one connection; `InputHolder` for the budget."""
 
     __slots__ = ("_budget", "_session", "counted")
 
-    def __init__(self, budget: InputBudget, session: Session) -> None:
+    def __init__(self, budget: InputBudget, session: InputSession) -> None:
         self.counted = 0
         """Bytes that are counted; what the connection holds may differ by some from it."""
         self._budget = budget
-        self._session: Session | None = session
+        self._session: InputSession | None = session
 
     def end(self) -> None:
         """Let go of the session, which is gone: together they would stay until a collection."""

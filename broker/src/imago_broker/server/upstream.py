@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
-
-if TYPE_CHECKING:
-    from imago_broker.server.relay import Relay
+from typing import Protocol, cast
 
 WRITE_BYTES_PAUSE = 1 << 20
 """Of bytes that one side has not taken, above which the other is not read."""
 
 
+class UpstreamUser(Protocol):
+    """The relay whose connection it is."""
+
+    def connected(self, upstream: Upstream) -> None:
+        """The connection to the new master stands."""
+
+    def answer(self, upstream: Upstream, data: bytes) -> None:
+        """The new master said this."""
+
+    def upstream_slow(self, slow: bool) -> None:
+        """The new master takes nothing for now, or again."""
+
+    def upstream_lost(self, upstream: Upstream, reason: str) -> None:
+        """The new master is gone."""
+
+
 class Upstream(asyncio.Protocol):
     """The connection to the new master; tells the relay what comes until it is closed by us."""
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: UpstreamUser) -> None:
         self._relay = relay
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None

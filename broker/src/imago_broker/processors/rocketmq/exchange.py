@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from imago_broker.service.channel import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imago_broker.processors.rocketmq.rows import Hook, Lane
     from imago_broker.service.channel import Channel
     from imago_wire.remoting.command import RemotingCommand
 
-__all__ = ["OK", "Exchange", "Reply", "RequestError"]
+__all__ = ["OK", "Exchange", "Hook", "Lane", "Reply", "RequestError"]
 
 OK = Reply()
 
@@ -25,6 +24,35 @@ class RequestError(Exception):
     def __init__(self, code: int, remark: str, *, ext: Mapping[str, str] | None = None) -> None:
         super().__init__(remark)
         self.reply = Reply(code, remark, ext)
+
+
+class Lane:
+    """A class of requests with its own limit, so that slow ones cannot crowd out others.
+
+    `running` counts the requests whose answer is outstanding. RocketMQ gives each class a thread
+    pool with a bounded queue; one event loop needs the bound only.
+    """
+
+    __slots__ = ("name", "running", "running_max")
+
+    def __init__(self, name: str, running_max: int) -> None:
+        self.name = name
+        self.running = 0
+        self.running_max = running_max
+
+    @property
+    def full(self) -> bool:
+        return self.running >= self.running_max
+
+
+class Hook(Protocol):
+    """Sees every request before its handler and every answer after it (access control, audit)."""
+
+    def before(self, exchange: Exchange) -> None:
+        """Raise `RequestError` to refuse the request."""
+
+    def after(self, exchange: Exchange, reply: Reply) -> None:
+        """Look at the answer; it is already decided."""
 
 
 @dataclass(slots=True, eq=False)

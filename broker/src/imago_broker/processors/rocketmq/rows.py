@@ -13,10 +13,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from imago_broker.errors import RequestError as ServiceError
-from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
+from imago_broker.processors.rocketmq.exchange import Exchange, Hook, Lane, Reply, RequestError
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.serving_rules import Asks, ServingRules
 from imago_wire.errors import ProtocolError
@@ -43,25 +43,6 @@ REMARK_SIZE_MAX = 512
 OVERLOADED = "[OVERLOAD]system busy, start flow control for a while"
 
 
-class Lane:
-    """A class of requests with its own limit, so that slow ones cannot crowd out others.
-
-    `running` counts the requests whose answer is outstanding. RocketMQ gives each class a thread
-    pool with a bounded queue; one event loop needs the bound only.
-    """
-
-    __slots__ = ("name", "running", "running_max")
-
-    def __init__(self, name: str, running_max: int) -> None:
-        self.name = name
-        self.running = 0
-        self.running_max = running_max
-
-    @property
-    def full(self) -> bool:
-        return self.running >= self.running_max
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
     """How one request code is served."""
@@ -79,16 +60,6 @@ class Row:
     fast: bool = True
     """Whether the fast port (RocketMQ's port - 2) serves it too."""
     reject: RejectRule | None = None
-
-
-class Hook(Protocol):
-    """Sees every request before its handler and every answer after it (access control, audit)."""
-
-    def before(self, exchange: Exchange) -> None:
-        """Raise `RequestError` to refuse the request."""
-
-    def after(self, exchange: Exchange, reply: Reply) -> None:
-        """Look at the answer; it is already decided."""
 
 
 @dataclass(slots=True)

@@ -8,13 +8,12 @@ come as what the scanner found. Everything else is given back to go through the 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED
 from imago_broker.processors.rocketmq.sequenced_path import SequencedPath
 from imago_broker.processors.rounds import Round
-from imago_broker.service.channel import Channel
 from imago_broker.service.messages import PutStatus
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import (
@@ -34,7 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imago_broker.config.sections import RocketmqSection
-    from imago_broker.processors.rocketmq.rows import Lane, Table
+    from imago_broker.processors.rocketmq.exchange import Lane
+    from imago_broker.processors.rocketmq.rows import Table
+    from imago_broker.processors.rocketmq.sending_session import SendingSession, Token
     from imago_broker.processors.rocketmq.services import RocketmqServices
     from imago_broker.service.topics import TopicHandle
     from imago_wire.record import Placed
@@ -42,26 +43,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _OK = PutStatus.OK
-
-
-class SendingSession(Channel, Protocol):
-    """A connection as the short way uses it."""
-
-    def serve_send(self, item: SendItem) -> None:
-        """Serve a send through the table."""
-        ...
-
-    def push(self, data: bytes) -> None:
-        """Add an answer that is written at the end of this round of puts."""
-        ...
-
-    def stored(self, answers: bytes) -> None:
-        """Write the answers to the sends of one read."""
-        ...
-
-
-Token = tuple[SendingSession, int, int, int, bytes]
-"""Session, opaque, form of the header, queue, unique key."""
 
 
 class SendPath:

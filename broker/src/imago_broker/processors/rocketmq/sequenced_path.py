@@ -22,8 +22,8 @@ from imago_wire.sequences import split_wire, stored_property
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from imago_broker.processors.rocketmq.rows import Lane
-    from imago_broker.processors.rocketmq.send_path import SendingSession, Token
+    from imago_broker.processors.rocketmq.exchange import Lane
+    from imago_broker.processors.rocketmq.sending_session import SendingSession, Token
     from imago_broker.processors.rocketmq.services import RocketmqServices
     from imago_broker.service.messages import PutStatus
     from imago_broker.service.topics import TopicHandle

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from imago_broker.core.budget import OutputBudget
     from imago_broker.model.topics import TopicConfig
     from imago_broker.ports import Clock, Coordinator
-    from imago_broker.processors.rocketmq.rows import Lane
+    from imago_broker.processors.rocketmq.exchange import Lane
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
     from imago_broker.service.offsets import ConsumerOffsets

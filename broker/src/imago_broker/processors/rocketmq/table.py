@@ -9,12 +9,13 @@ from imago_broker.processors.rocketmq.admin_broker import BrokerAdmin
 from imago_broker.processors.rocketmq.admin_groups import GroupAdmin
 from imago_broker.processors.rocketmq.admin_progress import ProgressAdmin
 from imago_broker.processors.rocketmq.admin_topics import TopicAdmin
+from imago_broker.processors.rocketmq.exchange import Lane
 from imago_broker.processors.rocketmq.members import MemberProcessor
 from imago_broker.processors.rocketmq.offsets import OffsetProcessor
 from imago_broker.processors.rocketmq.pull import PullProcessor
 from imago_broker.processors.rocketmq.queries import QueryProcessor
 from imago_broker.processors.rocketmq.relays import RelayProcessor
-from imago_broker.processors.rocketmq.rows import Lane, Row, Table, build_table
+from imago_broker.processors.rocketmq.rows import Row, Table, build_table
 from imago_broker.processors.rocketmq.send import SendProcessor
 from imago_broker.processors.rocketmq.send_back import SendBackProcessor
 from imago_broker.processors.rocketmq.send_path import SendPath
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from imago_broker.processors.rocketmq.rows import Handler, Hook
+    from imago_broker.processors.rocketmq.exchange import Hook
+    from imago_broker.processors.rocketmq.rows import Handler
     from imago_broker.processors.rocketmq.services import RocketmqServices
 
 

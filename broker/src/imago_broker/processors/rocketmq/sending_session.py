@@ -1,0 +1,30 @@
+"""A connection as the short ways of a send use it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from imago_broker.service.channel import Channel
+
+if TYPE_CHECKING:
+    from imago_wire.remoting.items import SendItem
+
+
+class SendingSession(Channel, Protocol):
+    """A connection as the short way uses it."""
+
+    def serve_send(self, item: SendItem) -> None:
+        """Serve a send through the table."""
+        ...
+
+    def push(self, data: bytes) -> None:
+        """Add an answer that is written at the end of this round of puts."""
+        ...
+
+    def stored(self, answers: bytes) -> None:
+        """Write the answers to the sends of one read."""
+        ...
+
+
+Token = tuple[SendingSession, int, int, int, bytes]
+"""Session, opaque, form of the header, queue, unique key."""

@@ -1,0 +1,111 @@
+"""What the connections of one remoting port share: the table, limits, the writing of answers."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from imago_broker.core.budget import InputBudget, OutputBudget
+from imago_broker.server.remoting_peer import RemotingLimits
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from imago_broker.processors.rocketmq.rows import Table
+    from imago_broker.processors.rocketmq.send_path import SendPath
+    from imago_broker.service.channel import Channel
+
+OUTPUT_BYTES_TOTAL_MAX = 256 << 20
+"""Of a server that shares no budget with others."""
+INPUT_BYTES_TOTAL_MAX = 64 << 20
+"""The same of commands that are not whole."""
+
+
+class FlushedSession(Protocol):
+    """A connection whose answers are written at the end of a turn."""
+
+    def flush(self) -> None:
+        """Write what was added."""
+
+    def close(self) -> None:
+        """Write what was added, then close."""
+
+
+class RemotingPort:
+    """One port: its table and what its connections share."""
+
+    def __init__(
+        self,
+        table: Table,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        send_path: SendPath | None = None,
+        on_close: Callable[[Channel], None] | None = None,
+        on_drain: Callable[[], None] | None = None,
+        limits: RemotingLimits | None = None,
+        budget: OutputBudget | None = None,
+        input_budget: InputBudget | None = None,
+    ) -> None:
+        """Without a send path, sends go through the table like any other request.
+
+        `on_close` is told each connection that is gone; `on_drain` answers, when the port is
+        about to close, what waits for something else than the log (held pulls). `budget` counts
+        what all connections have not read yet, those of other ports that share it included, and
+        `input_budget` what has come of commands that are not whole.
+        """
+        self.table = table
+        self.loop = loop
+        self.send_path = send_path
+        self.take = send_path.take if send_path else _take_nothing
+        """Takes plain sends at the start of a read: (session, read, limit of a frame)."""
+        self.on_close = on_close
+        self.on_drain = on_drain
+        self.limits = limits or RemotingLimits()
+        self.budget = budget or OutputBudget(OUTPUT_BYTES_TOTAL_MAX)
+        self.input_budget = input_budget or InputBudget(INPUT_BYTES_TOTAL_MAX)
+        self.now_ms = time.monotonic_ns() // 1_000_000
+        """Monotonic, as of the last sweep: good enough for idle times, and free."""
+        self.unsent: list[FlushedSession] = []
+        """Sessions that have answers to write."""
+        self._flush_planned = False
+        self._draining: list[FlushedSession] = []
+
+    def flush_soon(self) -> None:
+        """Have the answers written at the end of this turn."""
+        if not self._flush_planned:
+            self._flush_planned = True
+            self.loop.call_soon(self._planned_flush)
+
+    def flush(self) -> None:
+        """Write the answers of all sessions, once each."""
+        if self.unsent:
+            sessions = self.unsent.copy()
+            self.unsent.clear()
+            for session in sessions:
+                session.flush()
+        if self._draining and self.running == 0:
+            draining, self._draining = self._draining, []
+            for session in draining:
+                session.close()
+
+    def _planned_flush(self) -> None:
+        self._flush_planned = False
+        self.flush()
+
+    @property
+    def running(self) -> int:
+        """How many requests have no answer yet."""
+        return sum(lane.running for lane in self.table.lanes.values())
+
+    def drain(self, session: FlushedSession) -> None:
+        """Close a session once everything in flight on this port is answered."""
+        self._draining.append(session)
+        if self.on_drain is not None:
+            self.on_drain()
+        self.loop.call_soon(self.flush)
+
+
+def _take_nothing(_session: Any, _data: bytes | bytearray, _size_max: int) -> int:
+    """Stand where a port takes no sends."""
+    return 0
