@@ -13,6 +13,7 @@ import pytest
 from imago_broker.admin.messages import INFLATED_BYTES_MAX
 from imago_broker.errors import HidesMessagesError
 from imago_broker.service.messages import PutStatus
+from imago_wire import compiled
 from imago_wire.hot import make_entry
 from imago_wire.layout import SYS_COMPRESSED
 
@@ -271,11 +272,12 @@ async def test_dynamic_settings_change_and_others_need_a_restart(admin: Admin) -
     assert "must be one of" in error["message"]
 
 
-async def test_status_names_what_is_not_compiled(
-    admin: Admin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("imago_wire.compiled.missing", ["imago_wire._scan_c.scan_records"])
-    _, status = await admin.call("GET", "/admin/v1/status")
+async def test_status_names_what_is_not_compiled(admin: Admin) -> None:
+    compiled.missing.append("imago_wire._scan_c.scan_records")
+    try:
+        _, status = await admin.call("GET", "/admin/v1/status")
+    finally:
+        compiled.missing.pop()
     assert not status["compiled"]
     assert status["notCompiled"] == ["imago_wire._scan_c.scan_records"]
 

@@ -94,7 +94,7 @@ def admin_services(
         member_groups=lambda: sorted(rocketmq.clients.consumer_groups()),
         on_topic_made=rocketmq.on_topic_made,
         version=importlib.metadata.version("imago-mq"),
-        not_compiled=None if compiled.PURE else tuple(compiled.missing),
+        not_compiled=None if compiled.PURE else compiled.missing,
     )
 
 
