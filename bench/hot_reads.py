@@ -82,7 +82,7 @@ async def fill(broker: Broker, count: int) -> None:
         session.data_received(b"".join(map(metaq_put, range(first, first + 64))))
         await asyncio.sleep(0)
     broker.topics.materialise("bench")
-    parts = broker.store._parts
+    parts = broker.store.components.storage
     deadline = time.monotonic() + FILES_WAIT_SECONDS
     while any(partition.behind for partition in parts.materialiser) or not len(parts.queues):
         if time.monotonic() > deadline:

@@ -53,13 +53,7 @@ FACADES = {
     "imago_broker/service/messages.py:MessageService": LARGE,
     "imago_broker/service/topics.py:TopicService": LARGE,
     "imago_client/push_consumer.py:PushConsumer": LARGE,
-    "imago_log/commitlog/commit_log.py:CommitLog": LARGE,
-    "imago_log/lifecycle/housekeeping.py:Housekeeper": LARGE,
-    "imago_log/reading/reader.py:QueueReader": LARGE,
-    "imago_log/replica/member_store.py:MemberStore": LARGE,
-    "imago_log/views/consume_queue.py:ConsumeQueue": LARGE,
-    "imago_log/views/metaq_segments.py:MetaqSegments": LARGE,
-    "imago_log/views/queues.py:Queues": LARGE,
+    "imago_log/store.py:MessageStore": "the store's one face: each call goes to a component",
 }
 """Classes that may have more methods, each with the reason."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from imago_log.errors import ChangeTooLargeError
-from imago_log.metadata.state import CHANGE_BYTES_MAX
+from imago_log.metadata.changes import CHANGE_BYTES_MAX
 from imago_testing.stores.in_memory import open_store
 from imago_testing.stores.vfs import MemoryVfs
 

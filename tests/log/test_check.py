@@ -11,7 +11,7 @@ import pytest
 from imago_log import DataFolderLockedError, MessageStore
 from imago_log.commitlog.checkpoint import SLOT_SIZE
 from imago_log.metadata.state import Metadata
-from imago_log.offline.check import Finding, NotADataFolderError, Progress, Severity, check
+from imago_log.offline.check import CheckProgress, Finding, NotADataFolderError, Severity, check
 from imago_testing.stores.in_memory import FakeClock, Model, folder_config
 from imago_testing.stores.on_disk import (
     FILES,
@@ -100,7 +100,7 @@ def test_retention_deleted_topics_and_rebuilt_views_are_no_damage(
 
 
 def test_the_progress_reaches_the_end_of_the_log(data: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[CheckProgress] = []
     assert list(check(data, progress=seen.append)) == []
     assert {progress.stage for progress in seen} == {"log", "views"}
     assert seen[-1].done == max(progress.done for progress in seen) <= seen[-1].total

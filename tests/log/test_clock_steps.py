@@ -95,7 +95,7 @@ def test_views_are_synced_after_the_clock_went_back() -> None:
     for _ in range(3):
         clocked.model.send(clocked.store, [("T", 0, 100)])
         clocked.ticks()
-        ends.append(clocked.store._parts.views_synced)
+        ends.append(clocked.store.components.storage.checkpointer.views_synced)
         assert ends[-1] == clocked.store.log_end
     assert all(before < after for before, after in pairwise(ends))
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_log.lifecycle.syncing import FILES_AT_ONCE
+from imago_log.lifecycle.sync_job import FILES_AT_ONCE
 from imago_testing.stores.in_memory import HOST, START_MS, FakeClock, Model, open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.record import make_entry
@@ -52,7 +52,7 @@ def opened(vfs: CountingVfs, clock: FakeClock | None = None) -> MessageStore:
 def views_end(store: MessageStore) -> int:
     """Let a second pass; return the log offset below which all units are in files."""
     store.tick()
-    return store._parts.queues.written_end(store.log_end)
+    return store.components.storage.queue_writer.written_end(store.log_end)
 
 
 def test_one_append_is_one_write_whatever_is_in_it() -> None:
@@ -63,7 +63,7 @@ def test_one_append_is_one_write_whatever_is_in_it() -> None:
     where = [(name, queue_id, 100) for name in "TU" for queue_id in range(8)] * 10
     model.send(store, where)
     vfs.reset()
-    store._keeper.sweep = lambda: None  # type: ignore[method-assign] # writing behind is apart
+    store.components.write_behind.sweep = lambda: None  # type: ignore[method-assign] # writing behind is apart
     model.send(store, where)
     assert vfs.made == {"write": 1}
     store.request_sync()
@@ -99,7 +99,7 @@ def test_units_of_many_queues_reach_their_files_in_the_end() -> None:
         Model().send(store, [("T", queue_id, 10) for queue_id in range(count)])
     for _ in range(count):
         vfs.reset()
-        store._keeper.sweep()
+        store.components.write_behind.sweep()
         assert sum(vfs.made.values()) <= 100
     assert views_end(store) == store.log_end
     Model().send(store, [("T", queue_id, 10) for queue_id in range(count)])
@@ -107,7 +107,7 @@ def test_units_of_many_queues_reach_their_files_in_the_end() -> None:
     for _ in range(count // 4):
         vfs.reset()
         clock.now_ms += 20
-        store._keeper.sweep()
+        store.components.write_behind.sweep()
         assert sum(vfs.made.values()) <= 4 * 4, "a fifth of a queue a millisecond"
     assert views_end(store) == store.log_end
     store.close()
@@ -124,7 +124,7 @@ def test_few_queues_are_written_at_a_pace() -> None:
     for _ in range(1000):
         clock.now_ms += 1
         model.send(store, [("T", 0, 10)])
-        store._keeper.sweep()
+        store.components.write_behind.sweep()
     assert vfs.made["write"] <= 1000 + 1000 // 20 + 40, "the log, and the queue every twenty"
     model.check(store)
     store.close()
@@ -217,14 +217,15 @@ def test_first_files_of_queues_are_made_by_the_worker() -> None:
     vfs, clock = CountingVfs(), FakeClock()
     store = opened(vfs, clock)
     store.create_topic("T", {})
-    store._keeper.sweep()
+    store.components.write_behind.sweep()
     jobs: list[Callable[[], None]] = []
 
     def drain() -> None:
         while jobs:
             jobs.pop(0)()
 
-    store._parts.queues.submit, store._parts.queues.drain = jobs.append, drain
+    background: Any = store.components.storage.background
+    background.submit_waiting, background.drain = jobs.append, drain
     model = Model()
     vfs.reset()
     for _ in range(3):
@@ -233,9 +234,9 @@ def test_first_files_of_queues_are_made_by_the_worker() -> None:
     assert vfs.made == {"write": 3}, "nothing but the log is written meanwhile"
     assert len(jobs) == 1
     drain()
-    store._keeper.sweep()
+    store.components.write_behind.sweep()
     assert store.read("T", 7, 0, messages_max=9, bytes_max=9999).count == 3
-    assert not store._parts.queues.find("T", 7).tail.units  # type: ignore[union-attr]
+    assert not store.components.storage.queues.find("T", 7).tail.units  # type: ignore[union-attr]
     model.check(store)
     store.close()
 
@@ -250,8 +251,9 @@ def test_a_topic_deleted_while_its_files_are_made_leaves_none() -> None:
         while jobs:
             jobs.pop(0)()
 
-    store._keeper.sweep()
-    store._parts.queues.submit, store._parts.queues.drain = jobs.append, drain
+    store.components.write_behind.sweep()
+    background: Any = store.components.storage.background
+    background.submit_waiting, background.drain = jobs.append, drain
     Model().send(store, [("T", 0, 100)])
     clock.now_ms += 500
     store.tick()

@@ -69,7 +69,7 @@ class Recording:
 
     def open(self) -> MessageStore:
         store = open_store(self.vfs, self.clock, **LIMITS)
-        store.on_durable = self.durable
+        store.on_durable.add(self.durable)
         return store
 
     def durable(self, end: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import imago_log.store
+import imago_log.components
 from imago_testing.searching import IS_SHORT
 from imago_testing.stores.in_memory import FakeClock, Model
 from imago_testing.stores.members import Member, differences, log_bytes, rebuilt, views
@@ -158,7 +158,7 @@ class Recording:
         self.member.store.tick()
 
     def work(self) -> None:
-        worker: Any = self.member.store._worker
+        worker: Any = self.member.store.components.storage.background._worker
         for _ in range(self.rng.randrange(3)):
             if worker.jobs:
                 worker.jobs.pop(0)()
@@ -203,8 +203,7 @@ class Recording:
             store.set_high_watermark(store.log_end)
             self.clock.now_ms += 4000
             store.tick()
-            worker: Any = store._worker
-            worker.drain()
+            store.components.storage.background.drain()
         assert store.log_start > self.member.store.log_end
         self.join()
 
@@ -292,7 +291,7 @@ class Recording:
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.timeout(300)
 def test_a_member_finds_back_from_every_crash(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imago_log.store, "InlineWorker", LaterWorker)
+    monkeypatch.setattr(imago_log.components, "InlineWorker", LaterWorker)
     recording = Recording(seed)
     recording.run(30)
     assert recording.images > 40

@@ -378,7 +378,7 @@ def test_a_failed_write_or_sync_is_final(call: str) -> None:
     store.create_topic("T", {})
     model.send(store, [("T", 0, 100)])
     told: list[object] = []
-    store.on_failure = told.append
+    store.on_failure.add(told.append)
 
     def fail(what: str, path: Path) -> None:
         if what == call and path.parent.name == "commitlog":

@@ -41,8 +41,8 @@ class Running:
 
     def forget_damage(self) -> None:
         for found in self.store.damaged_ranges():
-            self.store._parts.damage.shrink(found, found.end)
-        self.store._parts.damage.save()
+            self.store.components.storage.damage.shrink(found, found.end)
+        self.store.components.storage.damage.save()
 
     def pull(self, offset: int, count: int) -> list[bytes]:
         """Bodies from a queue offset on, as one pull gives them."""
@@ -105,9 +105,9 @@ def test_every_flipped_bit_of_a_unit_that_leads_astray_is_put_right(folder: str)
     for at in range(6 * unit, 6 * unit + checked):
         for bit in range(8):
             running.vfs.flip_bit(path, at, bit)
-            queue = store._parts.queues.find("T", 0)
+            queue = store.components.storage.queues.find("T", 0)
             assert queue is not None
-            queue._read_ends.clear()
+            queue.lookup._read_ends.clear()
             if unit == 20:
                 # A wrong size may end a read before its message; the next read begins there.
                 assert running.pull_all(5, start=5, end=9) == [each.body for each in sent[5:9]]
@@ -133,7 +133,7 @@ def test_first_and_last_record_of_a_file_and_the_blank_one_behind(file: int) -> 
     records = [sent for sent in running.model.sent if sent.place // FILE == file]
     victims = [records[0], records[-1]]
     told: list[DamagedRange] = []
-    store.on_damage = told.append
+    store.on_damage.add(told.append)
     for victim in victims:
         running.flip(victim.place + 40)
         assert store.record_at(victim.place) is None
@@ -167,7 +167,7 @@ def test_a_page_of_zeros_takes_the_records_that_it_touches() -> None:
     (damaged,) = store.damaged_ranges()
     lost = [sent for sent in model.sent if sent not in kept]
     assert (damaged.start, damaged.end) == (lost[0].place, lost[-1].end)
-    assert store._parts.damage.skipped == len(lost)
+    assert store.components.storage.damage.skipped == len(lost)
     store.close()
 
 

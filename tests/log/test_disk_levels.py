@@ -178,7 +178,7 @@ def test_views_without_room_wait_and_messages_are_refused_meanwhile(
     model.send(store, [("T", 0, 300), ("M", 0, 100)])
     store.tick()
     told: list[object] = []
-    store.on_failure = told.append
+    store.on_failure.add(told.append)
     where: Where = [("T", 0, 60), ("T", 1, 60), ("M", 0, 90)]
     NoRoom(vfs, calls, folder, number)
     assert send_until_refused(store, model, clock, where)
@@ -283,7 +283,7 @@ def test_expired_files_go_from_a_disk_that_is_full_to_the_last_byte(
     vfs, clock = MemoryVfs(), FakeClock()
     store = filled(vfs, clock, several=several, sizes=sizes)
     told: list[object] = []
-    store.on_failure = told.append
+    store.on_failure.add(told.append)
     with contextlib.suppress(DiskFullError):
         for offset in range(1000):  # consumers go on for as long as there is room for them
             store.put_meta([("offset", "group", offset)])
@@ -309,7 +309,7 @@ def test_a_disk_that_stays_full_keeps_nobody_from_looking_after_the_rest() -> No
     vfs, clock = MemoryVfs(), FakeClock()
     store = filled(vfs, clock, several=True, sizes=(300, 1), notes=30)
     told: list[object] = []
-    store.on_failure = told.append
+    store.on_failure.add(told.append)
     clock.now_ms += 2 * HOUR
     for _ in range(3):
         clock.now_ms += 4000

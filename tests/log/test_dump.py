@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from imago_log import DataFolderLockedError
-from imago_log.metadata.state import META_TOPIC
+from imago_log.metadata.changes import META_TOPIC
 from imago_log.offline.dump import NotADataFolderError, Unreadable, dump, readable_body, to_json
 from imago_testing.stores.in_memory import HOST
 from imago_testing.stores.on_disk import FILES, PLAIN, make_files, open_files

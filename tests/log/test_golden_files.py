@@ -10,7 +10,10 @@ from imago_log.commitlog.checkpoint import SLOT_SIZE, Checkpoint, decode_slot, e
 from imago_log.commitlog.commit_log import CommitLog
 from imago_log.commitlog.damage import Damage
 from imago_log.commitlog.epochs import decode_epochs, encode_epochs
+from imago_log.disk.space import Space
+from imago_log.disk.worker import Background, InlineWorker
 from imago_log.metadata.state import Metadata
+from imago_log.signals import Signal
 from imago_log.views.consume_queue import POSITION_SIZE, UNIT_SIZE
 from imago_testing.stores.in_memory import DATA, FakeClock, open_store
 from imago_testing.stores.vfs import MemoryVfs
@@ -73,16 +76,28 @@ def test_a_checkpoint_slot_with_any_flipped_bit_does_not_count() -> None:
         slot[bit // 8] ^= 1 << bit % 8
 
 
+def damage_of(vfs: MemoryVfs, log: CommitLog) -> Damage:
+    return Damage(
+        vfs,
+        DATA / "config" / "damage",
+        log,
+        clock=lambda: 0,
+        background=Background(Space(vfs, DATA / "probe"), InlineWorker),
+        on_found=Signal(),
+        others=False,
+    )
+
+
 def test_damage_note() -> None:
     vfs = MemoryVfs()
     log = CommitLog(vfs, DATA / "commitlog", 4096)
     vfs.make_folder(DATA / "config")
-    damage = Damage(vfs, DATA / "config" / "damage", log)
+    damage = damage_of(vfs, log)
     damage.add(4000, 4500, "magic 00000000", 1_700_000_000_123)
     damage.save()
     assert vfs.content(DATA / "config" / "damage").decode() == GOLDEN["config/damage"]
     found = [(each.start, each.end, each.since_ms, each.reason) for each in damage.ranges]
-    assert Damage(vfs, DATA / "config" / "damage", log).load() == found
+    assert damage_of(vfs, log).load() == found
     assert [each.position for each in damage.ranges] == [4000, 0]
 
 
@@ -92,7 +107,7 @@ def test_a_damage_note_with_any_flipped_bit_says_nothing() -> None:
     for bit in range(8 * len(data)):
         data[bit // 8] ^= 1 << bit % 8
         vfs.put(path, bytes(data))
-        told = Damage(vfs, path, CommitLog(vfs, DATA / "commitlog", 4096)).load()
+        told = damage_of(vfs, CommitLog(vfs, DATA / "commitlog", 4096)).load()
         assert told is None or bit // 8 == len(data) - 1
         data[bit // 8] ^= 1 << bit % 8
 

@@ -133,7 +133,7 @@ def test_damage_found_at_rest_is_healed() -> None:
     damaged = Damaged()
     sent = damaged.model.sent[10]
     damaged.vfs.flip_bit(damaged.path_of(sent.place), sent.place % FILE + 60)
-    damaged.store._recent.clear()
+    damaged.store.components.storage.recent.clear()
     assert damaged.store.record_at(sent.place) is None
     assert len(damaged.store.damaged_ranges()) == 1
     damaged.heal_all()

@@ -13,7 +13,7 @@ from imago_testing.stores.members import Member, differences, log_bytes, views
 from imago_testing.stores.vfs import MemoryVfs
 
 if TYPE_CHECKING:
-    from imago_log.metadata.state import Topic
+    from imago_log.metadata.changes import Topic
     from imago_log.views.consume_queue import ConsumeQueue
 
 KEYS = ["k0", "k3"]

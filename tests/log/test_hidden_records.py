@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_log.metadata.state import META_TOPIC, encode_changes
+from imago_log.metadata.changes import META_TOPIC, encode_changes
 from imago_testing.stores.in_memory import DATA, HOST, START_MS, FakeClock, Model, open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.hot import QueueTail, RecordBuilder

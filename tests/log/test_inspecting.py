@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_log import MetaqStatus, ReadStatus
-from imago_log.lifecycle.recovery import LogReader
+from imago_log.commitlog.log_reader import LogReader
 from imago_log.repair.inspecting import Look
 from imago_testing.stores.in_memory import DATA, Model, open_store, split_records
 from imago_testing.stores.vfs import MemoryVfs
@@ -47,12 +48,13 @@ class Read:
     @property
     def queue(self) -> ConsumeQueue:
         self.store.tail("T", 0)
-        found = self.store._parts.queues.find("T", 0)
+        found = self.store.components.storage.queues.find("T", 0)
         assert found is not None
         return found
 
     def keep_jobs(self) -> None:
-        self.store._inspector._submit = self.jobs.append
+        inspector: Any = self.store.components.storage.inspector
+        inspector._background = SimpleNamespace(submit=self.jobs.append)
 
     def work(self) -> None:
         jobs = self.jobs.copy()
@@ -71,7 +73,7 @@ class Read:
         place = self.model.sent[number].place
         path = DATA / "commitlog" / f"{place - place % FILE:020d}"
         self.vfs.flip_bit(path, place % FILE + 95)
-        self.store._recent.clear()
+        self.store.components.storage.recent.clear()
 
     def pulled(self, offset: int, count: int = 32) -> list[bytes]:
         result = self.store.read("T", 0, offset, messages_max=count, bytes_max=1 << 20)
@@ -84,9 +86,9 @@ def test_units_below_the_logs_start_are_not_looked_at(monkeypatch: pytest.Monkey
     store, queue = read.store, read.queue
     gone = store.log_end - store.log_end % FILE
     store.request_sync()
-    store._parts.log.delete_before(gone)
+    store.components.storage.log.delete_before(gone)
     first = queue.unit(0)[0]
-    assert store._inspector.look(first, queue, 0) is Look.NOTHING
+    assert store.components.storage.inspector.look(first, queue, 0) is Look.NOTHING
     assert read.passes == []
     live = [sent for sent in read.model.sent if sent.place >= gone]
     assert read.pulled(live[0].offset, 100) == [sent.body for sent in live]
@@ -98,7 +100,7 @@ def test_all_wrong_units_of_a_read_are_put_right_in_one_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read = Read(monkeypatch)
-    read.store._recent.clear()
+    read.store.components.storage.recent.clear()
     _ = read.queue
     read.zero_units(20, 220)
     bodies = [sent.body for sent in read.model.sent]
@@ -116,7 +118,7 @@ def test_a_reader_comes_again_while_the_worker_looks(
 ) -> None:
     read = Read(monkeypatch)
     store = read.store
-    store._recent.clear()
+    store.components.storage.recent.clear()
     _ = read.queue
     if what == "unit":
         read.zero_units(40, 41)

@@ -16,7 +16,7 @@ from imago_broker.replication.lending import Lender
 from imago_log import MessageStore, ReadStatus
 from imago_log.commitlog.borders import record_places
 from imago_log.commitlog.damage import HEALING_MS
-from imago_log.metadata.state import META_TOPIC, encode_changes
+from imago_log.metadata.changes import META_TOPIC, encode_changes
 from imago_testing.stores.in_memory import (
     DATA,
     HOST,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -290,8 +290,14 @@ class HeldWorker:
 
     def __init__(self, store: MessageStore) -> None:
         self.jobs: list[Callable[[], None]] = []
-        materialiser = store._parts.materialiser
-        materialiser.submit, materialiser.drain = self.jobs.append, self.run
+        materialiser: Any = store.components.storage.materialiser
+        materialiser._background = self
+
+    def submit_waiting(self, job: Callable[[], None]) -> None:
+        self.jobs.append(job)
+
+    def drain(self) -> None:
+        self.run()
 
     def run(self) -> None:
         while self.jobs:
@@ -335,10 +341,12 @@ def test_records_that_cannot_be_read_are_passed_over() -> None:
     worker = HeldWorker(metaq.store)
     metaq.fill(20)
     end = metaq.store.position_range("T", 0)[1]
-    good, metaq.store._parts.log._files = metaq.store._parts.log._files, {}
+    files = metaq.store.components.storage.log._files._by_number
+    good = files.copy()
+    files.clear()
     metaq.store.tick()
     worker.run()
-    metaq.store._parts.log._files = good
+    files.update(good)
     metaq.store.tick()
     metaq.fill(20)
     for _ in range(3):

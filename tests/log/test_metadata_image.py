@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imago_log.metadata import image as metadata_image
-from imago_log.metadata.state import TOPIC_KIND, Metadata
+from imago_log.metadata.changes import TOPIC_KIND
+from imago_log.metadata.state import Metadata
 from imago_testing.stores.in_memory import DATA, FakeClock, open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.crc import crc31
@@ -129,7 +130,8 @@ def test_what_changes_before_the_worker_comes_is_not_in_the_snapshot() -> None:
         store.create_topic(name, {"n": 1})
     store.put_meta([("offset", "g@kept@0", 7)])
     jobs: list[Callable[[], None]] = []
-    store._keeper.submit = jobs.append  # type: ignore[method-assign,assignment]  # a slow worker
+    background: Any = store.components.storage.background
+    background.submit_waiting = jobs.append  # a slow worker
     clock.now_ms += 10_000
     store.tick()
     end = store.log_end

@@ -36,9 +36,7 @@ def put(
         )
         for one in sent
     ]
-    store.sequenced = True
-    store.append(entries)
-    store.sequenced = False
+    store.append(entries, sequenced=True)
 
 
 def state(store: MessageStore) -> list[object]:

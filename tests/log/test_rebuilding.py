@@ -130,7 +130,7 @@ def recreated(clean: bool) -> tuple[MemoryVfs, Model, dict[Path, bytes]]:
     store.create_topic("T", VALUE)
     for _ in range(5):
         model.send(store, [("T", 0, 50), ("T", 1, 50)])
-    store._parts.queues.write_all()
+    store.components.storage.queue_writer.write_all()
     roots = (DATA / "consumequeue" / "T", DATA / "consumequeue_v" / "T")
     old = {p: vfs.content(p) for p in vfs.files() if p.parent.parent in roots}
     assert len(old) == 4

@@ -88,5 +88,5 @@ def test_a_walk_to_a_border_ends_where_a_file_does(leader: MessageStore, clock: 
     store = open_member(member.vfs.crashed(power_loss=False), clock)
     base = store.log_end - store.log_end % 4096 - 4096
     log = store._log
-    log._vfs.truncate(log._files[base // 4096].fd, 1000)
+    log._vfs.truncate(log.file_of(base).fd, 1000)
     assert not store.record_border(base + 3000)

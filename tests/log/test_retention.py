@@ -6,14 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_log.lifecycle.retention import (
-    FILES_AT_ONCE_MAX,
-    Limits,
-    LogFile,
-    disk_level,
-    files_to_delete,
-)
-from imago_log.results import DiskLevel
+from imago_log.disk.pressure import DiskLevel, DiskRatios, disk_level
+from imago_log.lifecycle.retention import FILES_AT_ONCE_MAX, Limits, LogFile, files_to_delete
 from imago_testing.stores.in_memory import DATA, FakeClock, Model, open_store
 from imago_testing.stores.vfs import MemoryVfs
 
@@ -26,7 +20,7 @@ FILE = 4096
 
 def limits(**changes: int) -> Limits:
     settings = {"retention_ms": 0, "retention_bytes": 0} | changes
-    return Limits(**settings, clean_ratio=0.75, force_ratio=0.85, full_ratio=0.9)
+    return Limits(**settings)
 
 
 def decide(ages: list[int], level: DiskLevel = DiskLevel.NORMAL, **changes: int) -> int:
@@ -48,7 +42,8 @@ def test_decisions() -> None:
 
 
 def test_levels_begin_above_their_ratio() -> None:
-    found = [disk_level(ratio, limits()) for ratio in (0.75, 0.76, 0.85, 0.86, 0.9, 0.91)]
+    ratios = DiskRatios(clean=0.75, force=0.85, full=0.9)
+    found = [disk_level(ratio, ratios) for ratio in (0.75, 0.76, 0.85, 0.86, 0.9, 0.91)]
     normal, clean, force, full = DiskLevel
     assert found == [normal, clean, clean, force, force, full]
 

@@ -77,7 +77,7 @@ def test_damage_that_nobody_reads_is_found_and_noted() -> None:
     for victim in victims:
         scrubbed.flip_log(victim.place + 50)
     told: list[int] = []
-    scrubbed.store.on_damage = lambda found: told.append(found.start)
+    scrubbed.store.on_damage.add(lambda found: told.append(found.start))
     scrubbed.pass_once()
     assert sorted(told) == [victims[0].place, victims[1].place, victims[3].place]
     ranges = [(each.start, each.end) for each in scrubbed.store.damaged_ranges()]

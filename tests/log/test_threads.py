@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from imago_log.commitlog.flusher import ThreadFlusher, ThreadWorker
+from imago_log.commitlog.flusher import ThreadFlusher
+from imago_log.disk.worker import ThreadWorker
 from imago_log.errors import LogIOError, StoreError
 
 FAULTS = [KeyError("a fault of ours"), OSError(5, "not expected here")]

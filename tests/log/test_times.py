@@ -104,7 +104,9 @@ def test_like_a_walk_over_all(gaps: list[int], asked: list[int], *, reopened: bo
     store, clock = stored_at(times)
     if reopened:
         store.close()
-        store = MessageStore.open(store.config, clock=clock, vfs=store._parts.vfs, threaded=False)
+        store = MessageStore.open(
+            store.config, clock=clock, vfs=store.components.storage.vfs, threaded=False
+        )
     for at in asked:
         assert lower(store, at) == sum(time < at for time in times)
         assert upper(store, at) == max(0, sum(time <= at for time in times) - 1)

@@ -23,7 +23,7 @@ def test_what_was_just_found_is_waited_for_then_passed_over() -> None:
     whole = log_bytes(store, victim.place, victim.end)
     path = DATA / "commitlog" / f"{victim.place - victim.place % FILE:020d}"
     member.vfs.flip_bit(path, victim.place % FILE + 60)
-    store._recent.clear()
+    store.components.storage.recent.clear()
 
     def pull() -> tuple[int, int]:
         result = store.read("T", 0, 7, messages_max=3, bytes_max=1 << 20)

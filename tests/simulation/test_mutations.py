@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from imago_broker.core.shard import handing_over
 from imago_broker.core.shard.effects import HoldPuts
 from imago_broker.core.shard.state import RULES
-from imago_log.replica import log_bytes
+from imago_log.replica.log_bytes import LogByteReader
 from imago_testing.simulation import member
 from imago_testing.simulation.mutations import MUTATIONS, Mutation
 from imago_testing.simulation.run import simulate
 from imago_testing.simulation.world import Setup
 from imago_wire.hot import scan_records
 from imago_wire.record import ScanStop
-
-if TYPE_CHECKING:
-    from imago_log.lifecycle.parts import Parts
 
 pytestmark = pytest.mark.simulation
 
@@ -50,11 +45,11 @@ def test_planted_bug_is_found_with_real_stores() -> None:
     assert first_failure(mutation, stores=True) is not None
 
 
-def walks_one_chunk(parts: Parts, offset: int) -> bool:
+def walks_one_chunk(own: LogByteReader, offset: int) -> bool:
     """Whether records lead to a place, as long as the last one begins in the first chunk."""
-    at = log_bytes._known_border(parts, offset)
+    at = own._known_border(offset)
     while at < offset:
-        data = parts.log.read(at, min(offset - at, 300))
+        data = own._log.read(at, min(offset - at, 300))
         scan = scan_records(data, at, verify=False)
         at += scan.end
         if scan.stop is not ScanStop.END and not (scan.end and len(data) < offset - at):
@@ -67,8 +62,8 @@ def test_a_border_beyond_a_chunk_that_a_member_takes_for_none_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With real stores, and so little of their logs in memory that borders are walked to."""
-    monkeypatch.setattr("imago_log.lifecycle.parts.RECENT_BYTES_MAX", 700)
-    monkeypatch.setattr(log_bytes, "is_border", walks_one_chunk)
+    monkeypatch.setattr("imago_log.lifecycle.store_state.RECENT_BYTES_MAX", 700)
+    monkeypatch.setattr(LogByteReader, "is_border", walks_one_chunk)
     mutation = Mutation(name="short-walk", what="a walk ends with its chunk", rules=RULES)
     assert "is no record border" in str(first_failure(mutation, stores=True))
 

@@ -14,7 +14,7 @@ import typer
 from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.output import print_json, print_line, print_table
 from imago_log.errors import DataFolderLockedError, LogIOError
-from imago_log.offline.check import Finding, NotADataFolderError, Progress, Severity
+from imago_log.offline.check import CheckProgress, Finding, NotADataFolderError, Severity
 from imago_log.offline.check import check as check_folder
 from imago_log.offline.dump import Unreadable, readable_body, to_json
 from imago_log.offline.dump import dump as dump_folder
@@ -122,7 +122,7 @@ def _told_errors() -> Iterator[None]:
 
 
 @contextmanager
-def _progress(*, shown: bool) -> Iterator[Callable[[Progress], None] | None]:
+def _progress(*, shown: bool) -> Iterator[Callable[[CheckProgress], None] | None]:
     """Show a bar for each stage, when somebody looks."""
     if not shown or not sys.stderr.isatty():
         yield None
@@ -134,7 +134,7 @@ def _progress(*, shown: bool) -> Iterator[Callable[[Progress], None] | None]:
     with Bars(console=Console(stderr=True), transient=True) as bars:
         stages: dict[str, TaskID] = {}
 
-        def show(progress: Progress) -> None:
+        def show(progress: CheckProgress) -> None:
             if progress.stage not in stages:
                 stages[progress.stage] = bars.add_task(progress.stage, total=progress.total)
             bars.update(stages[progress.stage], completed=progress.done)

@@ -1,6 +1,7 @@
 """The store: one log as the only truth, and views that can be rebuilt from it."""
 
 from imago_log.config import StoreConfig
+from imago_log.disk.pressure import DiskLevel
 from imago_log.errors import (
     CorruptLogError,
     CorruptRecordError,
@@ -16,7 +17,6 @@ from imago_log.errors import (
 )
 from imago_log.results import (
     DamagedRange,
-    DiskLevel,
     FileSlice,
     MetaqRead,
     MetaqStatus,

@@ -87,6 +87,10 @@ class CorruptLogError(StoreError):
         self.path, self.position, self.reason = path, position, reason
 
 
+class ViewsInvalidError(StoreError):
+    """The queue files do not agree with the log: all views are to be built anew."""
+
+
 class UnreadableError(CorruptLogError):
     """At `place`, a log offset, is not the whole record that was looked for there.
 

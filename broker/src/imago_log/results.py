@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from imago_log.disk.pressure import DiskLevel
     from imago_log.disk.vfs import OpenFile
 
 
@@ -110,15 +111,6 @@ class MetaqRead(NamedTuple):
     behind: bool = False
     """Read from the log's files: the reader is too far behind for what is kept in memory, and
     MetaQ's own files do not hold it."""
-
-
-class DiskLevel(Enum):
-    """How full the disk is, by what the store does about it."""
-
-    NORMAL = "normal"
-    CLEAN = "clean"
-    FORCE = "force"
-    FULL = "full"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

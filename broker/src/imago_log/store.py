@@ -12,71 +12,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.commitlog.flusher import (
-    Flusher,
-    InlineFlusher,
-    InlineWorker,
-    ThreadFlusher,
-    ThreadWorker,
-)
-from imago_log.disk.vfs import OsVfs, Vfs
-from imago_log.errors import (
-    DeadQueueError,
-    DiskFullError,
-    LogIOError,
-    StoreClosedError,
-)
-from imago_log.lifecycle.opening import open_parts
-from imago_log.repair.healing import Healer
-from imago_log.repair.scrubbing import Scrubber, ScrubCounts
-from imago_log.replica.member_store import MemberStore
-from imago_log.results import DamagedRange, DiskLevel, StoreHealth
-from imago_wire.hot import RecordBuilder, entries_size_max
-from imago_wire.layout import BLANK_SIZE
-from imago_wire.record import record_size
+from imago_log.components import Components, open_components
+from imago_log.disk.vfs import OsVfs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from imago_log.commitlog.epochs import Epochs
     from imago_log.config import StoreConfig
-    from imago_log.lifecycle.parts import Parts
+    from imago_log.disk.vfs import Vfs
+    from imago_log.disk.worker import Worker
+    from imago_log.metadata.changes import JSON, Change
+    from imago_log.metadata.producers import Producers
+    from imago_log.repair.scrubbing import ScrubCounts
+    from imago_log.results import DamagedRange, FileSlice, MetaqRead, ReadResult, StoreHealth
+    from imago_wire.hot import QueueTail
     from imago_wire.record import Entry, Placed
 
 
-class MessageStore(MemberStore):
-    """One shard's messages, topics and offsets in one data folder. Made by `open`."""
+class MessageStore:
+    """One shard's messages, topics and offsets in one data folder. Made by `open`.
 
-    def __init__(
-        self,
-        parts: Parts,
-        clock: Callable[[], int],
-        monotonic: Callable[[], int],
-        *,
-        threaded: bool,
-    ) -> None:
-        self._monotonic = monotonic
-        self.config = parts.config
-        self.on_durable: Callable[[int], None] = _ignore
-        """Called in the flusher thread with the new durable end; must not block or raise."""
-        self.on_damage: Callable[[DamagedRange], None] = _ignore
-        """Called with each new damaged range, in the thread that found it."""
-        self.on_append: Callable[[], None] = _nothing
-        """Called in the store's thread behind each append, of messages or metadata."""
-        self.sequenced = False
-        """Set around an append that may hold messages of idempotent producers: see `producers`."""
-        self._builder = RecordBuilder(
-            self.config.store_host, self.config.metaq_broker_id, parts.metaq_id
-        )
-        worker = ThreadWorker(self._fail) if threaded else InlineWorker()
-        super().__init__(parts, clock, monotonic, worker)
-        self._released = False
-        self._flusher: Flusher = (
-            ThreadFlusher(self._sync, self._fail) if threaded else InlineFlusher(self._sync)
-        )
-        self._scrubber = Scrubber(parts, self._worker, self._inspector)
-        self._healer = Healer(parts)
-        parts.damage.save_later = lambda: self._keeper.submit(parts.damage.save)
-        parts.damage.on_found = self._found_damage
+    Everything is done by the components; this is their one face. `on_…`: see `StoreEvents`.
+    """
+
+    def __init__(self, components: Components) -> None:
+        self.components = components
+        storage, events = components.storage, components.events
+        self._log, self._metadata, self._epochs = storage.log, storage.metadata, storage.epochs
+        self._damage, self._folder, self._status = storage.damage, storage.folder, components.status
+        self._appender, self._reader = components.appender, components.reader
+        self._position_reader, self._directory = components.position_reader, components.directory
+        self._metadata_log, self._member = components.metadata_log, components.member
+        self._realigner, self._log_bytes = components.realigner, components.log_bytes
+        self.config = storage.config
+        self.on_durable, self.on_damage = events.on_durable, events.on_damage
+        self.on_append, self.on_failure = events.on_append, events.on_failure
+        self.on_metadata = events.on_metadata
 
     @classmethod
     def open(
@@ -88,6 +60,7 @@ class MessageStore(MemberStore):
         vfs: Vfs | None = None,
         threaded: bool = True,
         lead: bool = True,
+        worker: Worker | None = None,
     ) -> MessageStore:
         """Open or make the data folder; recover what a crash left.
 
@@ -97,148 +70,330 @@ class MessageStore(MemberStore):
         visible. Without, it is one of several: nothing is appended before `lead` or `follow` is
         called, and visible is what was known to be on all members when the last process wrote it
         down. With `threaded=False` syncs and background work run inside the call that asks for
-        them (tests, tools). Raises
+        them (tests, tools); `worker` stands in for the background one. Raises
         DataFolderLockedError, CorruptLogError, LogIOError.
         """
-        parts = open_parts(config, vfs or OsVfs(), clock, lead=lead)
-        store = cls(parts, clock, monotonic or clock, threaded=threaded)
-        if lead:
-            store._say_revived()
-        store._keeper.keep_found()
-        return store
+        return cls(
+            open_components(
+                config,
+                vfs or OsVfs(),
+                clock=clock,
+                monotonic=monotonic or clock,
+                threaded=threaded,
+                worker=worker,
+                lead=lead,
+            )
+        )
 
-    def _begin_role(self) -> None:
-        self._builder.last_metaq_id = self._parts.metaq_id
-        super()._begin_role()
+    # Ends
+
+    @property
+    def log_start(self) -> int:
+        """Physical offset of the oldest record that is kept."""
+        return self._log.start
+
+    @property
+    def log_end(self) -> int:
+        """Physical offset that the next record gets, unless it needs a new file."""
+        return self._log.end
+
+    @property
+    def durable_end(self) -> int:
+        """Everything below is on the device."""
+        return self._log.durable_end
+
+    @property
+    def newest_ms(self) -> int:
+        """Store time of the newest record; times of the log never go back."""
+        return self.components.storage.stamps.store_ms
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below is visible to readers; the log's end while there is one member."""
+        return self.components.storage.watermark.visible
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Make everything below visible, and nothing else; a record border, never goes back.
+
+        Never above the log's end. From the first call on the log has several members: without
+        one, all that is written is visible at once.
+        """
+        self.components.storage.watermark.raise_to(offset)
 
     # Appending
 
-    def append(self, entries: Sequence[Entry]) -> list[Placed]:
+    def append(self, entries: Sequence[Entry], *, sequenced: bool = False) -> list[Placed]:
         """Write the entries in this order, in one call to the file; they are readable at once.
 
+        `sequenced`: there may be messages of idempotent producers among them, see `producers`.
         DiskFullError, StoreClosedError, NotLeadingError, DeadQueueError: nothing was appended.
         LimitExceededError: a record is larger than a log file; nothing was appended. LogIOError:
         stop the process.
         """
-        if self._refusal is not None:
-            raise self._refusal
-        return self._append(entries, self._log.kept)
-
-    def _append(self, entries: Sequence[Entry], leave: int) -> list[Placed]:
-        if self._barred:
-            raise self._reason()
-        log, parts = self._log, self._parts
-        store_ms = self._clock()
-        if store_ms < parts.store_ms:
-            store_ms = parts.store_ms  # never back, whatever the clock does
-        size_max = entries_size_max(entries) + BLANK_SIZE
-        if size_max < BLANK_SIZE:
-            raise DeadQueueError
-        size_left = size_max + leave
-        if size_left > log.room and not (log.spares and size_left < log.segment_size):
-            log.reserve(self._sizes(entries), leave)
-        start = log.end
-        data, placed = self._builder.build(entries, 0, start, store_ms, log.room)
-        parts.store_ms = store_ms
-        try:
-            if len(placed) == len(entries):
-                log.write(data)
-                self._written(start, data)
-            else:
-                self._append_across(entries, data, placed, store_ms)
-            parts.metaq_id = self._builder.last_metaq_id
-            if store_ms >= self._next_sweep_ms:
-                self._sweep(store_ms)
-        except LogIOError as error:
-            self._fail(error)
-            raise
-        self.on_append()
-        return placed
-
-    def _written(self, start: int, data: bytes) -> None:
-        """Let those know that learn from the bytes what was appended."""
-        self._recent.add(start, data)
-        if self._builder.with_properties:
-            self._parts.keys.add(start, data)
-        else:
-            self._parts.keys.skip(start + len(data))
-        if self.sequenced:
-            self._metadata.producers.take(data, start)
-
-    def _append_across(
-        self, entries: Sequence[Entry], data: bytes, placed: list[Placed], store_ms: int
-    ) -> None:
-        """Write what fits into this file, then go on in the next one, as often as needed."""
-        log = self._log
-        while True:
-            start = log.end
-            last = len(placed) == len(entries)
-            if last:
-                log.write(data)
-            else:
-                log.roll(data)
-            if data:
-                self._written(start, data)
-            if last:
-                return
-            data, more = self._builder.build(entries, len(placed), log.end, store_ms, log.room)
-            placed += more
-
-    def _sizes(self, entries: Sequence[Entry]) -> list[int]:
-        """Return upper bounds of the entries' record sizes."""
-        store_host_size = len(self.config.store_host)
-        return [
-            record_size(
-                len(entry[0].topic),
-                len(entry[2]),
-                len(entry[1]),
-                born_host_size=len(entry[6]),
-                store_host_size=store_host_size,
-            )
-            for entry in entries
-        ]
+        return self._appender.append(entries, sequenced=sequenced)
 
     def request_sync(self) -> None:
         """Ask that everything appended so far becomes durable; never blocks."""
-        self._flusher.request()
+        self.components.flusher.request()
 
-    def _sync(self) -> None:
-        end = self._log.sync()
-        self.on_durable(end)
+    def tail(self, topic: str, queue_id: int) -> QueueTail:
+        """Return the handle that entries of this queue carry; KeyError for an unknown topic.
+
+        The queue is made when it does not exist. A handle dies with its topic: take a new one
+        after delete and create.
+        """
+        return self._directory.tail(topic, queue_id)
+
+    # Reading
+
+    def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return the smallest stored and the visible end queue offset; (0, 0) when unknown."""
+        return self._reader.queue_range(topic, queue_id)
+
+    def position_range(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return the smallest stored and the visible end MetaQ position; (0, 0) when unknown."""
+        return self._position_reader.position_range(topic, queue_id)
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        messages_max: int,
+        bytes_max: int,
+        tags: frozenset[int] | None = None,
+    ) -> ReadResult:
+        """Return records from a queue offset on, at least one if there is one to return.
+
+        `tags`: signed 32-bit hashes of the wanted tags; None wants all. Messages that are lost in
+        a damaged part of the log are passed over.
+        """
+        return self._reader.read(
+            topic, queue_id, offset, messages_max=messages_max, bytes_max=bytes_max, tags=tags
+        )
+
+    def read_positions(self, topic: str, queue_id: int, position: int, bytes_max: int) -> MetaqRead:
+        """Return messages in MetaQ's form from a position on.
+
+        A position inside a message stands for the next message, so nothing is skipped.
+        """
+        return self._position_reader.read(topic, queue_id, position, bytes_max)
+
+    def record_at(self, physical_offset: int) -> bytes | None:
+        """Return the whole record that starts there, or None: there is none, or not visible."""
+        return self._reader.record_at(physical_offset)
+
+    def offset_by_time(self, topic: str, queue_id: int, ms: int, *, upper: bool = False) -> int:
+        """Return the first offset stored at or after `ms`; `upper`: the last at or before it."""
+        return self._reader.offset_by_time(topic, queue_id, ms, upper=upper)
+
+    def position_of(self, topic: str, queue_id: int, offset: int) -> int:
+        """Return the MetaQ position of a queue offset, both clamped to what is stored."""
+        return self._position_reader.position_of(topic, queue_id, offset)
+
+    def offset_of(self, topic: str, queue_id: int, position: int) -> int:
+        """Return the queue offset of the first message at or after a MetaQ position."""
+        return self._position_reader.offset_of(topic, queue_id, position)
+
+    def placed(self, topic: str, queue_id: int, offset: int, count: int) -> list[Placed]:
+        """Return where `count` stored messages from a queue offset on are, as `append` told it.
+
+        Without their MetaQ positions and ids; empty where the queue no longer knows all of them.
+        """
+        return self._reader.placed(topic, queue_id, offset, count)
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """Return the store time of one message in epoch milliseconds, or None."""
+        return self._reader.store_time(topic, queue_id, offset)
+
+    def find_key(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
+    ) -> list[bytes]:
+        """Return whole records whose KEYS or UNIQ_KEY holds the key, oldest first.
+
+        Of more than `count_max` the newest.
+        """
+        return self._reader.find_key(topic, key, begin_ms, end_ms, count_max)
+
+    # Metadata
+
+    def create_topic(self, name: str, value: Mapping[str, JSON]) -> None:
+        """Create a topic, or replace the value of an existing one (same incarnation).
+
+        See `MetadataLog.create_topic`. ValueError: the name cannot be stored. ChangeTooLargeError:
+        the value is too large.
+        """
+        self._metadata_log.create_topic(name, value)
+
+    def delete_topic(self, name: str) -> None:
+        """Forget a topic and its queues. KeyError when unknown."""
+        self._metadata_log.delete_topic(name)
+
+    def topics(self) -> Mapping[str, dict[str, JSON]]:
+        """Values by name, as given to `create_topic`; a live read-only view."""
+        return self._metadata_log.topics()
+
+    def incarnation(self, topic: str) -> int | None:
+        """Return what tells a topic from earlier ones of its name, on all members of the shard."""
+        found = self._metadata.topics.get(topic)
+        return None if found is None else found.incarnation
+
+    def put_meta(self, changes: Sequence[Change]) -> int:
+        """Record (kind, key, value) changes in the log, None removes; return the end offset.
+
+        ChangeTooLargeError: one has more than `CHANGE_BYTES_MAX` bytes; none was recorded.
+        """
+        return self._metadata_log.put_meta(changes)
+
+    def meta(self, kind: str) -> Mapping[str, JSON]:
+        """Current values of one kind by key; a live read-only view."""
+        return self._metadata_log.meta(kind)
+
+    def set_materialised(self, topic: str) -> None:
+        """Keep MetaQ's own files for this topic from now on; a replicated topic attribute.
+
+        KeyError: unknown topic. ValueError: the topic has no MetaQ positions.
+        """
+        self._metadata_log.set_materialised(topic)
+
+    @property
+    def producers(self) -> Producers:
+        """What idempotent producers have sent, at the log's end. Only to be asked."""
+        return self._metadata.producers
+
+    # Leading and following
+
+    @property
+    def leading(self) -> bool:
+        """Whether this store appends."""
+        return self._status.leading
+
+    @property
+    def epoch(self) -> int:
+        """The same as `epoch_seen`: that of the leader, this store or another."""
+        return self._epochs.promised
+
+    @property
+    def epochs(self) -> Epochs:
+        """(epoch, first log offset) of all that is in the log, the oldest may begin before it."""
+        return self._epochs.epochs
+
+    @property
+    def epoch_seen(self) -> int:
+        """The highest epoch ever led, followed or promised, as it stands on the device."""
+        return self._epochs.promised
+
+    @property
+    def unclean(self) -> bool:
+        """Whether a member's log may lack records that were acknowledged, as the folder notes.
+
+        Noted when power was lost under a running member, and by `mark_unclean`.
+        """
+        return self._folder.unclean
+
+    def mark_unclean(self, unclean: bool) -> None:
+        """Note on the device that the log may lack acknowledged records, or that it does not."""
+        with self._status.failing():
+            self._folder.mark_unclean(unclean)
+
+    def lead(self, epoch: int) -> None:
+        """Begin to append, in an epoch of its own that starts at the log's end.
+
+        When it returns, the epoch is on the device. StaleEpochError: it is not above every epoch
+        seen; nothing has changed.
+        """
+        self._member.lead(epoch)
+
+    def follow(self, epoch: int) -> None:
+        """Stop appending, and take nothing of an epoch below this one any more.
+
+        When it returns, the promise is on the device. StaleEpochError: a higher one was promised.
+        """
+        self._member.follow(epoch)
+
+    def append_replica(
+        self, offset: int, data: bytes | memoryview, *, epoch: int, epoch_start: int
+    ) -> int:
+        """Take bytes of the leader's log that continue this one; return the new log end.
+
+        See `ReplicaRole.append_replica` for what is refused and what was taken then.
+        """
+        return self._member.append_replica(offset, data, epoch=epoch, epoch_start=epoch_start)
+
+    def truncate(self, end: int) -> None:
+        """Cut the log, and everything that came of what is cut: see `Realigner.truncate`."""
+        self._realigner.truncate(end)
+
+    def reset(self, start: int) -> None:
+        """Let everything go and begin at `start`, empty: see `needs_metadata`."""
+        self._realigner.reset(start)
+
+    @property
+    def needs_metadata(self) -> bool:
+        """Whether the leader must send `metadata_snapshot` before it sends log bytes.
+
+        After a reset the log lacks what its deleted part said of topics, groups and queues. A
+        snapshot is of the leader's log end; until the log is there, another leader sends its own.
+        """
+        return self.components.follower.needs_metadata
+
+    def metadata_snapshot(self) -> bytes:
+        """Return topics, groups, offsets … as they are at the log's end, which it names."""
+        return self._metadata.snapshot_at(max(self._log.end, self._metadata.end))
+
+    def install_metadata(self, data: bytes) -> None:
+        """Take over the leader's snapshot, durably. ValueError: it is damaged, nothing changed."""
+        self._realigner.install_metadata(data)
+
+    def read_log(self, offset: int, bytes_max: int) -> bytes | memoryview:
+        """Return log bytes from an offset on, up to the end of its file, its epoch or the log.
+
+        The next offset is always `offset` + size: see `LogByteReader.read`.
+        """
+        return self._log_bytes.read(offset, bytes_max)
+
+    def keep_from(self, offset: int | None) -> None:
+        """Keep the files from an offset on, which a follower still reads; None: nobody does.
+
+        Retention by age and size waits for it; a disk above `disk_force_ratio` does not.
+        """
+        self.components.retention.keep_from(offset)
+
+    def log_slice(self, offset: int, bytes_max: int) -> FileSlice:
+        """Return the same bytes as a part of a file, for sendfile."""
+        return self._log_bytes.slice(offset, bytes_max)
+
+    def record_border(self, offset: int) -> bool:
+        """Whether a record or a file of the log begins there, or the log ends there."""
+        return self._log_bytes.record_border(offset)
 
     # Damage and housekeeping
 
     def heal(self, offset: int, data: bytes) -> int:
         """Put a damaged range back into service with what was lost: log bytes of another copy.
 
-        `offset` is the start of one of `damaged_ranges`. `data` either covers it exactly: whole
-        records of these places, with the blank record and the zeros behind it where the range ends
-        with its file. Or it is the front of that, and what it has of whole records is put back.
-        Returns how many bytes were; 0: they do not fit the range or the queues, or the device
-        refuses; nothing has changed. DiskFullError: a missing file cannot be made.
+        Returns how many bytes were put back: see `Healer.heal`.
         """
-        return self._healer.heal(offset, data)
+        return self.components.healer.heal(offset, data)
 
     def verify(self, start: int, end: int) -> bool:
         """Read the records from a border on now, at most to `end`; true: damage is noted."""
-        return self._inspector.read_through(start, end)
-
-    def _found_damage(self, found: DamagedRange) -> None:
-        self.on_damage(found)
+        return self.components.storage.inspector.read_through(start, end)
 
     @property
     def scrubbed(self) -> ScrubCounts:
         """What the verification in the background has done."""
-        return self._scrubber.counts
+        return self.components.scrubber.counts
 
     @property
     def skipped(self) -> int:
         """How many messages readers were led past because they are lost in damage."""
-        return self._parts.damage.skipped
+        return self._damage.skipped
 
     def damaged_ranges(self) -> tuple[DamagedRange, ...]:
         """Return the parts of the log that are out of service, in order."""
-        return self._parts.damage.ranges
+        return self._damage.ranges
 
     @property
     def damaged(self) -> bool:
@@ -247,49 +402,14 @@ class MessageStore(MemberStore):
         What this member knows of the high watermark may be older than what was acknowledged, so
         damage above it counts as well.
         """
-        return bool(self._parts.damage.ranges)
+        return bool(self._damage.ranges)
 
     def tick(self) -> StoreHealth:
         """Retention, disk levels, write-behind, checkpoint: call it every second."""
-        if self._closed:
-            raise StoreClosedError("the store is closed") from self._failure
-        self._next_sweep_ms = 0  # the clock may have gone back
-        try:
-            health = self._keeper.tick()
-            with self._keeper.space.awaited():
-                self._inspector.poll()
-                self._scrubber.tick(self._monotonic())
-        except LogIOError as error:
-            self._fail(error)
-            raise
-        if self._keeper.level is DiskLevel.FULL:
-            limit = self.config.disk_full_ratio
-            self._refusal = DiskFullError(used_ratio=health.disk_used_ratio, limit_ratio=limit)
-        else:
-            self._refusal = None
-            self._look_at_space()
-        return health
+        self._status.check_open()
+        with self._status.failing():
+            return self.components.keeper.tick()
 
     def close(self, *, clean: bool = True) -> None:
         """Sync and stop. With `clean` the next start reads nothing again."""
-        if self._released:
-            return
-        self._closed = self._barred = True
-        self._flusher.stop()
-        if clean and self._failure is None:
-            clean = self._keeper.close()
-        self._worker.stop()
-        if clean and self._failure is None:
-            self._log.close()
-            self._parts.folder.note_views()
-            self._parts.folder.mark_clean()
-        self._released = True
-        self._parts.release()
-
-
-def _nothing() -> None:
-    """Stands where the owner of the store will put its own."""
-
-
-def _ignore(_: object) -> None:
-    """Stands where the owner of the store will put its own."""
+        self.components.closing.run(clean=clean)

@@ -198,7 +198,7 @@ async def test_failed_write_ends_the_broker_and_answers_nobody(
         put_place(await peer.put("t", 0, b"kept"))
         error = LogIOError("write", Path("log"), OSError(errno.EIO, "Input/output error"))
 
-        def failing(_: Sequence[Entry]) -> list[Placed]:
+        def failing(_: Sequence[Entry], **_options: bool) -> list[Placed]:
             broker.store.on_failure(error)
             raise error
 
@@ -271,7 +271,7 @@ async def test_messages_are_synced_soon_whatever_their_level(tmp_path: Path) -> 
         def durable(_: int) -> None:
             loop.call_soon_threadsafe(synced.set)
 
-        broker.store.on_durable = durable
+        broker.store.on_durable.add(durable)
         put_place(await peer.put("t", 0, b"x"))
         end = broker.store.log_end
         while broker.store.durable_end < end:

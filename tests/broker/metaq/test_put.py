@@ -346,10 +346,10 @@ async def test_message_larger_than_a_file_fails_alone(
     put_place(await peer.put("test", 0, b"first"))
     append = broker.store.append
 
-    def limited(entries: Sequence[Entry]) -> list[Placed]:
+    def limited(entries: Sequence[Entry], *, sequenced: bool = False) -> list[Placed]:
         if any(entry[1] == b"large" for entry in entries):
             raise LimitExceededError("record", size=5, size_max=4)
-        return append(entries)
+        return append(entries, sequenced=sequenced)
 
     monkeypatch.setattr(broker.store, "append", limited)
     frames = [put_frame("test", 0, b"large" if n == 7 else b"m%d" % n, opaque=n) for n in range(12)]

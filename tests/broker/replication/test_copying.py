@@ -198,8 +198,8 @@ async def test_damage_is_healed_by_the_other_member(shard: ShardBrokers, damaged
     with file.open("r+b") as log:
         log.seek(place[1])
         log.write(b"\xff" * place[2])
-    store._parts.damage.add(place[1], place[1] + place[2], "a test", 1)
-    store._parts.recent.clear()
+    store.components.storage.damage.add(place[1], place[1] + place[2], "a test", 1)
+    store.components.storage.recent.clear()
     await until(lambda: not store.damaged_ranges())
     assert log_bytes(store, 0) == log_bytes(other, 0)
     member = shard.brokers[damaged].member
@@ -222,7 +222,7 @@ async def test_damage_that_a_follower_finds_is_looked_at_and_healed(tmp_path: Pa
     with file.open("r+b") as log:
         log.seek(place[1])
         log.write(b"\xff" * place[2])
-    store._parts.recent.clear()
+    store.components.storage.recent.clear()
     await shard.start(2)
     await shard.all_in_sync(0, 1, 2)
     await shard.same_logs()
@@ -247,7 +247,7 @@ async def test_what_no_other_member_has_whole_is_said_to_keep_copies_back(
     with file.open("r+b") as log:
         log.seek(place[1])
         log.write(b"\xff" * place[2])
-    store._parts.recent.clear()
+    store.components.storage.recent.clear()
     await shard.start(1)
     member = shard.brokers[0].member
     assert member is not None

@@ -190,10 +190,10 @@ async def test_what_belongs_together_is_stored_together_or_not(
     append = bench.store.append
     full = DiskFullError(used_ratio=1.0, limit_ratio=0.9)
 
-    def failing(entries: Any) -> Any:
+    def failing(entries: Any, *, sequenced: bool = False) -> Any:
         if any(entry[1] == b"0" for entry in entries):
             raise full
-        return append(entries)
+        return append(entries, sequenced=sequenced)
 
     monkeypatch.setattr(bench.store, "append", failing)
     bench.put("zero", 0)

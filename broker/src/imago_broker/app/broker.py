@@ -229,7 +229,7 @@ class Broker:
             lead=not is_member(config),
         )
         self._opened.callback(self._close_store)
-        self.store.on_failure = self._store_failed_in_other_thread
+        self.store.on_failure.add(self._store_failed_in_other_thread)
         self.first_log_end = self.store.log_end
         gate = self.gate = ShardGate(self.store, self.clock) if is_member(config) else None
         self.serving_rules = ServingRules(

@@ -14,7 +14,7 @@ from imago_broker.service.messages import MessageService, PutStatus
 from imago_broker.service.offsets import KIND as OFFSET_KIND
 from imago_broker.service.offsets import ConsumerOffsets
 from imago_broker.service.topics import TopicService
-from imago_log.metadata.state import TOPIC_KIND
+from imago_log.metadata.changes import TOPIC_KIND
 
 if TYPE_CHECKING:
     import asyncio
@@ -64,7 +64,7 @@ class CoreServices:
         self.offsets = ConsumerOffsets(store, loop=loop)
         self.lingering = Lingering(self.topics, clock=clock, loop=loop)
         self.topics.on_change.append(self._forget_offsets)
-        store.on_metadata = self._refresh
+        store.on_metadata.add(self._refresh)
 
     def apply(self, config: BrokerConfig) -> None:
         """Put changed settings in force."""

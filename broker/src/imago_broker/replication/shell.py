@@ -108,7 +108,7 @@ class ShardShell:
         parts.messages.on_durable(self._durable_moved)
         parts.port.on_link = self._take_link
         parts.port.is_member = self._is_member
-        self._store.on_append = self._appended
+        self._store.on_append.add(self._appended)
         self._look()
         self._set_timer()
 
@@ -134,7 +134,7 @@ class ShardShell:
             self._timer.cancel()
         self.executor.close()
         self._parts.addresses.close()
-        self._store.on_append = _nothing
+        self._store.on_append.remove(self._appended)
         self._requests.close()
         await self._troubles.close()
         await self._line.close()
@@ -310,7 +310,3 @@ class ShardShell:
         if risen or watermark.durable != gate.durable_end:
             gate.durable_end = watermark.durable
             self._parts.messages.progressed()
-
-
-def _nothing() -> None:
-    """Stand where the owner will put its own."""

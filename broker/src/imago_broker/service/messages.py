@@ -88,7 +88,7 @@ class MessageService:
         self._levels = Levels(store, gate)
         self._expiry: asyncio.TimerHandle | None = None
         self._refusal: PutStatus | None = None
-        store.on_durable = self._durable_in_other_thread
+        store.on_durable.add(self._durable_in_other_thread)
 
     def put_one(
         self, entry: Entry, level: Acknowledgement | None, done: Done, token: object
@@ -197,9 +197,8 @@ class MessageService:
         self.turn += 1
         if self._gate is not None and self._gate.short:
             jobs = self._without_replicated(jobs)
-        self.store.sequenced, self.sequenced = self.sequenced, False
-        status = self._admission() or (self._append(jobs) if jobs else None)
-        self.store.sequenced = False
+        sequenced, self.sequenced = self.sequenced, False
+        status = self._admission() or (self._append(jobs, sequenced) if jobs else None)
         if status is not None:
             for _, _, done, token in jobs:
                 _tell(done, token, status, ())
@@ -229,7 +228,7 @@ class MessageService:
 
     def close(self) -> None:
         """Stop listening to the store. Nothing may be put afterwards."""
-        self.store.on_durable = _ignore
+        self.store.on_durable.remove(self._durable_in_other_thread)
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
@@ -243,17 +242,17 @@ class MessageService:
             return PutStatus.BUSY
         return None
 
-    def _append(self, jobs: list[_Job]) -> PutStatus | None:
+    def _append(self, jobs: list[_Job], sequenced: bool) -> PutStatus | None:
         """Append and answer; or answer nobody and return why, with nothing appended."""
         entries = jobs[0][0] if len(jobs) == 1 else [entry for job in jobs for entry in job[0]]
         try:
-            placed = self.store.append(entries)
+            placed = self.store.append(entries, sequenced=sequenced)
         except LogIOError:
             # What was written is unknown, so nobody is answered: the store has told the
             # application, which ends the process.
             return None
         except (StoreError, LimitExceededError) as error:
-            return self._refused(jobs, error)
+            return self._refused(jobs, error, sequenced)
         except Exception:
             # A fault of ours. Producers that hear nothing would hold their connections up.
             logger.exception("append_failed entries=%d", len(entries))
@@ -277,22 +276,22 @@ class MessageService:
                 kept.append(job)
         return kept
 
-    def _refused(self, jobs: list[_Job], error: Exception) -> PutStatus | None:
+    def _refused(self, jobs: list[_Job], error: Exception, sequenced: bool) -> PutStatus | None:
         """Return everybody's status, or find the put that cannot be kept and keep the others."""
         if isinstance(error, DiskFullError):
             return PutStatus.DISK_FULL
         if isinstance(error, StoreClosedError):
             return PutStatus.STOPPING
         if len(jobs) > 1:
-            return self._append_each(jobs)
+            return self._append_each(jobs, sequenced)
         if isinstance(error, LimitExceededError):
             return PutStatus.TOO_LARGE
         logger.warning("append_refused entries=%d error=%s", len(jobs[0][0]), error)
         return PutStatus.BUSY
 
-    def _append_each(self, jobs: list[_Job]) -> PutStatus | None:
+    def _append_each(self, jobs: list[_Job], sequenced: bool) -> PutStatus | None:
         for job in jobs:
-            status = self._append([job])
+            status = self._append([job], sequenced)
             if status is not None:
                 _, _, done, token = job
                 _tell(done, token, status, ())
@@ -375,7 +374,3 @@ def _tell(done: Done, token: object, status: PutStatus, placed: Sequence[Placed]
         done(token, status, placed)
     except Exception:
         logger.exception("put_answer_failed status=%s", status.value)
-
-
-def _ignore(_end: int) -> None:
-    """Stand in for the service after its end."""

@@ -7,21 +7,22 @@ rest is too small. `write` reaches the page cache, `sync` the device.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from imago_log.disk.files import fatal, offset_name, offsets_of, write_all
-from imago_log.disk.vfs import OpenFile, Vfs
-from imago_log.errors import CorruptLogError, DiskFullError, LogIOError, NoSpaceError
+from imago_log.commitlog.log_files import LogFiles
+from imago_log.disk.files import fatal, write_all
+from imago_log.errors import CorruptLogError, DiskFullError, LogIOError
 from imago_wire.errors import LimitExceededError
 from imago_wire.layout import BLANK_SIZE, blank_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
+
+    from imago_log.disk.vfs import OpenFile, Vfs
 
 
 PAGE_BYTES = 4096
@@ -42,8 +43,7 @@ class CommitLog:
         self._vfs, self.folder, self.segment_size = vfs, folder, segment_size
         self.kept = segment_size // KEPT_PART
         """Bytes of the last file that messages leave free while there is no next one."""
-        self._files: dict[int, OpenFile] = {}
-        """By number: first offset // segment_size."""
+        self._files = LogFiles(vfs, folder, segment_size)
         self._spares: deque[tuple[int, OpenFile]] = deque()
         self._spare_lock = threading.Lock()
         self._rolled: list[OpenFile] = []
@@ -63,21 +63,8 @@ class CommitLog:
         Return the first offsets of files between them that are missing or too short: their records
         are damaged. The end is not known yet. CorruptLogError: these are files of another size.
         """
-        with fatal("list", self.folder):
-            bases = offsets_of(self._vfs.names(self.folder))
-        sizes: dict[int, int] = {}
-        for base in bases:
-            path = self.folder / offset_name(base)
-            if start is not None and base + self.segment_size <= start:
-                with fatal("remove", path):
-                    self._vfs.unlink(path)
-            elif base % self.segment_size:
-                raise CorruptLogError(path, 0, f"does not start at a multiple of the file size "
-                                               f"{self.segment_size}")  # fmt: skip
-            else:
-                self._load_file(path, base, sizes, last=base == bases[-1])
-        self._check_sizes(sizes)
-        first = min(self._files, default=(start or 0) // self.segment_size)
+        sizes, files = self._files.load(start), self._files.numbers()
+        first = files[0] if files else (start or 0) // self.segment_size
         self.start = first * self.segment_size if start is None else start
         self.end = self.durable_end = self.start
         begin = self.start - self.start % self.segment_size
@@ -90,33 +77,13 @@ class CommitLog:
             if sizes.get(base) != self.segment_size
         ]
 
-    def _load_file(self, path: Path, base: int, sizes: dict[int, int], *, last: bool) -> None:
-        with fatal("open", path):
-            file = OpenFile(self._vfs, path, self._vfs.open(path))
-            size = self._vfs.size(file.fd)
-            if size < self.segment_size and last and not any(self._vfs.pread(file.fd, 64, 0)):
-                self._vfs.unlink(path)  # a crash while it was being made
-                return
-        sizes[base] = size
-        self._files[base // self.segment_size] = file
-
-    def _check_sizes(self, sizes: dict[int, int]) -> None:
-        """Tell files that were cut from those of a log with another file size."""
-        wrong = [base for base, size in sizes.items() if size != self.segment_size]
-        larger = [base for base in wrong if sizes[base] > self.segment_size]
-        alike = len(wrong) == len(sizes) > 1 and len(set(sizes.values())) == 1
-        if larger or alike:
-            base = larger[0] if larger else wrong[0]
-            reason = f"{sizes[base]} bytes, the configured file size is {self.segment_size}"
-            raise CorruptLogError(self.path(base), min(sizes[base], self.segment_size), reason)
-
     def path(self, offset: int) -> Path:
         """Return the path of the file that holds an offset."""
-        return self.folder / offset_name(offset - offset % self.segment_size)
+        return self._files.path(offset)
 
     def bases(self) -> list[int]:
         """Return the first offsets of all files, spares not included."""
-        return [number * self.segment_size for number in sorted(self._files)]
+        return [number * self.segment_size for number in self._files.numbers()]
 
     @property
     def files_end(self) -> int:
@@ -131,54 +98,14 @@ class CommitLog:
         Stale records behind the end would come back to life at the next start.
         """
         number = end // self.segment_size
-        removed = [later for later in self._files if later > number]
-        for later in sorted(removed, reverse=True):  # newest first: never a gap
-            path = self._files.pop(later).path
-            with fatal("remove", path):
-                self._vfs.unlink(path)
-        file = self._files.get(number)
-        if file is None:
-            file = self._files[number] = self._create(number)
-        elif torn or self._vfs.size(file.fd) < self.segment_size:
-            self._cut(file, end % self.segment_size)
-        if removed:
-            with fatal("sync", self.folder):
-                self._vfs.sync_folder(self.folder)
+        self._files.remove_from(number + 1)
+        known = self._files.get(number)
+        file = self._files.take(number)
+        if known is not None and (torn or self._vfs.size(file.fd) < self.segment_size):
+            self._files.cut(file, end % self.segment_size)
         self._active, self._base = file, number * self.segment_size
         self._limit = self._base + self.segment_size
         self.end = end
-
-    def _cut(self, file: OpenFile, position: int) -> None:
-        with fatal("truncate", file.path):
-            self._vfs.truncate(file.fd, position)
-            self._allocate(file)
-            self._vfs.sync(file.fd)
-
-    def _create(self, number: int) -> OpenFile:
-        path = self.folder / offset_name(number * self.segment_size)
-        with self._reserving(), fatal("create", path):
-            file = OpenFile(self._vfs, path, self._vfs.open(path, create=True))
-            try:
-                self._allocate(file)
-                self._vfs.sync(file.fd)
-                self._vfs.sync_folder(self.folder)
-            except DiskFullError:
-                self._vfs.unlink(path)
-                raise
-        return file
-
-    def _allocate(self, file: OpenFile) -> None:
-        with self._reserving(), fatal("allocate", file.path):
-            self._vfs.allocate(file.fd, self.segment_size)
-
-    @contextlib.contextmanager
-    def _reserving(self) -> Iterator[None]:
-        """Say that the disk is full before anything depends on the room."""
-        try:
-            yield
-        except NoSpaceError as error:
-            used_ratio = self._vfs.disk_usage(self.folder).ratio
-            raise DiskFullError(used_ratio=used_ratio, limit_ratio=1.0) from error
 
     # Writing
 
@@ -210,7 +137,7 @@ class CommitLog:
         with self._spare_lock:
             if len(self._spares) < count_max:
                 newest = self._spares[-1][0] if self._spares else self._base // self.segment_size
-                self._spares.append((newest + 1, self._create(newest + 1)))
+                self._spares.append((newest + 1, self._files.create(newest + 1)))
 
     @property
     def spares(self) -> int:
@@ -242,15 +169,16 @@ class CommitLog:
         assert spare_number == number, "spares follow the file that is written"
         with self._sync_lock:
             self._rolled.append(self._active)
-            self._files[number] = self._active = file
+            self._files.put(number, file)
+            self._active = file
         self._base = self.end = number * self.segment_size
         self._limit = self._base + self.segment_size
 
     def sync_found(self, durable_end: int) -> None:
         """Make durable what the last process wrote, before anything is done because of it."""
-        for number in sorted(self._files):
-            if number >= durable_end // self.segment_size:
-                file = self._files[number]
+        for number in self._files.numbers():
+            file = self._files.get(number)
+            if file is not None and number >= durable_end // self.segment_size:
                 with fatal("sync", file.path):
                     self._vfs.sync(file.fd)
 
@@ -282,14 +210,14 @@ class CommitLog:
             self._cuts += 1
             self.durable_end = min(self.durable_end, end)
         self._remove_files(number + 1)
-        file = self._files.get(number) or self._create(number)
+        file = self._files.take(number)
         base = number * self.segment_size
         try:
-            self._cut(file, end - base)
+            self._files.cut(file, end - base)
         except DiskFullError as error:  # it cannot go on with a short file, the next start can
             raise LogIOError("allocate", file.path, OSError(errno.ENOSPC, str(error))) from error
         with self._sync_lock:
-            self._files[number] = self._active = file
+            self._active = file
         self._base, self._limit, self.end = base, base + self.segment_size, end
 
     def remove_all(self) -> None:
@@ -304,16 +232,9 @@ class CommitLog:
     def _remove_files(self, first: int) -> None:
         """Remove the files from a number on and those made ahead, the newest first."""
         with self._spare_lock:
-            removed = [file.path for _, file in reversed(self._spares)]
+            spares = [file.path for _, file in reversed(self._spares)]
             self._spares.clear()
-        numbers = [number for number in sorted(self._files, reverse=True) if number >= first]
-        removed += [self._files.pop(number).path for number in numbers]
-        for path in removed:
-            with fatal("remove", path):
-                self._vfs.unlink(path)
-        if removed:
-            with fatal("sync", self.folder):
-                self._vfs.sync_folder(self.folder)
+        self._files.remove_from(first, spares)
 
     def begin_at(self, start: int) -> None:
         """Begin an empty log at an offset."""
@@ -357,12 +278,10 @@ class CommitLog:
     def put_back(self, offset: int, data: bytes) -> None:
         """Write what was lost within one file; a missing file is made. The next sync covers it."""
         number, position = divmod(offset, self.segment_size)
-        file = self._files.get(number)
-        if file is None:
-            file = self._files[number] = self._create(number)
+        file = self._files.take(number)
         with fatal("put back", file.path):
             if self._vfs.size(file.fd) < self.segment_size:
-                self._allocate(file)
+                self._files.allocate(file)
             write_all(self._vfs, file.fd, data, position, file.path)
         with self._sync_lock:
             if file is not self._active and file not in self._rolled:
@@ -370,16 +289,14 @@ class CommitLog:
 
     def file_of(self, offset: int) -> OpenFile:
         """Return the open file that holds an offset."""
-        return self._files[offset // self.segment_size]
+        file = self._files.get(offset // self.segment_size)
+        assert file is not None, "only offsets that the log holds"
+        return file
 
     def delete_before(self, start: int) -> list[Path]:
         """Take all files that end at or before `start` out of the log; return what to unlink."""
         self.start = max(self.start, start)
-        first = self.start // self.segment_size
-        gone = [number for number in sorted(self._files) if number < first]
-        for number in gone:
-            del self._files[number]
-        return [self.folder / offset_name(number * self.segment_size) for number in gone]
+        return self._files.forget_before(self.start // self.segment_size)
 
     def close(self) -> None:
         """Close all files and remove those made ahead."""
@@ -387,6 +304,6 @@ class CommitLog:
             with fatal("remove", file.path):
                 self._vfs.unlink(file.path)
         self._spares.clear()
-        self._files.clear()
+        self._files.close()
         self._rolled.clear()
         self._active = None

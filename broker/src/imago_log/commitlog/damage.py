@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.disk.vfs import Vfs
+    from imago_log.disk.worker import Background
+    from imago_log.signals import Signal
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +63,22 @@ def decode_ranges(data: bytes) -> list[tuple[int, int, int, str]]:
 class Damage:
     """The damaged ranges of one log. Look-ups in any thread; `ranges` is replaced, not changed."""
 
-    def __init__(self, vfs: Vfs, path: Path, log: CommitLog) -> None:
+    def __init__(
+        self,
+        vfs: Vfs,
+        path: Path,
+        log: CommitLog,
+        *,
+        clock: Callable[[], int],
+        background: Background,
+        on_found: Signal[DamagedRange],
+        others: bool,
+    ) -> None:
+        """`clock` gives epoch milliseconds; `others`: other members may have what is lost here."""
         self._vfs, self._path, self._log = vfs, path, log
+        self._clock, self._background, self._others = clock, background, others
+        self._on_found = on_found
+        """Called in the thread that found a new range."""
         self.ranges: tuple[DamagedRange, ...] = ()
         """In order; they do not overlap."""
         self.gaps = False
@@ -75,14 +91,6 @@ class Damage:
         self.skipped = 0
         """Messages that readers were led past."""
         self._told: set[int] = set()
-        self.clock: Callable[[], int] = _no_clock
-        """Epoch milliseconds."""
-        self.others = False
-        """Whether other members may have what is lost here."""
-        self.save_later: Callable[[], None] = self.save
-        """Saves when there is time."""
-        self.on_found: Callable[[DamagedRange], None] = _ignore
-        """Called in the thread that found a new range."""
 
     # The file
 
@@ -113,6 +121,10 @@ class Damage:
                     self._vfs.sync_folder(self._path.parent)
             self._saved = data
 
+    def save_later(self) -> None:
+        """Save when there is time."""
+        self._background.submit_waiting(self.save)
+
     def _listed(self) -> list[DamagedRange]:
         healed = self._healed
         kept = [
@@ -136,7 +148,7 @@ class Damage:
 
     def add(self, start: int, end: int, reason: str, since_ms: int | None = None) -> None:
         """Take log offsets out of service; those of each file are a range of their own."""
-        since_ms = self.clock() if since_ms is None else since_ms
+        since_ms = self._clock() if since_ms is None else since_ms
         while start < end:
             border = start - start % self._log.segment_size + self._log.segment_size
             self._add(start, min(end, border), reason, since_ms)
@@ -161,7 +173,7 @@ class Damage:
             self._replace([*kept, found])
         logger.error("log.damaged from=%d to=%d file=%s at=%d reason=%s",
                      found.start, found.end, found.path, found.position, found.reason)  # fmt: skip
-        self.on_found(found)
+        self._on_found(found)
 
     def shrink(self, found: DamagedRange, start: int) -> None:
         """Put the front of a range back into service, up to `start`."""
@@ -230,8 +242,12 @@ class Damage:
 
     def may_heal(self, log_offset: int) -> bool:
         """Whether a damaged place was found so lately that another member may send it yet."""
-        found = self.at(log_offset) if self.others else None
-        return found is not None and 0 <= self.clock() - found.since_ms < HEALING_MS
+        found = self.at(log_offset) if self._others else None
+        return found is not None and 0 <= self._clock() - found.since_ms < HEALING_MS
+
+    def note_gap(self) -> None:
+        """Note that a queue has lost units for offsets that no record ever had."""
+        self.gaps = True
 
     def skip(self, log_offset: int, count: int) -> None:
         """Count messages that a reader was led past; tell it once of each range."""
@@ -241,11 +257,3 @@ class Damage:
         if start not in self._told:
             self._told.add(start)
             logger.warning("log.skipped log_offset=%d messages=%d range=%s", start, count, found)
-
-
-def _no_clock() -> int:
-    return 0
-
-
-def _ignore(_: DamagedRange) -> None:
-    """Nobody asked."""

@@ -61,6 +61,10 @@ class Space:
 
         return run
 
+    def hope(self) -> None:
+        """Suppose that there is room, until something finds none."""
+        self.short = False
+
     def look(self) -> None:
         """See whether there is room again."""
         if not self.short:

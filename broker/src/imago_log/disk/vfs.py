@@ -225,3 +225,34 @@ class OsVfs:
             os.close(fd)
             return None
         return fd
+
+
+class ReadOnlyVfs(OsVfs):
+    """The real file system, where nothing can be changed."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        if create:
+            raise PermissionError(f"{path}: opened for reading only")
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def lock(self, path: Path) -> int | None:
+        """Share the lock with other readers; None when a broker has it."""
+        fd = self.open(path)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        return fd
+
+    def unlink(self, path: Path) -> None:
+        raise PermissionError(f"{path}: opened for reading only")
+
+    def rename(self, source: Path, target: Path) -> None:
+        raise PermissionError(f"{source} to {target}: opened for reading only")
+
+    def make_folder(self, path: Path) -> None:
+        raise PermissionError(f"{path}: opened for reading only")
+
+    def remove_folder(self, path: Path) -> None:
+        raise PermissionError(f"{path}: opened for reading only")

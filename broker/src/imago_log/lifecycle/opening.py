@@ -7,33 +7,27 @@ checkpoint says what holds now, then the running mark is set, then the first byt
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.commitlog.borders import written_end
 from imago_log.commitlog.checkpoint import Checkpoint
+from imago_log.commitlog.log_reader import find_damage, survey
 from imago_log.disk.files import fatal, read_whole, replace_whole
-from imago_log.disk.folder import DataFolder, LastStop
-from imago_log.errors import CorruptLogError
+from imago_log.disk.folder import LastStop
+from imago_log.errors import CorruptLogError, ViewsInvalidError
 from imago_log.lifecycle.lost_ends import keep_ends, lost_at_end
-from imago_log.lifecycle.parts import Parts
-from imago_log.lifecycle.recovery import claimed_records, recover, survey
+from imago_log.lifecycle.recovery import claimed_records, recover
 from imago_log.metadata.state import Metadata
-from imago_log.repair.healing import restore
-from imago_log.repair.inspecting import find_damage
 from imago_log.views.dispatcher import Dispatcher
-from imago_log.views.queues import ViewsInvalidError, not_told
-from imago_log.views.reindexing import begin_empty_queues, refill
-from imago_log.views.unit_proof import ends_right
+from imago_log.views.refilling import begin_empty_queues
 from imago_wire.hot import queue_records
 from imago_wire.layout import UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from imago_log.config import StoreConfig
-    from imago_log.disk.vfs import Vfs
-    from imago_log.lifecycle.recovery import Extent
+    from imago_log.commitlog.log_reader import Extent
+    from imago_log.lifecycle.store_state import StoreState
     from imago_log.views.consume_queue import ConsumeQueue
 
 logger = logging.getLogger(__name__)
@@ -41,63 +35,57 @@ logger = logging.getLogger(__name__)
 _LOOK_BEHIND_END = 4096
 
 
-def open_parts(config: StoreConfig, vfs: Vfs, clock: Callable[[], int], *, lead: bool) -> Parts:
-    """Open the folder and recover it. Errors: see `MessageStore.open`."""
-    folder = DataFolder(config.data_dir, vfs)
-    folder.take()
-    parts: Parts | None = None
-    try:
-        parts = Parts.make(config, vfs, folder)
-        parts.damage.clock = clock
-        _Opening(parts, lead=lead).run()
-    except BaseException:
-        if parts is not None:
-            parts.release()
-        folder.release()
-        raise
-    return parts
+class Opened(NamedTuple):
+    """A store that can be written, and what its start has found."""
+
+    storage: StoreState
+    last_stop: LastStop
+    revived: frozenset[str]
+    """Topics that the log must be told of again: their creation is lost in damage."""
 
 
-class _Opening:
+class StoreOpening:
     """One opening; what is known so far is in its attributes."""
 
-    def __init__(self, parts: Parts, *, lead: bool) -> None:
+    def __init__(self, parts: StoreState, *, lead: bool) -> None:
         self.parts, self.lead = parts, lead
-        self.last_stop = parts.last_stop = parts.folder.last_stop()
-        self.known = parts.checkpoint.value is not None
-        self.checkpoint = parts.checkpoint.value or Checkpoint()
+        self.last_stop = parts.folder.last_stop()
+        self.known = parts.checkpointer.written is not None
+        self.checkpoint = parts.checkpointer.written or Checkpoint()
         if self.last_stop is LastStop.POWER_LOST:
-            parts.witness.units_below = self.checkpoint.views_synced
-        parts.queues.before_cut = parts.witness.keep
+            parts.witness.doubt_from(self.checkpoint.views_synced)
         self.marker: Path = parts.folder.views_mark
+        self.revived: set[str] = set()
         self.healed: list[tuple[int, int]] = []
         self.witness = parts.witness
 
-    def run(self) -> None:
+    def run(self) -> Opened:
+        """Recover; when it returns the store can be written."""
         parts = self.parts
         self._load_log()
-        parts.queues.ends_right = lambda queue: ends_right(
-            parts, queue, max(parts.queues.limit, parts.log.end)
-        )
         if self.last_stop is LastStop.KILLED:
             parts.log.sync_found(self.checkpoint.durable_end)
         snapshot = self._snapshot()
         views = self.known and self._views_count() and self._load_keys()
         if snapshot is not None and views:
-            parts.metadata = snapshot
-            snapshot.end = max(snapshot.end, self.checkpoint.metadata_end)
-            parts.metadata_synced = snapshot.end
-            parts.snapshot_version = snapshot.snapshot_version
-            parts.keys_synced = (self.checkpoint.keys_end, self.checkpoint.keys_count)
+            self._take_snapshot(snapshot)
             try:
                 end, torn = self._from_checkpoint()
-                end = lost_at_end(self.parts, end)
+                end = lost_at_end(parts, end, self.last_stop)
             except ViewsInvalidError as error:
                 logger.warning("views.invalid reason=%s", error)
                 end, torn = self._from_nothing(self._snapshot())
         else:
             end, torn = self._from_nothing(snapshot)
         self._finish(end, torn)
+        return Opened(parts, self.last_stop, frozenset(self.revived))
+
+    def _take_snapshot(self, snapshot: Metadata) -> None:
+        parts, checkpoint = self.parts, self.checkpoint
+        snapshot.reach(max(snapshot.end, checkpoint.metadata_end))
+        parts.metadata.adopt(snapshot)
+        parts.checkpointer.begin_metadata(snapshot.end, snapshot.snapshot_version)
+        parts.checkpointer.begin_keys(checkpoint.keys_end, checkpoint.keys_count)
 
     def _load_log(self) -> None:
         """Find the log's files, and what is known or seen at once to be damaged."""
@@ -138,7 +126,7 @@ class _Opening:
                 parts.vfs.unlink(path)
         with fatal("sync", folder.config):
             parts.vfs.sync_folder(folder.config)
-        parts.queues.discard_below(folder.metaq)
+        parts.queue_folders.discard_segments()
         parts.log.load(None)
         self.known = False
         self.checkpoint = Checkpoint(
@@ -158,7 +146,7 @@ class _Opening:
         """Give the views what was lost when they were made and is there again."""
         parts = self.parts
         for start, end in self.healed:
-            restore(parts, start, end)
+            parts.restorer.restore(start, end)
 
     def _survey(self, start: int, end: int) -> None:
         for extent in survey(self.parts.log, start, end, self.witness):
@@ -201,15 +189,17 @@ class _Opening:
     def _from_checkpoint(self) -> tuple[int, bool]:
         parts, checkpoint = self.parts, self.checkpoint
         if self.last_stop is LastStop.CLEAN and self._ends_clean():
-            parts.queues.limit = checkpoint.log_end
-            parts.views_synced = checkpoint.views_synced
-            self._take_newest(checkpoint.store_ms, checkpoint.metaq_id)
+            parts.queue_loader.count_up_to(checkpoint.log_end)
+            parts.checkpointer.begin_views(checkpoint.views_synced)
+            parts.stamps.begin(checkpoint.store_ms, checkpoint.metaq_id)
             return checkpoint.log_end, False
         # After a kill the files hold more than was synced, but which of them are to be synced
         # is forgotten: reading the log again from there finds them all.
-        views_end = parts.views_synced = parts.queues.limit = checkpoint.views_synced
+        views_end = checkpoint.views_synced
+        parts.checkpointer.begin_views(views_end)
+        parts.queue_loader.count_up_to(views_end)
         start = max(min(views_end, checkpoint.keys_end, parts.metadata.end), parts.log.start)
-        parts.materialiser.verify = True
+        parts.materialiser.verify_found()
         if self.last_stop is LastStop.POWER_LOST:
             self._load_all_queues()
         return self._read_again(start, queues_from=views_end)
@@ -225,13 +215,11 @@ class _Opening:
     def _load_all_queues(self) -> None:
         """Cut every queue now: units above the limit may be of records that are lost."""
         queues, metadata = self.parts.queues, self.parts.metadata
-        queues.proven = self._proven
-        for name, queue_id in queues.on_disk():
+        for name, queue_id in self.parts.queue_folders.on_disk():
             try:
-                queues.get(metadata.topic(name), queue_id)
+                queues.get(metadata.topic(name), queue_id, self._proven)
             except KeyError:
                 queues.drop_topic(name)
-        queues.proven = None
 
     def _proven(self, queue: ConsumeQueue, unit: bytes, offset: int) -> bool:
         place, size, _ = UNIT.unpack(unit)
@@ -254,7 +242,7 @@ class _Opening:
     def _open_materialised(self) -> None:
         """Check all MetaQ files now: the next start will not know that some are not synced."""
         parts = self.parts
-        for name, queue_id in parts.queues.on_disk():
+        for name, queue_id in parts.queue_folders.on_disk():
             topic = parts.metadata.topics.get(name)
             if topic is not None and topic.materialised:
                 queue = parts.queues.get(topic, queue_id)
@@ -272,19 +260,19 @@ class _Opening:
             logger.warning("views.rebuild log_start=%d", parts.log.start)
         with fatal("remove", self.marker):
             parts.vfs.unlink(self.marker)
-        parts.metadata = Metadata()
+        parts.metadata.adopt(Metadata())
         if self.last_stop is not LastStop.POWER_LOST:
-            parts.queues.note_ends()
+            parts.queue_loader.note_ends()
         self.witness.look_in(parts.queues.drop_all())
         parts.keys.reset(parts.log.start)
         start = parts.log.start
-        parts.queues.limit = parts.views_synced = parts.metadata_synced = start
-        parts.keys_synced = (start, 0)
-        parts.materialiser.verify = True
+        parts.queue_loader.count_up_to(start)
+        parts.checkpointer.begin_at(start)
+        parts.materialiser.verify_found()
         end, _ = self._read_again(start, queues_from=start, only_metadata=True)
         if snapshot is not None and (parts.damage.ranges or snapshot.end > end):
             # Of changes that are lost in damage, or of the leader's that are still to come.
-            parts.metadata = snapshot
+            parts.metadata.adopt(snapshot)
             first = max(start, snapshot.end)
             if first < end:
                 self._read_again(first, queues_from=first, only_metadata=True)
@@ -316,7 +304,7 @@ class _Opening:
             last_stop=self.last_stop,
             durable_end=checkpoint.durable_end,
         )
-        parts.revived |= dispatcher.revived
+        self.revived |= dispatcher.revived
         lost = parts.damage.at(end - 1)
         if lost is not None:
             dispatcher.claims(claimed_records(parts.log, lost.start, end))
@@ -325,45 +313,41 @@ class _Opening:
             "log.topics-read" if only_metadata else "log.read-again",
             start, end, dispatcher.count, self.last_stop.value,
         )  # fmt: skip
-        self._take_newest(
+        parts.stamps.begin(
             max(dispatcher.store_ms, checkpoint.store_ms),
             max(dispatcher.metaq_id, checkpoint.metaq_id),
         )
         return end, torn
-
-    def _take_newest(self, store_ms: int, metaq_id: int) -> None:
-        self.parts.store_ms, self.parts.metaq_id = store_ms, metaq_id
 
     # Afterwards
 
     def _finish(self, end: int, torn: bool) -> None:
         parts = self.parts
         self._begin_log(end, torn)
-        parts.metadata_unsure = bool(parts.damage.ranges)
+        parts.metadata.doubt(bool(parts.damage.ranges))
         parts.damage.save()
-        parts.metadata.end = end if self.lead else max(end, parts.metadata.end)
+        parts.metadata.reach(end if self.lead else max(end, parts.metadata.end))
         parts.keys.truncate(end)
         whole = self.last_stop is LastStop.CLEAN and parts.vfs.exists(self.marker)
         if not whole and parts.metadata.end <= end:
             self._begin_empty_queues()
-        parts.queues.write_all()
+        parts.queue_writer.write_all()
         if self.last_stop is not LastStop.CLEAN:
             self._open_materialised()
         self._begin_role(end)
-        parts.checkpoint.write(parts.checkpoint_now())
+        parts.checkpointer.write()
         if parts.vfs.exists(self.marker):
             self._restore_healed()
         else:
             replace_whole(parts.vfs, parts.folder.metadata, parts.metadata.snapshot())
-            parts.snapshot_version = parts.metadata.snapshot_version
+            parts.checkpointer.note_snapshot(parts.metadata.snapshot_version)
             replace_whole(parts.vfs, self.marker, b"1\n")
         if self.last_stop is LastStop.POWER_LOST and not self.lead:
             # Before the running mark: a start that finds that of this boot sees no loss of power.
             parts.folder.mark_unclean(True)
         parts.folder.mark_running()
-        parts.witness.trust_files()
-        parts.queues.before_cut = not_told
-        parts.queues.empty_trash()
+        parts.queue_loader.trust_files()
+        parts.queue_folders.empty_trash()
 
     def _begin_log(self, end: int, torn: bool) -> None:
         parts = self.parts
@@ -373,23 +357,21 @@ class _Opening:
                            end, written, parts.log.path(end), end % parts.log.segment_size,
                            self.last_stop.value)  # fmt: skip
         parts.log.begin(end, torn=torn)
-        parts.queues.refill = lambda queue, topic: refill(parts, queue, topic)
+        parts.queue_loader.begin_refills()
         parts.log.sync()
         parts.damage.truncate(end)
-        keep_ends(parts)
+        keep_ends(parts, self.last_stop)
 
     def _begin_role(self, end: int) -> None:
         """Open an epoch, or wait for one: a member keeps its tail, which may be acknowledged."""
         parts, epochs = self.parts, self.parts.epochs
-        parts.leading = self.lead
-        parts.damage.others = not self.lead
         if epochs.problem and (self.known or end > parts.log.start):
             self._without_epochs()
         if self.lead:
             epoch = max(epochs.promised, self.checkpoint.epoch) + 1
             epochs.lead(epoch, parts.log.start, end)
             return
-        parts.watermark = max(min(self.checkpoint.high_watermark, end), parts.log.start)
+        parts.watermark.begin(max(min(self.checkpoint.high_watermark, end), parts.log.start))
         epochs.end_at(end)
         epochs.promise(self.checkpoint.epoch)
 

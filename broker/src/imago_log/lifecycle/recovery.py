@@ -30,7 +30,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_log.commitlog.borders import (
-    border_behind,
     claimed_end,
     is_record,
     is_torn,
@@ -38,82 +37,19 @@ from imago_log.commitlog.borders import (
     segment_end,
     written_end,
 )
+from imago_log.commitlog.log_reader import LogReader
 from imago_log.disk.folder import LastStop
 from imago_wire.errors import RecordError
-from imago_wire.hot import scan_records, view_record
+from imago_wire.hot import view_record
 from imago_wire.layout import BLANK_SIZE
-from imago_wire.record import ScanStop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from imago_log.commitlog.borders import Witness
     from imago_log.commitlog.commit_log import CommitLog
+    from imago_log.commitlog.log_reader import Extent
     from imago_wire.record import RecordView
-
-CHUNK_BYTES = 8 << 20
-
-Extent = tuple[int, int, str]
-"""From one log offset to another, and what is wrong there."""
-
-
-class LogReader:
-    """Reads whole records through all files from an offset on."""
-
-    def __init__(
-        self, log: CommitLog, take: Callable[[bytes, int, list[RecordView]], None]
-    ) -> None:
-        self._log, self._take = log, take
-        self._chunk_bytes = CHUNK_BYTES
-
-    def run(self, start: int, limit: int | None = None) -> tuple[int, str]:
-        """Return where the whole records end, and why: "" for the unwritten rest or the limit."""
-        offset = start
-        last = self._log.files_end if limit is None else limit
-        while offset < last:
-            end, stop, reason = self._file(offset, last)
-            if stop is not ScanStop.BLANK:
-                return end, "" if end == limit else reason
-            offset = segment_end(self._log, offset)
-        return offset, ""
-
-    def _file(self, offset: int, limit: int) -> tuple[int, ScanStop, str]:
-        chunk = self._chunk_bytes
-        limit = min(limit, segment_end(self._log, offset))
-        while True:
-            size = min(chunk, limit - offset)
-            data = self._log.read(offset, size)
-            scan = scan_records(data, offset)
-            if scan.views:
-                self._take(data[: scan.end], offset, scan.views)
-            offset += scan.end
-            left = len(data) - scan.end
-            if scan.stop is ScanStop.BLANK:
-                return self._blank(data, scan.end, offset)
-            at_end = offset + left >= limit or len(data) < size
-            if not at_end and _goes_on(scan.stop, left):
-                doubled = scan.stop is ScanStop.SHORT and not scan.end
-                chunk = chunk * 2 if doubled else self._chunk_bytes
-                continue
-            if len(data) < size and scan.stop in (ScanStop.END, ScanStop.SHORT):
-                missing = not data and not offset % self._log.segment_size
-                return offset, scan.stop, "the file is missing" if missing else "the file ends here"
-            reason = scan.reason or ("" if scan.stop is ScanStop.UNWRITTEN else "a cut record")
-            return offset, scan.stop, reason
-
-    def _blank(self, data: bytes, at: int, offset: int) -> tuple[int, ScanStop, str]:
-        said = int.from_bytes(data[at : at + 4], "big")
-        left = segment_end(self._log, offset) - offset
-        if said != left:
-            return offset, ScanStop.DAMAGED, f"blank record of {said} bytes where {left} are left"
-        return offset, ScanStop.BLANK, ""
-
-
-def _goes_on(stop: ScanStop, left: int) -> bool:
-    """Whether the next bytes of the file may complete what a scan has stopped at."""
-    if stop is ScanStop.UNWRITTEN:
-        return left < BLANK_SIZE  # the chunk ended between zeros
-    return stop in (ScanStop.END, ScanStop.SHORT)
 
 
 def recover(
@@ -165,17 +101,6 @@ def _next_border(log: CommitLog, damaged: int, witness: Witness) -> int | None:
     return None
 
 
-def survey(log: CommitLog, start: int, limit: int, witness: Witness) -> Iterator[Extent]:
-    """Yield what is damaged from one border of records to another."""
-    reader = LogReader(log, _ignore)
-    while True:
-        end, reason = reader.run(start, limit)
-        if end >= limit:
-            return
-        start = border_behind(log, end, limit, witness)
-        yield end, start, reason or "zeros"
-
-
 def claimed_records(log: CommitLog, start: int, end: int) -> Iterator[RecordView]:
     """Yield what damaged records say they are, as long as their lengths agree."""
     while start < end:
@@ -187,7 +112,3 @@ def claimed_records(log: CommitLog, start: int, end: int) -> Iterator[RecordView
         except RecordError:
             return
         start = following
-
-
-def _ignore(_: bytes, __: int, ___: list[RecordView]) -> None:
-    """Only the borders matter."""

@@ -1,11 +1,11 @@
-"""Which log files may go, and what a full disk means: decisions only."""
+"""Which log files may go: decisions only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from imago_log.results import DiskLevel
+from imago_log.disk.pressure import DiskLevel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,18 +65,6 @@ class Limits:
 
     retention_ms: int
     retention_bytes: int
-    clean_ratio: float
-    force_ratio: float
-    full_ratio: float
-
-
-def disk_level(used_ratio: float, limits: Limits) -> DiskLevel:
-    """Return what a disk this full asks for."""
-    if used_ratio > limits.full_ratio:
-        return DiskLevel.FULL
-    if used_ratio > limits.force_ratio:
-        return DiskLevel.FORCE
-    return DiskLevel.CLEAN if used_ratio > limits.clean_ratio else DiskLevel.NORMAL
 
 
 def files_to_delete(

@@ -18,8 +18,8 @@ from imago_wire.crc import crc31
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from imago_log.metadata.changes import Change, Topic
     from imago_log.metadata.producers import ProducerImage
-    from imago_log.metadata.state import Change, Topic
 
 SNAPSHOT_FORMAT = 1
 PIECE = 256

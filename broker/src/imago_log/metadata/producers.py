@@ -188,12 +188,16 @@ class Producers:
 
     # From the log
 
+    def reach(self, end: int) -> None:
+        """Say that the records below a log offset are in the state, unless more are."""
+        self.end = max(self.end, end)
+
     def take(self, data: bytes, log_offset: int) -> None:
         """Take a block of whole records that was just written to the log."""
         if MARK in data:
             for view in scan_records(data, log_offset, verify=False).views:
                 self.record(data, view)
-        self.end = max(self.end, log_offset + len(data))
+        self.reach(log_offset + len(data))
 
     def record(self, data: bytes, view: RecordView) -> None:
         """Take the next record of the log, unless it is in the state already."""

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from imago_log.metadata.state import Metadata
     from imago_wire.record import RecordView
 
-__all__ = ["Finding", "NotADataFolderError", "Progress", "Severity", "check"]
+__all__ = ["CheckProgress", "Finding", "NotADataFolderError", "Severity", "check"]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CheckProgress:
     """How far a check is: `done` of `total` bytes of the log, once for each stage."""
 
     stage: str
@@ -41,7 +41,7 @@ class Progress:
 
 
 def check(
-    data_dir: Path, *, progress: Callable[[Progress], None] | None = None
+    data_dir: Path, *, progress: Callable[[CheckProgress], None] | None = None
 ) -> Iterator[Finding]:
     """Return the findings on a data folder, as they are found; none for a store that is whole.
 
@@ -49,13 +49,15 @@ def check(
     DataFolderLockedError: a broker runs on it. LogIOError: a file cannot be read.
     """
     store = StoppedStore(data_dir)
-    return _Check(store, progress or _ignore).run()
+    return _Check(store, progress).run()
 
 
 class _Check:
     """One check of one store."""
 
-    def __init__(self, store: StoppedStore, progress: Callable[[Progress], None]) -> None:
+    def __init__(
+        self, store: StoppedStore, progress: Callable[[CheckProgress], None] | None
+    ) -> None:
         self._store, self._progress = store, progress
         self._findings = Findings()
         self._metadata = MetadataCheck(store, self._findings)
@@ -68,7 +70,7 @@ class _Check:
             check_checkpoint(store, findings)
             total = sum(store.log.sizes.values())
             for offset in log.run():
-                self._progress(Progress("log", offset - log.start, total))
+                self._tell_progress(CheckProgress("log", offset - log.start, total))
                 yield from findings.take()
             metadata = self._metadata.finish(log.end)
             check_against_log(store, findings, log)
@@ -90,16 +92,16 @@ class _Check:
         store, log = self._store, self._log
         assert store.checkpoint is not None, "views count only with a checkpoint"
         limit = min(store.checkpoint.views_synced, log.end)
-        queues = QueuesCheck(store, self._findings, metadata, log.start, limit)
-        keys = KeysCheck(store, self._findings, log.start)
-        queues.is_damaged = keys.is_damaged = log.is_damaged
+        findings, is_damaged = self._findings, log.is_damaged
+        queues = QueuesCheck(store, findings, metadata, log.start, limit, is_damaged)
+        keys = KeysCheck(store, findings, log.start, is_damaged)
         metaq = MetaqCheck(store, self._findings, queues)
         for start, end in log.extents:
-            queues.damage = sum(place < start for place, _ in log.damaged)
+            queues.pass_damage(sum(place < start for place, _ in log.damaged))
             at = start
             while at < end:
                 at = self._block(at, end, queues, keys, metaq)
-                self._progress(Progress("views", at - log.start, total))
+                self._tell_progress(CheckProgress("views", at - log.start, total))
                 yield from self._findings.take()
         for part in (queues, keys, metaq):
             part.finish()
@@ -120,10 +122,10 @@ class _Check:
                 self._tell(view, metaq.take(view, data))
         return start + scan.end
 
+    def _tell_progress(self, progress: CheckProgress) -> None:
+        if self._progress is not None:
+            self._progress(progress)
+
     def _tell(self, view: RecordView, problem: str) -> None:
         if problem:
             self._log.tell(view, problem)
-
-
-def _ignore(_: Progress) -> None:
-    """Nobody asked."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from imago_log.metadata.state import JSON
+    from imago_log.metadata.changes import JSON
     from imago_log.offline.records import Block
     from imago_wire.record import RecordView
 

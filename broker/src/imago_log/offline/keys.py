@@ -25,8 +25,15 @@ _WINDOW_ENTRIES = 8192
 class KeysCheck:
     """Entries `first` … `count`, which cover the log below `end`."""
 
-    def __init__(self, store: StoppedStore, findings: Findings, log_start: int) -> None:
+    def __init__(
+        self,
+        store: StoppedStore,
+        findings: Findings,
+        log_start: int,
+        is_damaged: Callable[[int], bool],
+    ) -> None:
         self._store, self._findings, self._log_start = store, findings, log_start
+        self._is_damaged = is_damaged
         self._folder = store.folder.keys
         checkpoint = store.checkpoint
         self._count = checkpoint.keys_count if checkpoint else 0
@@ -37,7 +44,6 @@ class KeysCheck:
         self._window, self._window_at = b"", 0
         self._lost = False
         """The files do not go on as the log does: said once."""
-        self.is_damaged: Callable[[int], bool] = lambda _: False
         self._check_files(names, starts)
 
     def _check_files(self, names: list[str], starts: list[int]) -> None:
@@ -75,7 +81,7 @@ class KeysCheck:
 
     def _entry(self, key_hash: int, place: int) -> None:
         while (found := self._read(self._cursor)) and found[1] < place:
-            if found[1] >= self._log_start and not self.is_damaged(found[1]):
+            if found[1] >= self._log_start and not self._is_damaged(found[1]):
                 self._tell(f"points to log offset {found[1]}, where no key comes next")
                 self._lost = True
                 return
@@ -112,7 +118,7 @@ class KeysCheck:
     def finish(self) -> None:
         """Look at the entries behind the last key."""
         while not self._lost and (found := self._read(self._cursor)):
-            if found[1] >= self._log_start and not self.is_damaged(found[1]):
+            if found[1] >= self._log_start and not self._is_damaged(found[1]):
                 self._tell(f"points to log offset {found[1]}, where no more keys are")
                 return
             self._cursor += 1

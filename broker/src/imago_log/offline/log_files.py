@@ -47,7 +47,7 @@ class LogCheck:
             store.vfs, store.folder.queues, lambda: noted_borders(store.checkpoint)
         )
         if store.last_stop is LastStop.POWER_LOST:
-            self._witness.units_below = checkpoint.views_synced if checkpoint else 0
+            self._witness.doubt_from(checkpoint.views_synced if checkpoint else 0)
         self._open: tuple[int, str] | None = None
         """Where the chain broke without a whole record behind it in that file, and why."""
 
@@ -174,7 +174,7 @@ class LogCheck:
         what = f"{self._name(start)}{reason}; whole records follow at log offset {end}"
         self._findings.error(self._log.path(start), start % size, what, RESTORE)
         self.end = end
-        self._metadata.uncertain = True
+        self._metadata.doubt()
 
     def _name(self, offset: int) -> str:
         """Return whose record stands at an offset, as far as it can be read."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.metadata.state import META_TOPIC, Metadata, decode_changes
+from imago_log.metadata.changes import META_TOPIC, decode_changes
+from imago_log.metadata.state import Metadata
 from imago_log.offline.findings import REBUILD
 
 if TYPE_CHECKING:
-    from imago_log.metadata.state import JSON
+    from imago_log.metadata.changes import JSON
     from imago_log.offline.findings import Findings
     from imago_log.offline.stopped import StoppedStore
     from imago_wire.record import RecordView
@@ -27,8 +28,12 @@ class MetadataCheck:
         self._log_start = store.checkpoint.log_start if store.checkpoint else 0
         """A snapshot older than what stands for the log's deleted part is compared at the end."""
         self._compared = self._kept is None
-        self.uncertain = False
+        self._uncertain = False
         """Damage may have hidden changes from the replay."""
+
+    def doubt(self) -> None:
+        """Note that damage may have hidden changes from the replay."""
+        self._uncertain = True
 
     def _load(self) -> Metadata | None:
         path = self._store.folder.metadata
@@ -44,7 +49,7 @@ class MetadataCheck:
             return None
         checkpoint = self._store.checkpoint
         if checkpoint is not None:  # a snapshot is written only when there was a change
-            kept.end = max(kept.end, checkpoint.metadata_end)
+            kept.reach(max(kept.end, checkpoint.metadata_end))
         return kept
 
     def take(self, data: bytes, view: RecordView) -> str:
@@ -70,7 +75,7 @@ class MetadataCheck:
             what = f"holds the metadata up to log offset {kept.end}, the log ends at {log_end}"
             self._findings.error(self._store.folder.metadata, None, what, REBUILD)
         self._compare()
-        return kept if self.uncertain and kept is not None else self._replayed
+        return kept if self._uncertain and kept is not None else self._replayed
 
     def _compare(self) -> None:
         if self._compared or self._kept is None:
@@ -83,7 +88,7 @@ class MetadataCheck:
         path = self._store.folder.metadata
         names = ", ".join(f"{kind} {key}" for kind, key in wrong[:_NAMED_MAX])
         what = f"differs from the log's replay in {len(wrong)} values: {names}"
-        if self.uncertain:
+        if self._uncertain:
             self._findings.note(path, f"{what}; the log is damaged", "keep the snapshot")
         else:
             self._findings.error(path, None, what, REBUILD)

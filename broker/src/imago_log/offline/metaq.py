@@ -16,7 +16,7 @@ from imago_wire.hot import metaq_form
 from imago_wire.layout import METAQ_HEADER, METAQ_HEADER_SIZE
 
 if TYPE_CHECKING:
-    from imago_log.metadata.state import Topic
+    from imago_log.metadata.changes import Topic
     from imago_log.offline.findings import Findings
     from imago_log.offline.queues import QueuesCheck
     from imago_log.offline.stopped import StoppedStore

@@ -12,7 +12,8 @@ from imago_wire.layout import POSITION_UNIT, UNIT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_log.metadata.state import Metadata, Topic
+    from imago_log.metadata.changes import Topic
+    from imago_log.metadata.state import Metadata
     from imago_log.offline.findings import Findings
     from imago_log.offline.stopped import StoppedStore
     from imago_wire.record import RecordView
@@ -55,14 +56,18 @@ class QueuesCheck:
         metadata: Metadata,
         log_start: int,
         limit: int,
+        is_damaged: Callable[[int], bool],
     ) -> None:
         self._store, self._findings, self._metadata = store, findings, metadata
-        self._log_start, self._limit = log_start, limit
+        self._log_start, self._limit, self._is_damaged = log_start, limit, is_damaged
         self._states: dict[tuple[bytes, int], QueueState | None] = {}
-        self.damage = 0
+        self._damage = 0
         """How many damaged places of the log lie behind the records taken so far."""
-        self.is_damaged: Callable[[int], bool] = lambda _: False
         self._find()
+
+    def pass_damage(self, count: int) -> None:
+        """Note how many damaged places of the log lie behind the records taken so far."""
+        self._damage = count
 
     def _find(self) -> None:
         """Take up every queue that has a folder."""
@@ -129,12 +134,12 @@ class QueuesCheck:
     def _order(self, state: QueueState, view: RecordView) -> str:
         problem = ""
         offset, position = view.queue_offset, view.metaq_position
-        if state.next_offset != _UNKNOWN and state.damage == self.damage:
+        if state.next_offset != _UNKNOWN and state.damage == self._damage:
             if offset != state.next_offset:
                 problem = f"queue offset {offset} where {state.next_offset} comes next"
             elif state.topic.dual and position != state.next_position:
                 problem = f"MetaQ position {position} where {state.next_position} comes next"
-        state.damage = self.damage
+        state.damage = self._damage
         state.next_offset, state.next_position = offset + 1, position + view.metaq_size
         return problem
 
@@ -154,7 +159,7 @@ class QueuesCheck:
     def _unit(self, state: QueueState, sequence: UnitSequence, index: int, wanted: bytes) -> None:
         found = sequence.unit(index)
         if found == wanted:
-            sequence.lacking = False
+            sequence.found()
             return
         if not found:
             self._miss(sequence, index, "lacks it")
@@ -172,11 +177,10 @@ class QueuesCheck:
         self._findings.error(path, position, f"unit {index}: {'; '.join(wrong)}", REBUILD)
 
     def _miss(self, sequence: UnitSequence, index: int, how: str) -> None:
-        if not sequence.lacking:  # told once of all that follow
+        if sequence.missed():  # told once of all that follow
             path, position = sequence.place(index)
             what = f"the log has message {index} of this queue, the file {how}"
             self._findings.error(path, position, what, REBUILD)
-        sequence.lacking = True
 
     # Units that no record of the log stands for
 
@@ -196,7 +200,7 @@ class QueuesCheck:
     def _lone(self, state: QueueState, index: int, unit: bytes) -> None:
         place, size, _ = UNIT.unpack(unit)
         blank = size == BLANK_SIZE_FIELD
-        if not blank and place >= self._log_start and not self.is_damaged(place):
+        if not blank and place >= self._log_start and not self._is_damaged(place):
             path, position = state.units.place(index)
             what = f"unit {index} points to log offset {place}, where no record of this queue is"
             self._findings.error(path, position, what, REBUILD)

@@ -6,8 +6,6 @@ not start meanwhile.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING
 from imago_log.commitlog.checkpoint import FILE_SIZE, SLOT_SIZE, Checkpoint, decode_slot
 from imago_log.disk.files import FilePool, fatal, offset_name, offsets_of, read_whole
 from imago_log.disk.folder import DataFolder, LastStop
-from imago_log.disk.vfs import OpenFile, OsVfs
+from imago_log.disk.vfs import OpenFile, ReadOnlyVfs
 from imago_log.errors import DataFolderLockedError, LogIOError, StoreError
 
 if TYPE_CHECKING:
@@ -30,37 +28,6 @@ class NotADataFolderError(StoreError):
     def __init__(self, folder: Path) -> None:
         super().__init__(f"{folder} is not the data folder of a broker: it has no commitlog")
         self.folder = folder
-
-
-class ReadOnlyVfs(OsVfs):
-    """The real file system, where nothing can be changed."""
-
-    def open(self, path: Path, *, create: bool = False) -> int:
-        if create:
-            raise PermissionError(f"{path}: opened for reading only")
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def lock(self, path: Path) -> int | None:
-        """Share the lock with other readers; None when a broker has it."""
-        fd = self.open(path)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            return None
-        return fd
-
-    def unlink(self, path: Path) -> None:
-        raise PermissionError(f"{path}: opened for reading only")
-
-    def rename(self, source: Path, target: Path) -> None:
-        raise PermissionError(f"{source} to {target}: opened for reading only")
-
-    def make_folder(self, path: Path) -> None:
-        raise PermissionError(f"{path}: opened for reading only")
-
-    def remove_folder(self, path: Path) -> None:
-        raise PermissionError(f"{path}: opened for reading only")
 
 
 class StoppedLog:

@@ -34,8 +34,17 @@ class UnitSequence:
         self.limit = (starts[-1] + self._sizes[starts[-1]]) // unit_size if starts else 0
         self._window = b""
         self._window_at = 0
-        self.lacking = False
+        self._lacking = False
         """Whether the unit asked for last was missing."""
+
+    def found(self) -> None:
+        """The unit asked for last was there."""
+        self._lacking = False
+
+    def missed(self) -> bool:
+        """The unit asked for last was missing; true: the one before it was there."""
+        first, self._lacking = not self._lacking, True
+        return first
 
     @property
     def exists(self) -> bool:

@@ -143,7 +143,7 @@ def offset_by_time(
         stored = records.store_ms(queue.unit(kept)[0], kept)
         return stored <= ms if upper else stored < ms
 
-    found = queue.search(low, high, before)
+    found = queue.lookup.search(low, high, before)
     return max(low, found - 1) if upper else found
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_log.results import MetaqRead, MetaqStatus
-from imago_log.views.consume_queue import POSITION_SIZE, ConsumeQueue
+from imago_log.views.metaq_batch import whole_messages
 from imago_wire.hot import metaq_block, view_record
-from imago_wire.layout import METAQ_HEADER_SIZE, POSITION_UNIT
 
 if TYPE_CHECKING:
     from imago_log.commitlog.records import LogRecords
+    from imago_log.views.consume_queue import ConsumeQueue
     from imago_log.views.metaq_segments import MetaqSegments
 
-MESSAGES_MAX = 2048
-"""Messages that one read returns, however small they are."""
 SLICE_BYTES_MIN = 64 << 10
 """Shorter reads of a file are returned as bytes: sendfile would cost more than it saves."""
 
@@ -38,12 +36,12 @@ def read_positions(
     if position >= position_max:
         status = MetaqStatus.AT_END if position == position_max else MetaqStatus.BEYOND_END
         return MetaqRead(status, position_max, position_min, position_max)
-    offset = queue.offset_of_position(position, low)
+    offset = queue.lookup.offset_of_position(position, low)
     if offset >= high:  # inside the last message
         return MetaqRead(MetaqStatus.AT_END, position_max, position_min, position_max)
     start, count, size = whole_messages(queue, offset, high, bytes_max)
     if count:
-        queue.remember(start + size, offset + count)
+        queue.lookup.remember(start + size, offset + count)
     # A part of a message comes from the log: its checksum is over the whole.
     found = segments.slice(start, size) if segments is not None and count else None
     if segments is not None and found is not None:
@@ -67,43 +65,3 @@ def _block(queue: ConsumeQueue, records: LogRecords, units: bytes, offset: int) 
     if view_record(found[0]).metaq_position != queue.position(offset)[0]:
         raise records.unreadable(int.from_bytes(units[:8], "big"))
     return metaq_block(found)
-
-
-def whole_messages(
-    queue: ConsumeQueue, offset: int, high: int, bytes_max: int
-) -> tuple[int, int, int]:
-    """Return the position of a message, and how many from it on are whole in `bytes_max` bytes.
-
-    Third: their size; with no whole one a part of the first, at least its header.
-    """
-    count = min(high - offset, MESSAGES_MAX, max(1, bytes_max // METAQ_HEADER_SIZE))
-    units = queue.position_units(offset, count)
-    start, first_size = POSITION_UNIT.unpack_from(units)
-    if first_size > bytes_max:
-        return start, 0, max(bytes_max, METAQ_HEADER_SIZE)
-    fits, size = _fitting(units, count, start + bytes_max)
-    return start, fits, size - start
-
-
-def _fitting(units: bytes, count: int, limit: int) -> tuple[int, int]:
-    """Return how many of the messages end at a position or before it, and where the last one ends.
-
-    The first one does. Where it looks next follows from the mean size: most are of about one size.
-    """
-    at, size = POSITION_UNIT.unpack_from(units, (count - 1) * POSITION_SIZE)
-    beyond, beyond_end = count, at + size
-    if beyond_end <= limit:
-        return count, beyond_end
-    at, size = POSITION_UNIT.unpack_from(units)
-    fits, end = 1, at + size
-    halving = False
-    while beyond - fits > 1:
-        step = (beyond - fits) * (limit - end) // (beyond_end - end)
-        middle = (fits + beyond) // 2 if halving else min(max(fits + step, fits + 1), beyond - 1)
-        at, size = POSITION_UNIT.unpack_from(units, (middle - 1) * POSITION_SIZE)
-        if at + size <= limit:
-            # A guess that was right leaves the next one to look at, whatever their sizes.
-            fits, end, halving = middle, at + size, False
-        else:
-            beyond, beyond_end, halving = middle, at + size, not halving
-    return fits, end

@@ -11,30 +11,27 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from imago_log.commitlog.borders import border_behind, first_confirmed, segment_end
+from imago_log.commitlog.log_reader import LogReader, find_damage
 from imago_log.errors import NoSpaceError
-from imago_log.lifecycle.recovery import LogReader
 from imago_log.views.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD
-from imago_wire.hot import queue_records, view_record, whole_records
+from imago_wire.hot import queue_records, view_record
 from imago_wire.layout import POSITION_UNIT, UNIT
-from imago_wire.record import ScanStop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from imago_log.commitlog.borders import Witness
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.commitlog.damage import Damage
-    from imago_log.lifecycle.parts import Parts
-    from imago_log.lifecycle.recovery import Extent
+    from imago_log.commitlog.log_reader import Extent
+    from imago_log.commitlog.recent import RecentLog
+    from imago_log.disk.worker import Background
+    from imago_log.errors import UnreadableError
     from imago_log.views.consume_queue import ConsumeQueue
+    from imago_log.views.queue_writing import QueueWriter
+    from imago_log.views.queues import Queues
     from imago_wire.record import RecordView
 
 logger = logging.getLogger(__name__)
 
-LOOK_BACK_BYTES = 1 << 20
-"""So far before a place a whole record is looked for, to follow the chain from there."""
-CHUNK_BYTES = 1 << 20
 UNITS_MAX = 2048
 """Units that are looked at for the wrong one: what a read takes."""
 NEIGHBOURS_MAX = 64
@@ -44,49 +41,6 @@ POLLS_MAX = 60
 """Ticks for which it is remembered that nothing wrong was found."""
 JOBS_MAX = 64
 """Looks that the worker is given at a time; more have to wait."""
-
-
-def find_damage(log: CommitLog, place: int, limit: int, witness: Witness) -> Extent | None:
-    """Return the damage that covers a log offset; None: whole records stand there.
-
-    `limit` is a border behind it, such as the end of the log.
-    """
-    if not log.start <= place < limit:
-        return None
-    at, chunk = _border_before(log, place, witness), CHUNK_BYTES
-    limit = min(limit, segment_end(log, place))
-    while at <= place:
-        data = log.read(at, min(chunk, limit - at))
-        good, stop, reason = whole_records(data, at)
-        at += good
-        if stop is ScanStop.BLANK or at > place:
-            return None
-        if good and stop in (ScanStop.END, ScanStop.SHORT) and at < limit:
-            chunk = CHUNK_BYTES
-        elif stop is ScanStop.SHORT and len(data) == chunk:
-            chunk *= 2
-        else:
-            following = border_behind(log, at, limit, witness)
-            if following > place:
-                return at, following, reason or _reason(stop, data)
-            at = following
-    return None
-
-
-def _reason(stop: ScanStop, data: bytes) -> str:
-    if not data:
-        return "the file ends here"
-    return "zeros" if stop is ScanStop.UNWRITTEN else "a cut record"
-
-
-def _border_before(log: CommitLog, place: int, witness: Witness) -> int:
-    """Return where a whole record begins some way before a place, or the file."""
-    base = max(place - place % log.segment_size, log.start)
-    near = place - LOOK_BACK_BYTES
-    if near <= base:
-        return base
-    found = first_confirmed(log, near, place, witness)
-    return base if found is None else found
 
 
 class Look(Enum):
@@ -100,7 +54,7 @@ class Look(Enum):
     """It is being looked at: ask again."""
 
 
-class _Row(NamedTuple):
+class _MessageUnits(NamedTuple):
     """The units of one message, as they were when a job began."""
 
     offset: int
@@ -123,9 +77,9 @@ class _Job:
     queue: ConsumeQueue | None
     first: int
     """The first queue offset that is looked at; rows before it are only neighbours."""
-    rows: list[_Row]
+    rows: list[_MessageUnits]
     damaged: Extent | None = None
-    wrong: list[_Row] = field(default_factory=list)
+    wrong: list[_MessageUnits] = field(default_factory=list)
     records: dict[int, RecordView] = field(default_factory=dict)
     """What the log has for wrong units, by queue offset."""
     expired: bool = False
@@ -169,7 +123,7 @@ class _Job:
         damaged = self.damage.first_in(begin, end) is not None
         self.expired = begin == self.start and low == end and not damaged
 
-    def _is_right(self, row: _Row, topic: bytes, queue_id: int) -> bool:
+    def _is_right(self, row: _MessageUnits, topic: bytes, queue_id: int) -> bool:
         place, size, tag = row.unit
         if size == LOST_SIZE_FIELD or self.damage.at(place) is not None:
             return True
@@ -203,9 +157,19 @@ class _Job:
 class Inspector:
     """Finds out what readers stumble over. The worker looks, the store's thread puts right."""
 
-    def __init__(self, parts: Parts, submit: Callable[[Callable[[], None]], None]) -> None:
-        self._parts, self._log, self._damage = parts, parts.log, parts.damage
-        self._submit = submit
+    def __init__(
+        self,
+        log: CommitLog,
+        recent: RecentLog,
+        damage: Damage,
+        witness: Witness,
+        queues: Queues,
+        queue_writer: QueueWriter,
+        background: Background,
+    ) -> None:
+        self._log, self._recent, self._damage, self._witness = log, recent, damage, witness
+        self._queues, self._queue_writer = queues, queue_writer
+        self._background = background
         self._jobs: dict[tuple[int, int], _Job] = {}
         """By place and queue."""
         self.mended = 0
@@ -225,19 +189,25 @@ class Inspector:
                 self.poll()
                 return Look.PENDING
             job = self._jobs[key] = self._job(place, queue, offset)
-            self._submit(job.run)
+            self._background.submit(job.run)
         if not job.done:
             return Look.PENDING
         del self._jobs[key]
         return Look.KNOWN if self._take(job) else Look.NOTHING
+
+    def explained(self, queue: ConsumeQueue, error: UnreadableError) -> bool:
+        """Whether it is known, or being found out, why a record of a queue could not be read."""
+        return self.look(error.place, queue, error.offset) is not Look.NOTHING
 
     def _meets_gap(self, queue: ConsumeQueue, offset: int) -> bool:
         """Whether lost units are in the way that nobody expected, for no damage is known."""
         if self._damage.may_lose or not queue.first <= offset < queue.end:
             return False
         units = queue.units(offset, min(UNITS_MAX, queue.end - offset))
-        self._damage.gaps = any(size == LOST_SIZE_FIELD for _, size, _ in UNIT.iter_unpack(units))
-        return self._damage.gaps
+        if not any(size == LOST_SIZE_FIELD for _, size, _ in UNIT.iter_unpack(units)):
+            return False
+        self._damage.note_gap()
+        return True
 
     def poll(self) -> None:
         """Take over what jobs have found; that one found nothing is kept for who asks again."""
@@ -247,17 +217,17 @@ class Inspector:
                 self._take(self._jobs.pop(key))
 
     def _job(self, place: int, queue: ConsumeQueue | None, offset: int) -> _Job:
-        log, parts, rows = self._log, self._parts, list[_Row]()
+        log, rows = self._log, list[_MessageUnits]()
         with suppress(NoSpaceError):  # then fewer borders are known
-            parts.queues.write_all()
-        limit = parts.recent.start_behind(place)
+            self._queue_writer.write_all()
+        limit = self._recent.start_behind(place)
         if queue is not None:
-            offset = max(offset, queue.min_offset(log.start))
+            offset = max(offset, queue.lookup.min_offset(log.start))
             start = max(queue.first, offset - NEIGHBOURS_MAX)
             end = min(queue.end, offset + UNITS_MAX + NEIGHBOURS_MAX)
             rows = _rows(queue, start, end - start) if start < end else []
         limit = log.end if limit is None else limit
-        return _Job(log, self._damage, parts.witness, place, log.start, limit, queue, offset, rows)
+        return _Job(log, self._damage, self._witness, place, log.start, limit, queue, offset, rows)
 
     def _take(self, job: _Job) -> bool:
         """Note what a job has found; true: it was something."""
@@ -298,9 +268,9 @@ class Inspector:
         self.mended += 1
         return True
 
-    def _still(self, queue: ConsumeQueue, row: _Row) -> bool:
+    def _still(self, queue: ConsumeQueue, row: _MessageUnits) -> bool:
         """Whether a unit is as it was: its queue may have been cut or deleted meanwhile."""
-        known = self._parts.queues.find(queue.tail.topic.decode(), queue.tail.queue_id)
+        known = self._queues.find(queue.tail.topic.decode(), queue.tail.queue_id)
         if known is not queue or not queue.first <= row.offset < queue.end:
             return False
         return _rows(queue, row.offset, 1) == [row]
@@ -308,7 +278,7 @@ class Inspector:
     def read_through(self, start: int, end: int) -> bool:
         """Look at the first place from a border on where no whole record is, up to `end`."""
         end = min(end, self._log.end)
-        at, _ = LogReader(self._log, _ignore).run(start, end)
+        at, _ = LogReader(self._log).run(start, end)
         return at < end and self.look(at) is not Look.NOTHING
 
     def put_right(self, queue: ConsumeQueue, offset: int, place: int, size: int) -> bool:
@@ -322,13 +292,13 @@ class Inspector:
         return True
 
 
-def _rows(queue: ConsumeQueue, start: int, count: int) -> list[_Row]:
+def _rows(queue: ConsumeQueue, start: int, count: int) -> list[_MessageUnits]:
     units = list(UNIT.iter_unpack(queue.units(start, count)))
     positions: list[tuple[int, int] | None] = [None] * len(units)
     if queue.tail.dual:
         positions = list(POSITION_UNIT.iter_unpack(queue.position_units(start, count)))
     rows = zip(units, positions, strict=False)
-    return [_Row(start + at, unit, position) for at, (unit, position) in enumerate(rows)]
+    return [_MessageUnits(start + at, unit, position) for at, (unit, position) in enumerate(rows)]
 
 
 def blank(queue: ConsumeQueue, offset: int) -> None:
@@ -344,7 +314,3 @@ def rewrite(queue: ConsumeQueue, view: RecordView) -> None:
     position = POSITION_UNIT.pack(view.metaq_position, view.metaq_size)
     unit = UNIT.pack(view.physical_offset, view.size, view.tag_code)
     queue.overwrite(view.queue_offset, unit, position if queue.tail.dual else b"")
-
-
-def _ignore(_: bytes, __: int, ___: list[RecordView]) -> None:
-    """Reading is enough."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from imago_log.commitlog.borders import border_behind, is_blank, segment_end
 from imago_log.views.consume_queue import POSITION_SIZE, UNIT_SIZE
 from imago_log.views.lost import is_possible
-from imago_log.views.reindexing import refill
 from imago_wire.errors import RecordError
 from imago_wire.hot import QueueTail, index_records, key_entries, metaq_block, whole_records
 from imago_wire.layout import POSITION_UNIT, UNIT
@@ -25,12 +24,19 @@ if TYPE_CHECKING:
     from imago_log.commitlog.borders import Witness
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.commitlog.damage import Damage
-    from imago_log.commitlog.flusher import Worker
+    from imago_log.config import StoreConfig
+    from imago_log.disk.folder import DataFolder
     from imago_log.disk.vfs import Vfs
-    from imago_log.lifecycle.parts import Parts
+    from imago_log.disk.worker import Background
+    from imago_log.metadata.changes import Topic
+    from imago_log.metadata.state import Metadata
     from imago_log.repair.inspecting import Inspector
     from imago_log.views.consume_queue import ConsumeQueue
+    from imago_log.views.key_index import KeyIndex
+    from imago_log.views.materialiser import Materialiser
     from imago_log.views.metaq_segments import MetaqSegments
+    from imago_log.views.queues import Queues
+    from imago_log.views.refilling import Refiller
 
 logger = logging.getLogger(__name__)
 
@@ -181,8 +187,29 @@ class _Step:
 class Scrubber:
     """Steps through the log of one store. All methods belong to the store's thread."""
 
-    def __init__(self, parts: Parts, worker: Worker, inspector: Inspector) -> None:
-        self._parts, self._worker, self._inspector = parts, worker, inspector
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        damage: Damage,
+        witness: Witness,
+        vfs: Vfs,
+        folder: DataFolder,
+        metadata: Metadata,
+        queues: Queues,
+        keys: KeyIndex,
+        materialiser: Materialiser,
+        refiller: Refiller,
+        inspector: Inspector,
+        background: Background,
+    ) -> None:
+        self._interval_ms = config.scrub_interval_ms
+        self._step_bytes_max = config.scrub_step_bytes_max
+        self._log, self._damage, self._witness = log, damage, witness
+        self._vfs, self._folder = vfs, folder
+        self._metadata, self._queues, self._keys = metadata, queues, keys
+        self._materialiser, self._refiller = materialiser, refiller
+        self._inspector, self._background = inspector, background
         self.counts = ScrubCounts()
         self._step: _Step | None = None
         self._at = self._end = -1
@@ -191,7 +218,7 @@ class Scrubber:
 
     def tick(self, now_ms: int) -> None:
         """Take over what was verified, and have more verified when it is time."""
-        if not self._parts.config.scrub_interval_ms:
+        if not self._interval_ms:
             return
         if self._step is not None:
             if not self._step.done:
@@ -200,7 +227,7 @@ class Scrubber:
             self._step = None
         if self._at >= self._end and not self._begin(now_ms):
             return
-        log = self._parts.log
+        log = self._log
         self._at, self._end = max(self._at, log.start), min(self._end, log.durable_end)
         if self._at < self._end:
             self._plan(now_ms)
@@ -208,10 +235,9 @@ class Scrubber:
             self._finish()
 
     def _begin(self, now_ms: int) -> bool:
-        interval_ms = self._parts.config.scrub_interval_ms
-        if self._began_ms >= 0 and now_ms - self._began_ms < interval_ms:
+        if self._began_ms >= 0 and now_ms - self._began_ms < self._interval_ms:
             return False
-        log = self._parts.log
+        log = self._log
         self._at, self._end, self._began_ms, self._stepped_ms = (
             log.start,
             log.durable_end,
@@ -221,17 +247,16 @@ class Scrubber:
         return self._at < self._end
 
     def _plan(self, now_ms: int) -> None:
-        parts = self._parts
         elapsed_ms = max(0, now_ms - self._stepped_ms)
         self._stepped_ms = now_ms
-        total = self._end - parts.log.start
-        due = int(total * HASTE * elapsed_ms / parts.config.scrub_interval_ms)
-        size = min(max(due, STEP_BYTES_MIN), parts.config.scrub_step_bytes_max)
+        total = self._end - self._log.start
+        due = int(total * HASTE * elapsed_ms / self._interval_ms)
+        size = min(max(due, STEP_BYTES_MIN), self._step_bytes_max)
         step = self._step = _Step(
-            parts.log,
-            parts.damage,
-            parts.witness,
-            parts.vfs,
+            self._log,
+            self._damage,
+            self._witness,
+            self._vfs,
             self._at,
             self._end,
             self._at + size,
@@ -239,11 +264,11 @@ class Scrubber:
                 (partition.queue.tail.topic, partition.queue.tail.queue_id): _Files(
                     partition.segments.starts(), partition.segments.end, partition.segments
                 )
-                for partition in parts.materialiser
+                for partition in self._materialiser
                 if partition.segments.exists
             },
         )
-        self._worker.submit(step.run)
+        self._background.submit(step.run)
         if step.done:
             self._step = None
             self._take(step)
@@ -253,12 +278,10 @@ class Scrubber:
             self._inspector.look(place)
         mended = 0
         for block in step.blocks:
-            if block.start >= self._parts.log.start and block.start + block.size <= self._end:
+            if block.start >= self._log.start and block.start + block.size <= self._end:
                 mended += self._compare(block)
         for topic, queue_id in step.wrong_files:
-            mended += self._parts.materialiser.rebuild(
-                topic.decode(), queue_id, self._parts.log.start
-            )
+            mended += self._materialiser.rebuild(topic.decode(), queue_id, self._log.start)
         verified = sum(block.size for block in step.blocks)
         passes, before, views = self.counts
         self.counts = ScrubCounts(passes, before + verified, views + mended)
@@ -280,7 +303,7 @@ class Scrubber:
             queue = self._queue(key, int.from_bytes(tail.units[:8], "big"))
             if queue is not None:
                 wrong += self._compare_queue(queue, first, tail)
-        keys = self._parts.keys
+        keys = self._keys
         if block.start + block.size <= keys.written_end and not keys.holds(
             block.start, block.size, block.keys
         ):
@@ -288,22 +311,21 @@ class Scrubber:
         return wrong
 
     def _queue(self, key: Key, place: int) -> ConsumeQueue | None:
-        parts = self._parts
         name = key[0].decode("utf-8", "replace")
         try:
-            topic = parts.metadata.topic(name)
+            topic = self._metadata.topic(name)
         except KeyError:
             return None
-        return parts.queues.get(topic, key[1]) if place >= topic.birth else None
+        return self._queues.get(topic, key[1]) if place >= topic.birth else None
 
     def _compare_queue(self, queue: ConsumeQueue, first: int, tail: QueueTail) -> int:
         place = int.from_bytes(tail.units[-UNIT_SIZE:][:8], "big")
         if not is_possible(tail.next_offset - 1, place):
             return 0  # hidden in a message behind damage: no start takes it either
         if queue.end < tail.next_offset:
-            refill(self._parts, queue, self._parts.metadata.topic(tail.topic.decode()))
+            self._refill(queue, self._metadata.topic(tail.topic.decode()))
         if queue.end < tail.next_offset:
-            self._parts.folder.forget_views()
+            self._folder.forget_views()
             logger.error(
                 "queue.short queue=%s/%d end=%d, the log has %d: the next start builds views anew",
                 tail.topic, tail.queue_id, queue.end, tail.next_offset,
@@ -324,14 +346,17 @@ class Scrubber:
             self._inspector.put_right(queue, start + at, *units[at][:2]) for at in sorted(wrong)
         )
 
+    def _refill(self, queue: ConsumeQueue, topic: Topic) -> None:
+        self._refiller.refill(queue, topic)
+        self._materialiser.rebuild(topic.name, queue.tail.queue_id, self._log.start)
+
     def _mend_keys(self, block: _Block) -> int:
-        parts = self._parts
-        data = parts.log.read(block.start, block.size)
+        data = self._log.read(block.start, block.size)
         good, _, _ = whole_records(data, block.start)
         if good != block.size or key_entries(data, block.start) != block.keys:
             return 0  # cut since
-        if not parts.keys.overwrite(block.start, block.size, block.keys):
-            parts.folder.forget_views()
+        if not self._keys.overwrite(block.start, block.size, block.keys):
+            self._folder.forget_views()
             logger.error("keys.wrong log_offset=%d: the next start builds views anew",
                          block.start)  # fmt: skip
         return 1

@@ -7,21 +7,27 @@ a start reads it again to its old end and makes the views anew from the lowered 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from imago_log.disk.files import fatal, read_whole, replace_whole
-from imago_log.metadata.state import META_TOPIC, Metadata, decode_changes
-from imago_log.repair.inspecting import find_damage
-from imago_log.views.lost import is_lost, lost_from
-from imago_wire.hot import view_record
-from imago_wire.layout import UNIT
+from imago_log.disk.files import fatal, replace_whole
+from imago_log.metadata.state import Metadata
+from imago_log.views.lost import lost_from
 
 if TYPE_CHECKING:
-    from imago_log.lifecycle.parts import Parts
-    from imago_log.metadata.state import Change
-
-_UNITS_AT_ONCE = 1024
+    from imago_log.commitlog.checkpointer import Checkpointer
+    from imago_log.commitlog.commit_log import CommitLog
+    from imago_log.commitlog.damage import Damage
+    from imago_log.commitlog.epochs import EpochFile
+    from imago_log.commitlog.recent import RecentLog
+    from imago_log.commitlog.watermark import HighWatermark
+    from imago_log.disk.folder import DataFolder
+    from imago_log.disk.vfs import Vfs
+    from imago_log.metadata.changes import Change
+    from imago_log.views.key_index import KeyIndex
+    from imago_log.views.materialiser import Materialiser
+    from imago_log.views.queue_folders import QueueFolders
+    from imago_log.views.queue_loading import QueueLoader
+    from imago_log.views.queues import Queues
 
 
 class Cut(NamedTuple):
@@ -32,164 +38,124 @@ class Cut(NamedTuple):
     """Topics whose queues are no longer valid."""
 
 
-def cut(parts: Parts, end: int, state: Metadata | None) -> Cut:
-    """Cut at a record border; `state` is `metadata_at` it, None where no change of metadata goes.
+class LogCutter:
+    """Cuts, while the worker is idle."""
 
-    The worker is idle.
-    """
-    parts.log.sync()  # the snapshot that is written here must not be ahead of the log
-    _lower_marks(parts, end)
-    parts.queues.truncate(end, parts.metadata.topics)
-    _forget_lost_ends(parts)
-    parts.materialiser.truncate()
-    parts.keys.truncate(end)
-    parts.recent.clear()
-    made = Cut(*parts.metadata.become(state)) if state is not None else Cut([], [])
-    _cut_producers(parts, end)
-    if parts.metadata.end <= parts.log.end:  # else it is of a snapshot that is still ahead
-        parts.metadata.end = min(parts.metadata.end, end)
-        save_metadata(parts, end)
-    parts.log.truncate(end)
-    parts.damage.truncate(end)
-    parts.damage.save()
-    parts.epochs.truncate(end)
-    return made
+    def __init__(
+        self,
+        vfs: Vfs,
+        folder: DataFolder,
+        log: CommitLog,
+        recent: RecentLog,
+        damage: Damage,
+        epochs: EpochFile,
+        watermark: HighWatermark,
+        checkpointer: Checkpointer,
+        metadata: Metadata,
+        folders: QueueFolders,
+        loader: QueueLoader,
+        queues: Queues,
+        keys: KeyIndex,
+        materialiser: Materialiser,
+    ) -> None:
+        self._vfs, self._folder, self._log, self._recent = vfs, folder, log, recent
+        self._damage, self._epochs, self._watermark = damage, epochs, watermark
+        self._checkpointer, self._metadata = checkpointer, metadata
+        self._folders, self._loader, self._queues = folders, loader, queues
+        self._keys, self._materialiser = keys, materialiser
 
+    def cut(self, end: int, state: Metadata | None) -> Cut:
+        """Cut at a record border; `state` is that of the metadata there.
 
-def _forget_lost_ends(parts: Parts) -> None:
-    """Let no queue end in lost messages: which of them were cut off, nothing tells.
+        None: no change of metadata goes.
+        """
+        self._log.sync()  # the snapshot that is written here must not be ahead of the log
+        self._lower_marks(end)
+        self._queues.truncate(end, self._metadata.topics)
+        self._forget_lost_ends()
+        self._materialiser.truncate()
+        self._keys.truncate(end)
+        self._recent.clear()
+        made = Cut(*self._metadata.become(state)) if state is not None else Cut([], [])
+        self._cut_producers(end)
+        if self._metadata.end <= self._log.end:  # else it is of a snapshot that is still ahead
+            self._metadata.reach(min(self._metadata.end, end))
+            self.save_metadata(end)
+        self._log.truncate(end)
+        self._damage.truncate(end)
+        self._damage.save()
+        self._epochs.truncate(end)
+        return made
 
-    The next record of a queue, or the healed one, says again how many there are.
-    """
-    if not parts.damage.ranges:
-        return
-    topics = parts.metadata.topics
-    for name, queue_id in parts.queues.on_disk():
-        if name in topics:
-            parts.queues.get(topics[name], queue_id)
-    for queue in parts.queues:
-        kept = lost_from(queue, queue.end)
-        if kept < queue.end:
-            queue.truncate(kept)
+    def empty(self, start: int) -> Cut:
+        """Let everything go and begin at `start`.
 
+        The views are not trusted until the metadata have come. A crash leaves the old log, a part
+        of its front, or an empty one that begins where it began or at `start`.
+        """
+        self._folder.forget_views()
+        self._lower_marks(self._log.start)
+        # A snapshot beyond the log's end would be the leader's.
+        with fatal("remove", self._folder.metadata):
+            self._vfs.unlink(self._folder.metadata)
+            self._vfs.sync_folder(self._folder.config)
+        self._log.remove_all()
+        self._epochs.truncate(0)
+        nothing = Metadata()
+        made = Cut(*self._metadata.become(nothing))
+        self._metadata.take_producers(nothing)
+        self._damage.truncate(0)
+        self._damage.save()
+        self._materialiser.forget()
+        self._queues.drop_all(keep_tails=True)
+        self._folders.discard_segments()
+        self._folders.sync()  # of units below the log's start nothing tells that they are old
+        self._keys.reset(start)
+        self._recent.clear()
+        self._log.begin_at(start)
+        self._metadata.reach(start)
+        self._loader.count_up_to(start)
+        self._watermark.begin(start)
+        self._checkpointer.begin_at(start)
+        self._checkpointer.write()
+        return made
 
-def trust_views(parts: Parts) -> None:
-    """Say that the views on the device are those of the checkpoint."""
-    parts.checkpoint.write(parts.checkpoint_now())
-    replace_whole(parts.vfs, parts.folder.views_mark, b"1\n")
+    def trust_views(self) -> None:
+        """Say that the views on the device are those of the checkpoint."""
+        self._checkpointer.write()
+        replace_whole(self._vfs, self._folder.views_mark, b"1\n")
 
+    def save_metadata(self, end: int) -> None:
+        """Put the state of now, as that of a log offset, in the place of the snapshot."""
+        replace_whole(self._vfs, self._folder.metadata, self._metadata.snapshot_at(end))
+        self._checkpointer.begin_metadata(end, self._metadata.snapshot_version)
 
-def empty(parts: Parts, start: int) -> Cut:
-    """Let everything go and begin at `start`.
+    def _lower_marks(self, end: int) -> None:
+        """Promise no more than what stays; durably, before anything goes."""
+        self._watermark.lower_to(end)
+        keys_count = 0
+        if self._checkpointer.keys_synced[0] > end:
+            keys_count = self._keys.count_below(end)
+        self._checkpointer.lower_to(end, keys_count)
 
-    The worker is idle. The views are not trusted until the metadata have come. A crash leaves the
-    old log, a part of its front, or an empty one that begins where it began or at `start`.
-    """
-    parts.folder.forget_views()
-    _lower_marks(parts, parts.log.start)
-    with fatal("remove", parts.folder.metadata):  # one beyond the log's end would be the leader's
-        parts.vfs.unlink(parts.folder.metadata)
-        parts.vfs.sync_folder(parts.folder.config)
-    parts.log.remove_all()
-    parts.epochs.truncate(0)
-    nothing = Metadata()
-    made = Cut(*parts.metadata.become(nothing))
-    parts.metadata.take_producers(nothing)
-    parts.damage.truncate(0)
-    parts.damage.save()
-    parts.materialiser.forget()
-    parts.queues.drop_all(keep_tails=True)
-    parts.queues.discard_below(parts.folder.metaq)
-    for folder in (parts.folder.queues, parts.folder.positions, parts.folder.metaq):
-        with fatal(
-            "sync", folder
-        ):  # of units below the log's start nothing tells that they are old
-            parts.vfs.sync_folder(folder)
-    parts.keys.reset(start)
-    parts.recent.clear()
-    parts.log.begin_at(start)
-    parts.metadata.end = start
-    parts.queues.limit = parts.views_synced = parts.metadata_synced = parts.watermark = start
-    parts.keys_synced = (start, 0)
-    parts.checkpoint.write(parts.checkpoint_now())
-    return made
+    def _forget_lost_ends(self) -> None:
+        """Let no queue end in lost messages: which of them were cut off, nothing tells.
 
+        The next record of a queue, or the healed one, says again how many there are.
+        """
+        if not self._damage.ranges:
+            return
+        topics = self._metadata.topics
+        for name, queue_id in self._folders.on_disk():
+            if name in topics:
+                self._queues.get(topics[name], queue_id)
+        for queue in self._queues:
+            kept = lost_from(queue, queue.end)
+            if kept < queue.end:
+                queue.truncate(kept)
 
-def metadata_at(parts: Parts, end: int) -> Metadata | None:
-    """Return the state at a log offset: the last snapshot, or nothing, and the changes since.
-
-    None: it is that of the log's end, or one that is ahead of the log.
-    """
-    if parts.metadata.end > parts.log.end or not _changes_behind(parts, end):
-        return None
-    state = _snapshot(parts)
-    if state is None or state.end > end:
-        state = Metadata()
-    queue = parts.queues.get(state.builtin[META_TOPIC], 0)
-    start = max(state.end, parts.log.start)
-    offset = queue.search(queue.min_offset(parts.log.start), queue.end,
-                          lambda at: queue.unit(at)[0] < start)  # fmt: skip
-    while offset < queue.end:
-        units = queue.units(offset, min(_UNITS_AT_ONCE, queue.end - offset))
-        offset += _UNITS_AT_ONCE
-        for place, size, _ in UNIT.iter_unpack(units):
-            if place < end and is_lost(parts.damage, place, size):
-                parts.metadata_unsure = True
-            elif place < end:
-                record = parts.records.whole(place)
-                if record is None:
-                    _note_damage(parts, place)
-                    continue
-                view = view_record(record)
-                body = record[view.body_at : view.body_at + view.body_size]
-                state.apply(decode_changes(body), place)
-    state.end = end
-    return state
-
-
-def _note_damage(parts: Parts, place: int) -> None:
-    """Note what keeps a change of metadata from being read: the leader is asked for all of them."""
-    found = find_damage(parts.log, place, parts.log.end, parts.witness)
-    if found is not None:
-        parts.damage.add(*found)
-    parts.metadata_unsure = True
-
-
-def _cut_producers(parts: Parts, end: int) -> None:
-    metadata, queues = parts.metadata, parts.queues
-    metadata.producers.truncate(
-        end, lambda topic, queue_id: queues.get(metadata.topic(topic), queue_id).end
-    )
-
-
-def _snapshot(parts: Parts) -> Metadata | None:
-    with fatal("read", parts.folder.metadata):
-        data = read_whole(parts.vfs, parts.folder.metadata)
-    try:
-        return None if data is None else Metadata.from_snapshot(data)
-    except (ValueError, KeyError, TypeError):
-        return None  # damaged: the log has it all
-
-
-def _changes_behind(parts: Parts, end: int) -> bool:
-    """Whether a change of metadata stands at or behind a log offset."""
-    queue = parts.queues.get(parts.metadata.builtin[META_TOPIC], 0)
-    return queue.end > queue.first and queue.unit(queue.end - 1)[0] >= end
-
-
-def _lower_marks(parts: Parts, end: int) -> None:
-    """Promise no more than what stays; durably, before anything goes."""
-    log = parts.log
-    parts.watermark = min(parts.watermark, end)
-    parts.views_synced = min(parts.views_synced, end)
-    if parts.keys_synced[0] > end:
-        parts.keys_synced = (end, min(parts.keys_synced[1], parts.keys.count_below(end)))
-    parts.metadata_synced = min(parts.metadata_synced, end)
-    checkpoint = replace(parts.checkpoint_now(), log_end=end, durable_end=min(log.durable_end, end))
-    parts.checkpoint.write(checkpoint)
-
-
-def save_metadata(parts: Parts, end: int) -> None:
-    """Put the state of now, as that of a log offset, in the place of the snapshot."""
-    replace_whole(parts.vfs, parts.folder.metadata, parts.metadata.snapshot_at(end))
-    parts.metadata_synced, parts.snapshot_version = end, parts.metadata.snapshot_version
+    def _cut_producers(self, end: int) -> None:
+        metadata, queues = self._metadata, self._queues
+        metadata.producers.truncate(
+            end, lambda topic, queue_id: queues.get(metadata.topic(topic), queue_id).end
+        )

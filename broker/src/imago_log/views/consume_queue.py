@@ -11,32 +11,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_log.views.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD, UnitFiles
-from imago_wire.layout import POSITION_UNIT, UNIT
+from imago_log.views.unit_lookup import UnitLookup
+from imago_wire.layout import DEAD_OFFSET, POSITION_UNIT, UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from imago_wire.hot import QueueTail
 
 UNIT_SIZE = UNIT.size
 POSITION_SIZE = POSITION_UNIT.size
-READ_ENDS_MAX = 16
 
 
 class ConsumeQueue:
     """The index of one queue. `tail` is shared with every entry of the queue."""
 
     __slots__ = (
-        "_below",
-        "_end_below",
-        "_log_start",
-        "_low",
-        "_low_position",
-        "_min",
         "_positions",
-        "_read_ends",
         "_rewritten",
         "_units",
+        "lookup",
         "synced",
         "tail",
     )
@@ -47,12 +41,7 @@ class ConsumeQueue:
         """Units before it are on the device."""
         self._rewritten: int | None = None
         """The first unit written anew since a sync was planned."""
-        self._log_start = self._min = -1
-        self._read_ends: dict[int, int] = {}
-        """Offsets by position where reads have ended, and so will begin."""
-        self._below = self._end_below = -1
-        self._low = self._low_position = -1
-        """The offset that was asked for last, and its position."""
+        self.lookup = UnitLookup(self)
         self._take_ends()
 
     def load(self) -> None:
@@ -68,8 +57,7 @@ class ConsumeQueue:
         self.tail.positions.clear()
         self.load()
         self._rewrote(self.first)
-        self._log_start = self._min = self._below = self._low = -1
-        self._read_ends.clear()
+        self.lookup.forget()
 
     @property
     def agrees(self) -> bool:
@@ -90,14 +78,7 @@ class ConsumeQueue:
     def _take_ends(self) -> None:
         self.tail.next_offset = self._units.end
         if self._positions is not None:
-            self.tail.next_position = self._end_position(self._positions)
-
-    @staticmethod
-    def _end_position(positions: UnitFiles) -> int:
-        if positions.end == positions.first:
-            return 0
-        position, size = POSITION_UNIT.unpack(positions.read(positions.end - 1, 1))
-        return int(position if size in (BLANK_SIZE_FIELD, LOST_SIZE_FIELD) else position + size)
+            self.tail.next_position = _end_position(self._positions)
 
     # Reading
 
@@ -105,11 +86,6 @@ class ConsumeQueue:
     def first(self) -> int:
         """The first unit that is kept, whether or not its record still is."""
         return self._units.first
-
-    @property
-    def last_place(self) -> int:
-        """Log offset of the newest message, -1 when there is none."""
-        return self.unit(self.end - 1)[0] if self.end > self.first else -1
 
     @property
     def end(self) -> int:
@@ -129,89 +105,9 @@ class ConsumeQueue:
         assert self._positions is not None, "only dual queues have positions"
         return _joined(self._positions, self.tail.positions, POSITION_SIZE, start, count)
 
-    def first_position(self, low: int) -> int:
-        """Return the MetaQ position of the first message that readers may have."""
-        if self._low != low:
-            self._low_position = self.position(low)[0]
-            self._low = low
-        return self._low_position
-
     def position(self, offset: int) -> tuple[int, int]:
         """Return MetaQ position and size of one message of a dual queue."""
         return POSITION_UNIT.unpack(self.position_units(offset, 1))
-
-    def search(self, low: int, high: int, before: Callable[[int], bool]) -> int:
-        """Return the first offset in low … high for which `before` does not hold (any more)."""
-        while low < high:
-            middle = (low + high) // 2
-            if before(middle):
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def min_offset(self, log_start: int) -> int:
-        """Return the offset of the first message whose record is still in the log."""
-        if log_start != self._log_start:
-            first = max(self.first, self._min)
-            self._min = self.search(first, self.end, lambda offset: self._gone(offset, log_start))
-            self._log_start = log_start
-        return self._min
-
-    @property
-    def is_bare(self) -> bool:
-        """Whether all units are blank: a crash may leave a part of them, the last one torn.
-
-        Blank units are of log offset 0, where otherwise only the first change of metadata stands.
-        """
-        if self.first == self.end:
-            return True
-        place, size, _ = self.unit(self.end - 1)
-        return place == 0 and size != LOST_SIZE_FIELD
-
-    def ends_before(self, log_start: int) -> bool:
-        """Whether all records would be gone from a log that began there."""
-        return self.first == self.end or self._gone(self.end - 1, log_start)
-
-    def _gone(self, offset: int, log_start: int) -> bool:
-        place, size, _ = self.unit(offset)
-        return place < log_start or size == BLANK_SIZE_FIELD
-
-    def offset_of_log(self, log_offset: int) -> int:
-        """Return the first offset whose record is at or after a log offset."""
-        return self.search(self.first, self.end, lambda offset: self.unit(offset)[0] < log_offset)
-
-    def end_below(self, log_offset: int) -> int:
-        """Return the same, for a log offset near the end of the log: it looks from there.
-
-        The log offset must not be behind the end of the log.
-        """
-        if log_offset != self._below:
-            self._end_below = self._search_back(log_offset)
-            self._below = log_offset  # units that come are of records behind it
-        return self._end_below
-
-    def _search_back(self, log_offset: int) -> int:
-        first, high, step = self.first, self.end, 1
-        while high > first:
-            low = max(first, high - step)
-            if self.unit(low)[0] < log_offset:
-                return self.search(low + 1, high, lambda at: self.unit(at)[0] < log_offset)
-            high, step = low, step * 2
-        return first
-
-    def offset_of_position(self, position: int, low: int) -> int:
-        """Return the first offset from `low` on whose message starts at or after a position."""
-        known = self._read_ends.get(position)
-        if known is not None and known >= low:
-            return known
-        return self.search(low, self.end, lambda offset: self.position(offset)[0] < position)
-
-    def remember(self, position: int, offset: int) -> None:
-        """Note that a message starts at a position, or will: a reader goes on from there."""
-        if len(self._read_ends) >= READ_ENDS_MAX:
-            del self._read_ends[next(iter(self._read_ends))]
-        self._read_ends[position] = offset
 
     # Writing behind
 
@@ -269,7 +165,7 @@ class ConsumeQueue:
         if tail.dual:
             tail.positions += POSITION_UNIT.pack(tail.next_position, LOST_SIZE_FIELD) * count
             tail.next_position = position
-        self._below = -1  # they stand for records before others that are known
+        self.lookup.forget_end_below()
 
     def overwrite(self, offset: int, units: bytes, positions: bytes) -> None:
         """Write units anew that are there already, in the files or in memory."""
@@ -287,8 +183,7 @@ class ConsumeQueue:
             if size not in (BLANK_SIZE_FIELD, LOST_SIZE_FIELD):
                 self.tail.next_position = position + size
         self._rewrote(offset)
-        self._log_start = self._min = self._below = self._low = -1
-        self._read_ends.clear()
+        self.lookup.forget()
 
     def _rewrote(self, offset: int) -> None:
         self.synced = min(self.synced, offset)
@@ -313,7 +208,7 @@ class ConsumeQueue:
             self._positions.reach_back(offset, POSITION_UNIT.pack(position, BLANK_SIZE_FIELD))
         self._units.reach_back(offset, UNIT.pack(0, BLANK_SIZE_FIELD, 0))
         self._rewrote(self.first)
-        self._log_start = self._min = self._below = self._low = -1
+        self.lookup.forget_bounds()
 
     def begin_at(self, offset: int, position: int) -> None:
         """Let an empty queue begin where its messages, which are gone, have ended.
@@ -325,7 +220,7 @@ class ConsumeQueue:
         if self._positions is not None:
             self._positions.start_at(offset, POSITION_UNIT.pack(position, BLANK_SIZE_FIELD))
         self._take_ends()
-        self._log_start = self._min = self._below = self._low = -1
+        self.lookup.forget_bounds()
 
     def truncate(self, end: int, *, torn: bool = False) -> None:
         """Forget the units from `end` on; with `torn` also what the files hold behind their end."""
@@ -334,9 +229,13 @@ class ConsumeQueue:
             self.synced = min(self.synced, end - 1)  # that something was cut is to be synced
         for files in self.files():
             files.truncate(max(end, files.first), torn=torn)
-        self._read_ends.clear()
+        self.lookup.forget()
         self._take_ends()
-        self._log_start = self._min = self._below = self._low = -1
+
+
+def end_tail(queue: ConsumeQueue) -> None:
+    """Let whoever holds the queue's tail be refused, until the queue comes again."""
+    queue.tail.next_offset = DEAD_OFFSET
 
 
 def _joined(files: UnitFiles, memory: bytearray, unit: int, start: int, count: int) -> bytes:
@@ -358,3 +257,10 @@ def _move(memory: bytearray, files: UnitFiles, unit: int) -> None:
         files.append(bytes(memory))
     finally:
         del memory[: (files.end - end) * unit]
+
+
+def _end_position(positions: UnitFiles) -> int:
+    if positions.end == positions.first:
+        return 0
+    position, size = POSITION_UNIT.unpack(positions.read(positions.end - 1, 1))
+    return int(position if size in (BLANK_SIZE_FIELD, LOST_SIZE_FIELD) else position + size)

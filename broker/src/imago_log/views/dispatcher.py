@@ -9,17 +9,19 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from imago_log.metadata.state import META_TOPIC, TOPIC_KIND, Metadata, Topic, decode_changes
+from imago_log.errors import ViewsInvalidError
+from imago_log.metadata.changes import META_TOPIC, TOPIC_KIND, Topic, decode_changes
 from imago_log.views.lost import is_possible, lose_before, lose_gap
-from imago_log.views.queues import Queues, ViewsInvalidError
 from imago_wire.sequences import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from imago_log.commitlog.damage import Damage
+    from imago_log.metadata.state import Metadata
     from imago_log.views.consume_queue import ConsumeQueue
     from imago_log.views.key_index import KeyIndex
+    from imago_log.views.queues import Queues
     from imago_wire.record import RecordView
 
 logger = logging.getLogger(__name__)
@@ -48,7 +50,7 @@ class Dispatcher:
         self.revived: set[str] = set()
         """Topics whose creation is lost in damage, made again from what their records say."""
         # A snapshot of the metadata holds their state where it ends.
-        metadata.producers.end = max(metadata.producers.end, metadata.end)
+        metadata.producers.reach(metadata.end)
         self._sequenced = False
         """Whether the block at hand has messages of idempotent producers."""
         self._only_metadata = only_metadata
@@ -59,7 +61,7 @@ class Dispatcher:
         for view in views:
             self._record(data, view)
         if views:
-            self.metadata.producers.end = max(self.metadata.producers.end, log_offset + len(data))
+            self.metadata.producers.reach(log_offset + len(data))
             self.count += len(views)
             self.store_ms = max(self.store_ms, views[-1].store_ms)
             if not self._only_metadata and log_offset + len(data) > self.keys.end:
@@ -165,7 +167,7 @@ class Dispatcher:
         for ended in self.metadata.apply(decode_changes(body), view.physical_offset):
             if not self._only_metadata and view.physical_offset >= self._queues_from:
                 self.queues.drop_topic(ended)
-        self.metadata.end = end
+        self.metadata.reach(end)
 
 
 def _add(queue: ConsumeQueue, view: RecordView) -> bool:

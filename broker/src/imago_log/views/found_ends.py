@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.views.consume_queue import POSITION_SIZE, UNIT_SIZE, ConsumeQueue
-from imago_log.views.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD, UnitFiles
-from imago_wire.hot import QueueTail
+from imago_log.views.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from imago_log.disk.files import FilePool
-    from imago_log.disk.folder import DataFolder
+    from imago_log.views.consume_queue import ConsumeQueue
 
 PLACE_MAX = 1 << 48
 """No log reaches so far: a unit that says so is noise."""
@@ -30,7 +27,7 @@ class FoundEnds:
     def note(self, queue: ConsumeQueue) -> None:
         """Remember where a queue ends that has units."""
         tail = queue.tail
-        ends = (queue.end, tail.next_position, queue.last_place)
+        ends = (queue.end, tail.next_position, queue.lookup.last_place)
         self.queues[tail.topic.decode(), tail.queue_id] = ends
         place, size, _ = queue.unit(queue.end - 1)
         if size not in (BLANK_SIZE_FIELD, LOST_SIZE_FIELD) and 0 <= place < PLACE_MAX:
@@ -41,14 +38,3 @@ class FoundEnds:
         for queue in queues:
             if queue.end > queue.first:
                 self.note(queue)
-
-
-def unopened(pool: FilePool, folder: DataFolder, topic: str, queue_id: int) -> ConsumeQueue:
-    """Return a queue as its files are, for a look at them."""
-    below = f"{topic}/{queue_id}"
-    units = UnitFiles(pool, folder.queues / below, UNIT_SIZE)
-    positions = UnitFiles(pool, folder.positions / below, POSITION_SIZE)
-    for files in (units, positions):
-        files.load()
-    tail = QueueTail(topic.encode(), queue_id, dual=positions.exists)
-    return ConsumeQueue(tail, units, positions if positions.exists else None)

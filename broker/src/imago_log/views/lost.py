@@ -36,7 +36,7 @@ def lose_before(
         return
     after = birth
     if queue.end > queue.first:
-        after = queue.last_place
+        after = queue.lookup.last_place
     elif queue.end or birth < log_start:
         return  # the queue begins here: what it had before has expired
     lost = damage.first_in(after, place)
@@ -56,14 +56,14 @@ def lose_gap(queue: ConsumeQueue, damage: Damage, birth: int, record: tuple[int,
     `record` as for `lose_before`. A gap with damage in it is that of lost records, or none.
     """
     offset, place, position = record
-    after = queue.last_place if queue.end > queue.first else birth
+    after = queue.lookup.last_place if queue.end > queue.first else birth
     if not 0 < offset - queue.end <= GAP_UNITS_MAX or damage.first_in(after, place) is not None:
         return False
     tail = queue.tail
     logger.error("queue.gap queue=%s/%d from=%d to=%d log_offset=%d: no record has these offsets",
                  tail.topic, tail.queue_id, queue.end, offset, place)  # fmt: skip
     queue.lose(offset, position, after)
-    damage.gaps = True
+    damage.note_gap()
     return True
 
 

@@ -15,9 +15,9 @@ from imago_log.commitlog.recent import RecentLog
 from imago_log.commitlog.records import LogRecords
 from imago_log.disk.files import fatal, write_all
 from imago_log.errors import CorruptLogError, UnreadableError
-from imago_log.reading.by_position import whole_messages
 from imago_log.views.consume_queue import UNIT_SIZE
 from imago_log.views.lost import first_kept, first_lost
+from imago_log.views.metaq_batch import whole_messages
 from imago_log.views.metaq_segments import MetaqSegments
 from imago_wire.errors import RecordError
 from imago_wire.hot import metaq_block
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.commitlog.damage import Damage
-    from imago_log.config import StoreConfig
     from imago_log.disk.files import FilePool
     from imago_log.disk.vfs import Vfs
+    from imago_log.disk.worker import Background
     from imago_log.errors import StoreError
-    from imago_log.metadata.state import Topic
+    from imago_log.metadata.changes import Topic
     from imago_log.views.consume_queue import ConsumeQueue
+    from imago_log.views.visibility import Visibility
 
 logger = logging.getLogger(__name__)
 
@@ -133,28 +134,39 @@ class Materialiser:
     """All partitions that have files of their own, by topic name and queue id."""
 
     def __init__(
-        self, pool: FilePool, folder: Path, config: StoreConfig, log: CommitLog, damage: Damage
+        self,
+        pool: FilePool,
+        folder: Path,
+        segment_bytes_max: int,
+        log: CommitLog,
+        damage: Damage,
+        background: Background,
+        visibility: Visibility,
+        explained: Callable[[ConsumeQueue, UnreadableError], bool],
     ) -> None:
-        self._pool, self._folder, self._config = pool, folder, config
-        self._damage = damage
+        """Files are immutable, so they hold only what is visible: it cannot be cut off any more.
+
+        `explained` looks at what could not be read; true: now it is known what is lost, or it is
+        mended.
+        """
+        self._pool, self._folder, self._segment_bytes_max = pool, folder, segment_bytes_max
+        self._damage, self._background = damage, background
+        self._visibility, self._explained = visibility, explained
         self._records = LogRecords(log, RecentLog(0), damage)
         """The worker's own: what is recent belongs to the store's thread."""
         self._by_key: dict[tuple[str, int], Partition] = {}
         self._order: list[Partition] = []
         self._cursor = 0
         self._job: _Job | None = None
-        self.verify = False
-        """Files found from now on may be torn: the last stop was not in order."""
-        self.submit: Callable[[Callable[[], None]], None] = _at_once
-        self.unreadable: Callable[[ConsumeQueue, UnreadableError], bool] = _not_mended
-        """Looks at what could not be read; true: now it is known what is lost, or it is mended."""
-        self.drain: Callable[[], None] = _nothing
-        """The worker's, once there is one."""
-        self.visible_end: Callable[[ConsumeQueue], int] = _end
-        """Files are immutable, so they hold only what cannot be cut off any more."""
+        self._verify = False
+        """Whether files that are found may be torn."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._order)
+
+    def has(self, topic: Topic) -> bool:
+        """Whether a partition of this topic is taken up."""
+        return any(found.topic is topic for found in self._order)
 
     def get(self, topic: str, queue_id: int) -> MetaqSegments | None:
         """Return the files of a partition, if it has any."""
@@ -163,13 +175,16 @@ class Materialiser:
 
     # Finding
 
+    def verify_found(self) -> None:
+        """Check files found from now on: the last stop was not in order, they may be torn."""
+        self._verify = True
+
     def open(self, topic: Topic, queue: ConsumeQueue, log_start: int) -> None:
         """Take a partition up: find its files, or plan to make them."""
         queue_id = queue.tail.queue_id
         folder = self._folder / f"{topic.name}-{queue_id}"
-        size_max = self._config.metaq_segment_bytes_max
-        segments = MetaqSegments(self._pool, folder, size_max, topic.birth)
-        segments.load(verify=self.verify)
+        segments = MetaqSegments(self._pool, folder, self._segment_bytes_max, topic.birth)
+        segments.load(verify=self._verify)
         partition = Partition(topic, queue, segments)
         if self._by_key.get((topic.name, queue_id)) is None:
             self._order.append(partition)
@@ -181,9 +196,9 @@ class Materialiser:
 
     def _find_next(self, partition: Partition, log_start: int) -> None:
         queue, segments = partition.queue, partition.segments
-        low = queue.min_offset(log_start)
+        low = queue.lookup.min_offset(log_start)
         if segments.exists:
-            found = queue.offset_of_position(segments.end, low)
+            found = queue.lookup.offset_of_position(segments.end, low)
             position = queue.position(found)[0] if found < queue.end else queue.tail.next_position
             if position == segments.end:
                 partition.next_offset = found
@@ -191,7 +206,7 @@ class Materialiser:
             # What lies between is gone from the log: the old files would end in a hole.
             segments.discard()
         oldest = queue.tail.next_position - BACKLOG_BYTES_MAX
-        partition.next_offset = queue.offset_of_position(oldest, low)
+        partition.next_offset = queue.lookup.offset_of_position(oldest, low)
 
     # Writing
 
@@ -205,7 +220,7 @@ class Materialiser:
         blocks = self._plan(bytes_min)
         if blocks:
             job = self._job = _Job(self._pool.vfs, self._records, blocks)
-            self.submit(job.run)
+            self._background.submit_waiting(job.run)
             self._take()
 
     def write_last(self) -> None:
@@ -226,7 +241,7 @@ class Materialiser:
         """Wait until the worker has stopped writing: the files are about to be cut or removed."""
         if self._job is not None:
             self._job.cancelled = True
-            self.drain()
+            self._background.drain()
             self._take()
             self._job = None  # the worker has ended without doing it
 
@@ -238,7 +253,7 @@ class Materialiser:
             partition = order[cursor]
             if partition.next_offset >= partition.queue.end or partition.behind < bytes_min:
                 continue
-            if partition.next_offset >= (visible := self.visible_end(partition.queue)):
+            if partition.next_offset >= (visible := self._visibility.end(partition.queue)):
                 continue
             if self._damage.may_lose and not self._pass_damage(partition):
                 continue
@@ -287,7 +302,7 @@ class Materialiser:
 
     def _give_up(self, partition: Partition, damage: StoreError | RecordError) -> None:
         """Go on behind records that cannot be read: they are lost to all readers."""
-        if isinstance(damage, UnreadableError) and self.unreadable(partition.queue, damage):
+        if isinstance(damage, UnreadableError) and self._explained(partition.queue, damage):
             return
         tail = partition.queue.tail
         name = f"{tail.topic.decode()}-{tail.queue_id}"
@@ -334,7 +349,9 @@ class Materialiser:
         for partition in self._order:
             segments, topic = partition.segments, partition.topic
             while len(starts := segments.starts()) > 1:
-                newest = partition.queue.offset_of_position(starts[1], partition.queue.first) - 1
+                newest = (
+                    partition.queue.lookup.offset_of_position(starts[1], partition.queue.first) - 1
+                )
                 if newest >= partition.queue.first:
                     place = partition.queue.unit(newest)[0]
                     if place >= log_start and not self._expired(topic, segments, place, now_ms):
@@ -371,22 +388,3 @@ def _blocks(partition: Partition, last: int, bytes_max: int) -> Iterator[_Block]
         yield _Block(partition, offset, units, size, segments.path(start), end - start, following)
         offset, end, bytes_max = offset + count, end + size, bytes_max - size
         start = end if full else start
-
-
-def _at_once(job: Callable[[], None]) -> None:
-    """Stands where the worker will put its own."""
-    job()
-
-
-def _not_mended(_: ConsumeQueue, __: UnreadableError) -> bool:
-    """Stands where the store will put its own."""
-    return False
-
-
-def _nothing() -> None:
-    """Stands where the worker will put its own."""
-
-
-def _end(queue: ConsumeQueue) -> int:
-    """Stands where the parts of a store will put their own."""
-    return queue.end

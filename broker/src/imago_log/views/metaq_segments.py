@@ -38,6 +38,32 @@ VERIFIED_MAX = 64
 """Parts that are known to be whole: readers at so many places need not look twice."""
 
 
+class _Verified:
+    """Positions whose messages are known to be whole: written, or looked at since."""
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int]] = []
+        """In order."""
+
+    def has(self, start: int, end: int) -> bool:
+        """Whether all of a part is known to be whole."""
+        at = bisect_right(self._ranges, (start, 1 << 63)) - 1
+        return at >= 0 and end <= self._ranges[at][1]
+
+    def add(self, start: int, end: int) -> None:
+        """Join a part with those that touch it; the oldest of too many is forgotten."""
+        apart: list[tuple[int, int]] = []
+        for first, last in self._ranges:
+            if last < start or end < first:
+                apart.append((first, last))
+            else:
+                start, end = min(start, first), max(end, last)
+        self._ranges = sorted([*apart[-VERIFIED_MAX:], (start, end)])
+
+    def clear(self) -> None:
+        self._ranges.clear()
+
+
 class MetaqSegments:
     """The files of one partition: positions `start` … `end`, without holes."""
 
@@ -52,8 +78,7 @@ class MetaqSegments:
         self._origin_lock = threading.Lock()
         self._names: dict[int, str] = {}
         """Names by start, as the pool has them: made for each file once."""
-        self._verified: list[tuple[int, int]] = []
-        """Positions whose messages are known to be whole, in order: written or looked at since."""
+        self._verified = _Verified()
 
     @property
     def start(self) -> int:
@@ -82,9 +107,11 @@ class MetaqSegments:
             names = self._pool.vfs.names(self.folder)
             origin = read_whole(self._pool.vfs, self.folder / ORIGIN)
         self._starts = offsets_of(names, SUFFIX)
-        if not self._take_origin(origin):
+        found = _decode_origin(origin or b"{}", self._birth)
+        if found is None:
             self.discard()
             return
+        self.min_position, self.synced = found
         if self._starts:
             self.end = self._starts[-1] + self._size(self._starts[-1])
         self._keep_contiguous()
@@ -92,14 +119,6 @@ class MetaqSegments:
             self._verify()
         if self._starts and self.end - self._starts[-1] >= self.size_max:
             self._new_file()
-
-    def _take_origin(self, data: bytes | None) -> bool:
-        try:
-            found = orjson.loads(data or b"{}")
-            self.min_position, self.synced = int(found["min"]), int(found["synced"])
-            return bool(found["birth"] == self._birth)
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
-            return False
 
     def _keep_contiguous(self) -> None:
         for at in range(len(self._starts) - 1):
@@ -148,7 +167,7 @@ class MetaqSegments:
 
         Where that filled the file, the next one has been made too.
         """
-        self._mark_verified(self.end, self.end + size)
+        self._verified.add(self.end, self.end + size)
         self.end += size
         if self.end - self._starts[-1] >= self.size_max:
             self._starts.append(self.end)
@@ -197,24 +216,13 @@ class MetaqSegments:
     def verify(self, position: int, size: int) -> bool:
         """Whether whole messages of one file are as their checksums say; looked at only once."""
         end = position + size
-        at = bisect_right(self._verified, (position, 1 << 63)) - 1
-        if at >= 0 and end <= self._verified[at][1]:
+        if self._verified.has(position, end):
             return True
         found = self.slice(position, size)
         if found is None or metaq_whole(found.read()) != size:
             return False
-        self._mark_verified(position, end)
+        self._verified.add(position, end)
         return True
-
-    def _mark_verified(self, start: int, end: int) -> None:
-        """Join a part with those that touch it; the oldest of too many is forgotten."""
-        apart: list[tuple[int, int]] = []
-        for first, last in self._verified:
-            if last < start or end < first:
-                apart.append((first, last))
-            else:
-                start, end = min(start, first), max(end, last)
-        self._verified = sorted([*apart[-VERIFIED_MAX:], (start, end)])
 
     # Cutting
 
@@ -264,3 +272,13 @@ class MetaqSegments:
         del self._names[start]
         with fatal("remove", path):
             self._pool.vfs.unlink(path)
+
+
+def _decode_origin(data: bytes, birth: int) -> tuple[int, int] | None:
+    """Return minimum and synced position; None: damaged, or of an earlier topic of the name."""
+    try:
+        found = orjson.loads(data)
+        ends = int(found["min"]), int(found["synced"])
+        return ends if found["birth"] == birth else None
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+        return None

@@ -4,45 +4,53 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.repair.inspecting import find_damage
+from imago_log.commitlog.log_reader import find_damage
 from imago_log.views.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD
 from imago_wire.hot import queue_records, view_record
 
 if TYPE_CHECKING:
-    from imago_log.lifecycle.parts import Parts
+    from imago_log.commitlog.borders import Witness
+    from imago_log.commitlog.commit_log import CommitLog
+    from imago_log.commitlog.damage import Damage
     from imago_log.views.consume_queue import ConsumeQueue
 
 _NOT_REAL = (BLANK_SIZE_FIELD, LOST_SIZE_FIELD)
 
 
-def ends_right(parts: Parts, queue: ConsumeQueue, log_end: int) -> bool:
-    """Whether the newest unit of a queue that has one is that of its record.
+class UnitProof:
+    """Compares units with the log."""
 
-    Where the record has expired, or is damaged, only the order of units can tell. Damage that
-    nobody had found is noted: then the log is wrong, not the unit.
-    """
-    offset, log = queue.end - 1, parts.log
-    place, size, tag = queue.unit(offset)
-    position = queue.position(offset) if queue.tail.dual else None
-    if size in _NOT_REAL:
-        if tag or (position is not None and (position[0] < 0 or position[1] != size)):
+    def __init__(self, log: CommitLog, damage: Damage, witness: Witness) -> None:
+        self._log, self._damage, self._witness = log, damage, witness
+
+    def ends_right(self, queue: ConsumeQueue, log_end: int, *, save: bool) -> bool:
+        """Whether the newest unit of a queue that has one is that of its record.
+
+        Where the record has expired, or is damaged, only the order of units can tell. Damage that
+        nobody had found is noted, and saved with `save`: then the log is wrong, not the unit.
+        """
+        offset, log = queue.end - 1, self._log
+        place, size, tag = queue.unit(offset)
+        position = queue.position(offset) if queue.tail.dual else None
+        if size in _NOT_REAL:
+            if tag or (position is not None and (position[0] < 0 or position[1] != size)):
+                return False
+            return 0 <= place < log_end if size == LOST_SIZE_FIELD else place == 0
+        if place < 0 or not 0 < size <= log.segment_size:
             return False
-        return 0 <= place < log_end if size == LOST_SIZE_FIELD else place == 0
-    if place < 0 or not 0 < size <= log.segment_size:
-        return False
-    if place < log.start or parts.damage.at(place) is not None:
-        return _follows(queue, offset)
-    record, tail = log.read(place, size), queue.tail
-    if queue_records(record, place, tail.topic, tail.queue_id, offset) == size == len(record):
-        view = view_record(record)
-        found = (view.metaq_position, view.metaq_size)
-        return view.tag_code == tag and position in (None, found)
-    lost = find_damage(log, place, log_end, parts.witness)
-    if lost is not None:
-        parts.damage.add(*lost)
-        if parts.queues.refill is not None:  # else the start saves it when it is done
-            parts.damage.save_later()
-    return lost is not None and _follows(queue, offset)
+        if place < log.start or self._damage.at(place) is not None:
+            return _follows(queue, offset)
+        record, tail = log.read(place, size), queue.tail
+        if queue_records(record, place, tail.topic, tail.queue_id, offset) == size == len(record):
+            view = view_record(record)
+            found = (view.metaq_position, view.metaq_size)
+            return view.tag_code == tag and position in (None, found)
+        lost = find_damage(log, place, log_end, self._witness)
+        if lost is not None:
+            self._damage.add(*lost)
+            if save:
+                self._damage.save_later()
+        return lost is not None and _follows(queue, offset)
 
 
 def _follows(queue: ConsumeQueue, offset: int) -> bool:

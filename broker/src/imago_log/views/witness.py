@@ -50,6 +50,10 @@ class UnitWitness:
 
     # While a start puts the views in order
 
+    def doubt_from(self, log_offset: int) -> None:
+        """Let units of records at or behind a log offset say nothing."""
+        self.units_below = log_offset
+
     def keep(self, queue: ConsumeQueue, end: int) -> None:
         """Remember the units of a queue from `end` on, which are about to be cut off."""
         key = (queue.tail.topic, queue.tail.queue_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from imago_log.signals import Signal
 from imago_wire.errors import LimitExceededError
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ManualStore:
-    """What the services need of `imago_log.store.MessageStore`, in memory.
+    """What the services need of `imago_log.MessageStore`, in memory.
 
     Every message takes 100 bytes of log. `durable_end` and `high_watermark` stay where they are
     until `sync_to` or `replicate_to` moves them.
@@ -24,7 +25,7 @@ class ManualStore:
         self.durable_end = 0
         self.high_watermark = 0
         self.leading = True
-        self.on_durable: Callable[[int], None] = lambda _: None
+        self.on_durable: Signal[int] = Signal()
         self.appended: list[list[Entry]] = []
         """The entries of each append."""
         self.syncs_requested = 0
@@ -41,7 +42,8 @@ class ManualStore:
         self.topic_values: dict[str, dict[str, Any]] = {}
         self.materialised: list[str] = []
 
-    def append(self, entries: Sequence[Entry]) -> list[Placed]:
+    def append(self, entries: Sequence[Entry], *, sequenced: bool = False) -> list[Placed]:
+        del sequenced
         if self.fail_with is not None:
             error, self.fail_with = self.fail_with, None
             raise error

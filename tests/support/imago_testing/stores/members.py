@@ -36,7 +36,7 @@ class Member:
     @classmethod
     def start(cls, vfs: MemoryVfs, clock: FakeClock, **changes: Any) -> Member:
         member = cls(vfs, open_member(vfs, clock, **changes))
-        member.store.on_metadata = member.metadata.update
+        member.store.on_metadata.add(member.metadata.update)
         return member
 
     def join(self, leader: MessageStore) -> None:

@@ -6,20 +6,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.commitlog.epochs import last_of
 from imago_log.errors import CorruptRecordError, ReplicaGapError, StaleEpochError
-from imago_log.metadata.state import META_TOPIC, TOPIC_KIND, decode_changes
-from imago_log.views.reindexing import TailFinder, begin_empty_queues
+from imago_log.metadata.changes import META_TOPIC, TOPIC_KIND, decode_changes
+from imago_log.views.refilling import begin_empty_queues
 from imago_wire.hot import index_records, view_record, whole_records
 from imago_wire.layout import BLANK_SIZE
 from imago_wire.record import ScanStop
 from imago_wire.sequences import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from imago_log.commitlog.epochs import Epochs
-    from imago_log.lifecycle.parts import Parts
-    from imago_log.metadata.state import Change, Topic
-    from imago_log.views.consume_queue import ConsumeQueue
+    from imago_log.commitlog.commit_log import CommitLog
+    from imago_log.commitlog.epochs import EpochFile, Epochs
+    from imago_log.commitlog.recent import RecentLog
+    from imago_log.commitlog.stamps import LogStamps
+    from imago_log.metadata.changes import Change
+    from imago_log.metadata.state import Metadata
+    from imago_log.status import StoreStatus
+    from imago_log.views.directory import QueueDirectory
+    from imago_log.views.key_index import KeyIndex
+    from imago_log.views.queue_writing import QueueWriter
+    from imago_log.views.reindexing import TailFinder
 
 _META = META_TOPIC.encode()
 
@@ -33,29 +38,57 @@ class _Piece(NamedTuple):
     """The rest of the file, blank record and zeros, follows in full."""
 
 
-class Replica:
-    """Takes the leader's bytes. What is needed of the store is handed in."""
+class FollowerLog:
+    """Takes the leader's bytes, and knows what of the leader's metadata must come first."""
 
     def __init__(
         self,
-        parts: Parts,
-        *,
-        queue: Callable[[str, int], ConsumeQueue],
-        drop_topic: Callable[[str], None],
-        open_materialised: Callable[[Topic], None],
+        log: CommitLog,
+        recent: RecentLog,
+        epochs: EpochFile,
+        stamps: LogStamps,
+        status: StoreStatus,
+        metadata: Metadata,
+        keys: KeyIndex,
+        queues: QueueWriter,
+        directory: QueueDirectory,
+        find_tail: TailFinder,
     ) -> None:
-        self._parts, self._log = parts, parts.log
-        self._queue, self._drop_topic = queue, drop_topic
-        self._open_materialised = open_materialised
-        self._find_tail = TailFinder(parts, queue)
+        self._log, self._recent, self._epochs, self._stamps = log, recent, epochs, stamps
+        self._status, self._metadata, self._keys, self._queues = status, metadata, keys, queues
+        self._directory, self._find_tail = directory, find_tail
         self._changed: list[tuple[str, str]] = []
-        self._unwritten = b""
-        self.catching_up = parts.metadata.end > parts.log.end
+        self._catching_up = metadata.end > log.end
         """The metadata are of a later log end than this one."""
-        self.metadata_missing = (
-            self.catching_up or 0 < parts.log.start == parts.log.end or parts.metadata_unsure
-        )
+        self._metadata_missing = self._catching_up or 0 < log.start == log.end or metadata.unsure
         """What the deleted or damaged part of the log said of topics and queues comes first."""
+
+    @property
+    def needs_metadata(self) -> bool:
+        """Whether the leader's metadata must come before its bytes."""
+        return self._metadata_missing or self._catching_up
+
+    def begin_leading(self) -> None:
+        """Take the metadata as they are: nobody sends what is between."""
+        if self._catching_up:
+            self._caught_up()
+            self._metadata.reach(self._log.end)
+
+    def begin_following(self, *, lost: bool = False) -> None:
+        """Ask for metadata where they may lack something; `lost`: the cut took some away."""
+        self._metadata_missing |= self._catching_up or lost or self._metadata.unsure
+
+    def begin_empty(self) -> None:
+        """The log is empty: behind what was deleted, only the leader's metadata tell the rest."""
+        self._catching_up = False
+        self._metadata_missing = self._log.start > 0
+
+    def take_metadata(self, end: int) -> None:
+        """The leader's metadata have come, as they are at a log offset."""
+        self._metadata_missing = False
+        self._catching_up = end > self._log.end
+        if not self._catching_up:
+            self._caught_up()
 
     def take(self, offset: int, data: bytes | memoryview, epoch: int, epoch_start: int) -> None:
         """Append what is whole: see `MessageStore.append_replica`."""
@@ -73,14 +106,14 @@ class Replica:
             if piece.closes:
                 self._log.roll(b"")
         if len(self._changed) > changes:
-            self._parts.queues.write_now(META_TOPIC)
-        if self.catching_up and self._log.end >= self._parts.metadata.end:
-            self.caught_up()
+            self._queues.write_now(META_TOPIC)
+        if self._catching_up and self._log.end >= self._metadata.end:
+            self._caught_up()
 
-    def caught_up(self) -> None:
+    def _caught_up(self) -> None:
         """The log has reached the leader's metadata: queues that are empty by now stay so."""
-        self.catching_up = False
-        begin_empty_queues(self._parts.metadata, self._queue)
+        self._catching_up = False
+        begin_empty_queues(self._metadata, self._directory.get)
 
     def changed(self) -> list[tuple[str, str]]:
         """Return kinds and keys of metadata that have changed since the last call."""
@@ -90,14 +123,14 @@ class Replica:
     # Checks
 
     def _check(self, offset: int, epoch: int, epoch_start: int) -> None:
-        parts, log = self._parts, self._log
-        written, promised = self._written_epochs(), parts.epochs.promised
+        log = self._log
+        written, promised = self._written_epochs(), self._epochs.promised
         last = last_of(written)
-        if parts.leading or not last <= epoch <= promised:
+        if self._status.leading or not last <= epoch <= promised:
             raise StaleEpochError(epoch, promised)
         if offset != log.end:
             raise ReplicaGapError(f"log offset {offset}, this log ends at {log.end}")
-        if self.metadata_missing:
+        if self._metadata_missing:
             raise ReplicaGapError("the metadata of the log's deleted or damaged part come first")
         starts = {epoch_start}
         if epoch == last:
@@ -114,10 +147,10 @@ class Replica:
         log = self._log
         if log.end == log.start:
             return ()
-        return tuple(pair for pair in self._parts.epochs.epochs if pair[1] < log.end)
+        return tuple(pair for pair in self._epochs.epochs if pair[1] < log.end)
 
     def _begin_epoch(self, epoch: int, start: int) -> None:
-        epochs = self._parts.epochs
+        epochs = self._epochs
         if epoch == epochs.last and epochs.epochs[-1][1] == start:
             return
         epochs.truncate(self._log.end if self._log.end > self._log.start else 0)
@@ -149,22 +182,21 @@ class Replica:
 
     def _take(self, data: bytes) -> None:
         """Index the whole records of one file, then write them; metadata in their turn."""
-        parts, view = self._parts, memoryview(data)
+        view = memoryview(data)
         at = written = 0
         numbered = MARK in data
         while at < len(data):
             indexed = index_records(view[at:], self._find_tail, _META)
-            parts.store_ms = max(parts.store_ms, indexed.store_ms)
-            parts.metaq_id = max(parts.metaq_id, indexed.metaq_id)
+            self._stamps.observe(indexed.store_ms, indexed.metaq_id)
             record_at, end = at + indexed.stopped_at, at + indexed.end
             place = self._log.end - written
             if numbered:
-                parts.metadata.producers.take(data[at:end], place + at)
+                self._metadata.producers.take(data[at:end], place + at)
             at = end
             reason = indexed.reason
             if not reason and indexed.stopped_at >= 0:
                 changes, reason = _changes_of(data, record_at)
-                if parts.metadata.ends_topic(changes):
+                if self._metadata.ends_topic(changes):
                     # Files go only once the deletion cannot be undone by a power loss.
                     written = self._write(data, written, at)
                     self._log.sync()
@@ -180,23 +212,23 @@ class Replica:
         if part:
             log_offset = self._log.end
             self._log.write(part)
-            self._parts.recent.add(log_offset, part)
-            self._parts.keys.add(log_offset, part)
+            self._recent.add(log_offset, part)
+            self._keys.add(log_offset, part)
         return end
 
     def _apply(self, changes: list[Change], place: int, size: int) -> None:
         """Take over the changes of the record at a place."""
-        metadata = self._parts.metadata
+        metadata = self._metadata
         if place + size <= metadata.end:
             return  # the leader's snapshot holds them
         for name in metadata.apply(changes, place):
-            self._drop_topic(name)
-        metadata.end = place + size
+            self._directory.drop_topic(name)
+        metadata.reach(place + size)
         for kind, key, _ in changes:
             self._changed.append((kind, key))
             topic = metadata.topics.get(key) if kind == TOPIC_KIND else None
             if topic is not None and topic.materialised:
-                self._open_materialised(topic)
+                self._directory.materialise_once(topic)
 
 
 def _owned(data: bytes | memoryview, piece: _Piece) -> bytes:

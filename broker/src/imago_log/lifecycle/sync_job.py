@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from imago_log.commitlog.commit_log import CommitLog
+    from imago_log.commitlog.damage import Damage
     from imago_log.disk.files import Unsynced
+    from imago_log.disk.folder import DataFolder
     from imago_log.disk.vfs import Vfs
-    from imago_log.lifecycle.parts import Parts
     from imago_log.metadata.image import MetadataImage
     from imago_log.results import DamagedRange
     from imago_log.views.consume_queue import ConsumeQueue
@@ -46,6 +48,10 @@ class SyncJob:
     began_ms: int
     took_ms: int = 0
 
+    def end(self, now_ms: int) -> None:
+        """Note how long it took."""
+        self.took_ms = now_ms - self.began_ms
+
     def all_files(self) -> Iterator[Unsynced]:
         """The files of queues, which may be thousands, are named here: in the worker."""
         for queue, synced, _ in self.queues:
@@ -53,24 +59,24 @@ class SyncJob:
                 yield from files.unsynced(synced)
         yield from self.files
 
-    def run(self, parts: Parts) -> None:
+    def run(self, log: CommitLog, damage: Damage, vfs: Vfs, folder: DataFolder) -> None:
         """Sync everything. The log first: no view may be ahead of it on the device."""
-        parts.log.sync()
+        log.sync()
         if self.snapshot is not None:
-            replace_whole(parts.vfs, parts.folder.metadata, self.snapshot.encode(_rest))
+            replace_whole(vfs, folder.metadata, self.snapshot.encode(_rest))
         folders: set[Path] = set()
         files = self.all_files()
         while batch := list(islice(files, FILES_AT_ONCE)):
-            _sync_files(parts.vfs, [path for path, _ in batch])
+            _sync_files(vfs, [path for path, _ in batch])
             folders.update(*(path.parents for path, is_new in batch if is_new))
-        for folder in sorted(folders.difference(parts.folder.root.parents)):
-            with _unless_deleted("sync", folder):
-                parts.vfs.sync_folder(folder)
+        for path in sorted(folders.difference(folder.root.parents)):
+            with _unless_deleted("sync", path):
+                vfs.sync_folder(path)
         for segments, position in self.segments:
             segments.mark_synced(position)
         if self.healed:
-            parts.damage.forget_healed(self.healed)
-            parts.damage.save()
+            damage.forget_healed(self.healed)
+            damage.save()
 
 
 def _rest() -> None:

@@ -1,46 +1,48 @@
-"""The half of a store that keeps topics, groups, offsets: changes of metadata as records."""
+"""Topics, groups, offsets: every change is a record of the log first."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from imago_log.metadata.state import (
+from imago_log.metadata.changes import (
     CHANGE_BYTES_MAX,
     JSON,
     META_TOPIC,
     TOPIC_KIND,
     Change,
-    Topic,
     check_topic_name,
     encode_changes,
     is_dual,
 )
-from imago_log.reading.reader import QueueReader
 from imago_wire.hot import make_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from imago_log.commitlog.flusher import Worker
-    from imago_log.lifecycle.parts import Parts
-    from imago_wire.record import Entry, Placed
+    from imago_log.commitlog.commit_log import CommitLog
+    from imago_log.metadata.state import Metadata
+    from imago_log.views.directory import QueueDirectory
+    from imago_log.views.queue_writing import QueueWriter
+    from imago_log.writing.appender import Appender
 
 
-class MetadataStore(QueueReader, ABC):
-    """Metadata of one store; every change is appended to the log first."""
+class MetadataLog:
+    """Appends changes of metadata, then carries them out."""
 
-    def __init__(self, parts: Parts, clock: Callable[[], int], worker: Worker) -> None:
-        super().__init__(parts, worker.submit)
-        self._clock, self._worker = clock, worker
-
-    @abstractmethod
-    def _append(self, entries: Sequence[Entry], leave: int) -> list[Placed]:
-        """Write entries of the store's own; not stopped by a full disk while there is room.
-
-        DiskFullError: there is not, with so many bytes left in the last file.
-        """
+    def __init__(
+        self,
+        store_host: bytes,
+        clock: Callable[[], int],
+        log: CommitLog,
+        metadata: Metadata,
+        appender: Appender,
+        directory: QueueDirectory,
+        queues: QueueWriter,
+    ) -> None:
+        self._store_host, self._clock, self._log = store_host, clock, log
+        self._metadata, self._appender = metadata, appender
+        self._directory, self._queues = directory, queues
 
     def create_topic(self, name: str, value: Mapping[str, JSON]) -> None:
         """Create a topic, or replace the value of an existing one (same incarnation).
@@ -59,26 +61,19 @@ class MetadataStore(QueueReader, ABC):
             "dual": old.dual if old else is_dual(name, value),
             "value": dict(value),
         }
-        self._put_changes([(TOPIC_KIND, name, content)], size_max=CHANGE_BYTES_MAX)
+        self.put([(TOPIC_KIND, name, content)], size_max=CHANGE_BYTES_MAX)
         topic = self._metadata.topics[name]
-        if topic.materialised and not (old and self._is_open_materialised(topic)):
-            self._open_materialised(topic)
+        if topic.materialised:
+            self._directory.materialise_once(topic)
 
     def delete_topic(self, name: str) -> None:
         """Forget a topic and its queues. KeyError when unknown."""
         if name not in self._metadata.topics:
             raise KeyError(name)
-        self._put_changes([(TOPIC_KIND, name, None)])
+        self.put([(TOPIC_KIND, name, None)])
         # The files go only once the deletion cannot be undone by a power loss.
         self._log.sync()
-        self._drop_topic(name)
-
-    def _drop_topic(self, name: str) -> None:
-        for key in [key for key in self._tails if key[0] == name]:
-            del self._tails[key]
-        self._parts.materialiser.drop_topic(name)
-        self._queues.drop_topic(name)
-        self._worker.submit(self._queues.empty_trash)
+        self._directory.drop_topic(name)
 
     def topics(self) -> Mapping[str, dict[str, JSON]]:
         """Values by name, as given to `create_topic`; a live read-only view."""
@@ -92,7 +87,7 @@ class MetadataStore(QueueReader, ABC):
         for kind, _, _ in changes:
             if kind == TOPIC_KIND:
                 raise ValueError("topics change through create_topic and delete_topic")
-        return self._put_changes(changes, size_max=CHANGE_BYTES_MAX)
+        return self.put(changes, size_max=CHANGE_BYTES_MAX)
 
     def meta(self, kind: str) -> Mapping[str, JSON]:
         """Current values of one kind by key; a live read-only view."""
@@ -110,35 +105,31 @@ class MetadataStore(QueueReader, ABC):
             attributes = {**found.attributes, "materialised": "true"}
             self.create_topic(topic, {**found.value, "attributes": attributes})
 
-    def _put_changes(
+    def put_again(self, changes: Sequence[Change]) -> int:
+        """Say again what the log's oldest files say, or which of them go: it frees the disk."""
+        return self.put(changes, frees=True)
+
+    def restate_topics(self, names: Iterable[str]) -> None:
+        """Say again which topics exist, whose creation is lost in damage."""
+        topics = self._metadata.topics
+        self.put([topics[name].change(topics[name].value) for name in names if name in topics])
+
+    def put(
         self, changes: Sequence[Change], *, frees: bool = False, size_max: int | None = None
     ) -> int:
         """Append changes; what is said in order to free the disk may use the last room there is.
 
         What is only said again has no `size_max`: it was taken once.
         """
-        tail = self.tail(META_TOPIC, 0)
-        born_host = self._parts.config.store_host
+        tail = self._directory.tail(META_TOPIC, 0)
         entries = [
-            make_entry(tail, body, born_ms=self._clock(), born_host=born_host)
+            make_entry(tail, body, born_ms=self._clock(), born_host=self._store_host)
             for body in encode_changes(changes, size_max=size_max)
         ]
         if not entries:
             return self._log.end
-        placed = self._append(entries, 0 if frees else self._log.kept // 2)
+        placed = self._appender.write(entries, 0 if frees else self._log.kept // 2)
         self._metadata.apply(changes, placed[0][1])
-        self._metadata.end = self._log.end
+        self._metadata.reach(self._log.end)
         self._queues.write_now(META_TOPIC)
         return self._log.end
-
-    def _is_open_materialised(self, topic: Topic) -> bool:
-        return any(found.topic is topic for found in self._parts.materialiser)
-
-    def _open_materialised_once(self, topic: Topic) -> None:
-        if not self._is_open_materialised(topic):
-            self._open_materialised(topic)
-
-    def _open_materialised(self, topic: Topic) -> None:
-        for queue in list(self._queues):
-            if queue.tail.topic == topic.name.encode():
-                self._parts.materialiser.open(topic, queue, self._log.start)

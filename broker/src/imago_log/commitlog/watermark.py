@@ -1,0 +1,43 @@
+"""The high watermark: the log offset below which readers may read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from imago_log.commitlog.commit_log import CommitLog
+
+ALL_VISIBLE = (1 << 63) - 1
+"""The high watermark of a log that has one member: everything written is visible."""
+
+
+class HighWatermark:
+    """Records below `value` are visible; what readers see of it ends at the log's end."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self.value = ALL_VISIBLE
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the log has one member: all that is written is visible."""
+        return self.value == ALL_VISIBLE
+
+    @property
+    def visible(self) -> int:
+        """Everything below can be read."""
+        return min(self.value, self._log.end)
+
+    def begin(self, offset: int) -> None:
+        """Let everything below be visible, and nothing else: the log has several members."""
+        self.value = offset
+
+    def raise_to(self, offset: int) -> None:
+        """Make everything below visible; never above the log's end, and never back."""
+        offset = min(offset, self._log.end)
+        if self.is_alone or offset > self.value:
+            self.value = offset
+
+    def lower_to(self, offset: int) -> None:
+        """Make nothing visible at or behind a log offset: it is about to be cut."""
+        self.value = min(self.value, offset)

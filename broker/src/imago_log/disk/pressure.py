@@ -1,0 +1,81 @@
+"""How full the disk is, and whether messages are refused for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from imago_log.disk.files import fatal
+from imago_log.errors import DiskFullError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imago_log.disk.space import Space
+    from imago_log.disk.vfs import DiskUsage, Vfs
+
+
+class DiskLevel(Enum):
+    """How full the disk is, by what the store does about it."""
+
+    NORMAL = "normal"
+    CLEAN = "clean"
+    FORCE = "force"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskRatios:
+    """From which share of the disk on something is done about it."""
+
+    clean: float
+    force: float
+    full: float
+
+
+def disk_level(used_ratio: float, ratios: DiskRatios) -> DiskLevel:
+    """Return what a disk this full asks for."""
+    if used_ratio > ratios.full:
+        return DiskLevel.FULL
+    if used_ratio > ratios.force:
+        return DiskLevel.FORCE
+    return DiskLevel.CLEAN if used_ratio > ratios.clean else DiskLevel.NORMAL
+
+
+class DiskPressure:
+    """What the disk allows. All methods belong to the store's thread."""
+
+    def __init__(self, vfs: Vfs, root: Path, space: Space, ratios: DiskRatios) -> None:
+        self._vfs, self._root, self._space, self._ratios = vfs, root, space, ratios
+        self.level = DiskLevel.NORMAL
+        self.used_ratio = 0.0
+        self.refusal: DiskFullError | None = None
+        """Why messages are refused."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing is written that can wait."""
+        return self.level is DiskLevel.FULL
+
+    def measure(self) -> None:
+        """See how full the disk is."""
+        with fatal("measure", self._root):
+            self.used_ratio = self.usage().ratio
+        self.level = disk_level(self.used_ratio, self._ratios)
+
+    def usage(self) -> DiskUsage:
+        """Return how full the disk is now."""
+        return self._vfs.disk_usage(self._root)
+
+    def decide(self, used_ratio: float) -> None:
+        """Refuse messages on a full disk, with what is used by now; take them again below."""
+        self.refusal = None
+        if self.is_full:
+            self.refusal = DiskFullError(used_ratio=used_ratio, limit_ratio=self._ratios.full)
+        self.look_at_space()
+
+    def look_at_space(self) -> None:
+        """Refuse messages while views find no room: memory must hold what their files cannot."""
+        if self._space.short and self.refusal is None:
+            self.refusal = DiskFullError(used_ratio=self.used_ratio, limit_ratio=1.0)

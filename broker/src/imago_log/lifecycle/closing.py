@@ -1,0 +1,38 @@
+"""Close a store: sync what is left, say that all is synced, give the folder back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from imago_log.commitlog.flusher import Flusher
+    from imago_log.lifecycle.housekeeping import Housekeeper
+    from imago_log.lifecycle.store_state import StoreState
+    from imago_log.status import StoreStatus
+
+
+class StoreClosing:
+    """The end of one store; the second call does nothing."""
+
+    def __init__(
+        self, state: StoreState, status: StoreStatus, flusher: Flusher, keeper: Housekeeper
+    ) -> None:
+        self._state, self._status, self._flusher, self._keeper = state, status, flusher, keeper
+        self._released = False
+
+    def run(self, *, clean: bool) -> None:
+        """Sync and stop: see `MessageStore.close`."""
+        if self._released:
+            return
+        state, status = self._state, self._status
+        status.close()
+        self._flusher.stop()
+        if clean and status.failure is None:
+            clean = self._keeper.close()
+        state.background.stop()
+        if clean and status.failure is None:
+            state.log.close()
+            state.folder.note_views()
+            state.folder.mark_clean()
+        self._released = True
+        state.release()

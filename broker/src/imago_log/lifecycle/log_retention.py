@@ -1,0 +1,192 @@
+"""Deleting the log's oldest files: by age, by size, on a full disk, or because the leader says so.
+
+What only the deleted files said is said again in the log first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_log.commitlog.watermark import ALL_VISIBLE
+from imago_log.disk.files import fatal
+from imago_log.disk.pressure import DiskLevel
+from imago_log.errors import UnreadableError
+from imago_log.lifecycle.retention import Limits, LogFile, files_to_delete
+from imago_log.metadata.changes import LOG_KIND, LOG_START, QUEUE_KIND, queue_key
+
+if TYPE_CHECKING:
+    from imago_log.commitlog.checkpointer import Checkpointer
+    from imago_log.commitlog.commit_log import CommitLog
+    from imago_log.commitlog.damage import Damage
+    from imago_log.commitlog.epochs import EpochFile
+    from imago_log.commitlog.records import LogRecords
+    from imago_log.commitlog.stamps import LogStamps
+    from imago_log.commitlog.watermark import HighWatermark
+    from imago_log.config import StoreConfig
+    from imago_log.disk.pressure import DiskPressure
+    from imago_log.disk.space import Space
+    from imago_log.disk.vfs import Vfs
+    from imago_log.disk.worker import Background
+    from imago_log.metadata.state import Metadata
+    from imago_log.repair.inspecting import Inspector
+    from imago_log.status import StoreStatus
+    from imago_log.views.key_index import KeyIndex
+    from imago_log.views.queues import Queues
+    from imago_log.writing.metadata_log import MetadataLog
+
+QUEUES_OPENED_MAX = 200
+"""Queues opened a round before files are deleted: each must have its end on record."""
+
+
+class LogRetention:
+    """Deletes log files of one store. All methods belong to the store's thread."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        vfs: Vfs,
+        log: CommitLog,
+        damage: Damage,
+        records: LogRecords,
+        epochs: EpochFile,
+        stamps: LogStamps,
+        watermark: HighWatermark,
+        checkpointer: Checkpointer,
+        status: StoreStatus,
+        metadata: Metadata,
+        metadata_log: MetadataLog,
+        queues: Queues,
+        keys: KeyIndex,
+        inspector: Inspector,
+        pressure: DiskPressure,
+        space: Space,
+        background: Background,
+    ) -> None:
+        self._vfs, self._log, self._damage, self._records = vfs, log, damage, records
+        self._epochs, self._stamps, self._watermark = epochs, stamps, watermark
+        self._checkpointer, self._status = checkpointer, status
+        self._metadata, self._metadata_log = metadata, metadata_log
+        self._queues, self._keys, self._inspector = queues, keys, inspector
+        self._pressure, self._space, self._background = pressure, space, background
+        self._limits = Limits(
+            retention_ms=config.retention_ms, retention_bytes=config.retention_bytes
+        )
+        self._newest_ms: dict[int, int] = {}
+        self._seen_ms: dict[int, int] = {}
+        """When each file was seen first that is no longer written."""
+        self._needed_from = ALL_VISIBLE
+        """Log offset from which on a follower still reads: such files stay while there is room."""
+
+    def keep_from(self, offset: int | None) -> None:
+        """Keep the files from an offset on, which a follower still reads; None: nobody does."""
+        self._needed_from = ALL_VISIBLE if offset is None else offset
+
+    def expect_cut(self) -> None:
+        """Forget the times of files: the log is about to be cut."""
+        self._newest_ms.clear()
+
+    def retain(self, now_ms: int) -> None:
+        """Delete what is too old or too much, and what the leader has said that goes."""
+        log = self._log
+        if self._follow_log_start() or not self._status.leading:
+            return
+        safe = self._checkpointer.safe
+        bases = [base for base in log.bases()[:-1] if base + log.segment_size <= safe]
+        self._newest_ms = {base: ms for base, ms in self._newest_ms.items() if base in bases}
+        # A clock that was ahead has left times of the future: no file is newer than first seen.
+        self._seen_ms = {base: min(self._seen_ms.get(base, now_ms), now_ms) for base in bases}
+        files = [LogFile(base, min(self._newest(base), self._seen_ms[base])) for base in bases]
+        count = files_to_delete(
+            files,
+            file_size=log.segment_size,
+            now_ms=now_ms,
+            level=self._pressure.level,
+            limits=self._limits,
+        )
+        if self._pressure.level not in (DiskLevel.FORCE, DiskLevel.FULL):
+            needed = [base for base in bases if base + log.segment_size > self._needed_from]
+            count = min(count, len(bases) - len(needed))
+        if count and self._queues.open_some(self._metadata.topics, QUEUES_OPENED_MAX):
+            self._begin_log_at(bases[count - 1] + log.segment_size)
+
+    def _begin_log_at(self, start: int) -> None:
+        """Delete what is before, at once or when all members know that it goes."""
+        self._restate(start)
+        if self._watermark.is_alone:
+            self._delete_before(start)
+        else:
+            self._metadata_log.put_again([(LOG_KIND, LOG_START, start)])
+
+    def _follow_log_start(self) -> bool:
+        """Delete what the leader, or this member as one, has said that goes.
+
+        Not before that is below the high watermark: what the deleted files said of topics and
+        queues is said again just before it, and a cut must not take that away. True: it waits.
+        """
+        start = self._metadata.kind(LOG_KIND).get(LOG_START, 0)
+        if start <= self._log.start:
+            return False
+        if self._metadata.end > self._watermark.visible or start > self._checkpointer.safe:
+            return True
+        if self._queues.open_some(self._metadata.topics, QUEUES_OPENED_MAX):
+            self._delete_before(start)
+        return True
+
+    def _newest(self, base: int) -> int:
+        """Return the store time of the first record of the next file."""
+        if base not in self._newest_ms:
+            log = self._log
+            newest_ms = self._first_ms(base + log.segment_size)
+            if newest_ms is None:
+                return self._stamps.store_ms
+            self._newest_ms[base] = newest_ms
+        return self._newest_ms[base]
+
+    def _first_ms(self, border: int) -> int | None:
+        try:
+            return self._records.first_ms(border)
+        except UnreadableError as error:
+            self._inspector.look(error.place)
+            return None  # the next round knows
+
+    def _delete_before(self, start: int) -> None:
+        paths = self._log.delete_before(start)
+        with self._space.awaited():  # what stays of it says nothing wrong, and goes the next time
+            self._epochs.forget_before(start)
+        self._damage.forget_before(start)
+        for queue in self._queues:
+            queue.drop_before(queue.lookup.min_offset(start))
+        self._keys.drop_before(start)
+        checkpoint = self._checkpointer.now()
+
+        def job() -> None:
+            self._log.sync()  # what was said again must be there before the first saying goes
+            with self._space.awaited():
+                self._damage.save()
+            self._checkpointer.write(checkpoint)  # then missing files are no damage
+            for path in paths:
+                with fatal("remove", path):
+                    self._vfs.unlink(path)
+
+        self._background.submit(job)
+
+    def _restate(self, start: int) -> None:
+        """Say again in the log what only its oldest files said: metadata, ends of queues."""
+        metadata = self._metadata
+        if metadata.restated < start:
+            here = self._log.end
+            self._metadata_log.put_again(metadata.whole())
+            metadata.note_restated(here)
+        self._metadata_log.put_again(metadata.producers.statements(start))
+        known = metadata.kind(QUEUE_KIND)
+        ends = {
+            queue_key(queue.tail.topic.decode(), queue.tail.queue_id): [
+                queue.tail.next_offset,
+                queue.tail.next_position,
+            ]
+            for queue in self._queues
+            if queue.end and queue.lookup.ends_before(start)
+        }
+        self._metadata_log.put_again(
+            [(QUEUE_KIND, key, end) for key, end in ends.items() if known.get(key) != end]
+        )

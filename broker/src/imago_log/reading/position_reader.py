@@ -1,0 +1,136 @@
+"""Reads by MetaQ position."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from imago_log.errors import NoSpaceError, UnreadableError
+from imago_log.reading.by_position import WrongFilesError, read_positions
+from imago_log.results import MetaqRead, MetaqStatus
+from imago_log.views.lost import first_kept, first_lost
+from imago_log.views.metaq_batch import MESSAGES_MAX
+
+if TYPE_CHECKING:
+    from imago_log.commitlog.commit_log import CommitLog
+    from imago_log.commitlog.damage import Damage
+    from imago_log.commitlog.records import LogRecords
+    from imago_log.reading.rereading import Rereader
+    from imago_log.views.consume_queue import ConsumeQueue
+    from imago_log.views.directory import QueueDirectory
+    from imago_log.views.materialiser import Materialiser
+    from imago_log.views.visibility import Visibility
+
+
+class PositionReader:
+    """Reads messages in MetaQ's form, from its own files where there are any."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        damage: Damage,
+        records: LogRecords,
+        directory: QueueDirectory,
+        visibility: Visibility,
+        materialiser: Materialiser,
+        rereader: Rereader,
+    ) -> None:
+        self._log, self._damage, self._records = log, damage, records
+        self._directory, self._visibility = directory, visibility
+        self._materialiser, self._rereader = materialiser, rereader
+
+    def position_range(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return the smallest stored and the visible end MetaQ position; (0, 0) when unknown."""
+        queue = self._directory.find(topic, queue_id)
+        return (0, 0) if queue is None or not queue.tail.dual else self._visible(queue)[2:]
+
+    def position_of(self, topic: str, queue_id: int, offset: int) -> int:
+        """Return the MetaQ position of a queue offset, both clamped to what is stored."""
+        queue = self._directory.find(topic, queue_id)
+        if queue is None or not queue.tail.dual:
+            return 0
+        low, high, low_position, high_position = self._visible(queue)
+        if offset >= high:
+            return high_position
+        return max(low_position, queue.position(max(offset, low))[0])
+
+    def offset_of(self, topic: str, queue_id: int, position: int) -> int:
+        """Return the queue offset of the first message at or after a MetaQ position."""
+        queue = self._directory.find(topic, queue_id)
+        if queue is None or not queue.tail.dual:
+            return 0
+        low, high = self._visibility.bounds(queue)
+        return min(high, queue.lookup.offset_of_position(position, low))
+
+    def read(self, topic: str, queue_id: int, position: int, bytes_max: int) -> MetaqRead:
+        """Return messages in MetaQ's form from a position on.
+
+        A position inside a message stands for the next message, so nothing is skipped.
+        """
+        queue = self._directory.find(topic, queue_id)
+        if queue is None or not queue.tail.dual or not queue.end:
+            return MetaqRead(MetaqStatus.NO_QUEUE, position, 0, 0)
+        try:
+            return self._read(queue, position, bytes_max)
+        except UnreadableError as error:
+            read = partial(self._read, queue, position, bytes_max)
+            low = queue.lookup.min_offset(self._log.start)
+            offset = max(low, queue.lookup.offset_of_position(position, low) - 1)
+            low_position, high_position = self._visible(queue)[2:]
+            later = MetaqRead(MetaqStatus.AT_END, position, low_position, high_position)
+            return self._rereader.read(error, queue, offset, read, later)
+
+    def _read(self, queue: ConsumeQueue, position: int, bytes_max: int) -> MetaqRead:
+        materialiser = self._materialiser
+        segments = materialiser.get(queue.tail.topic.decode(), queue.tail.queue_id)
+        visible = self._visible(queue)
+        if self._damage.may_lose:
+            kept = self._up_to_damage(queue, visible, position)
+            if isinstance(kept, MetaqRead):
+                return kept
+            visible = kept
+        records = self._records
+        try:
+            read = read_positions(queue, records, segments, visible, position, bytes_max)
+        except WrongFilesError:
+            name, queue_id = queue.tail.topic.decode(), queue.tail.queue_id
+            materialiser.rebuild(name, queue_id, self._log.start)
+            read = read_positions(queue, records, None, visible, position, bytes_max)
+        if read.behind and segments is not None:
+            with suppress(NoSpaceError):  # the next tick sees it too
+                materialiser.advance()  # without traffic nothing else would for a second
+        return read
+
+    def _up_to_damage(
+        self, queue: ConsumeQueue, visible: tuple[int, int, int, int], position: int
+    ) -> tuple[int, int, int, int] | MetaqRead:
+        """Let a read end before the first lost message, or lead it past those that it begins at."""
+        low, high, low_position, high_position = visible
+        if not low_position <= position < high_position:
+            return visible
+        damage = self._damage
+        offset = queue.lookup.offset_of_position(position, low)
+        lost = first_lost(queue, damage, offset, min(high, offset + MESSAGES_MAX))
+        if lost > offset or lost == high:
+            return low, max(lost, min(high, offset)), low_position, high_position
+        if damage.may_heal(queue.unit(offset)[0]):  # the reader comes again
+            return MetaqRead(MetaqStatus.AT_END, position, low_position, high_position)
+        kept = first_kept(queue, damage, offset, high)
+        damage.skip(queue.unit(offset)[0], kept - offset)
+        behind = queue.position(kept)[0] if kept < high else high_position
+        if behind == position:  # the lost ones take no room: the next message begins here, too
+            lost = first_lost(queue, damage, kept, min(high, kept + MESSAGES_MAX))
+            return kept, lost, low_position, high_position
+        return MetaqRead(MetaqStatus.LOST, behind, low_position, high_position)
+
+    def _visible(self, queue: ConsumeQueue) -> tuple[int, int, int, int]:
+        low, high = self._visibility.bounds(queue)
+        end = queue.end
+        tail = queue.tail
+        low_position = queue.lookup.first_position(low) if low < end else tail.next_position
+        high_position = queue.position(high)[0] if high < end else tail.next_position
+        segments = self._materialiser.get(tail.topic.decode(), tail.queue_id)
+        if segments is not None:
+            low_position = min(max(low_position, segments.min_position), high_position)
+        return low, high, low_position, high_position

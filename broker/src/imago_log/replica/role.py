@@ -1,0 +1,97 @@
+"""A member of its shard: it leads, or it follows a leader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_log.errors import StaleEpochError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from imago_log.commitlog.commit_log import CommitLog
+    from imago_log.commitlog.epochs import EpochFile
+    from imago_log.commitlog.watermark import HighWatermark
+    from imago_log.disk.pressure import DiskPressure
+    from imago_log.replica.follower_log import FollowerLog
+    from imago_log.signals import Signal
+    from imago_log.status import StoreStatus
+    from imago_log.views.write_behind import WriteBehind
+    from imago_log.writing.appender import Appender
+
+
+class ReplicaRole:
+    """Takes the roles of one store."""
+
+    def __init__(
+        self,
+        clock: Callable[[], int],
+        status: StoreStatus,
+        pressure: DiskPressure,
+        log: CommitLog,
+        epochs: EpochFile,
+        watermark: HighWatermark,
+        appender: Appender,
+        follower: FollowerLog,
+        write_behind: WriteBehind,
+        on_metadata: Signal[Iterable[tuple[str, str]]],
+    ) -> None:
+        self._clock, self._status, self._pressure = clock, status, pressure
+        self._log, self._epochs, self._watermark = log, epochs, watermark
+        self._appender, self._follower, self._write_behind = appender, follower, write_behind
+        self._on_metadata = on_metadata
+
+    def lead(self, epoch: int) -> None:
+        """Begin to append, in an epoch of its own that starts at the log's end.
+
+        When it returns, the epoch is on the device. StaleEpochError: it is not above every epoch
+        seen; nothing has changed.
+        """
+        epochs, log = self._epochs, self._log
+        if epoch <= epochs.promised:
+            raise StaleEpochError(epoch, epochs.promised)
+        with self._status.failing():
+            epochs.lead(epoch, log.start, log.end)
+        self._follower.begin_leading()
+        self._status.lead()
+        self._appender.begin()
+
+    def follow(self, epoch: int) -> None:
+        """Stop appending, and take nothing of an epoch below this one any more.
+
+        When it returns, the promise is on the device. StaleEpochError: a higher one was promised.
+        """
+        epochs = self._epochs
+        if epoch < epochs.promised:
+            raise StaleEpochError(epoch, epochs.promised)
+        self._status.follow()
+        with self._status.failing():
+            epochs.promise(epoch)
+        self._watermark.lower_to(self._log.end)
+        self._follower.begin_following()
+
+    def append_replica(
+        self, offset: int, data: bytes | memoryview, *, epoch: int, epoch_start: int
+    ) -> int:
+        """Take bytes of the leader's log that continue this one; return the new log end.
+
+        `epoch` is the one in which these bytes were written, `epoch_start` where it starts: the
+        leader sends no two of them together. What is whole is taken: records, and the rest of a
+        file from its blank record on; a cut one at the end is not, so the next call begins at the
+        returned offset. ReplicaGapError: they do not continue this log. CorruptRecordError: they
+        are no records of this place. StaleEpochError: the epoch is below the log's last one, or
+        above the promised one. DiskFullError. In each case nothing was taken, but for whole
+        records before a record that does not fit its queue: `log_end` says.
+        """
+        self._status.check_open()
+        if self._pressure.refusal is not None:
+            raise self._pressure.refusal
+        with self._status.failing():
+            try:
+                self._follower.take(offset, data, epoch, epoch_start)
+            finally:
+                changed = self._follower.changed()
+                if changed:
+                    self._on_metadata(changed)
+            self._write_behind.run(self._clock())
+        return self._log.end

@@ -1,0 +1,106 @@
+"""Queues as the store hands them out: by name, opened when they are first asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from imago_log.commitlog.commit_log import CommitLog
+    from imago_log.disk.worker import Background
+    from imago_log.metadata.changes import Topic
+    from imago_log.metadata.state import Metadata
+    from imago_log.views.consume_queue import ConsumeQueue
+    from imago_log.views.materialiser import Materialiser
+    from imago_log.views.queue_folders import QueueFolders
+    from imago_log.views.queues import Queues
+    from imago_wire.hot import QueueTail
+    from imago_wire.record import RecordView
+
+
+class QueueDirectory:
+    """Knows which queues have been asked for, and takes up MetaQ's files of materialised ones."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        metadata: Metadata,
+        queues: Queues,
+        folders: QueueFolders,
+        materialiser: Materialiser,
+        background: Background,
+    ) -> None:
+        self._log, self._metadata, self._queues, self._folders = log, metadata, queues, folders
+        self._materialiser, self._background = materialiser, background
+        self._tails: dict[tuple[str, int], QueueTail] = {}
+
+    def tail(self, topic: str, queue_id: int) -> QueueTail:
+        """Return the handle that entries of this queue carry; KeyError for an unknown topic.
+
+        The queue is made when it does not exist.
+        """
+        found = self._tails.get((topic, queue_id))
+        return found if found is not None else self._open(topic, queue_id).tail
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return a queue that exists, without making one."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is not None and (topic, queue_id) in self._tails:
+            return queue
+        try:
+            if queue is None and not self._folders.is_on_disk(topic, queue_id):
+                return None
+            return self._open(topic, queue_id)
+        except KeyError:
+            return None
+
+    def names(self, view: RecordView) -> bool:
+        """Whether the unit of its queue names a record."""
+        queue = self.find(view.topic.decode("utf-8", "replace"), view.queue_id)
+        if queue is None or not queue.first <= view.queue_offset < queue.end:
+            return False
+        return queue.unit(view.queue_offset)[:2] == (view.physical_offset, view.size)
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Return a queue, made when it does not exist; KeyError for an unknown topic."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is not None and (topic, queue_id) in self._tails:
+            return queue
+        return self._open(topic, queue_id)
+
+    def _open(self, name: str, queue_id: int) -> ConsumeQueue:
+        topic = self._metadata.topic(name)
+        known = self._queues.find(name, queue_id) is not None
+        queue = self._queues.get(topic, queue_id)
+        self._tails[name, queue_id] = queue.tail
+        if topic.materialised and (not known or not self._materialiser.get(name, queue_id)):
+            self._materialiser.open(topic, queue, self._log.start)
+        return queue
+
+    # Topics
+
+    def materialise(self, topic: Topic) -> None:
+        """Take up the MetaQ files of a topic's open queues."""
+        for queue in list(self._queues):
+            if queue.tail.topic == topic.name.encode():
+                self._materialiser.open(topic, queue, self._log.start)
+
+    def materialise_once(self, topic: Topic) -> None:
+        """The same, unless they are taken up already."""
+        if not self._materialiser.has(topic):
+            self.materialise(topic)
+
+    def drop_topic(self, name: str) -> None:
+        """Forget a topic's queues, and have their files removed."""
+        for key in [key for key in self._tails if key[0] == name]:
+            del self._tails[key]
+        self._materialiser.drop_topic(name)
+        self._queues.drop_topic(name)
+        self.empty_trash()
+
+    def forget(self) -> None:
+        """Forget all handles: the queues are about to go."""
+        self._tails.clear()
+
+    def empty_trash(self) -> None:
+        """Have removed what was discarded."""
+        self._background.submit(self._folders.empty_trash)

@@ -1,0 +1,78 @@
+"""What is in memory of the views goes to their files behind the append, a little at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_log.commitlog.commit_log import CommitLog
+    from imago_log.disk.pressure import DiskPressure
+    from imago_log.disk.space import Space
+    from imago_log.views.key_index import KeyIndex
+    from imago_log.views.materialiser import Materialiser
+    from imago_log.views.queue_writing import QueueWriter
+
+KEYS_PENDING_BYTES = 1 << 16
+RELIEF_INTERVAL_BYTES = 32 << 20
+BLOCK_BYTES_MIN = 64 << 10
+"""What a partition's MetaQ files may miss until the next tick."""
+SWEEPS_PER_DELAY = 10
+
+
+class WriteBehind:
+    """Sweeps every few milliseconds under load, every second otherwise."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: QueueWriter,
+        keys: KeyIndex,
+        materialiser: Materialiser,
+        space: Space,
+        pressure: DiskPressure,
+        monotonic: Callable[[], int],
+        delay_ms: int,
+    ) -> None:
+        self._log, self._queues, self._keys = log, queues, keys
+        self._materialiser, self._space, self._pressure = materialiser, space, pressure
+        self._monotonic = monotonic
+        self._interval_ms = max(1, delay_ms // SWEEPS_PER_DELAY)
+        self.next_ms = 0
+        """When to sweep again, by the clock of those who append."""
+        self._relieved_at = log.end
+        self._swept_ms = monotonic()
+
+    def run(self, now_ms: int) -> None:
+        """Sweep, if it is time to."""
+        if now_ms >= self.next_ms:
+            self.next_ms = now_ms + self._interval_ms
+            self.sweep()
+            self._pressure.look_at_space()
+
+    def expect_any_clock(self) -> None:
+        """Let the next append sweep: the clock may have gone back."""
+        self.next_ms = 0
+
+    def expect_cut(self) -> None:
+        """Look at what waits in memory soon: the log is about to be cut."""
+        self._relieved_at = 0
+
+    def sweep(self) -> None:
+        """Move some of what is in memory to the view files; bounded work."""
+        with self._space.awaited():
+            self._sweep()
+
+    def _sweep(self) -> None:
+        self._keys.digest()
+        if self._keys.pending >= KEYS_PENDING_BYTES:
+            self._keys.write_behind()
+        if not self._pressure.is_full:
+            self._materialiser.advance(BLOCK_BYTES_MIN)
+        now_ms = self._monotonic()
+        self._queues.write_some(max(0, now_ms - self._swept_ms))
+        self._swept_ms = now_ms
+        if self._log.end - self._relieved_at > RELIEF_INTERVAL_BYTES:
+            self._relieved_at = self._log.end
+            self._queues.relieve()

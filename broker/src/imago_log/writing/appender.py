@@ -1,0 +1,142 @@
+"""The put path: entries become records, records are written, and are readable at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_log.errors import DeadQueueError, LogIOError
+from imago_wire.hot import RecordBuilder, entries_size_max
+from imago_wire.layout import BLANK_SIZE
+from imago_wire.record import record_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from imago_log.commitlog.commit_log import CommitLog
+    from imago_log.commitlog.recent import RecentLog
+    from imago_log.commitlog.stamps import LogStamps
+    from imago_log.config import StoreConfig
+    from imago_log.disk.pressure import DiskPressure
+    from imago_log.metadata.state import Metadata
+    from imago_log.signals import Signal
+    from imago_log.status import StoreStatus
+    from imago_log.views.key_index import KeyIndex
+    from imago_log.views.write_behind import WriteBehind
+    from imago_wire.record import Entry, Placed
+
+
+class Appender:
+    """Writes entries to the log of a member that leads."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Callable[[], int],
+        status: StoreStatus,
+        pressure: DiskPressure,
+        log: CommitLog,
+        stamps: LogStamps,
+        recent: RecentLog,
+        keys: KeyIndex,
+        metadata: Metadata,
+        write_behind: WriteBehind,
+        on_append: Signal[[]],
+    ) -> None:
+        self._config, self._clock, self._status, self._pressure = config, clock, status, pressure
+        self._log, self._stamps, self._recent, self._keys = log, stamps, recent, keys
+        self._metadata, self._write_behind, self._on_append = metadata, write_behind, on_append
+        self._builder = RecordBuilder(config.store_host, config.metaq_broker_id, stamps.metaq_id)
+
+    def begin(self) -> None:
+        """Go on above the highest MetaQ id of the log, which may have been another member's."""
+        self._builder.last_metaq_id = self._stamps.metaq_id
+
+    def append(self, entries: Sequence[Entry], *, sequenced: bool) -> list[Placed]:
+        """Append messages: see `MessageStore.append`."""
+        if self._pressure.refusal is not None:
+            raise self._pressure.refusal
+        return self.write(entries, self._log.kept, sequenced=sequenced)
+
+    def write(
+        self, entries: Sequence[Entry], leave: int, *, sequenced: bool = False
+    ) -> list[Placed]:
+        """Write entries; no full disk stops them while there is room for them in the log.
+
+        DiskFullError: there is not, with so many bytes left in the last file.
+        """
+        status, log = self._status, self._log
+        if status.barred:
+            raise status.reason()
+        store_ms = self._clock()
+        if store_ms < self._stamps.store_ms:
+            store_ms = self._stamps.store_ms  # never back, whatever the clock does
+        size_max = entries_size_max(entries) + BLANK_SIZE
+        if size_max < BLANK_SIZE:
+            raise DeadQueueError
+        size_left = size_max + leave
+        if size_left > log.room and not (log.spares and size_left < log.segment_size):
+            log.reserve(self._sizes(entries), leave)
+        start, builder = log.end, self._builder
+        data, placed = builder.build(entries, 0, start, store_ms, log.room)
+        try:
+            if len(placed) == len(entries):
+                log.write(data)
+                self._written(start, data, sequenced)
+            else:
+                self._write_across(entries, data, placed, store_ms, sequenced)
+            self._stamps.observe(store_ms, builder.last_metaq_id)
+            if store_ms >= self._write_behind.next_ms:
+                self._write_behind.run(store_ms)
+        except LogIOError as error:
+            status.fail(error)
+            raise
+        self._on_append()
+        return placed
+
+    def _written(self, start: int, data: bytes, sequenced: bool) -> None:
+        """Let those know that learn from the bytes what was appended."""
+        self._recent.add(start, data)
+        if self._builder.with_properties:
+            self._keys.add(start, data)
+        else:
+            self._keys.skip(start + len(data))
+        if sequenced:
+            self._metadata.producers.take(data, start)
+
+    def _write_across(
+        self,
+        entries: Sequence[Entry],
+        data: bytes,
+        placed: list[Placed],
+        store_ms: int,
+        sequenced: bool,
+    ) -> None:
+        """Write what fits into this file, then go on in the next one, as often as needed."""
+        log = self._log
+        while True:
+            start = log.end
+            last = len(placed) == len(entries)
+            if last:
+                log.write(data)
+            else:
+                log.roll(data)
+            if data:
+                self._written(start, data, sequenced)
+            if last:
+                return
+            data, more = self._builder.build(entries, len(placed), log.end, store_ms, log.room)
+            placed += more
+
+    def _sizes(self, entries: Sequence[Entry]) -> list[int]:
+        """Return upper bounds of the entries' record sizes."""
+        store_host_size = len(self._config.store_host)
+        return [
+            record_size(
+                len(entry[0].topic),
+                len(entry[2]),
+                len(entry[1]),
+                born_host_size=len(entry[6]),
+                store_host_size=store_host_size,
+            )
+            for entry in entries
+        ]
