@@ -366,7 +366,11 @@ class MessageStore:
 
     def record_border(self, offset: int) -> bool:
         """Whether a record or a file of the log begins there, or the log ends there."""
-        return self._log_bytes.record_border(offset)
+        return self._log_bytes.is_border(offset)
+
+    def may_lend_from(self, offset: int) -> bool:
+        """Return the same; of a record that its queue names without a walk to it."""
+        return self._log_bytes.may_lend_from(offset)
 
     # Damage and housekeeping
 

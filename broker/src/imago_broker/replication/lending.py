@@ -37,7 +37,7 @@ class Lender:
                 end = each.start
         if end <= offset:
             return b""
-        if offset not in self._ends and not store.record_border(offset):
+        if offset not in self._ends and not store.may_lend_from(offset):
             logger.warning("repair_refused offset=%d reason=no record begins there here", offset)
             return b""
         try:

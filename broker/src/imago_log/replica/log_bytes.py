@@ -52,15 +52,14 @@ class LogByteReader:
         size = self._size(offset, bytes_max)
         return FileSlice(self._log.file_of(offset), offset % self._log.segment_size, size)
 
-    def record_border(self, offset: int) -> bool:
-        """Whether a record, a blank record or a file begins at an offset, or the log ends there."""
+    def may_lend_from(self, offset: int) -> bool:
+        """Whether `is_border` holds; of a record that its queue names, without a walk to it."""
         record = self._records.whole(offset)
-        if record is not None and self._directory.names(view_record(record)):
-            return True
-        return self.is_border(offset)
+        named = record is not None and self._directory.names(view_record(record))
+        return named or self.is_border(offset)
 
     def is_border(self, offset: int) -> bool:
-        """Whether `record_border` holds, as a walk over the records tells.
+        """Whether a record, a blank record or a file begins at an offset, or the log ends there.
 
         The records before it are walked from the next border that is known: a body may hold what
         looks like a record of its own place.

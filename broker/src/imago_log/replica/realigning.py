@@ -82,7 +82,7 @@ class Realigner:
 
     def _may_cut(self, end: int) -> bool:
         log = self._log
-        if self._log_bytes.record_border(end):
+        if self._log_bytes.is_border(end):
             return True
         if self._damage.at(end) is None and log.start < end < log.end:
             # Perhaps nobody has seen yet what is damaged in its file.
@@ -90,7 +90,7 @@ class Realigner:
             limit = min(segment_end(log, end), log.end)
             for found in survey(log, start, limit, self._witness):
                 self._damage.add(*found)
-        return self._damage.at(end) is not None or self._log_bytes.record_border(end)
+        return self._damage.at(end) is not None or self._log_bytes.is_border(end)
 
     def _cut(self, end: int) -> None:
         # Below the high watermark, where only a loss of data leads, the changes may go that said
