@@ -64,7 +64,7 @@ async def test_bytes_that_are_no_frame_close_this_connection_only(
     peer: RemotingPeer, connect: Connect, broker: Broker, port: str
 ) -> None:
     for data in BAD_FRAMES:
-        bad = await connect(getattr(broker, port))
+        bad = await connect(getattr(broker.ports, port))
         bad.write(data)
         assert await bad.closed(), data
         assert (await peer.put("T", b"x")).code == ResponseCode.SUCCESS
