@@ -112,14 +112,26 @@ def test_the_machine_and_members_get_in_when_strangers_have_everything(known: st
     for number in range(100):
         fill(places, f"198.51.100.{number}")
     assert places.taken == 800
-    full = Port(20, 20)
-    assert not got(places.take(STRANGER, full))
-    kept = fill(places, known, full)
+    assert not got(places.take(STRANGER, ANY))
+    kept = fill(places, known)
     assert len(kept) == 50, "half of those kept"
     for place in kept:
         places.leave(place)
     assert places.taken == 800
-    assert got(places.take(known, full))
+    assert got(places.take(known, ANY))
+
+
+def test_only_members_go_beyond_what_a_port_takes() -> None:
+    places = Places(800, is_member=of_members(MEMBER))
+    full = Port(20, 20)
+    assert not got(places.take(STRANGER, full))
+    assert not got(places.take(LOOPBACK, full))
+    assert got(places.take(MEMBER, full))
+
+
+def test_the_machine_itself_may_have_all_places_of_a_port() -> None:
+    places = Places(800)
+    assert all(got(places.take(LOOPBACK, Port(taken, 100))) for taken in range(100))
 
 
 def test_a_port_has_places_of_its_own_for_whoever_calls_there() -> None:

@@ -51,9 +51,10 @@ from addresses of their own, set it to what one machine needs, say 1000.
 All listeners count together: MetaQ, both of RocketMQ, the name service and administration
 (replication has places of its own). Members of the cluster, that is, addresses at which brokers
 are registered in ZooKeeper, are held to neither rule, since after a handover they pass their
-clients' connections on. 128 further places are for loopback and for members, 128 for whoever calls
+clients' connections on; loopback may take the last eighth too, but never more than a listener's
+`connections_max`. 128 further places are for loopback and for members, 128 for whoever calls
 the admin port (probes, tools), half of each at most for one address: they get in when clients have
-taken everything.
+taken the places of all listeners.
 """,
 }
 """What is said below the table of a section."""

@@ -3,10 +3,11 @@
 Three rules keep one caller from shutting the others out. Nobody has more than
 `per_address_max` places, where that is set. An address that has many already takes none of
 the last eighth of a port's places, nor of the process's. And some further places are kept: for
-the machine itself and the members of the cluster on every port, and on a port for its own callers.
+the machine itself and the members of the cluster, and on a port for its own callers.
 
-Members are held to neither of the first two: after a handover a broker passes the connections of
-all its clients on to the next master.
+Members are held to neither of the first two, nor to a port's number: after a handover a broker
+passes the connections of all its clients on to the next master. The machine itself is not held
+to the second.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Places:
         if port.kept is not None and port.kept.take(source):
             return Place(source, port.kept)
         self._known.count_max = min(self._known_kept, self.count_max // SHARE)
-        if self._is_known(address) and self._known.take(source):
+        if self._may_have_kept(address, port) and self._known.take(source):
             return Place(source, self._known)
         return refusal
 
@@ -140,12 +141,15 @@ class Places:
         if held >= self.per_address_max and not self.is_member(address):
             return f"limits.connections_per_address_max={self.per_address_max}"
         crowded = free <= self.count_max // SHARE or free_here <= port.count_max // SHARE
-        if crowded and held >= FEW and not self.is_member(address):
+        if crowded and held >= FEW and not _is_loopback(address) and not self.is_member(address):
             return "the last places are for others"
         return ""
 
-    def _is_known(self, address: str) -> bool:
-        return _is_loopback(address) or self.is_member(address)
+    def _may_have_kept(self, address: str, port: Port) -> bool:
+        """Members go beyond a port's own limit too: they pass on the clients of another."""
+        if self.is_member(address):
+            return True
+        return _is_loopback(address) and port.taken < port.count_max
 
 
 @lru_cache(maxsize=4096)
