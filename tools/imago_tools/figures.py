@@ -45,8 +45,9 @@ def micros(row: Row) -> str:
 
 
 def peers() -> str:
-    """Return Imago beside the original brokers: rate and processor time."""
+    """Return Imago beside the original brokers: rate, slowest answers and processor time."""
     heads = ["workload (1 KiB)", "Imago k msg/s", "the original k msg/s"]
+    heads += ["Imago p99 ms", "the original p99 ms"]
     heads += ["CPU, the original ÷ Imago"]
     heads += ["Imago µs of CPU a message", "the original"]
     lines = [
@@ -54,6 +55,8 @@ def peers() -> str:
             row["name"],
             thousands(row["imago"]["rate"]),
             thousands(row["original"]["rate"]),
+            milliseconds(row["imago"]["p99_us"]),
+            milliseconds(row["original"]["p99_us"]),
             f"{row['original']['server_cpu_us'] / row['imago']['server_cpu_us']:.1f} ×",
             micros(row["imago"]),
             micros(row["original"]),
@@ -172,17 +175,20 @@ def scale() -> str:
     topics, idle = of_name["topics"], of_name["connections"]
     starts = of_name["starts"]
     lines += [
-        [f"memory a topic, of {topics['topics']:,}", f"{topics['bytes_a_topic']:,} bytes"],
+        [
+            f"memory per topic, with {topics['topics']:,} topics",
+            f"{topics['bytes_a_topic']:,} bytes",
+        ],
         [f"start with {topics['topics']:,} topics", f"{topics['start_seconds']:.2f} s"],
         [
-            f"memory an idle connection, of {idle['idle']:,}",
+            f"memory per idle connection, with {idle['idle']:,} of them",
             f"{idle['bytes_a_connection']:,} bytes",
         ],
         [
             f"rate of active connections beside {idle['idle']:,} idle ones",
             f"{idle['rate_beside_idle'] / idle['rate_alone']:.0%}",
         ],
-        ["connects a second", f"{idle['connects_per_second']:,}"],
+        ["new connections per second", f"{idle['connects_per_second']:,}"],
         ["start with an empty log", f"{starts['start_seconds']:.2f} s"],
         [
             f"start with a log of {starts['log_bytes'] / 2**30:.0f} GiB",
@@ -194,7 +200,7 @@ def scale() -> str:
 
 def spark() -> str:
     """Return rates of the Spark source."""
-    heads = ["reader", "k rows/s", "MB/s", "k rows a second of CPU"]
+    heads = ["reader", "k rows/s", "MB/s", "k rows per second of CPU"]
     lines = [
         [
             row["name"],

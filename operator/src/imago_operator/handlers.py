@@ -1,4 +1,4 @@
-"""kopf's one door: its watches bring keys into the loop, and nothing else of it is used.
+"""The only module that imports kopf: watches bring keys into the loop, nothing else is used.
 
 Handlers that see every event keep no state on objects: no finalizer, no annotation, no patch.
 """

@@ -4,6 +4,7 @@ Each partition of a sink is an idempotent producer: its id comes from the sink's
 of the partition, its epoch is the number of the micro-batch. An attempt that is run again, or a
 micro-batch that is replayed after a restart, says the same messages under the same numbers, and
 brokers store what they do not have yet. A later micro-batch shuts out what is left of earlier ones.
+Nothing is retried here: the producer sends again, in `imago_client/core/idempotent.py`.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ Topics to be made at the start, where they are missing, are tables of their own:
 queues = 8                         # partitions of MetaQ, queues of RocketMQ, on this shard
 acknowledgement = "leader-fsync"   # in place of acknowledgement.level
 dialects = "rocketmq"              # not for MetaQ clients; default "metaq,rocketmq"
-retention_ms = 3600000             # may only shorten store.retention_ms
-retention_bytes = 1073741824
+retention_ms = 3600000             # of MetaQ's own files; the log keeps its own time
+retention_bytes = 1073741824       # of MetaQ's own files of a partition; not of the log
 metaq_publish = true               # false: MetaQ producers do not find the topic
 metaq_subscribe = true             # false: MetaQ consumers do not find it
 metaq_stat = false                 # in place of metaq.stat

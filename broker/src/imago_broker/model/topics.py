@@ -89,7 +89,7 @@ class TopicConfig:
 
     @property
     def retention_ms(self) -> int | None:
-        """How long messages are kept, or None for the log's own time."""
+        """How long MetaQ's own files are kept, never the log; None: as long as the log."""
         text = self.attributes.get(RETENTION_MS, "")
         # Whoever sets it is told what is wrong; what stands there all the same breaks no list.
         return int(text) if text.isascii() and text.isdecimal() else None

@@ -1,4 +1,4 @@
-"""MetaQ's eleven commands and two responses as values.
+"""MetaQ's eleven commands and two responses as values; `line.py` parses their lines.
 
 Numbers that a peer may leave out are None, so that encoding gives the same bytes again.
 """

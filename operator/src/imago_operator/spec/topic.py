@@ -45,10 +45,12 @@ class AdoptionPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRetention:
-    """How long messages are kept."""
+    """How long MetaQ's own files of a topic are kept."""
 
     time: Duration | None = described(
-        "Age at which messages go; may only be shorter than that of the brokers.", default=None
+        "Age at which MetaQ's own files of the topic go. The log keeps messages as long as the"
+        " brokers' store.retention_ms says.",
+        default=None,
     )
 
 
@@ -92,7 +94,9 @@ class TopicSpec:
     acknowledgement: AcknowledgementLevel | None = described(
         "What the answer to a put waits for; as the cluster says unless given.", default=None
     )
-    retention: TopicRetention = described("How long messages are kept.", default=TopicRetention)
+    retention: TopicRetention = described(
+        "How long MetaQ's own files of the topic are kept.", default=TopicRetention
+    )
     dialects: Dialects = described(
         "Clients of which protocols may use it. Immutable: records are written for them.",
         default=Dialects.ALL,
