@@ -12,11 +12,11 @@ from imago_wire import _scan_py as _reference
 
 include "_common.pxi"
 include "_reading.pxi"
+include "_named.pxi"
 
 RecordView = _reference.RecordView
 Scan = _reference.Scan
 ScanStop = _reference.ScanStop
-cdef object _new_tuple = tuple.__new__
 cdef object _END = ScanStop.END
 cdef Py_ssize_t UNIT_SIZE = _layout.UNIT.size
 
@@ -44,7 +44,7 @@ cdef object view_of(const uint8_t *data, Py_ssize_t at, Record *record):
         record.metaq_id,
         metaq_size,
     )
-    return _new_tuple(RecordView, fields)
+    return imago_named(RecordView, fields)
 
 
 def scan_records(data, physical_offset, *, bint verify=True):

@@ -157,10 +157,10 @@ class RemotingSession(Session):
         """Serve frames in order; False when the rest has to wait, or nothing more may come."""
         send = self._send
         for served, item in enumerate(items, 1):
-            if item.kind == SEND:
-                send(self, item)
-            elif item.kind == FRAME:
+            if item.kind == FRAME:
                 self._serve_frame(item.command)
+            elif item.kind == SEND:
+                send(self, item)
             else:
                 log.info("bad_frame peer=%s reason=%s", self.peer, item.reason)
                 self.close()

@@ -39,7 +39,6 @@ cdef Py_ssize_t _body_bytes_max = _layout.BODY_BYTES_MAX
 cdef Py_ssize_t _properties_bytes_max = _layout.CLIENT_PROPERTIES_BYTES_MAX
 cdef Py_ssize_t _host_v4_size = _layout.HOST_V4_SIZE
 cdef Py_ssize_t _host_v6_size = _layout.HOST_V6_SIZE
-cdef object _new_tuple = tuple.__new__
 cdef object _send_type = items.SendItem
 cdef object _frame_type = items.FrameItem
 cdef object _bad_type = items.BadFrameItem
@@ -62,6 +61,7 @@ cdef object _plain_take = plain.take_sends
 # Texts that come again and again (ext keys, topics): one object each, with its hash computed once.
 cdef list _texts = [None] * TEXTS
 
+include "../_named.pxi"
 include "_remoting_header.pxi"
 include "_remoting_values.pxi"
 include "_remoting_answers.pxi"
@@ -98,7 +98,7 @@ cdef object _item(Bytes raw, Py_ssize_t header_size, Bytes body_at, Py_ssize_t b
     cdef bytes body = PyBytes_FromStringAndSize(<const char*>body_at, body_size)
     if _read_header(&h, raw, header_size):
         if h.flag & 1 or (h.code != 310 and h.code != 320 and h.code != 10):
-            return _new_tuple(_frame_type, (FRAME, _command(&h, body)))
+            return imago_named(_frame_type, (FRAME, _command(&h, body)))
         if _read_send(&h, &send):
             return _send_item(
                 &h, &send, PyBytes_FromStringAndSize(<const char*>raw, 4 + header_size), body
@@ -142,7 +142,7 @@ cdef tuple _scan(Bytes data, Py_ssize_t size, long long frame_bytes_max):
                 frame_size - 4 - header_size,
             ))
         except ProtocolError as error:
-            found.append(_new_tuple(_bad_type, (BAD, str(error))))
+            found.append(imago_named(_bad_type, (BAD, str(error))))
             break
         at += frame_size + 4
     return found, at

@@ -218,7 +218,7 @@ cdef object _send_item(Header* h, Send* send, bytes raw_header, bytes body):
         properties = _span_bytes(send.properties)
         if h.binary and not properties.isascii():
             properties = properties.decode("utf-8", "replace").encode()
-    return _new_tuple(_send_type, (
+    return imago_named(_send_type, (
         SEND,
         h.opaque,
         h.code,

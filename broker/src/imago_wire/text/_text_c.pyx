@@ -32,6 +32,8 @@ cdef extern from "Python.h":
     void *PyUnicode_DATA(object text)
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
 
+include "../_named.pxi"
+
 imago_crc_init()
 
 cdef uint32_t CRC31_MASK = 0x7FFFFFFF
@@ -39,7 +41,6 @@ cdef Py_ssize_t BODY_BYTES_MAX = _layout.BODY_BYTES_MAX
 cdef Py_ssize_t HOST_V4_SIZE = _layout.HOST_V4_SIZE
 cdef Py_ssize_t HOST_V6_SIZE = _layout.HOST_V6_SIZE
 
-cdef object _new_tuple = tuple.__new__
 cdef object _put_item = _items.PutItem
 cdef object _get_item = _items.GetItem
 cdef object _bad_item = _items.BadLineItem
@@ -191,7 +192,7 @@ cdef object scan_get(Cursor *cursor, int64_t line_bytes_max):
     if ahead.at - 1 - (cursor.at - 4) > line_bytes_max:
         return None
     cursor.at = ahead.at + 1
-    return _new_tuple(
+    return imago_named(
         _get_item, (GET, topic, group, partition, offset, max_size, opaque)
     )
 
@@ -218,7 +219,7 @@ def scan_text(data, int64_t line_bytes_max, int64_t body_bytes_max):
                 if not memcmp(at, b"put ", 4):
                     topic = read_put(&cursor, &put, line_bytes_max, body_bytes_max)
                     if topic is not None:
-                        item = _new_tuple(_put_item, (
+                        item = imago_named(_put_item, (
                             PUT, topic, put.partition, put.flag, put.checksum, None, put.opaque,
                             PyBytes_FromStringAndSize(<const char *> put.body, put.size),
                         ))
@@ -232,7 +233,7 @@ def scan_text(data, int64_t line_bytes_max, int64_t body_bytes_max):
                 try:
                     scanned = _any(data, at - start, line_bytes_max, body_bytes_max)
                 except ProtocolError as error:
-                    items.append(_new_tuple(_bad_item, (BAD, str(error))))
+                    items.append(imago_named(_bad_item, (BAD, str(error))))
                     break
                 if scanned is None:
                     break

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.directions import Directions
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
-from imago_broker.processors.rocketmq.pull_outcome import PullOutcome, PullResult
+from imago_broker.processors.rocketmq.pull_outcome import NOTHING, REDIRECTED, RESET, PullOutcome
 from imago_broker.processors.rocketmq.pull_request import (
     FLAG_SUSPEND,
     PullRequest,
@@ -58,14 +58,14 @@ class PullProcessor:
         tags = wanted_tags(self._services, request)
         pull = _Pull(self._services, self._directions, exchange, request, tags)
         outcome = pull.look()
-        reset = outcome.result is PullResult.RESET
+        reset = outcome.result is RESET
         if request.commits and not reset and self._services.serving_rules.leads:
             self._services.offsets.commit(
                 request.group, request.topic, request.queue_id, request.commit_offset
             )
-        if outcome.result is PullResult.NOTHING and request.sys_flag & FLAG_SUSPEND:
+        if outcome.result is NOTHING and request.sys_flag & FLAG_SUSPEND:
             return None if pull.wait() else outcome.reply()
-        if outcome.result is PullResult.REDIRECTED:
+        if outcome.result is REDIRECTED:
             return self._soon(exchange, request, outcome.reply())
         return outcome.reply()
 
@@ -209,7 +209,7 @@ class _Pull:
             self._request.topic, self._request.queue_id
         )
         return PullOutcome(
-            result=PullResult.RESET,
+            result=RESET,
             remark="OFFSET_RESET",
             next_offset=offset,
             min_offset=low,

@@ -19,19 +19,28 @@ REDIRECT_FIELD: Final = "imagoNotMaster"
 
 
 class PullResult(Enum):
-    """How a pull ended."""
+    """How a pull ended, and the code of its answer."""
 
-    FOUND = "messages"
-    NOTHING = "no message is there yet: the pull may wait"
-    PASSED_OVER = "the tags match nothing of what was read"
-    OFFSET_MOVED = "nothing can be read there: the client goes on at another offset"
-    RESET = "the group was reset: what its client says of its own place is void"
-    REDIRECTED = "the master serves it"
-    REFUSED = "the answer says why"
+    code: ResponseCode
 
+    FOUND = "messages", ResponseCode.SUCCESS
+    NOTHING = "no message is there yet: the pull may wait", ResponseCode.PULL_NOT_FOUND
+    PASSED_OVER = "the tags match nothing of what was read", ResponseCode.PULL_RETRY_IMMEDIATELY
+    OFFSET_MOVED = "the client goes on at another offset", ResponseCode.PULL_OFFSET_MOVED
+    RESET = "the group was reset: its client's own place is void", ResponseCode.PULL_OFFSET_MOVED
+    REDIRECTED = "the master serves it", ResponseCode.PULL_RETRY_IMMEDIATELY
+    REFUSED = "the refusal has a code of its own", ResponseCode.SYSTEM_ERROR
+
+    def __init__(self, _meaning: str, code: ResponseCode) -> None:
+        self.code = code
+
+
+# Bound once: an enumeration finds its members anew each time that they are named.
+FOUND, NOTHING, OFFSET_MOVED = PullResult.FOUND, PullResult.NOTHING, PullResult.OFFSET_MOVED
+RESET, REDIRECTED = PullResult.RESET, PullResult.REDIRECTED
+_READ: Final = ReadStatus.FOUND
 
 _OF_STATUS: Final = {
-    ReadStatus.FOUND: PullResult.FOUND,
     ReadStatus.NO_MATCHED_MESSAGE: PullResult.PASSED_OVER,
     ReadStatus.MESSAGE_WAS_REMOVING: PullResult.PASSED_OVER,
     ReadStatus.OFFSET_FOUND_NULL: PullResult.NOTHING,
@@ -40,30 +49,24 @@ _OF_STATUS: Final = {
     ReadStatus.OFFSET_TOO_SMALL: PullResult.OFFSET_MOVED,
 }
 _EMPTY: Final = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
-_CODES: Final = {
-    PullResult.FOUND: ResponseCode.SUCCESS,
-    PullResult.NOTHING: ResponseCode.PULL_NOT_FOUND,
-    PullResult.PASSED_OVER: ResponseCode.PULL_RETRY_IMMEDIATELY,
-    PullResult.OFFSET_MOVED: ResponseCode.PULL_OFFSET_MOVED,
-    PullResult.RESET: ResponseCode.PULL_OFFSET_MOVED,
-    PullResult.REDIRECTED: ResponseCode.PULL_RETRY_IMMEDIATELY,
-}
 
 
 def result_of(status: ReadStatus, asked_offset: int) -> PullResult:
     """Return what a read's status means to the pull that asked for it."""
+    if status is _READ:
+        return FOUND
     if status in _EMPTY:
         # Nobody may be sent back from 0: the queue is only new.
-        return PullResult.OFFSET_MOVED if asked_offset else PullResult.NOTHING
+        return OFFSET_MOVED if asked_offset else NOTHING
     return _OF_STATUS[status]
 
 
 def code_of(status: ReadStatus, asked_offset: int) -> ResponseCode:
     """Return the answer's code for what a read found."""
-    return _CODES[result_of(status, asked_offset)]
+    return result_of(status, asked_offset).code
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class PullOutcome:
     """How a pull ended, and all that its answer says."""
 
@@ -81,13 +84,13 @@ class PullOutcome:
     def of_read(cls, found: ReadResult, asked_offset: int, suggested: int) -> PullOutcome:
         """Return the outcome of a read."""
         return cls(
-            result=result_of(found.status, asked_offset),
-            remark=found.status.value,
-            next_offset=found.next_offset,
-            min_offset=found.min_offset,
-            max_offset=found.max_offset,
-            suggested=suggested,
-            body=found.body,
+            result_of(found.status, asked_offset),
+            found.status.value,
+            found.next_offset,
+            found.min_offset,
+            found.max_offset,
+            suggested,
+            found.body,
         )
 
     @classmethod
@@ -123,9 +126,9 @@ class PullOutcome:
             "topicSysFlag": "0",
             "groupSysFlag": "0",
         }
-        if self.result is PullResult.REDIRECTED:
+        if self.result is REDIRECTED:
             ext[REDIRECT_FIELD] = "true"
-        return Reply(_CODES[self.result], self.remark, ext, self.body)
+        return Reply(self.result.code, self.remark, ext, self.body)
 
 
 _WAITS: Final = (PullResult.NOTHING, PullResult.PASSED_OVER, PullResult.REDIRECTED)
