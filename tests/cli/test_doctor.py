@@ -21,6 +21,7 @@ from imago_cli.doctor.checks import CheckLevel
 from imago_cli.exits import CommandError
 from imago_cli.java import find_java, java_version, spark_home
 from imago_cli.up import state as up_state
+from imago_cli.up.command import base_settings, write_configs
 from imago_log.disk.vfs import DiskUsage, OsVfs
 from imago_testing.processes.ports import free_port_block
 
@@ -128,6 +129,27 @@ def test_an_unreachable_zookeeper_is_an_error() -> None:
     assert finding.level is CheckLevel.ERROR
     assert address in finding.message
     assert "start it" in finding.cure
+
+
+@pytest.mark.parametrize(
+    ("zookeeper", "expected"), [("auto", CheckLevel.NOTE), ("127.0.0.1:1", CheckLevel.ERROR)]
+)
+def test_only_a_zookeeper_that_up_does_not_start_must_run(
+    tmp_path: Path, zookeeper: str, expected: CheckLevel
+) -> None:
+    plan = up_state.plan(
+        tmp_path,
+        shards=1,
+        replicas=1,
+        cluster=None,
+        zookeeper=zookeeper,
+        port_base=free_port_block(20),
+    )
+    write_configs(plan, base_settings([], None))
+    up_state.remember(plan)
+    (finding,) = [f for f in command.diagnose(None, tmp_path) if f.check == "zookeeper"]
+    assert finding.level is expected
+    assert ("imago up starts" in finding.message) == (zookeeper == "auto")
 
 
 def test_an_address_list_of_the_wrong_form_is_an_error() -> None:

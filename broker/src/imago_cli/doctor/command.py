@@ -80,7 +80,7 @@ def diagnose(config_path: Path | None, data: Path | None) -> Iterator[CheckFindi
         ),
         checks.check_open_files(settings.limits.connections_max),
         checks.check_clock(folder, admin_addresses(plan)),
-        checks.check_zookeeper(settings.zookeeper.connect, settings.zookeeper.session_timeout_ms),
+        _zookeeper(settings, plan),
         checks.check_listeners(settings),
         check_shards(admin_addresses(plan)),
         check_damage(folder),
