@@ -58,6 +58,18 @@ async def test_what_somebody_has_to_read_keeps_the_shard(pair: Pair) -> None:
     await pair.until(0, lambda shard: not shard["drained"])
 
 
+async def test_the_retention_of_a_topic_does_not_let_its_messages_expire(pair: Pair) -> None:
+    """It removes the topic's MetaQ files; the log keeps the messages as long as all others."""
+    make(pair.one, "orders", attributes={"retention.ms": "60000"})
+    await put(pair.one, "orders")
+    put_ms = pair.one.broker.store.store_time("orders", 0, 0)
+    assert put_ms is not None
+    await pair.drain(pair.one)
+    shown = await pair.until(0, lambda shard: shard["drain"] and not shard["drain"]["topicsToMove"])
+    retention_ms = pair.one.broker.config.store.retention_ms
+    assert shown["drain"]["lastExpiresAt"] == put_ms + retention_ms
+
+
 async def test_messages_that_wait_for_their_time_keep_the_shard(pair: Pair) -> None:
     make(pair.one, "orders")
     pair.one.broker.offsets.commit("g", "orders", 0, 0)

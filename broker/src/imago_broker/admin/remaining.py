@@ -141,7 +141,8 @@ def _of_topic(
     committed = _committed(services, name, metaq)
     found, queues = unread(bounds, committed)
     newest = max((_newest(services, name, queue, bounds[queue]) for queue in queues), default=0)
-    retention_ms = config.retention_ms or services.config.store.retention_ms
+    # A topic's own retention removes its MetaQ files; the shared log keeps what they held.
+    retention_ms = services.config.store.retention_ms
     expires = newest + retention_ms if newest and retention_ms else None
     return found, _bytes(services, name, queues, bounds, found.messages), expires
 
