@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tomllib
 from pathlib import Path
@@ -14,8 +15,15 @@ from imago_broker.config.loading import from_tree
 from imago_cli import toml_text
 from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.up import state as up_state
-from imago_cli.up.command import child_environment
+from imago_cli.up.command import (
+    ClusterRun,
+    base_settings,
+    child_environment,
+    for_other_commands,
+    write_configs,
+)
 from imago_cli.up.plan import BrokerPlace, ClusterPlan, Present, local_base, refuse_owned_keys
+from imago_cli.up.supervisor import SupervisedProcess
 
 DATA = Path("/data")
 
@@ -174,6 +182,45 @@ def test_the_ready_line_is_as_documented() -> None:
             }
         ],
     }
+
+
+def test_other_commands_are_told_the_masters() -> None:
+    made = plan(shards=2, replicas=2, port_base=30000)
+    present = {
+        place: Present(4242, place.replica, "master" if place.replica else "slave")
+        for place in made.places()
+    }
+    assert for_other_commands(made.ready("127.0.0.1", present)) == (
+        "export IMAGO_BOOTSTRAP=127.0.0.1:30000 IMAGO_METAQ=127.0.0.1:30021,127.0.0.1:30041"
+        " IMAGO_ADMIN=http://127.0.0.1:30014"
+    )
+
+
+async def test_nobody_starts_before_zookeeper_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(port_base=30000, data=tmp_path, replicas=2)
+    run = ClusterRun(made, write_configs(made, base_settings([], None)), restart=True, as_json=True)
+    said: list[str] = []
+
+    async def start(child: SupervisedProcess) -> None:
+        said.append(f"{child.spec.name} starts")
+        await asyncio.sleep(0)
+        said.append(f"{child.spec.name} serves")
+
+    async def lives(_: SupervisedProcess) -> None:
+        await asyncio.Event().wait()
+
+    async def settled(_: ClusterRun) -> None:
+        said.append("settled")
+
+    monkeypatch.setattr(SupervisedProcess, "start", start)
+    monkeypatch.setattr(SupervisedProcess, "fail_when_dead", lives)
+    monkeypatch.setattr(ClusterRun, "_settle", settled)
+    await run._start()
+    assert said[:2] == ["zookeeper starts", "zookeeper serves"]
+    assert len(said) == 9
+    assert said[-1] == "settled"
 
 
 def test_settings_that_a_flag_decides_are_refused() -> None:

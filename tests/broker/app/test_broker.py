@@ -60,6 +60,15 @@ async def test_one_address_is_counted_over_all_ports(tmp_path: Path) -> None:
         await until(lambda: not places.taken)
 
 
+@pytest.mark.parametrize(("bind", "warned"), [("127.0.0.1", False), ("0.0.0.0", True)])
+async def test_open_ports_are_warned_of_where_others_reach_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, bind: str, warned: bool
+) -> None:
+    async with running_broker(tmp_path, f"broker.bind={bind}"):
+        pass
+    assert ("access_open" in caplog.text) is warned
+
+
 async def test_ports_are_bound_and_known(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         ports = {

@@ -234,16 +234,11 @@ class ClusterRun:
         return True
 
     async def _start(self) -> None:
-        # All at once: brokers wait for ZooKeeper by themselves, and load their code meanwhile.
-        children = [*self._first, *self._names, *self._brokers.values()]
-        try:
-            async with asyncio.TaskGroup() as group:
-                for child in children:
-                    group.create_task(child.start())
-        except ExceptionGroup as failures:
-            # The first to fail is the cause; the others were cut off because of it.
-            raise failures.exceptions[0] from None
-        await while_all_live(children, self._settle())
+        # Whoever asks ZooKeeper before it serves is refused, or makes it complain of itself.
+        others = [*self._names, *self._brokers.values()]
+        await _start_all(self._first)
+        await while_all_live(self._first, _start_all(others))
+        await while_all_live([*self._first, *others], self._settle())
 
     async def _settle(self) -> None:
         """Return once clients find everything and each shard takes messages."""
@@ -297,11 +292,7 @@ class ClusterRun:
         print_table(f"cluster {self._plan.cluster}", names, rows)
         print_line(f"name service {ready['namesrv']}, ZooKeeper {ready['zookeeper']}")
         if self._plan.port_base is not None:
-            first = ready["brokers"][0]
-            print_line(
-                f"for other commands: export IMAGO_BOOTSTRAP={ready['namesrv']}"
-                f" IMAGO_METAQ={first['metaq']} IMAGO_ADMIN={first['admin']}"
-            )
+            print_line(f"for other commands: {for_other_commands(ready)}")
         print_line(f"data and logs in {self._plan.data}; Ctrl-C stops everything")
 
     def _zookeeper(self) -> Iterator[ProcessSpec]:
@@ -343,6 +334,25 @@ class ClusterRun:
             environment=child_environment(os.environ),
             **options,
         )
+
+
+async def _start_all(children: Sequence[SupervisedProcess]) -> None:
+    try:
+        async with asyncio.TaskGroup() as group:
+            for child in children:
+                group.create_task(child.start())
+    except ExceptionGroup as failures:
+        # The first to fail is the cause; the others were cut off because of it.
+        raise failures.exceptions[0] from None
+
+
+def for_other_commands(ready: Mapping[str, Any]) -> str:
+    """Return what tells other commands where the cluster is: MetaQ takes puts at masters only."""
+    masters = [broker["metaq"] for broker in ready["brokers"] if broker["role"] == "master"]
+    return (
+        f"export IMAGO_BOOTSTRAP={ready['namesrv']} IMAGO_METAQ={','.join(masters)}"
+        f" IMAGO_ADMIN={ready['brokers'][0]['admin']}"
+    )
 
 
 def local_address(bind: str) -> str:
