@@ -56,10 +56,6 @@ class RequestTimeoutError(TryAgainError):
         self.address, self.timeout_s = address, timeout_s
 
 
-class BusyError(TryAgainError):
-    """A limit of this client is reached: wait for answers before sending more."""
-
-
 class NoRouteError(TryAgainError):
     """No live broker serves the topic (the name service knows none)."""
 
