@@ -372,7 +372,9 @@ class Broker:
             config.broker.data_dir,
         )
         if not is_loopback(config.broker.bind):
-            logger.warning("access_open whoever reaches the client ports may send, read, administer")
+            logger.warning(
+                "access_open whoever reaches the client ports may send, read, administer"
+            )
 
     def _wire_ports(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config
