@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -59,6 +60,14 @@ def test_every_command_of_the_table_exists_and_explains_itself(name: str, imago:
     done = imago(name, "--help")
     assert done.returncode == 0, done.stderr
     assert "Usage:" in done.stdout
+
+
+def test_the_help_of_a_command_flows_as_wide_as_the_terminal() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "imago_cli", "up", "--help"],
+        capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "200"},
+    )  # fmt: skip
+    assert "A process that cannot start ends the start: it is named" in done.stdout
 
 
 def test_an_unknown_command_is_a_usage_error(imago: Imago) -> None:

@@ -101,7 +101,7 @@ def test_status_shows_members_roles_and_lag(imago: Imago, broker: FakeBroker) ->
     rows = [line.split("│")[1:-1] for line in done.stdout.splitlines() if "shard-0" in line]
     cells = [[cell.strip() for cell in row] for row in rows]
     assert cells[0][:6] == ["shard-0", "0", "master", "yes", "0", "0"]
-    assert cells[1][:6] == ["shard-0", "1", "slave", "yes", "512", "20"]
+    assert cells[1][:6] == ["shard-0", "1", "follower", "yes", "512", "20"]
 
 
 def test_a_shard_without_master_is_said_and_explained(imago: Imago, broker: FakeBroker) -> None:
@@ -197,6 +197,8 @@ def test_the_doctor_sees_shards_without_master_lossy_elections_and_shared_zones(
     assert [(f.level, f.message) for f in good] == [
         (CheckLevel.OK, "led by replica 0 at h:10911, 2 members in sync")
     ]
+    (alone,) = shard_findings(cluster("a", inSync=["disk-0"]))
+    assert alone.message == "led by replica 0 at h:10911, 1 member in sync"
     why = {"why": "nobody leads", "waitsFor": "x", "next": "start it"}
     (bad,) = shard_findings(cluster("a", master=None, explain=why))
     assert (bad.level, bad.cure) == (CheckLevel.ERROR, "start it")

@@ -9,7 +9,7 @@ import typer
 from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
 from imago_cli.exits import CommandError, Exit
-from imago_cli.output import print_json, print_line, print_table
+from imago_cli.output import print_json, print_line, print_table, role_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -89,7 +89,7 @@ def member_rows(shard: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
         yield (
             shard["name"],
             member["replica"],
-            member["role"],
+            role_name(member["role"]),
             "yes" if member["inSync"] else "no",
             shown(member["lagBytes"]),
             shown(member["lagMs"]),

@@ -28,7 +28,7 @@ COMMANDS: dict[str, CommandRow] = {
         "imago_cli.demo.command", "Show both protocols and Spark agreeing on real records."
     ),
     "cluster": CommandRow("imago_cli.cluster", "Show who leads what, and why not."),
-    "shard": CommandRow("imago_cli.shard", "Show shards, hand leadership over, elect in need."),
+    "shard": CommandRow("imago_cli.shard", "Show shards, hand leadership over, force an election."),
     "topic": CommandRow("imago_cli.topic", "Create, change, list and delete topics."),
     "group": CommandRow("imago_cli.group", "Show consumer groups, their lag; move, delete them."),
     "produce": CommandRow("imago_cli.produce", "Send messages."),

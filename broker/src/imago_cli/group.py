@@ -18,7 +18,7 @@ from imago_cli.connect import (
     unknown_topic,
 )
 from imago_cli.exits import CommandError, CommandUsageError
-from imago_cli.output import print_json, print_table, say
+from imago_cli.output import counted, print_json, print_table, say
 from imago_cli.topic import moment
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def describe(group: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJs
         return
     members = [(one.client_id, one.address, one.language, one.version) for one in found.members]
     print_table(
-        f"group {group}: {len(members)} members",
+        f"group {group}: {counted(len(members), 'member')}",
         ("client", "address", "language", "version"),
         members,
     )

@@ -22,6 +22,16 @@ class OutputClosedError(Exception):
     """Whoever read standard output has gone, as `head` does: there is nothing left to do."""
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number of things, as `1 queue` and `2 queues`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def role_name(role: str) -> str:
+    """Return what people call a role of which programs are told `master`, `slave`."""
+    return "follower" if role == "slave" else role
+
+
 def print_json(value: object) -> None:
     """Print one line of JSON and send it off at once."""
     print_line(orjson.dumps(value).decode())

@@ -1,4 +1,4 @@
-"""`imago shard`: look at shards, hand leadership over, elect in need, drain."""
+"""`imago shard`: look at shards, hand leadership over, force an election, drain."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Member = Annotated[
 def attach(root: typer.Typer) -> None:
     """Add the group of commands."""
     group = typer.Typer(
-        no_args_is_help=True, help="Show shards, hand leadership over, elect in need, drain."
+        no_args_is_help=True, help="Show shards, hand leadership over, force an election, drain."
     )
     group.command("list")(list_shards)
     group.command("show")(show)

@@ -19,7 +19,7 @@ from imago_cli.connect import (
 )
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.moves import attach_to_topic
-from imago_cli.output import print_json, print_line, print_table, say
+from imago_cli.output import counted, print_json, print_line, print_table, say
 from imago_cli.topic_settings import SET_HELP, attributes
 from imago_client.errors import HidesMessagesError, NoTopicError, TopicExistsError
 
@@ -101,7 +101,9 @@ def create(
         print_json({"topic": topic, "queues": has, "shards": sorted(masters)})
     else:
         there = "" if made else ", there already"
-        say(f"topic {topic}: {has} queues on each of {', '.join(sorted(masters))}{there}")
+        each = "each of " if len(masters) > 1 else ""
+        shards = ", ".join(sorted(masters))
+        say(f"topic {topic}: {counted(has, 'queue')} on {each}{shards}{there}")
 
 
 def alter(
@@ -136,7 +138,7 @@ def alter(
     if as_json:
         print_json({"topic": topic, "hiddenMessages": hidden})
     else:
-        lost = f"; {hidden} messages are hidden from readers now" if hidden else ""
+        lost = f"; hidden from readers now: {counted(hidden, 'message')}" if hidden else ""
         say(f"topic {topic}: changed{lost}")
 
 
@@ -196,7 +198,8 @@ def describe(topic: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJs
         for one in bounds
     ]
     columns = ("shard", "queue", "from", "up to", "messages", "last message")
-    print_table(f"{topic}: {sum(row[4] for row in rows)} messages", columns, rows)
+    held = sum(one.max_offset - one.min_offset for one in bounds)
+    print_table(f"{topic}: {counted(held, 'message')}", columns, rows)
     by_text: dict[str, list[str]] = {}
     for shard, one in sorted(settings.items()):
         by_text.setdefault(_settings_line(one), []).append(shard)

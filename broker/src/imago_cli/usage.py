@@ -27,6 +27,7 @@ def invoke(app: typer.Typer, program: str, arguments: Sequence[str] | None = Non
     UsageError: it names no command, or wrong options or values; one line, and where help is.
     """
     command = get_command(app)
+    _unwrap(command)
     try:
         code = command.main(arguments, prog_name=program, standalone_mode=False)
     except SystemExit as end:
@@ -44,6 +45,14 @@ def invoke(app: typer.Typer, program: str, arguments: Sequence[str] | None = Non
             raise
         raise _told(error) from error
     sys.exit(code if isinstance(code, int) else Exit.DONE)
+
+
+def _unwrap(command: Any) -> None:
+    """Join the lines of each paragraph of the help: terminals have widths of their own."""
+    paragraphs = (command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(text.split()) for text in paragraphs)
+    for inner in getattr(command, "commands", {}).values():
+        _unwrap(inner)
 
 
 def _told(error: Any) -> CommandUsageError:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from imago_cli.admin_http import cluster_at
 from imago_cli.cluster import missing_members
 from imago_cli.doctor.checks import CheckFinding, CheckLevel
+from imago_cli.output import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -60,7 +61,7 @@ def _shard(shard: Mapping[str, Any]) -> Iterator[CheckFinding]:
             name, CheckLevel.WARNING, f"{said['why']}; it waits for {said['waitsFor']}"
         )
     else:
-        count = f", {len(state)} members in sync" if state else ""
+        count = f", {counted(len(state), 'member')} in sync" if state else ""
         yield CheckFinding(name, CheckLevel.OK, f"led by {_master(shard)}{count}")
     yield from _members(name, shard)
     zones = [member["zone"] for member in shard["members"] if member["zone"]]

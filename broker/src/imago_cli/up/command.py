@@ -21,7 +21,7 @@ from imago_broker.server.binding import cure_of
 from imago_cli import toml_text
 from imago_cli.exits import CommandUsageError, Exit
 from imago_cli.java import find_java
-from imago_cli.output import print_json, print_line, print_table, say
+from imago_cli.output import print_json, print_line, print_table, role_name, say
 from imago_cli.up import state as up_state
 from imago_cli.up.log_relay import LogRelay
 from imago_cli.up.plan import (
@@ -288,7 +288,8 @@ class ClusterRun:
             print_json(ready)
             return
         names = ["shard", "replica", "role", "MetaQ", "RocketMQ", "admin", "pid"]
-        rows = [[broker[name.lower()] for name in names] for broker in ready["brokers"]]
+        shown = [{**broker, "role": role_name(broker["role"])} for broker in ready["brokers"]]
+        rows = [[broker[name.lower()] for name in names] for broker in shown]
         print_table(f"cluster {self._plan.cluster}", names, rows)
         print_line(f"name service {ready['namesrv']}, ZooKeeper {ready['zookeeper']}")
         if self._plan.port_base is not None:
