@@ -25,7 +25,6 @@ from imago_broker.app.shard_member import ShardMember, is_member
 from imago_broker.app.storage import open_store
 from imago_broker.app.ticking import Ticker
 from imago_broker.config.metaq_render import render
-from imago_broker.config.relations import is_loopback
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.metrics import BrokerCollector, MetaqCounters
 from imago_broker.model.cluster import RegistryConnection
@@ -371,10 +370,7 @@ class Broker:
             self.ports.admin_port,
             config.broker.data_dir,
         )
-        if not is_loopback(config.broker.bind):
-            logger.warning(
-                "access_open whoever reaches the client ports may send, read, administer"
-            )
+        self.ports.warn_if_open()
 
     def _wire_ports(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config

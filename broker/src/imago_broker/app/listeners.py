@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from imago_broker.app.admin_port import AdminPort
 from imago_broker.app.input_memory import input_budget, memory_limit
 from imago_broker.app.member_addresses import MemberAddresses
 from imago_broker.app.open_files import connections_that_fit, files_allowed, warn_if_few
+from imago_broker.config.relations import is_loopback
 from imago_broker.core.budget import OutputBudget
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.replication.port import ReplicationPort
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
     from imago_broker.config import BrokerConfig
     from imago_broker.model.cluster import ClusterView
+
+logger = logging.getLogger(__name__)
 
 
 class Ports:
@@ -62,6 +66,13 @@ class Ports:
             input_budget=self.input_budget,
             places=places,
         )
+
+    def warn_if_open(self) -> None:
+        """Say that there is no access control, where clients of other machines may come."""
+        if self.wanted and not is_loopback(self._config.broker.bind):
+            logger.warning(
+                "access_open whoever reaches the client ports may send, read and administer"
+            )
 
     @property
     def wanted(self) -> list[Listener]:
