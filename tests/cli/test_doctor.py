@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -24,10 +26,9 @@ from imago_cli.up import state as up_state
 from imago_cli.up.command import base_settings, write_configs
 from imago_log.disk.vfs import DiskUsage, OsVfs
 from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from imago_testing.processes.zookeeper import RunningZooKeeper
 
 
@@ -281,6 +282,10 @@ def test_the_command_fails_only_for_errors(tmp_path: Path) -> None:
     assert all(f["cure"] for f in findings if f["level"] in ("warning", "error"))
 
 
+def has_content(path: Path) -> bool:
+    return bool(path.read_bytes())
+
+
 def test_the_cluster_that_runs_here_is_found_without_its_folder(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "other")]
     running = []
@@ -291,7 +296,11 @@ def test_the_cluster_that_runs_here_is_found_without_its_folder(tmp_path: Path) 
             config = str(folder / "config" / "shard-0.toml")
             waits = "import time; time.sleep(600)"
             words = [sys.executable, "-c", waits, "-m", "imago_cli", "broker", "--config", config]
-            running.append(subprocess.Popen(words))
+            running.append(process := subprocess.Popen(words))
+            shown = Path(f"/proc/{process.pid}/cmdline")
+            # A process shows its words a little after it has begun.
+            has_words = partial(has_content, shown)
+            wait_until(has_words, seconds_max=20, what="the process shows its words")
             here = [each for each in up_state.running_folders() if each.is_relative_to(tmp_path)]
             assert here == folders[: number + 1]
             data, (told,) = command._found(here)
