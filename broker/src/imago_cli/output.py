@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import orjson
 
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 
 WIDTH_MAX: Final = 240
+UNFOLDED_MAX: Final = 21
+"""Characters of a cell that never folds: an address with its port is one word."""
+FOLDED_MIN: Final = 8
+"""Characters that a cell keeps on each line where it folds."""
+GAP: Final = 2
+"""Characters between two columns."""
 
 
 class OutputClosedError(Exception):
@@ -76,7 +82,7 @@ def writing() -> Iterator[None]:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table for people. Numbers stand to the right."""
+    """Print a table for people: numbers to the right, and only long cells fold."""
     # rich costs a quarter of a second to import: brokers and programs never pay it.
     from rich.console import Console
     from rich.table import Table
@@ -85,16 +91,29 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     listed = [tuple(row) for row in rows]
     table = Table(title=title or None, title_justify="left", highlight=False)
     for number, column in enumerate(columns):
-        numeric = bool(listed) and all(isinstance(row[number], int | float) for row in listed)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        cells = [row[number] for row in listed]
+        numeric = bool(cells) and all(isinstance(cell, int | float) for cell in cells)
+        short = all(len(str(cell)) <= UNFOLDED_MAX for cell in cells)
+        justify: Literal["left", "right"] = "right" if numeric else "left"
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=short)
     for row in listed:
         table.add_row(*(Text(str(cell)) for cell in row))
     # Into a file or a pipe there is no width to keep to, unless somebody names one.
     free = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     console = Console(width=WIDTH_MAX if free else None)
+    unbound = console.options.update_width(WIDTH_MAX)
+    if console.measure(table, options=unbound).maximum > console.width:
+        table.box, table.padding, table.pad_edge = None, (0, GAP, 0, 0), False
+        least = 0
+        for shown in table.columns:
+            shown.header = str(shown.header).replace(" ", "\n")
+            words = [*shown.header.split("\n"), *map(str, shown.cells if shown.no_wrap else ())]
+            least += GAP + max(FOLDED_MIN * (not shown.no_wrap), *map(len, words))
+        # Where even that is too wide the terminal breaks lines, and no cell loses its end.
+        console.width = max(console.width, least)
     with writing(), console.capture() as drawn:
         console.print(table, end="")
-    print_line(drawn.get().rstrip("\n"))
+    print_line("\n".join(line.rstrip() for line in drawn.get().rstrip().split("\n")))
 
 
 def print_error(error: CommandError) -> None:

@@ -230,6 +230,7 @@ async def test_a_follower_has_its_master_answer_and_says_when_there_is_none(rig:
     state = rig.broker.coordinator.view().states[0]
     led = next(member for member in state.in_sync if member.uuid == "disk-b")
     await rig.broker.coordinator.shard_states.change_shard(0, replace(state, leader=led, epoch=4))
+    await until(rig.broker.coordinator, lambda view: view.states[0].epoch == 4)  # type: ignore[arg-type]
     status, body = await rig.call("PUT", "/admin/v1/topics/orders", {})
     assert (status, body["error"]) == (502, "master_unreachable")
     await rig.other.stop()

@@ -1,0 +1,44 @@
+"""Tables of commands: on narrow screens too, every word of theirs can be found and copied."""
+
+from __future__ import annotations
+
+import pytest
+
+from imago_cli.output import print_table
+
+COLUMNS = ["shard", "replica", "role", "in sync", "lag bytes", "lag ms", "RocketMQ", "slot", "uuid"]
+UUID = "656ba849-0393-468e-89d4-42b16cc6ea83"
+ROWS = [["shard-0", n, "follower", "yes", 123456, 10, "127.0.0.1:31662", n, UUID] for n in range(3)]
+
+
+def drawn(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    print_table("cluster imago", COLUMNS, ROWS)
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 100, 120])
+def test_short_cells_stay_whole_on_every_screen(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = drawn(capsys)
+    for row in ROWS:
+        words = [str(cell) for cell in row[:-1]]
+        assert any(all(word in line for word in words) for line in lines), "\n".join(lines)
+
+
+def test_a_table_fits_eighty_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = drawn(capsys)
+    assert max(map(len, lines)) <= 80
+    column = lines[2].index("uuid")
+    assert "".join(line[column:] for line in lines[3:]) == UUID * len(ROWS)
+
+
+def test_a_file_gets_whole_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert sum(UUID in line for line in drawn(capsys)) == len(ROWS)
