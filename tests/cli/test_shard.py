@@ -233,8 +233,8 @@ def test_a_drain_asks_the_master_and_says_what_is_left(imago: Imago, broker: Fak
         "  blocked: a: no other shard takes topics",
         "  producers that have not looked are served until 1970-01-01 00:00:01",
         "  group billing has 40 messages to read",
-        "  7 messages of which no group has read any",
-        "  1 messages wait for their time",
+        "  7 messages that no group reads",
+        "  1 message to deliver later",
         "  the last of them expires after 1970-01-01 00:00:02",
     ]
     shown = imago("cluster", "status", "--admin", broker.address)

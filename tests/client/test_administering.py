@@ -194,7 +194,7 @@ async def test_broker_looks_for_itself_when_it_makes_the_change(
     await client.producer().send(
         Message("orders", b"x"), queue=MessageQueue("orders", "shard-0", 1)
     )
-    with pytest.raises(HidesMessagesError, match="1 messages would be hidden"):
+    with pytest.raises(HidesMessagesError, match="1 message would be hidden"):
         await client.admin.alter_topic("orders", queues=1)
     entry = make_entry(broker.store.tail("orders", 1), b"x", b"", born_ms=1, born_host=bytes(8))
     broker.messages.put_one(entry, None, lambda *_: None, None)

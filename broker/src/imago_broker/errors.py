@@ -45,7 +45,7 @@ class HidesMessagesError(RequestError):
 
     def __init__(self, topic: str, *, messages: int, kept: int, queues: int) -> None:
         super().__init__(
-            f"topic {topic}: with {kept} of its {queues} queues left to read, {messages} messages"
-            " would be hidden"
+            f"topic {topic}: with {kept} of its {queues} queues left to read, "
+            f"{messages} {'message' if messages == 1 else 'messages'} would be hidden"
         )
         self.messages = messages

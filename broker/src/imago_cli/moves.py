@@ -13,7 +13,7 @@ import typer
 from imago_cli.admin_http import DEFAULT_ADMIN, Admin, CallRefusedError, ask
 from imago_cli.connect import AsJson, Yes, confirm, unknown_topic
 from imago_cli.exits import CommandError, CommandUsageError, Exit
-from imago_cli.output import print_json, print_line, say
+from imago_cli.output import counted, print_json, print_line, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -155,8 +155,9 @@ def progress(shard: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name} is being drained; its master does not say how far it is"
         return
     yield (
-        f"{name}: {left['topicsToMove']} topics to move, {left['unreadTopics']} to read out "
-        f"({left['queues']} queues, {left['messages']} messages, {left['bytes']} bytes)"
+        f"{name}: {counted(left['topicsToMove'], 'topic')} to move, "
+        f"{left['unreadTopics']} to read out ({counted(left['queues'], 'queue')}, "
+        f"{counted(left['messages'], 'message')}, {counted(left['bytes'], 'byte')})"
     )
     yield from _details(left)
 
@@ -168,11 +169,11 @@ def _details(left: Mapping[str, Any]) -> Iterator[str]:
         until = _time(left["takesMessagesUntil"])
         yield f"  producers that have not looked are served until {until}"
     for group, messages in left["groups"].items():
-        yield f"  group {group} has {messages} messages to read"
+        yield f"  group {group} has {counted(messages, 'message')} to read"
     if left["unclaimedMessages"]:
-        yield f"  {left['unclaimedMessages']} messages of which no group has read any"
+        yield f"  {counted(left['unclaimedMessages'], 'message')} that no group reads"
     if left["delayedMessages"]:
-        yield f"  {left['delayedMessages']} messages wait for their time"
+        yield f"  {counted(left['delayedMessages'], 'message')} to deliver later"
     if left["lastExpiresAt"]:
         yield f"  the last of them expires after {_time(left['lastExpiresAt'])}"
 

@@ -34,8 +34,8 @@ def counted(number: int, what: str) -> str:
 
 
 def role_name(role: str) -> str:
-    """Return what people call a role of which programs are told `master`, `slave`."""
-    return "follower" if role == "slave" else role
+    """Return a role's name for people: programs read `slave` where people read `follower`."""
+    return {"slave": "follower", "Slave": "Follower"}.get(role, role)
 
 
 def print_json(value: object) -> None:

@@ -34,6 +34,7 @@ from imago_operator.spec.cluster_status import (
 from imago_operator.spec.common import Condition, ConditionStatus
 from imago_operator.spec.kinds import CLUSTER
 from imago_operator.state import ConditionFinding, written
+from imago_operator.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -266,7 +267,7 @@ def _ready(look: ClusterLook, plan: ReconcilePlan) -> ConditionFinding:
         text = f"The disk of {', '.join(full)} is full: messages are refused."
         return ConditionFinding(type="Ready", holds=False, reason="DiskFull", message=text)
     count = len(look.targets)
-    text = "1 shard serves." if count == 1 else f"{count} shards serve."
+    text = f"{counted(count, 'shard')} in service."
     return ConditionFinding(type="Ready", holds=True, reason=GOOD["Ready"], message=text)
 
 

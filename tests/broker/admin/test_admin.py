@@ -180,7 +180,7 @@ async def test_reloaded_configuration_hides_no_messages(admin: Admin, broker: Br
     await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 2})
     put(broker, "orders", b"a")
     topics = {"aaa": {"queues": 1}, "orders": {"queues": 0}}
-    with pytest.raises(HidesMessagesError, match="1 messages would be hidden"):
+    with pytest.raises(HidesMessagesError, match="1 message would be hidden"):
         broker.reload(replace(broker.config, topics=topics))
     assert broker.topics.get("aaa") is None, "nothing of it was done"
 

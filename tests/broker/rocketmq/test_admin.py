@@ -100,7 +100,7 @@ async def test_tool_that_names_fewer_queues_gets_them_with_a_warning(
         ("create", "", ResponseCode.IMAGO_TOPIC_EXISTS, "there is a topic T already"),
         ("ensure", "queues", ResponseCode.IMAGO_TOPIC_EXISTS, "already, with"),
         ("ensure", "perm", ResponseCode.SUCCESS, ""),
-        ("alter", "queues", ResponseCode.IMAGO_HIDES_MESSAGES, "1 messages would be hidden"),
+        ("alter", "queues", ResponseCode.IMAGO_HIDES_MESSAGES, "1 message would be hidden"),
         ("alter", "perm", ResponseCode.SUCCESS, ""),
         ("replace", "", ResponseCode.INVALID_PARAMETER, "'replace' is unknown"),
     ],

@@ -204,7 +204,7 @@ async def test_a_group_goes_on_from_elsewhere_when_nobody_consumes(real: Real) -
     await staying
     status = await real.until(groups, "billing", lambda s: "lastReset" in s
                               and s["lastReset"]["result"] != "Started")  # fmt: skip
-    assert status["lastReset"]["result"] == "1 topics go on at Earliest."
+    assert status["lastReset"]["result"] == "Reset 1 topic to Earliest."
     again = await asyncio.to_thread(consumed, real.namesrv)
     assert sorted(again) == list(range(8))
 

@@ -94,7 +94,7 @@ class TestMetaq:
         at = look({"reset": RESET}, group=group)
         assert plan(at, START, release_after_s=900).record is not None, "they do not hold it up"
         assert finished(at, {}, START).result == (
-            "1 topics go on at Earliest. Those of MetaQ's consumers, in ZooKeeper, stay."
+            "Reset 1 topic to Earliest. Those of MetaQ's consumers, in ZooKeeper, stay."
         )
         alone = look({"reset": RESET}, group=seen(**THEIRS))
         record = plan(alone, START, release_after_s=900).record
@@ -232,7 +232,7 @@ def test_a_reset_is_written_down_done_and_told_once() -> None:
     assert planned(again).reset == ResetGroup(("orders",), "earliest"), "its retries stay"
     last = finished(again, {}, START)
     assert last == LastReset(
-        request_id="r-1", at="2026-01-02T03:04:05Z", result="1 topics go on at Earliest."
+        request_id="r-1", at="2026-01-02T03:04:05Z", result="Reset 1 topic to Earliest."
     )
     over = replace(again, status=status_of(again, planned(again), START, last=last))
     assert (planned(over).reset, planned(over).record) == (None, None)
@@ -288,7 +288,7 @@ def test_a_group_without_offsets_has_nothing_to_reset() -> None:
 def test_topics_on_which_it_failed_are_named() -> None:
     at = look({"reset": RESET | {"topics": ["a", "b"]}})
     assert finished(at, {"b": "no such topic"}, START).result == (
-        "1 topics go on at Earliest. b: no such topic"
+        "Reset 1 topic to Earliest. b: no such topic"
     )
 
 

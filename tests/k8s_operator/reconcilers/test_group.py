@@ -101,7 +101,7 @@ async def test_offsets_are_set_once_for_each_request(stage: Groups) -> None:
     stage.apply(reset=RESET)
     await stage.rest()
     assert stage.resets() == [("bills", "earliest"), ("orders", "earliest")]
-    assert stage.last()["result"] == "2 topics go on at Earliest."
+    assert stage.last()["result"] == "Reset 2 topics to Earliest."
     for _ in range(3):
         stage.pass_time(300)
         await stage.rest()
@@ -142,7 +142,7 @@ async def test_who_comes_while_it_is_done_is_not_overrun(stage: Groups) -> None:
 async def test_topics_that_are_not_there_are_named_in_the_result(stage: Groups) -> None:
     stage.apply(reset=RESET | {"topics": ["orders", "nothing"]})
     await stage.rest()
-    assert stage.last()["result"].startswith("1 topics go on at Earliest. nothing: no topic")
+    assert stage.last()["result"].startswith("Reset 1 topic to Earliest. nothing: no topic")
 
 
 async def test_what_fails_for_a_while_is_repeated(stage: Groups) -> None:
@@ -157,7 +157,7 @@ async def test_what_fails_for_a_while_is_repeated(stage: Groups) -> None:
     assert stage.kube.condition(GROUP, "billing", "ResetPending") == ("True", "BrokerRejected")
     stage.brokers.trouble = lambda _: None
     await stage.rest()
-    assert stage.last()["result"] == "1 topics go on at Earliest."
+    assert stage.last()["result"] == "Reset 1 topic to Earliest."
 
 
 async def test_offsets_go_with_the_resource_only_if_that_is_said(stage: Groups) -> None:

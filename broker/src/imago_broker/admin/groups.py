@@ -82,7 +82,9 @@ async def reset(services: AdminServices, request: web.Request) -> web.Response:
     body = await json_body(request)
     refuse_unknown(body, ("topic", "to", "whenEmpty"))
     if body.get("whenEmpty") and (members := services.members(name)):
-        text = f"Group {name!r} has {len(members)} members here, like {members[0].client_id!r:.80}."
+        text = (
+            f"Group {name!r} has members here ({len(members)}), like {members[0].client_id!r:.80}."
+        )
         raise AdminError(409, "group_active", text, "Stop its consumers, then repeat the call.")
     topic = str(body.get("topic", ""))
     placed = services.coordinator.view().topics.get(topic)

@@ -102,8 +102,8 @@ async def mark_drained(services: AdminServices, request: web.Request) -> web.Res
         raise AdminError(
             409,
             "not_drained",
-            f"{shard_name(shard)} has {left.open_queues} queues that take messages, "
-            f"{left.unread.messages} unread messages and {left.delayed} that wait for their time.",
+            f"{shard_name(shard)} is not empty: queues that take messages: {left.open_queues}, "
+            f"unread messages: {left.unread.messages}, delayed messages: {left.delayed}.",
             f"GET /admin/v1/shards/{shard}/remaining shows them.",
         )
     try:

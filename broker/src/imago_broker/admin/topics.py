@@ -65,7 +65,7 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
     hide = allowed(body)
     elsewhere = await hidden_elsewhere(services, request, name, body)
     if elsewhere and not hide:
-        raise hides(f"topic {name}: {elsewhere} messages of other shards would be hidden")
+        raise hides(f"topic {name}: messages of other shards would be hidden ({elsewhere})")
     known_before = name in services.coordinator.view().topics
     before = services.topics.get(name)
     try:

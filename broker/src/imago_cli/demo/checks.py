@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from imago_cli.demo.records import number_of
+from imago_cli.output import counted
 from imago_wire.crc import crc31
 
 if TYPE_CHECKING:
@@ -47,13 +48,15 @@ def differences(records: Sequence[DemoRecord], seen: ReadRecords) -> list[str]:
     written = {record.number: record.crc for record in records}
     found = []
     if missing := [number for number in written if number not in seen.crcs]:
-        found.append(f"{seen.reader}: {len(missing)} records missing, the first is {missing[0]}")
+        found.append(
+            f"{seen.reader}: {counted(len(missing), 'record')} missing, the first is {missing[0]}"
+        )
     if damaged := _damaged(written, seen.crcs):
-        found.append(f"{seen.reader}: {len(damaged)} bodies differ, the first is {damaged[0]}")
+        found.append(f"{seen.reader}: wrong bodies: {len(damaged)}, the first is {damaged[0]}")
     if unknown := len(set(seen.crcs) - set(written)) + seen.strangers:
-        found.append(f"{seen.reader}: {unknown} messages that nobody wrote")
+        found.append(f"{seen.reader}: {counted(unknown, 'message')} that nobody wrote")
     if seen.doubles:
-        found.append(f"{seen.reader}: {seen.doubles} messages came twice")
+        found.append(f"{seen.reader}: {counted(seen.doubles, 'message')} came twice")
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from imago_cli.output import counted
 from imago_operator import names
 from imago_operator.desired import Desired, OperatorInfo, desired_of
 from imago_operator.manifests.brokers import stateful_set, template_notes
@@ -45,7 +46,10 @@ class Edit:
         """Yield what the edit brings about, the gravest first."""
         if self.before is None:
             many = self.after.spec.brokers.shards
-            yield Effect("CreateCluster", f"{many} shards of {self.after.replicas} members")
+            yield Effect(
+                "CreateCluster",
+                f"{counted(many, 'shard')} of {counted(self.after.replicas, 'member')}",
+            )
             return
         yield from self._shards(self.before)
         yield from self._restarts(self.before)
@@ -82,7 +86,9 @@ class Edit:
                 continue
             why = _cause(template_notes(before, shard), template_notes(self.after, shard))
             if why:
-                yield Effect("Restart", f"shard-{shard}: {before.replicas} pods, {why}", how)
+                yield Effect(
+                    "Restart", f"shard-{shard}: {counted(before.replicas, 'pod')}, {why}", how
+                )
         if zookeeper_notes(before) != zookeeper_notes(self.after):
             yield Effect("Restart", "servers of ZooKeeper, SpecChanged", how)
 

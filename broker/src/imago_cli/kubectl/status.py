@@ -19,7 +19,7 @@ from imago_cli.kubectl.options import (
 )
 from imago_cli.kubectl.orders import pending
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl
-from imago_cli.output import print_json, print_line, print_table, say
+from imago_cli.output import counted, print_json, print_line, print_table, role_name, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -159,7 +159,7 @@ def _head(found: Mapping[str, Any]) -> Iterator[str]:
 def _members(shard: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
     name, epoch = f"shard-{shard['id']}", shard.get("epoch", "")
     for one in shard.get("members") or [{"pod": "", "role": "", "state": ""}]:
-        mine = (one["pod"], one["role"], one["state"], one.get("lag", ""))
+        mine = (one["pod"], role_name(one["role"]), one["state"], one.get("lag", ""))
         yield (name, epoch, shard["phase"], *mine)
 
 
@@ -173,7 +173,7 @@ def _remarks(kube: Kubectl, found: Mapping[str, Any]) -> Iterator[str]:
     if leaving := said.get("scaleDown"):
         victims = ", ".join(f"shard-{n}" for n in leaving.get("victims", ()))
         left = leaving.get("messagesRemaining")
-        unread = "" if left is None else f", {left} messages to be read"
+        unread = "" if left is None else f", {counted(left, 'message')} to read"
         yield f"going: {victims}: {leaving['step']}{unread}"
     for claim in said.get("storage", ()):
         size = f"{claim.get('capacity', '?')} of {claim['requested']} bytes"

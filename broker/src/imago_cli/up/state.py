@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imago_cli.exits import CommandError, CommandUsageError, Exit
+from imago_cli.output import counted
 from imago_cli.up.plan import OWN_ZOOKEEPER, ClusterPlan
 from imago_log.disk.vfs import make_private
 
@@ -141,14 +142,15 @@ def _refuse_other_cluster(
     surplus = range(before["shards"] if shards is None else shards, before["shards"])
     if any(path for shard in surplus for path in _folders(folder, shard)):
         raise CommandUsageError(
-            f"{folder} holds {before['shards']} shards: with {shards} their messages would be lost",
+            f"{folder} holds {counted(before['shards'], 'shard')}: with {shards}, their messages "
+            "would be lost",
             cure=f"--shards {before['shards']}; or drain those that shall go, and delete their "
             "folders once they are drained",
         )
     if replicas is not None and replicas < before["replicas"]:
         raise CommandUsageError(
-            f"{folder} holds {before['replicas']} members of each shard: one that is missing may "
-            "be the one with all that was acknowledged",
+            f"{folder} holds {counted(before['replicas'], 'member')} of each shard: a missing "
+            "one may be the one with all that was acknowledged",
             cure=f"--replicas {before['replicas']}",
         )
 

@@ -215,8 +215,8 @@ def _refuse_hiding(
     if messages := sum(one.max_offset - one.min_offset for one in hidden):
         most = max(one.queue.queue_id for one in hidden) + 1
         raise HidesMessagesError(
-            f"topic {topic}: with {queues} of its {most} queues left to read, {messages} messages"
-            " would be hidden"
+            f"topic {topic}: with {queues} of its {most} queues left to read, "
+            f"{messages} {'message' if messages == 1 else 'messages'} would be hidden"
         )
 
 

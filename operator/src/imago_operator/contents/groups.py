@@ -12,6 +12,7 @@ from imago_operator.contents.values import SYSTEM_PREFIXES
 from imago_operator.desired import fingerprint
 from imago_operator.spec.group import GroupMode, GroupStatus, LastReset, Position, TopicLag
 from imago_operator.state import written
+from imago_operator.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -86,7 +87,7 @@ def _leaving(look: GroupLook, now: datetime, release_after_s: float) -> GroupPla
     if going is None:
         return GroupPlan()
     if going.delete and group is not None and group.members:
-        text = f"{len(group.members)} members consume: it goes when they have stopped."
+        text = f"The group has {counted(len(group.members), 'member')}: it goes when none is left."
         return GroupPlan(findings=(ContentRefusal("GroupActive", text).finding,))
     if going.delete:
         return GroupPlan(act=DeleteGroup(), findings=(going.finding,))
@@ -133,7 +134,11 @@ def _with_reset(look: GroupLook, planned: GroupPlan, now: datetime) -> GroupPlan
         text = "Not known: the operator was interrupted, and the group consumes. Ask once more."
         return replace(planned, record=_result(look, reset, text, now))
     if members or look.missing:
-        why = f"{len(members)} members consume: stop them." if members else _unheard(look)
+        why = (
+            f"stop its consumers ({counted(len(members), 'member')})."
+            if members
+            else _unheard(look)
+        )
         reason = "GroupActive" if members else "ShardMissing"
         said = holds("ResetPending", reason, f"{reset.request_id} waits: {why}")
         return replace(planned, findings=(*planned.findings, said))
@@ -173,7 +178,7 @@ def finished(look: GroupLook, problems: Mapping[str, str], now: datetime) -> Las
     assert reset is not None
     topics = reset.topics or topics_of(look.group)
     where = reset.timestamp or reset.to.value
-    text = f"{len(topics) - len(problems)} topics go on at {where}."
+    text = f"Reset {counted(len(topics) - len(problems), 'topic')} to {where}."
     for name, why in sorted(problems.items()):
         text += f" {name}: {why}"
     text = text[: RESULT_MAX - 100] + _metaq_stays(look.group)

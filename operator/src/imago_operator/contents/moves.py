@@ -20,6 +20,7 @@ from imago_operator.spec.rebalance import (
     RebalanceMode,
     RebalanceStatus,
 )
+from imago_operator.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -140,9 +141,9 @@ def _proposed(look: RebalanceLook, now: datetime) -> RebalancePlan:
     status = replace(look.status, plan=proposal, progress=Moved(remaining=proposal.topics))
     if look.approved:
         begun = replace(status, phase=Phase.APPROVED)
-        text = f"{proposal.topics} topics change."
+        text = f"{counted(proposal.topics, 'topic')} to change."
         return _said(look, now, (ContentRefusal("Approved", text).finding,), begun, again=True)
-    text = f"{proposal.topics} topics would change; imago.dev/approve=true lets it begin."
+    text = f"{counted(proposal.topics, 'topic')} to change; imago.dev/approve=true starts it."
     waits = replace(status, phase=Phase.PROPOSED)
     return _said(look, now, (ContentRefusal("ApprovalRequired", text).finding,), waits)
 
@@ -158,7 +159,7 @@ def _running(look: RebalanceLook, now: datetime) -> RebalancePlan:
         return _said(look, now, (ready("Succeeded", _ending(look)),), over)
     if obstacle := _obstacle(look):
         return _said(look, now, (obstacle,), status, again=True)
-    text = f"{remaining} topics are left."
+    text = f"{counted(remaining, 'topic')} left."
     if blocked := sorted({s.blocked for s in _mine(look) if s.blocked}):
         text += f" Brokers wait: {blocked[0]}"
     said = ContentRefusal("Running", text).finding

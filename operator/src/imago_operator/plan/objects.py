@@ -23,6 +23,7 @@ from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.spec.common import Retention
 from imago_operator.spec.kinds import API_VERSION
 from imago_operator.state import STATEFUL_SET, ConditionFinding
+from imago_operator.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -178,7 +179,7 @@ def settings(look: ClusterLook) -> PlanStep:
         type="ConfigApplied",
         holds=not actions,
         reason="Applying" if actions else "Applied",
-        message=f"{len(actions)} brokers have other settings." if actions else "",
+        message=f"{counted(len(actions), 'broker')} with other settings." if actions else "",
     )
     return PlanStep(
         row=PlanRow.SETTINGS,

@@ -9,6 +9,7 @@ from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.spec.cluster import OnOperatorUpgrade, UpdateMode
 from imago_operator.spec.cluster_status import PendingApproval
 from imago_operator.state import ConditionFinding
+from imago_operator.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,9 +61,9 @@ def held(
         return (), ()
     reason = max(reasons, key=lambda name: reasons[name])
     many, token = sum(reasons.values()), approval_id(look)
-    text = f"{many} pods wait; imago.dev/approve={token} restarts them."
+    text = f"{counted(many, 'pod')} to restart; waiting for imago.dev/approve={token}."
     approval = PendingApproval(
-        id=token, kind="Restart", summary=f"Restart {many} pods, one by one."
+        id=token, kind="Restart", summary=f"Restart {counted(many, 'pod')}, one by one."
     )
     return (ConditionFinding(type=PENDING, holds=True, reason=reason, message=text),), (approval,)
 

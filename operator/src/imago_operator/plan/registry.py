@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from imago_operator.actions import Elect
 from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.state import ConditionFinding, PlanWait, parsed
+from imago_operator.wording import counted
 
 if TYPE_CHECKING:
     from imago_operator.plan.look import ClusterLook
@@ -48,7 +49,7 @@ def registry(look: ClusterLook) -> PlanStep | None:
 
 def _silence(look: ClusterLook) -> PlanStep:
     pods = [pod for pod in look.observed.pods if pod.shard is not None]
-    text = f"one of {len(pods)} brokers to answer"
+    text = f"one of {counted(len(pods), 'broker')} to answer"
     said = ConditionFinding(type=CONNECTED, holds=False, reason="NoBrokerAnswers", message=text)
     wait = PlanWait(key="silence", message=text, deadline_s=REGISTRY_S)
     return PlanStep(row=PlanRow.REGISTRY, wait=wait, findings=(said,), next="look at the shards")

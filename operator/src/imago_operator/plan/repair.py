@@ -10,6 +10,7 @@ from imago_operator.plan import membership
 from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.spec.cluster_status import ReplacedMember
 from imago_operator.state import ConditionFinding, PlanWait, parsed, written
+from imago_operator.wording import counted
 
 if TYPE_CHECKING:
     from imago_operator.actions import Action
@@ -33,7 +34,7 @@ def stuck(look: ClusterLook) -> PlanStep | None:
                 break  # one at a time in each shard
     if not actions:
         return None
-    text = f"{len(actions)} pods never ran: {_listed(actions)}."
+    text = f"{counted(len(actions), 'pod')} never ran: {_listed(actions)}."
     said = ConditionFinding(type="Updating", holds=True, reason="Repair", message=text)
     return PlanStep(row=PlanRow.STUCK, actions=tuple(actions), findings=(said,), next="they run")
 

@@ -17,6 +17,7 @@ from imago_operator.plan.permission import cause, held, obstacle
 from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.spec.cluster_status import Rollout
 from imago_operator.state import ConditionFinding, PlanWait, written
+from imago_operator.wording import counted
 
 if TYPE_CHECKING:
     from imago_operator.actions import Action
@@ -45,7 +46,7 @@ def rollout(look: ClusterLook) -> PlanStep | None:
         type="Updating",
         holds=True,
         reason=why,
-        message=f"{len(due)} pods are restarted"
+        message=f"{counted(len(due), 'pod')} to restart"
         + (f"; blocked by: {blocked}." if blocked else "."),
     )
     progress = _progress(look, due, why, actions, blocked)

@@ -26,6 +26,7 @@ from imago_operator.spec.cluster import DrainPolicy
 from imago_operator.spec.cluster_status import ScaleDownStatus
 from imago_operator.spec.common import Retention
 from imago_operator.state import STATEFUL_SET, ConditionFinding, PlanWait, written
+from imago_operator.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,7 +107,10 @@ def blocked(look: ClusterLook) -> tuple[str, str] | None:
     left = len(look.targets)
     for topic in look.observed.topics:
         if topic.count is not None and topic.count > left:
-            return "NotEnoughShards", f"topic {topic.name} needs {topic.count} shards, {left} stay"
+            return (
+                "NotEnoughShards",
+                f"topic {topic.name} needs {counted(topic.count, 'shard')}, {left} would stay",
+            )
         if pinned := set(topic.shard_ids) & set(look.victims):
             return "TopicPinned", f"topic {topic.name} names {_listed(sorted(pinned))}"
     return None
