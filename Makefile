@@ -123,10 +123,12 @@ cluster-down: ## stop it and forget what was in it
 e2e-images: setup-dev ## the images of that cluster: built where they changed, brought to its nodes (root)
 	@PYTHONPATH=e2e/cluster:e2e/support:tests/support:broker/src $(PY) e2e/images.py $(ARGS)
 
+BUILDERS ?= docker podman buildah
 IMAGES := $(patsubst %/Dockerfile,%,$(wildcard */Dockerfile))
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
-images: ## an image for each Dockerfile, by docker, podman or buildah (IMAGE_FLAGS='--build-arg BASE=…')
-	@builder=$$(command -v docker || command -v podman || command -v buildah) || { echo "no image builder: install docker, podman or buildah"; exit 2; }
+images: ## an image for each Dockerfile, by docker, podman or buildah, whichever runs (IMAGE_FLAGS='--build-arg BASE=…')
+	@for builder in $(BUILDERS); do $$builder info >/dev/null 2>&1 && break; builder=; done
+	[ -n "$$builder" ] || { echo "no image builder works here: start docker's daemon, or install podman or buildah"; exit 2; }
 	for part in $(IMAGES); do
 	  echo "building imago/$$part:$(VERSION) by $$builder"
 	  $$builder build $(IMAGE_FLAGS) -f $$part/Dockerfile -t imago/$$part:$(VERSION) .
