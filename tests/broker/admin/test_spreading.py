@@ -57,9 +57,9 @@ async def test_groups_own_topics_and_puts_of_metaq_make_theirs_here_alone(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = pair.one.broker
-    monkeypatch.setattr(
-        broker.metaq, "settings", replace(broker.config.metaq, auto_create_topic=True)
-    )
+    assert broker.metaq is not None
+    by_itself = replace(broker.config.metaq, auto_create_topic=True)
+    monkeypatch.setattr(broker.metaq.settings, "current", by_itself)
     async with metaq_peer(broker.metaq_port) as peer:
         put_place(await peer.put("by-metaq", 0, b"x"))
     await put(pair.one, "%RETRY%group")

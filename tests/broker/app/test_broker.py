@@ -309,11 +309,11 @@ async def test_message_limit_that_no_file_of_the_log_holds_is_refused(tmp_path: 
     async with running_broker(tmp_path, f"store.segment_bytes_max={5 << 20}") as broker:
         before = broker.config.rocketmq
         with pytest.raises(ValueError, match="does not fit into a file of the log"):
-            broker.rocketmq.change_settings(replace(before, message_bytes_max=5 << 20))
-        assert broker.rocketmq.settings == broker.config.rocketmq == before
+            broker.rocketmq.settings.change(replace(before, message_bytes_max=5 << 20))
+        assert broker.rocketmq.settings.current == broker.config.rocketmq == before
         raised = replace(before, message_bytes_max=(4 << 20) + 1)
-        broker.rocketmq.change_settings(raised)
-        assert broker.rocketmq.settings == broker.config.rocketmq == raised
+        broker.rocketmq.settings.change(raised)
+        assert broker.rocketmq.settings.current == broker.config.rocketmq == raised
 
 
 async def test_broker_whose_place_is_taken_ends_with_the_code_of_a_fenced_one(

@@ -182,8 +182,7 @@ async def test_peer_that_never_reads_is_not_served_for_ever(
         waiting = session.transport.get_write_buffer_size()
         limits = broker.config.limits
         assert waiting <= limits.output_bytes_pause + (2 << 20)
-        assert broker.metaq is not None
-        assert broker.metaq.budget.held > limits.output_bytes_pause
+        assert broker.ports.budget.held > limits.output_bytes_pause
         # Others are served, and the time comes when the stuck one is cut off.
         assert await peer.ask(b"version 1\r\n") == VERSION
         session.sweep(1_000)
@@ -191,7 +190,7 @@ async def test_peer_that_never_reads_is_not_served_for_ever(
         assert broker.ports.metaq.connections == 2
         session.sweep(1_001 + limits.output_stall_seconds * 1000)
         await broker.ports.metaq.until_connections(1)
-        assert broker.metaq.budget.held == 0
+        assert broker.ports.budget.held == 0
     assert await peer.ask(b"version 1\r\n") == VERSION
 
 
@@ -200,8 +199,7 @@ async def test_answers_become_small_then_busy_while_others_do_not_read(
 ) -> None:
     for _ in range(4):
         put_place(await peer.put("test", 0, bytes(30_000)))
-    assert broker.metaq is not None
-    budget = broker.metaq.budget
+    budget = broker.ports.budget
     assert (await peer.get("test", 0, 0)).startswith(b"value ")
     budget.hold(budget.bytes_max)
     assert len(value_body(await peer.get("test", 0, 0))) <= 64 << 10

@@ -190,4 +190,4 @@ async def test_requests_leave_their_lane_whatever_becomes_of_them(
     for number, epoch in ((1, 0), (1, 0), (5, 0), (0, 1), (2, 0)):
         await put(peer, number, epoch)
     await peer.call(320, send_ext("T", m="true"), batch(9, 10))
-    assert broker.rocketmq.lanes["send"].running == 0
+    assert broker.rocketmq.lanes.send.running == 0

@@ -226,7 +226,7 @@ async def test_group_that_was_never_here_is_unknown_to_an_old_queue(
     peer: RemotingPeer, broker: Broker
 ) -> None:
     await peer.put("T", b"x" * 1000)
-    broker.rocketmq.memory_bytes = 100
+    broker.rocketmq.memory.bytes_max = 100
     where = {"consumerGroup": "New", "topic": "T", "queueId": 0}
     answer = await peer.call(14, where)
     assert answer.code == ResponseCode.QUERY_NOT_FOUND

@@ -199,7 +199,7 @@ async def test_closed_connection_takes_its_held_pulls_along(
     await held(broker, 3)
     await waiting.close()
     await held(broker, 0)
-    assert broker.rocketmq.lanes["pull"].running == 0
+    assert broker.rocketmq.lanes.pull.running == 0
 
 
 async def test_deleted_topic_answers_the_pulls_held_on_it(

@@ -205,29 +205,21 @@ async def test_slave_that_serves_reads_never_sends_a_consumer_back(
 
 
 async def test_master_sends_those_who_read_old_records_to_a_slave(
-    broker: Broker, peer: RemotingPeer
+    broker: Broker, peer: RemotingPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(3):
         await peer.put("T", bytes(1000))
     assert (await peer.pull("T")).ext["suggestWhichBrokerId"] == "0"
     broker.serving_rules.slave_reads = True
-    broker.rocketmq.memory_bytes = 1
+    broker.rocketmq.memory.bytes_max = 1
     assert (await peer.pull("T")).ext["suggestWhichBrokerId"] == "0", "there is no slave"
     slave = replace(broker.record(), uuid="other", replica=6, role=Role.SLAVE)
     view = broker.coordinator.view()
     changed = replace(view, brokers=(*view.brokers, slave))
-    broker.rocketmq.coordinator = WithView(broker.coordinator, changed)  # type: ignore[assignment]  # the rest of it is not asked
+    monkeypatch.setattr(broker.coordinator, "view", lambda: changed)
     assert (await peer.pull("T")).ext["suggestWhichBrokerId"] == "7"
-    broker.rocketmq.memory_bytes = 1 << 30
+    broker.rocketmq.memory.bytes_max = 1 << 30
     assert (await peer.pull("T")).ext["suggestWhichBrokerId"] == "0"
-
-
-class WithView:
-    """A coordinator with another view of the cluster."""
-
-    def __init__(self, coordinator: object, view: object) -> None:
-        self.registered = getattr(coordinator, "registered", None)
-        self.view = lambda: view
 
 
 async def test_new_master_answers_reads_once_it_knows_what_readers_were_told(

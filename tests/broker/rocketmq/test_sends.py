@@ -370,7 +370,7 @@ async def test_topic_made_anew_while_a_body_is_inflated_gets_the_message_at_its_
     inflating = await connect()
     opaque = inflating.send(310, send_ext("T", f=1), zlib.compress(b"L" * (3 << 20)))
     async with asyncio.timeout(50):
-        while not broker.rocketmq.lanes["send"].running:  # noqa: ASYNC110  nothing tells
+        while not broker.rocketmq.lanes.send.running:  # noqa: ASYNC110  nothing tells
             await asyncio.sleep(0)
     broker.topics.delete("T")
     broker.topics.create_or_update(TopicConfig(name="T", read_queues=4, write_queues=4))
@@ -386,7 +386,7 @@ async def test_topic_deleted_while_a_body_is_inflated_is_unknown(
     inflating = await connect()
     opaque = inflating.send(310, send_ext("T", f=1), zlib.compress(b"L" * (3 << 20)))
     async with asyncio.timeout(50):
-        while not broker.rocketmq.lanes["send"].running:  # noqa: ASYNC110  nothing tells
+        while not broker.rocketmq.lanes.send.running:  # noqa: ASYNC110  nothing tells
             await asyncio.sleep(0)
     broker.topics.delete("T")
     assert (await inflating.answer(opaque)).code == ResponseCode.TOPIC_NOT_EXIST
@@ -402,10 +402,10 @@ async def test_connection_goes_on_when_inflating_fails_unexpectedly(
 
     opaque = peer.send(310, send_ext("T", f=1), zlib.compress(b"L" * (3 << 20)))
     async with asyncio.timeout(50):
-        while not broker.rocketmq.lanes["send"].running:  # noqa: ASYNC110  nothing tells
+        while not broker.rocketmq.lanes.send.running:  # noqa: ASYNC110  nothing tells
             await asyncio.sleep(0)
     monkeypatch.setattr(broker.store, "tail", no_memory)
     assert (await peer.answer(opaque)).code == ResponseCode.SYSTEM_ERROR
     monkeypatch.undo()
-    assert broker.rocketmq.lanes["send"].running == 0
+    assert broker.rocketmq.lanes.send.running == 0
     assert (await peer.put("T", b"next")).code == ResponseCode.SUCCESS

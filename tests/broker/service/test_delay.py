@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 from itertools import count
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -98,13 +97,12 @@ class Broker:
         if self.topics.get("T") is None:
             self.topics.create_or_update(TopicConfig(name="T", read_queues=1, write_queues=1))
         self.delay = DelayService(self.messages, self.topics, loop=loop, clock=clock, levels=LEVELS)
-        self.services = SimpleNamespace(messages=self.messages, delay=self.delay, clock=clock)
         self.delay.start()
         self.messages.on_arrival(self.delay.arrived)
 
     def park(self, level: int, name: str) -> None:
         entry = delayed_entry(
-            cast("Any", self.services), level, topic="T", queue_id=0, body=name.encode(),
+            self.store, self.delay, level, topic="T", queue_id=0, body=name.encode(),
             properties=b"", flag=0, sys_flag=0, born_ms=1, born_host=bytes(8), reconsume_times=0,
         )  # fmt: skip
         self.messages.put_one(entry, None, lambda *_: None, None)

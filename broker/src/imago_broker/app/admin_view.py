@@ -10,7 +10,6 @@ from imago_broker.admin.services import AdminServices, Counters, GroupMember
 from imago_broker.app.alone import AloneShard
 from imago_broker.metrics import registry
 from imago_broker.model.cluster import RegistryConnection
-from imago_broker.processors.rocketmq.resetting import reset_offsets
 from imago_broker.service.put_status import PutStatus
 from imago_wire import compiled
 
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
     from imago_broker.errors import FatalError
     from imago_broker.metrics import BrokerCollector, MetaqCounters
     from imago_broker.ports import Clock, Coordinator, Registry
-    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
+    from imago_broker.service.clients import ClientRegistry
     from imago_broker.service.messages import MessageService
     from imago_log.results import StoreHealth
 
@@ -45,7 +45,7 @@ def admin_services(
     state: BrokerState,
     *,
     core: CoreServices,
-    rocketmq: RocketmqServices,
+    rocketmq: RocketmqAssembly,
     metaq_counters: MetaqCounters,
     coordinator: Coordinator,
     clock: Clock,
@@ -64,7 +64,7 @@ def admin_services(
         topics=core.topics,
         groups=core.groups,
         offsets=core.offsets,
-        reset_offsets=lambda group, topic, targets: reset_offsets(rocketmq, group, topic, targets),
+        reset_offsets=rocketmq.resetter.reset,
         store=store,
         coordinator=coordinator,
         marks=coordinator.marks,
@@ -90,7 +90,7 @@ def admin_services(
             bytes_out=rocketmq.traffic.bytes + metaq_counters.bytes_out,
         ),
         replicated=lambda: _replicated(messages),
-        members=lambda group: _members(rocketmq, group),
+        members=lambda group: _members(rocketmq.clients, group),
         member_groups=lambda: sorted(rocketmq.clients.consumer_groups()),
         on_topic_made=rocketmq.on_topic_made,
         version=importlib.metadata.version("imago-mq"),
@@ -141,8 +141,8 @@ async def _replicated(messages: MessageService) -> str:
     return "" if status is PutStatus.OK else f"the shard answers {status.value}"
 
 
-def _members(rocketmq: RocketmqServices, group: str) -> list[GroupMember]:
-    consumers = rocketmq.clients.consumers(group)
+def _members(clients: ClientRegistry, group: str) -> list[GroupMember]:
+    consumers = clients.consumers(group)
     if consumers is None:
         return []
     members = (consumers.member(client_id) for client_id in consumers.client_ids)

@@ -29,11 +29,8 @@ from imago_broker.errors import ExitCode, FatalError
 from imago_broker.metrics import BrokerCollector, MetaqCounters
 from imago_broker.model.cluster import RegistryConnection
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError
-from imago_broker.processors.rocketmq.services import (
-    RocketmqIdentity,
-    RocketmqServices,
-    build_services,
-)
+from imago_broker.processors.rocketmq.assembly import RocketmqAssembly, assemble
+from imago_broker.processors.rocketmq.identity import RocketmqIdentity
 from imago_broker.service.gate import ShardGate
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.role import ALONE, UNSETTLED, RoleState
@@ -48,7 +45,7 @@ if TYPE_CHECKING:
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.namesrv.server import NameService
     from imago_broker.ports import Clock, Coordinator
-    from imago_broker.processors.metaq.services import MetaqServices
+    from imago_broker.processors.metaq.assembly import MetaqAssembly
     from imago_broker.server.client_ports import ClientPorts
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
@@ -76,7 +73,7 @@ class Broker:
     topics: TopicService
     groups: GroupService
     offsets: ConsumerOffsets
-    rocketmq: RocketmqServices
+    rocketmq: RocketmqAssembly
     failed: asyncio.Future[FatalError]
     uuid: str
     core: CoreServices
@@ -103,7 +100,7 @@ class Broker:
         self.clock: Clock = clock or SystemClock()
         self.host = advertised_host(config.broker.host, config.broker.bind)
         self.collector = BrokerCollector()
-        self.metaq: MetaqServices | None = None
+        self.metaq: MetaqAssembly | None = None
         self.names: NameService | None = None
         self.metaq_counters = MetaqCounters()
         self.told_host = config.broker.advertised_host or self.host
@@ -178,9 +175,9 @@ class Broker:
         if self.member is not None:
             self.member.apply(config)
             self.role_services.apply(config)
-        self.rocketmq.settings = config.rocketmq
+        self.rocketmq.settings.current = config.rocketmq
         if self.metaq is not None:
-            self.metaq.settings = config.metaq
+            self.metaq.settings.current = config.metaq
         self.registration.changed(self.record())
 
     def _rocketmq_settings_changed(self, settings: RocketmqSection) -> None:
@@ -269,7 +266,7 @@ class Broker:
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
         config = self.config
-        self.rocketmq = build_services(
+        self.rocketmq = assemble(
             identity=RocketmqIdentity(
                 cluster=config.broker.cluster,
                 broker_name=config.broker_name,
@@ -277,17 +274,17 @@ class Broker:
                 port=self.ports.told_rocketmq_port,
             ),
             settings=config.rocketmq,
+            before_settings_change=self._rocketmq_settings_changed,
             messages=self.messages,
             topics=self.topics,
             offsets=self.offsets,
             groups=self.groups,
             clock=self.clock,
-            coordinator=self.coordinator,
+            registry=self.coordinator,
             serving_rules=self.serving_rules,
             budget=self.ports.budget,
             loop=loop,
         )
-        self.rocketmq.on_settings = self._rocketmq_settings_changed
         self.registration = Registration(self.coordinator, self.topics, shard=config.broker.shard)
         self._wire_ports(loop)
         self.ticker = Ticker(
@@ -400,7 +397,7 @@ class Broker:
 
     def _sweep(self) -> None:
         self.ports.leave_files(self.store.log_end - self.store.log_start)
-        self.rocketmq.sweep()
+        self.rocketmq.sweeper.sweep()
         if self.names is not None:
             self.names.sweep()
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from imago_broker.config.live import LiveSettings
+from imago_broker.processors.metaq.assembly import MetaqAssembly
+from imago_broker.processors.metaq.identity import MetaqIdentity
 from imago_broker.processors.metaq.realtime import RealTimeStatistics
-from imago_broker.processors.metaq.services import MetaqIdentity, MetaqServices
-from imago_broker.processors.metaq.table import MetaqProcessors
+from imago_broker.processors.metaq.table import build_processors
 from imago_broker.server.text_session import TextLimits, TextSession
 
 if TYPE_CHECKING:
@@ -52,16 +54,15 @@ def serve_metaq(
     budget: OutputBudget,
     input_budget: InputBudget,
     when_published: Callable[[str, Callable[[], None]], bool],
-) -> MetaqServices:
-    """Have a bound listener speak MetaQ; return what its processors stand on."""
-    now_ms = clock.monotonic_ms()
-    services = MetaqServices(
+) -> MetaqAssembly:
+    """Have a bound listener speak MetaQ; return what its processors are made from."""
+    parts = MetaqAssembly(
         identity=MetaqIdentity(
             broker_id=config.metaq_broker_id,
             host=host,
             port=config.metaq.advertised_port or listener.port,
         ),
-        settings=config.metaq,
+        settings=LiveSettings(config.metaq),
         messages=messages,
         topics=topics,
         store=messages.store,
@@ -70,13 +71,12 @@ def serve_metaq(
         rng=random.Random(),  # noqa: S311  spreads load over partitions
         budget=budget,
         counters=counters,
-        realtime=RealTimeStatistics(now_ms),
+        realtime=RealTimeStatistics(clock.monotonic_ms()),
         connections=lambda: listener.connections,
         config_file=lambda: config_file,
-        started_ms=now_ms,
         when_published=when_published,
     )
-    processors = MetaqProcessors(services)
+    processors = build_processors(parts)
     limits = text_limits(config)
     listener.protocol_factory = lambda: TextSession(processors, limits, budget, input_budget)
-    return services
+    return parts

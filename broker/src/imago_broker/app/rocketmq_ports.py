@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from imago_broker.app.listeners import Ports
     from imago_broker.config import BrokerConfig
     from imago_broker.ports import Clock, Coordinator
-    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
 
 
 def remoting_limits(config: BrokerConfig) -> RemotingLimits:
@@ -34,24 +34,24 @@ def remoting_limits(config: BrokerConfig) -> RemotingLimits:
 def serve_rocketmq(
     ports: Ports,
     config: BrokerConfig,
-    services: RocketmqServices,
+    parts: RocketmqAssembly,
     loop: asyncio.AbstractEventLoop,
 ) -> None:
-    """Have two bound listeners speak RocketMQ over the same services."""
-    processors = build_processors(services, loop)
+    """Have two bound listeners speak RocketMQ over the same parts."""
+    processors = build_processors(parts, loop)
     limits = remoting_limits(config)
     for listener, table in ((ports.rocketmq, processors.main), (ports.fast, processors.fast)):
         server = RemotingServer(
             table,
             loop=loop,
             send_path=processors.send_path,
-            on_close=services.clients.closed,
-            on_drain=services.hold.release_all,
+            on_close=parts.clients.closed,
+            on_drain=parts.hold.release_all,
             limits=limits,
-            budget=services.budget,
+            budget=parts.budget,
             input_budget=ports.input_budget,
         )
-        services.messages.on_completed(server.flush)
+        parts.messages.on_completed(server.flush)
         listener.protocol_factory = server.session
 
 

@@ -15,9 +15,18 @@ from imago_wire.text.encoder import result, value_head
 from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
+    from imago_broker.config.live import LiveSettings
+    from imago_broker.config.sections import MetaqSection
+    from imago_broker.core.budget import OutputBudget
+    from imago_broker.metrics import MetaqCounters
+    from imago_broker.processors.metaq.identity import MetaqIdentity
     from imago_broker.processors.metaq.patterns import TopicPatterns
-    from imago_broker.processors.metaq.services import MetaqServices, Peer
+    from imago_broker.processors.metaq.peer import Peer
+    from imago_broker.processors.metaq.realtime import RealTimeStatistics
+    from imago_broker.service.serving_rules import ServingRules
+    from imago_broker.service.topics import TopicService
     from imago_log.results import MetaqRead
+    from imago_log.store import MessageStore
     from imago_wire.text.items import GetItem
 
 logger = logging.getLogger(__name__)
@@ -29,13 +38,28 @@ HEADER_SIZE = 20
 class GetProcessor:
     """Serves ``get`` and ``offset``."""
 
-    def __init__(self, services: MetaqServices, patterns: TopicPatterns) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        identity: MetaqIdentity,
+        settings: LiveSettings[MetaqSection],
+        store: MessageStore,
+        topics: TopicService,
+        serving_rules: ServingRules,
+        budget: OutputBudget,
+        counters: MetaqCounters,
+        realtime: RealTimeStatistics,
+        patterns: TopicPatterns,
+    ) -> None:
+        self._identity = identity
+        self._settings = settings
+        self._store = store
+        self._topics = topics
+        self._serving_rules = serving_rules
+        self._budget = budget
+        self._counters = counters
+        self._realtime = realtime
         self._patterns = patterns
-        self._store = services.store
-        self._serving_rules = services.serving_rules
-        self._topics = services.topics
-        self._counters = services.counters
 
     def get(self, peer: Peer, item: GetItem) -> None:
         """Answer one ``get``."""
@@ -43,14 +67,14 @@ class GetProcessor:
         self._counters.cmd_get += 1
         self._count(realtime.GET, topic)
         if partition in self._topics.closed_partitions(topic):
-            text = texts.get_closed(self._services.identity.broker_id, partition)
+            text = texts.get_closed(self._identity.broker_id, partition)
             peer.reply(result(Status.FORBIDDEN, text, opaque))
             return
         refusal = self._serving_rules.refusal(ASKS[Get])
         if refusal is not None:
             self._not_here(peer, item, refusal)
             return
-        allowed = self._services.budget.allowance(max_size)
+        allowed = self._budget.allowance(max_size)
         if allowed == 0 < max_size:
             peer.reply(result(Status.SERVICE_UNAVAILABLE, texts.BUSY, opaque))
             return
@@ -78,7 +102,7 @@ class GetProcessor:
         topic, partition = command.topic, command.partition
         refusal = self._serving_rules.refusal(ASKS[Offset])
         if refusal is not None:
-            text = texts.put_failed(self._services.identity.url, topic, partition, refusal)
+            text = texts.put_failed(self._identity.url, topic, partition, refusal)
             peer.reply(result(Status.INTERNAL_SERVER_ERROR, text, command.opaque))
             return
         try:
@@ -102,7 +126,7 @@ class GetProcessor:
             # In a moment: a consumer that is told "nothing new" keeps its place and comes again.
             peer.reply(result(Status.NOT_FOUND, texts.nothing_at(offset), opaque))
             return
-        text = texts.put_failed(self._services.identity.url, topic, partition, refusal)
+        text = texts.put_failed(self._identity.url, topic, partition, refusal)
         peer.reply(result(Status.INTERNAL_SERVER_ERROR, text, opaque))
 
     def _read(self, topic: str, partition: int, offset: int, max_size: int) -> MetaqRead:
@@ -111,7 +135,7 @@ class GetProcessor:
         A message above the transfer limit would otherwise never reach a client that has made
         room for it.
         """
-        transfer_max = self._services.settings.transfer_bytes_max
+        transfer_max = self._settings.current.transfer_bytes_max
         limit = max(1, min(max_size, transfer_max))
         read = self._store.read_positions(topic, partition, offset, limit)
         if max_size > transfer_max and read.status is MetaqStatus.FOUND:
@@ -154,7 +178,7 @@ class GetProcessor:
             return read.position
         beyond = read.status is MetaqStatus.BEYOND_END
         # The end of a member that does not lead is no place to send a consumer back to.
-        to_end = self._services.settings.update_consumer_offsets and self._serving_rules.leads
+        to_end = self._settings.current.update_consumer_offsets and self._serving_rules.leads
         told = to_end or offset == OFFSET_END
         return read.max_position if beyond and told else None
 
@@ -176,7 +200,7 @@ class GetProcessor:
     ) -> None:
         """Answer a read that the store could not do: the connection is others' too."""
         logger.error("get_failed topic=%s partition=%d", topic, partition, exc_info=error)
-        text = texts.put_failed(self._services.identity.url, topic, partition, str(error))
+        text = texts.put_failed(self._identity.url, topic, partition, str(error))
         peer.reply(result(Status.INTERNAL_SERVER_ERROR, text, opaque))
 
     def _miss(self, topic: str) -> None:
@@ -185,7 +209,7 @@ class GetProcessor:
 
     def _count(self, command: str, topic: str) -> None:
         if self._patterns.may_count() and self._patterns.counts(topic):
-            self._services.realtime.add(command, topic)
+            self._realtime.add(command, topic)
 
 
 def _first_size(read: MetaqRead) -> int:

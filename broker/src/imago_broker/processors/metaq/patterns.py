@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from imago_broker.processors.metaq.services import MetaqServices
+    from imago_broker.config.live import LiveSettings
+    from imago_broker.config.sections import MetaqSection
+    from imago_broker.service.topics import TopicService
 
 
 def compile_patterns(patterns: Iterable[str]) -> re.Pattern[str] | None:
@@ -24,15 +26,15 @@ def compile_patterns(patterns: Iterable[str]) -> re.Pattern[str] | None:
 class TopicPatterns:
     """The accept patterns of the settings in force."""
 
-    def __init__(self, services: MetaqServices) -> None:
-        self._services = services
-        self._topics = services.topics
+    def __init__(self, settings: LiveSettings[MetaqSection], topics: TopicService) -> None:
+        self._settings = settings
+        self._topics = topics
         self._compiled_from: tuple[str, ...] = ()
         self._compiled: re.Pattern[str] | None = None
 
     def accept(self, topic: str) -> bool:
         """Return whether a put may make the topic."""
-        settings = self._services.settings
+        settings = self._settings.current
         if settings.auto_create_topic:
             return True
         if settings.topic_patterns != self._compiled_from:
@@ -44,8 +46,8 @@ class TopicPatterns:
         """Return whether the topic is in the real-time statistics."""
         config = self._topics.get(topic)
         own = None if config is None else config.metaq_stat
-        return self._services.settings.stat if own is None else own
+        return self._settings.current.stat if own is None else own
 
     def may_count(self) -> bool:
         """Return whether any topic at all is in the real-time statistics."""
-        return self._services.settings.stat or self._topics.any_stat
+        return self._settings.current.stat or self._topics.any_stat

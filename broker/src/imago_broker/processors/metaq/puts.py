@@ -25,19 +25,30 @@ from imago_wire.text.items import PUT
 from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import random
+    from collections.abc import Callable, Sequence
 
+    from imago_broker.config.live import LiveSettings
+    from imago_broker.config.sections import MetaqSection
+    from imago_broker.metrics import MetaqCounters
+    from imago_broker.ports import Clock
+    from imago_broker.processors.metaq.identity import MetaqIdentity
     from imago_broker.processors.metaq.patterns import TopicPatterns
-    from imago_broker.processors.metaq.services import MetaqServices, Peer
-    from imago_broker.service.topics import TopicHandle
+    from imago_broker.processors.metaq.peer import Peer
+    from imago_broker.processors.metaq.realtime import RealTimeStatistics
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.serving_rules import ServingRules
+    from imago_broker.service.topics import TopicHandle, TopicService
     from imago_wire.record import Placed
     from imago_wire.text.items import AskedPut, Item, PutItem
 
     PutRound = Round[Peer, AskedPut]
+    WhenPublished = Callable[[str, Callable[[], None]], bool]
+    """(topic, then): call `then` once clients can find a topic that was made just now, or that
+    takes too long; False, and nothing will be called: they can, or nobody tells them."""
 
 logger = logging.getLogger(__name__)
 
-"""Only a scanned put has so many parts."""
 PUT_LETTER: Final = ord("p")
 """No other command begins with it."""
 ANY_PARTITION = -1
@@ -60,16 +71,35 @@ class UnpublishedError(Exception):
 class PutProcessor:
     """Serves ``put``."""
 
-    def __init__(self, services: MetaqServices, patterns: TopicPatterns) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        identity: MetaqIdentity,
+        settings: LiveSettings[MetaqSection],
+        messages: MessageService,
+        topics: TopicService,
+        serving_rules: ServingRules,
+        clock: Clock,
+        rng: random.Random,
+        counters: MetaqCounters,
+        realtime: RealTimeStatistics,
+        patterns: TopicPatterns,
+        when_published: WhenPublished,
+    ) -> None:
+        self._identity = identity
+        self._settings = settings
+        self._messages = messages
+        self._topics = topics
+        self._serving_rules = serving_rules
+        self._clock = clock
+        self._rng = rng
+        self._counters = counters
+        self._realtime = realtime
         self._patterns = patterns
-        self._messages = services.messages
-        self._topics = services.topics
-        self._clock = services.clock
-        self._counters = services.counters
-        self._tails = services.topics.metaq_tails
-        self._size_max = services.settings.message_bytes_max
-        self._limits = (services.settings.line_bytes_max, self._size_max)
+        self._when_published = when_published
+        self._tails = topics.metaq_tails
+        self._size_max = settings.current.message_bytes_max
+        self._limits = (settings.current.line_bytes_max, self._size_max)
         self._round: PutRound = Round(Acknowledgement.LEADER)
         self._waiting: dict[str, list[Peer]] = {}
         """Who waits to put into a topic that clients cannot find yet."""
@@ -204,7 +234,7 @@ class PutProcessor:
         if partition != ANY_PARTITION:
             return partition
         handle = self._topics.handle(topic)
-        count = self._services.settings.default_partitions
+        count = self._settings.current.default_partitions
         if handle is not None:
             count = handle.partitions
         closed = self._topics.closed_partitions(topic)
@@ -212,7 +242,7 @@ class PutProcessor:
         if closed:
             choices = [p for p in choices if p not in closed]
         # The original does not look for open ones; here only a topic without any is refused.
-        return self._services.rng.choice(choices or range(max(1, count)))
+        return self._rng.choice(choices or range(max(1, count)))
 
     def _look_closer(self, item: PutItem, partition: int) -> TopicHandle:
         """Check a put in the original's order; return its topic, or raise RefusedError."""
@@ -220,14 +250,14 @@ class PutProcessor:
         if transaction is not None:
             raise RefusedError(Status.INTERNAL_SERVER_ERROR, texts.transaction_unknown(transaction))
         if partition in self._topics.closed_partitions(topic):
-            detail = texts.put_closed(self._services.identity.broker_id, partition)
+            detail = texts.put_closed(self._identity.broker_id, partition)
             raise RefusedError(Status.FORBIDDEN, self._text(topic, partition, detail))
-        refusal = self._services.serving_rules.refusal(ASKS[Put])
+        refusal = self._serving_rules.refusal(ASKS[Put])
         if refusal is not None:
             raise self._refusal(topic, partition, refusal)
         handle = self._accepted(topic, partition)
         if not handle.partitions and seal_of(handle.config) is not None:
-            detail = texts.put_closed(self._services.identity.broker_id, partition)
+            detail = texts.put_closed(self._identity.broker_id, partition)
             raise RefusedError(Status.FORBIDDEN, self._text(topic, partition, detail))
         if not 0 <= partition < handle.partitions:
             raise self._refusal(topic, partition, texts.wrong_partition(partition))
@@ -252,12 +282,12 @@ class PutProcessor:
         accepted = accepted and not self._topics.cordoned
         if not accepted or names.is_system(topic) or names.topic_problem(topic):
             raise self._refusal(topic, partition, texts.topic_not_accepted(topic))
-        queues = self._services.settings.default_partitions
+        queues = self._settings.current.default_partitions
         self._topics.create_or_update(
             TopicConfig(name=topic, read_queues=queues, write_queues=queues)
         )
         # Clients that publish to it as soon as they are answered look for it in the registry.
-        if self._services.when_published(topic, partial(self._published, topic)):
+        if self._when_published(topic, partial(self._published, topic)):
             self._topics.unpublished.add(topic)
             self._waiting[topic] = []
             raise UnpublishedError
@@ -267,7 +297,7 @@ class PutProcessor:
         return RefusedError(Status.INTERNAL_SERVER_ERROR, text)
 
     def _text(self, topic: str, partition: int, detail: str = "") -> str:
-        return texts.put_failed(self._services.identity.url, topic, partition, detail)
+        return texts.put_failed(self._identity.url, topic, partition, detail)
 
     def _refuse(self, peer: Peer, item: PutItem, partition: int, error: Exception) -> None:
         topic, opaque = item.topic, item.opaque
@@ -286,12 +316,12 @@ class PutProcessor:
         if status in (PutStatus.BUSY, PutStatus.STOPPING):
             return Status.SERVICE_UNAVAILABLE, texts.BUSY
         if status in (PutStatus.SLAVE_TIMEOUT, PutStatus.SLAVE_UNAVAILABLE):
-            text = texts.slave_put_failed(self._services.identity.url, topic, partition)
+            text = texts.slave_put_failed(self._identity.url, topic, partition)
             return Status.INTERNAL_SERVER_ERROR, text
         details = {
             PutStatus.TOO_FEW_IN_SYNC: "Too few members of the shard are in sync",
             PutStatus.DISK_FULL: "The disk is full",
-            PutStatus.NOT_WRITABLE: self._services.serving_rules.refusal(ASKS[Put]) or NOT_TAKEN,
+            PutStatus.NOT_WRITABLE: self._serving_rules.refusal(ASKS[Put]) or NOT_TAKEN,
             PutStatus.TOO_LARGE: "The message does not fit into a file of the log",
         }
         text = self._text(topic, partition, details.get(status, ""))
@@ -300,10 +330,10 @@ class PutProcessor:
     def _count_stored(self, round_: PutRound) -> None:
         for entry, (_, _, topic) in zip(round_.entries, round_.asked, strict=True):
             if self._patterns.counts(topic):
-                self._services.realtime.add(realtime.PUT, topic)
-                self._services.realtime.add(realtime.MESSAGE_SIZE, topic, 1, len(entry[ENTRY_BODY]))
+                self._realtime.add(realtime.PUT, topic)
+                self._realtime.add(realtime.MESSAGE_SIZE, topic, 1, len(entry[ENTRY_BODY]))
 
     def _count_failed(self, topic: str) -> None:
         self._counters.put_failed += 1
         if self._patterns.counts(topic):
-            self._services.realtime.add(realtime.PUT_FAILED, topic)
+            self._realtime.add(realtime.PUT_FAILED, topic)

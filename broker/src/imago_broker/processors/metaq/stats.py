@@ -14,10 +14,19 @@ from imago_wire.text.encoder import result
 from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from imago_broker.config.live import LiveSettings
+    from imago_broker.config.sections import MetaqSection
+    from imago_broker.metrics import MetaqCounters
     from imago_broker.model.topics import TopicConfig
-    from imago_broker.processors.metaq.services import MetaqServices, Peer
+    from imago_broker.ports import Clock
+    from imago_broker.processors.metaq.identity import MetaqIdentity
+    from imago_broker.processors.metaq.peer import Peer
+    from imago_broker.processors.metaq.realtime import RealTimeStatistics
+    from imago_broker.service.serving_rules import ServingRules
+    from imago_broker.service.topics import TopicService
+    from imago_log.store import MessageStore
     from imago_wire.text.commands import Stats
 
 REALTIME_COMMANDS = (
@@ -56,14 +65,37 @@ class _Partition:
 class StatsProcessor:
     """Serves ``stats``."""
 
-    def __init__(self, services: MetaqServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        identity: MetaqIdentity,
+        settings: LiveSettings[MetaqSection],
+        store: MessageStore,
+        topics: TopicService,
+        serving_rules: ServingRules,
+        clock: Clock,
+        counters: MetaqCounters,
+        realtime: RealTimeStatistics,
+        connections: Callable[[], int],
+        config_file: Callable[[], bytes],
+    ) -> None:
+        self._identity = identity
+        self._settings = settings
+        self._store = store
+        self._topics = topics
+        self._serving_rules = serving_rules
+        self._clock = clock
+        self._counters = counters
+        self._realtime = realtime
+        self._connections = connections
+        self._config_file = config_file
+        self._started_ms = clock.monotonic_ms()
         self._items = {
             "": self._broker,
             "help": lambda: iter(HELP),
             "topics": self._all_topics,
             "offsets": self._offsets,
-            "realtime": self._realtime,
+            "realtime": self._realtime_lines,
             "reset": self._reset,
         }
 
@@ -71,7 +103,7 @@ class StatsProcessor:
         """Answer one ``stats``."""
         opaque = OPAQUE_DEFAULT if command.opaque is None else command.opaque
         if command.item == "config":
-            peer.reply(result(Status.SUCCESS, self._services.config_file(), opaque))
+            peer.reply(result(Status.SUCCESS, self._config_file(), opaque))
             return
         lines = self._items.get(command.item)
         body = lines() if lines is not None else self._one_topic(command.item)
@@ -79,16 +111,16 @@ class StatsProcessor:
         peer.reply(result(Status.SUCCESS, text, opaque))
 
     def _broker(self) -> Iterator[str]:
-        services, counters = self._services, self._services.counters
+        counters = self._counters
         topics = self._dual_topics()
-        uptime = (services.clock.monotonic_ms() - services.started_ms) // 1000
+        uptime = (self._clock.monotonic_ms() - self._started_ms) // 1000
         yield f"pid {os.getpid()}"
-        yield f"broker_id {services.identity.broker_id}"
-        yield f"port {services.identity.port}"
+        yield f"broker_id {self._identity.broker_id}"
+        yield f"port {self._identity.port}"
         yield f"uptime {uptime}"
-        yield f"version {services.settings.version}"
-        yield f"slave {_text(not services.serving_rules.leads)}"
-        yield f"curr_connections {services.connections()}"
+        yield f"version {self._settings.current.version}"
+        yield f"slave {_text(not self._serving_rules.leads)}"
+        yield f"curr_connections {self._connections()}"
         yield f"threads {threading.active_count()}"
         yield f"cmd_put {counters.cmd_put}"
         yield f"cmd_get {counters.cmd_get}"
@@ -100,7 +132,7 @@ class StatsProcessor:
         total = sum(part.messages for topic in topics for part in self._partitions(topic))
         yield f"total_messages {total}"
         yield f"topics {len(topics)}"
-        yield f"config_checksum {zlib.crc32(services.config_file())}"
+        yield f"config_checksum {zlib.crc32(self._config_file())}"
 
     def _all_topics(self) -> Iterator[str]:
         empty: list[str] = []
@@ -126,35 +158,35 @@ class StatsProcessor:
                     f" min_offset {part.min_position} max_offset {part.max_position}"
                 )
 
-    def _realtime(self) -> Iterator[str]:
-        now_ms = self._services.clock.monotonic_ms()
+    def _realtime_lines(self) -> Iterator[str]:
+        now_ms = self._clock.monotonic_ms()
         for command in REALTIME_COMMANDS:
-            yield f"realtime_{command} {self._services.realtime.of_command(command, now_ms)}"
+            yield f"realtime_{command} {self._realtime.of_command(command, now_ms)}"
 
     def _reset(self) -> Iterator[str]:
-        self._services.realtime.reset(self._services.clock.monotonic_ms())
+        self._realtime.reset(self._clock.monotonic_ms())
         yield "reset ok"
 
     def _one_topic(self, name: str) -> Iterator[str]:
-        config = self._services.topics.get(name)
+        config = self._topics.get(name)
         known = config is not None and config.dual
         parts = self._partitions(config) if config is not None and known else []
-        now_ms = self._services.clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         yield name
         yield f"resultCode {0 if parts else 2 if known else 1}"
         yield f"partitions {len(parts)}"
         yield f"message_count {sum(part.messages for part in parts)}"
         yield f"bytes {sum(part.size for part in parts)}"
         for command in REALTIME_COMMANDS:
-            text = self._services.realtime.of_topic(command, name, now_ms)
+            text = self._realtime.of_topic(command, name, now_ms)
             yield f"topic_realtime_{command} {text}"
 
     def _dual_topics(self) -> list[TopicConfig]:
-        return [config for config in self._services.topics.all() if config.dual]
+        return [config for config in self._topics.all() if config.dual]
 
     def _partitions(self, topic: TopicConfig) -> list[_Partition]:
         """Return the partitions that were ever written; the others count as not there."""
-        store = self._services.store
+        store = self._store
         found = []
         for number in range(topic.queues):
             low, high = store.position_range(topic.name, number)

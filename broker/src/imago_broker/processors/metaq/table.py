@@ -32,21 +32,32 @@ from imago_wire.text.status import Status
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from imago_broker.processors.metaq.services import MetaqServices, Peer
+    from imago_broker.config.live import LiveSettings
+    from imago_broker.config.sections import MetaqSection
+    from imago_broker.metrics import MetaqCounters
+    from imago_broker.processors.metaq.assembly import MetaqAssembly
+    from imago_broker.processors.metaq.peer import Peer
     from imago_wire.text.items import Item
 
 
 class MetaqProcessors:
     """All commands of the MetaQ port."""
 
-    def __init__(self, services: MetaqServices) -> None:
-        self._services = services
-        patterns = TopicPatterns(services)
-        self._puts = PutProcessor(services, patterns)
-        self.take_puts = self._puts.take
+    def __init__(
+        self,
+        *,
+        puts: PutProcessor,
+        gets: GetProcessor,
+        stats: StatsProcessor,
+        settings: LiveSettings[MetaqSection],
+        counters: MetaqCounters,
+    ) -> None:
+        self._puts = puts
+        self.take_puts = puts.take
         """The short way of a read that begins with puts: (peer, data) to where they end."""
-        self._gets = GetProcessor(services, patterns)
-        stats = StatsProcessor(services)
+        self._gets = gets
+        self._settings = settings
+        self._counters = counters
         self._others: dict[type, Callable[[Peer, Any], None]] = {
             Offset: self._gets.offset,
             Quit: lambda peer, _: peer.finish(),
@@ -79,7 +90,7 @@ class MetaqProcessors:
                 self._others[type(item.command)](peer, item.command)
             else:
                 assert item.kind == BAD, "all puts were taken just now"
-                self._services.counters.malformed += 1
+                self._counters.malformed += 1
                 peer.finish()
             if peer.is_full():
                 return at
@@ -87,7 +98,7 @@ class MetaqProcessors:
 
     def _version(self, peer: Peer, command: Version) -> None:
         opaque = OPAQUE_DEFAULT if command.opaque is None else command.opaque
-        peer.reply(result(Status.SUCCESS, self._services.settings.version, opaque))
+        peer.reply(result(Status.SUCCESS, self._settings.current.version, opaque))
 
     def _transaction(self, peer: Peer, command: Transaction) -> None:
         # END has no answer, and a client that got one would find no call to match it.
@@ -96,6 +107,51 @@ class MetaqProcessors:
 
     def _sync(self, peer: Peer, command: Sync) -> None:
         _no_handler(peer, "SyncCommand", command.opaque)
+
+
+def build_processors(parts: MetaqAssembly) -> MetaqProcessors:
+    """Build the processors, each from what it uses."""
+    patterns = TopicPatterns(parts.settings, parts.topics)
+    return MetaqProcessors(
+        puts=PutProcessor(
+            identity=parts.identity,
+            settings=parts.settings,
+            messages=parts.messages,
+            topics=parts.topics,
+            serving_rules=parts.serving_rules,
+            clock=parts.clock,
+            rng=parts.rng,
+            counters=parts.counters,
+            realtime=parts.realtime,
+            patterns=patterns,
+            when_published=parts.when_published,
+        ),
+        gets=GetProcessor(
+            identity=parts.identity,
+            settings=parts.settings,
+            store=parts.store,
+            topics=parts.topics,
+            serving_rules=parts.serving_rules,
+            budget=parts.budget,
+            counters=parts.counters,
+            realtime=parts.realtime,
+            patterns=patterns,
+        ),
+        stats=StatsProcessor(
+            identity=parts.identity,
+            settings=parts.settings,
+            store=parts.store,
+            topics=parts.topics,
+            serving_rules=parts.serving_rules,
+            clock=parts.clock,
+            counters=parts.counters,
+            realtime=parts.realtime,
+            connections=parts.connections,
+            config_file=parts.config_file,
+        ),
+        settings=parts.settings,
+        counters=parts.counters,
+    )
 
 
 def _no_handler(peer: Peer, java_class: str, opaque: int) -> None:

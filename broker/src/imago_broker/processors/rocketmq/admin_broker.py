@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
-from imago_broker.processors.rocketmq.runtime_info import runtime_table
 from imago_wire.record import decode_record
 from imago_wire.remoting.bodies.route import MASTER_ID, KvTable
 from imago_wire.remoting.bodies.stats import ConsumeQueueData, QueryConsumeQueueResponseBody
@@ -22,8 +21,15 @@ from imago_wire.tags import tag_code
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from imago_broker.config.live import LiveSettings
     from imago_broker.config.sections import RocketmqSection
-    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.ports import Registry
+    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.processors.rocketmq.runtime_info import RuntimeFigures
+    from imago_broker.service.serving_rules import ServingRules
+    from imago_broker.service.topics import TopicService
+    from imago_broker.service.versions import TableVersion
+    from imago_log.store import MessageStore
 
 QUEUE_ENTRIES_MAX = 1000
 
@@ -44,12 +50,30 @@ _CHANGEABLE: dict[str, tuple[str, Callable[[str], object]]] = {
 class BrokerAdmin:
     """The request codes about the broker."""
 
-    def __init__(self, services: RocketmqServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        topics: TopicService,
+        registry: Registry,
+        serving_rules: ServingRules,
+        topic_version: TableVersion,
+        identity: RocketmqIdentity,
+        settings: LiveSettings[RocketmqSection],
+        figures: RuntimeFigures,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._registry = registry
+        self._serving_rules = serving_rules
+        self._topic_version = topic_version
+        self._identity = identity
+        self._settings = settings
+        self._figures = figures
 
     def get_config(self, exchange: Exchange) -> Reply:
         """GET_BROKER_CONFIG: what of RocketMQ's settings has a meaning here."""
-        version = self._services.topic_version.body(exchange.command.version)
+        version = self._topic_version.body(exchange.command.version)
         header = GetBrokerConfigResponseHeader(version=version.encode().decode())
         return Reply(ext=header.to_ext(), body=encode_properties_text(self._config_entries()))
 
@@ -58,10 +82,10 @@ class BrokerAdmin:
         entries = decode_properties_text(exchange.command.body)
         if not entries:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "string2Properties error")
-        settings = self._services.settings
+        settings = self._settings.current
         for key, value in entries.items():
             settings = self._changed(settings, key, value)
-        self._services.change_settings(settings)
+        self._settings.change(settings)
         return OK
 
     def _changed(self, settings: RocketmqSection, key: str, value: str) -> RocketmqSection:
@@ -77,7 +101,7 @@ class BrokerAdmin:
 
     def runtime_info(self, _: Exchange) -> Reply:
         """GET_BROKER_RUNTIME_INFO."""
-        return Reply(body=KvTable(table=runtime_table(self._services)).encode())
+        return Reply(body=KvTable(table=self._figures.table()).encode())
 
     def stats(self, exchange: Exchange) -> Reply:
         """VIEW_BROKER_STATS_DATA: rates by minute and hour are kept by the metrics, not here."""
@@ -95,10 +119,10 @@ class BrokerAdmin:
         """QUERY_CONSUME_QUEUE: entries of a queue, for people who look for a mistake."""
         header = QueryConsumeQueueRequestHeader.from_ext(exchange.ext)
         topic, queue_id = header.topic or "", header.queue_id or 0
-        config = self._services.topics.get(topic)
+        config = self._topics.get(topic)
         if config is None or not 0 <= queue_id < config.queues:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
-        store = self._services.messages.store
+        store = self._store
         low, high = store.queue_range(topic, queue_id)
         index = header.index or 0
         entries: list[ConsumeQueueData] = []
@@ -113,8 +137,8 @@ class BrokerAdmin:
         return Reply(remark=remark, body=body.encode())
 
     def _config_entries(self) -> dict[str, str]:
-        identity, settings = self._services.identity, self._services.settings
-        serving_rules, own = self._services.serving_rules, self._services.coordinator.registered
+        identity, settings = self._identity, self._settings.current
+        serving_rules, own = self._serving_rules, self._registry.registered
         replica_id = own.replica + 1 if own is not None and not serving_rules.leads else MASTER_ID
         return {
             "brokerClusterName": identity.cluster,
@@ -136,7 +160,7 @@ class BrokerAdmin:
             "timerWheelEnable": "false",
             "brokerRole": "ASYNC_MASTER" if serving_rules.leads else "SLAVE",
             "flushDiskType": "ASYNC_FLUSH",
-            "fileReservedTime": str(self._services.messages.store.config.retention_ms // 3_600_000),
+            "fileReservedTime": str(self._store.config.retention_ms // 3_600_000),
             "filterServerNums": "0",
             "slaveReadEnable": _truth(serving_rules.slave_reads),
             "traceTopicEnable": "false",

@@ -35,15 +35,33 @@ from imago_wire.remoting.headers.client import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from imago_broker.processors.rocketmq.services import RocketmqServices
-    from imago_broker.service.clients import ConnectedClient, ConsumerGroup
+    from imago_broker.ports import Clock
+    from imago_broker.service.clients import ClientRegistry, ConnectedClient, ConsumerGroup
+    from imago_broker.service.groups import GroupService
+    from imago_broker.service.offsets import ConsumerOffsets
+    from imago_broker.service.resets import PendingResets
+    from imago_broker.service.versions import TableVersion
 
 
 class GroupAdmin:
     """The request codes about groups and their members."""
 
-    def __init__(self, services: RocketmqServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        offsets: ConsumerOffsets,
+        groups: GroupService,
+        clock: Clock,
+        clients: ClientRegistry,
+        resets: PendingResets,
+        group_version: TableVersion,
+    ) -> None:
+        self._offsets = offsets
+        self._groups = groups
+        self._clock = clock
+        self._clients = clients
+        self._resets = resets
+        self._group_version = group_version
 
     def update(self, exchange: Exchange) -> Reply:
         """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP."""
@@ -57,27 +75,27 @@ class GroupAdmin:
 
     def _put(self, wanted: Iterable[SubscriptionGroupConfig]) -> None:
         for config in [group_config(body) for body in wanted]:
-            self._services.groups.update(config)
-        self._services.group_version.bump(self._services.clock.epoch_ms())
+            self._groups.update(config)
+        self._group_version.bump(self._clock.epoch_ms())
 
     def delete(self, exchange: Exchange) -> Reply:
         """DELETE_SUBSCRIPTIONGROUP: the settings, and the offsets where asked."""
         header = DeleteSubscriptionGroupRequestHeader.from_ext(exchange.ext)
-        self._services.groups.delete(header.group_name)
-        self._services.group_version.bump(self._services.clock.epoch_ms())
+        self._groups.delete(header.group_name)
+        self._group_version.bump(self._clock.epoch_ms())
         if header.clean_offset or header.remove_offset:
-            self._services.offsets.forget_group(header.group_name)
-        self._services.resets.forget_group(header.group_name)
+            self._offsets.forget_group(header.group_name)
+        self._resets.forget_group(header.group_name)
         return OK
 
     def all_configs(self, exchange: Exchange) -> Reply:
         """GET_ALL_SUBSCRIPTIONGROUP_CONFIG: the whole table, or the slice that 5.x asks for."""
-        configs = self._services.groups.all()
+        configs = self._groups.all()
         start = max(0, int(exchange.ext.get("groupSeq") or 0))
         count = max(0, int(exchange.ext.get("maxGroupNum") or len(configs)))
         version = exchange.command.version
         wrapper = SubscriptionGroupWrapper(
-            data_version=self._services.group_version.body(version),
+            data_version=self._group_version.body(version),
             subscription_group_table={
                 config.name: group_body(config, version)
                 for config in configs[start : start + count]
@@ -88,7 +106,7 @@ class GroupAdmin:
     def config(self, exchange: Exchange) -> Reply:
         """GET_SUBSCRIPTIONGROUP_CONFIG."""
         header = GetSubscriptionGroupConfigRequestHeader.from_ext(exchange.ext)
-        config = self._services.groups.get(header.group)
+        config = self._groups.get(header.group)
         if config is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return Reply(body=group_body(config, exchange.command.version).encode())
@@ -109,7 +127,7 @@ class GroupAdmin:
     def producers(self, exchange: Exchange) -> Reply:
         """GET_PRODUCER_CONNECTION_LIST."""
         header = GetProducerConnectionListRequestHeader.from_ext(exchange.ext)
-        members = self._services.clients.producers(header.producer_group)
+        members = self._clients.producers(header.producer_group)
         if not members:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -131,16 +149,16 @@ class GroupAdmin:
                 )
                 for client in members.values()
             )
-            for group, members in self._services.clients.producer_groups().items()
+            for group, members in self._clients.producer_groups().items()
         }
         return Reply(body=ProducerTableInfo(data=data).encode())
 
     def topics(self, exchange: Exchange) -> Reply:
         """QUERY_TOPICS_BY_CONSUMER: where the group has been, and what it subscribes to."""
         header = QueryTopicsByConsumerRequestHeader.from_ext(exchange.ext)
-        group = self._services.clients.consumers(header.group)
+        group = self._clients.consumers(header.group)
         found = {
-            *self._services.offsets.of_group(header.group),
+            *self._offsets.of_group(header.group),
             *(group.subscriptions if group else ()),
         }
         return Reply(body=TopicList(topic_list=tuple(sorted(found))).encode())
@@ -156,7 +174,7 @@ class GroupAdmin:
         return Reply(body=body.encode())
 
     def _online(self, name: str) -> ConsumerGroup:
-        group = self._services.clients.consumers(name)
+        group = self._clients.consumers(name)
         if group is None:
             raise RequestError(
                 ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.model import names
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
-from imago_broker.processors.rocketmq.resetting import body_of, reset_offsets
+from imago_broker.processors.rocketmq.resetting import body_of
 from imago_wire.remoting.bodies.client import MessageQueue
 from imago_wire.remoting.bodies.stats import (
     ConsumerOffsetSerializeWrapper,
@@ -27,15 +27,39 @@ from imago_wire.remoting.headers.client import ResetOffsetRequestHeader
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.processors.rocketmq.resetting import OffsetResetter
+    from imago_broker.service.clients import ClientRegistry
+    from imago_broker.service.delay import DelayService
+    from imago_broker.service.groups import GroupService
+    from imago_broker.service.offsets import ConsumerOffsets
+    from imago_broker.service.topics import TopicService
+    from imago_log.store import MessageStore
 
 
 class ProgressAdmin:
     """The request codes about offsets of groups."""
 
-    def __init__(self, services: RocketmqServices) -> None:
-        self._services = services
-        self._store = services.messages.store
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        topics: TopicService,
+        offsets: ConsumerOffsets,
+        groups: GroupService,
+        clients: ClientRegistry,
+        delay: DelayService,
+        identity: RocketmqIdentity,
+        resetter: OffsetResetter,
+    ) -> None:
+        self._resetter = resetter
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._groups = groups
+        self._clients = clients
+        self._delay = delay
+        self._identity = identity
 
     def stats(self, exchange: Exchange) -> Reply:
         """GET_CONSUME_STATS: each queue's end and the group's place in it."""
@@ -51,7 +75,7 @@ class ProgressAdmin:
         """GET_BROKER_CONSUME_STATS: the same of all groups."""
         tables: list[Mapping[str, tuple[ConsumeStats, ...]]] = []
         behind = 0
-        for config in self._services.groups.all():
+        for config in self._groups.all():
             stats = self._stats(config.name, self._topics_of(config.name))
             if stats.offset_table:
                 tables.append({config.name: (stats,)})
@@ -60,7 +84,7 @@ class ProgressAdmin:
                     for place in stats.offset_table.values()
                 )
         body = ConsumeStatsList(
-            broker_addr=self._services.identity.address,
+            broker_addr=self._identity.address,
             consume_stats_list=tuple(tables),
             total_diff=behind,
         )
@@ -70,29 +94,29 @@ class ProgressAdmin:
         """GET_ALL_CONSUMER_OFFSET."""
         table = {
             f"{topic}@{group}": dict(queues)
-            for group in self._services.offsets.groups()
-            for topic, queues in self._services.offsets.of_group(group).items()
+            for group in self._offsets.groups()
+            for topic, queues in self._offsets.of_group(group).items()
         }
         return Reply(body=ConsumerOffsetSerializeWrapper(offset_table=table).encode())
 
     def delay_offsets(self, _: Exchange) -> Reply:
         """GET_ALL_DELAY_OFFSET."""
-        table = {level: place for level, (place, _) in self._services.delay.offsets().items()}
+        table = {level: place for level, (place, _) in self._delay.offsets().items()}
         return Reply(body=DelayOffsetSerializeWrapper(offset_table=table).encode())
 
     def clone(self, exchange: Exchange) -> Reply:
         """CLONE_GROUP_OFFSET: one group goes on where another is."""
         header = CloneGroupOffsetRequestHeader.from_ext(exchange.ext)
         self._known_group(header.dest_group)
-        for topic, queues in self._services.offsets.of_group(header.src_group).items():
+        for topic, queues in self._offsets.of_group(header.src_group).items():
             if header.topic in (None, "", topic):
-                self._services.offsets.reset(header.dest_group, topic, queues)
+                self._offsets.reset(header.dest_group, topic, queues)
         return OK
 
     def correction(self, exchange: Exchange) -> Reply:
         """QUERY_CORRECTION_OFFSET: the smallest place of other groups, where it is behind."""
         header = QueryCorrectionOffsetHeader.from_ext(exchange.ext)
-        by_group = self._services.offsets.of_topic(header.topic)
+        by_group = self._offsets.of_topic(header.topic)
         own = by_group.get(header.compare_group, {})
         others = [group for group in (header.filter_groups or "").split(",") if group]
         found: dict[int, int] = {}
@@ -109,14 +133,12 @@ class ProgressAdmin:
         header = ResetOffsetRequestHeader.from_ext(exchange.ext)
         self._known_group(header.group)
         targets = self._targets(header)
-        reset_offsets(
-            self._services, header.group, header.topic, targets, timestamp=header.timestamp
-        )
-        broker = self._services.identity.broker_name
+        self._resetter.reset(header.group, header.topic, targets, timestamp=header.timestamp)
+        broker = self._identity.broker_name
         return Reply(body=body_of(broker, header.topic, targets).encode())
 
     def _targets(self, header: ResetOffsetRequestHeader) -> dict[int, int]:
-        config = self._services.topics.get(header.topic)
+        config = self._topics.get(header.topic)
         if config is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
         if header.queue_id < 0:
@@ -142,14 +164,14 @@ class ProgressAdmin:
             target = self._store.offset_by_time(header.topic, queue_id, header.timestamp)
         if header.is_force:
             return target
-        current = self._services.offsets.query(header.group, header.topic, queue_id)
+        current = self._offsets.query(header.group, header.topic, queue_id)
         return target if current is None else min(current, target)
 
     def _stats(self, group: str, topics: list[str]) -> ConsumeStats:
-        live = self._services.clients.consumers(group)
+        live = self._clients.consumers(group)
         table = {}
         for topic in topics:
-            config = self._services.topics.get(topic)
+            config = self._topics.get(topic)
             if config is None or (live is not None and topic not in live.subscriptions):
                 continue
             for queue_id in range(config.read_queues):
@@ -158,7 +180,7 @@ class ProgressAdmin:
 
     def _place(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         _, end = self._store.queue_range(topic, queue_id)
-        place = self._services.offsets.query(group, topic, queue_id) or 0
+        place = self._offsets.query(group, topic, queue_id) or 0
         consumed = self._store.store_time(topic, queue_id, place - 1) if place > 0 else None
         return OffsetWrapper(
             broker_offset=end,
@@ -169,21 +191,21 @@ class ProgressAdmin:
         )
 
     def _topics_of(self, group: str) -> list[str]:
-        live = self._services.clients.consumers(group)
+        live = self._clients.consumers(group)
         found = {
-            *self._services.offsets.of_group(group),
+            *self._offsets.of_group(group),
             *(live.subscriptions if live else ()),
         }
         retry = names.retry_topic(group)
-        if self._services.topics.get(retry) is not None:
+        if self._topics.get(retry) is not None:
             found.add(retry)
         return sorted(found)
 
     def _known_group(self, group: str) -> None:
-        if self._services.groups.get(group) is None:
+        if self._groups.get(group) is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist"
             )
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
-        return MessageQueue(topic, self._services.identity.broker_name, queue_id)
+        return MessageQueue(topic, self._identity.broker_name, queue_id)

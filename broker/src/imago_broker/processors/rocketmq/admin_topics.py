@@ -37,7 +37,13 @@ from imago_wire.remoting.headers.admin import (
 from imago_wire.remoting.headers.imago import ChangeTopicRequestHeader
 
 if TYPE_CHECKING:
-    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.ports import Clock
+    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.service.clients import ClientRegistry
+    from imago_broker.service.offsets import ConsumerOffsets
+    from imago_broker.service.topics import TopicService
+    from imago_broker.service.versions import TableVersion
+    from imago_log.store import MessageStore
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 MESSAGE_TYPE = "message.type"
@@ -46,9 +52,24 @@ MESSAGE_TYPE = "message.type"
 class TopicAdmin:
     """The request codes about topics."""
 
-    def __init__(self, services: RocketmqServices) -> None:
-        self._services = services
-        self._store = services.messages.store
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        topics: TopicService,
+        offsets: ConsumerOffsets,
+        clock: Clock,
+        clients: ClientRegistry,
+        topic_version: TableVersion,
+        identity: RocketmqIdentity,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._clock = clock
+        self._clients = clients
+        self._topic_version = topic_version
+        self._identity = identity
 
     def create(self, exchange: Exchange) -> Reply:
         """UPDATE_AND_CREATE_TOPIC: what is named is what the topic has then, whatever it hides."""
@@ -63,7 +84,7 @@ class TopicAdmin:
             order=header.order,
         )
         wanted = self._checked(body, header.attributes)
-        topics = self._services.topics
+        topics = self._topics
         if header.imago_change is not None:
             return change(topics, header, wanted, topics.get(wanted.name))
         topics.create_or_update(wanted, hide_messages=True)
@@ -76,12 +97,12 @@ class TopicAdmin:
             self._checked(body, _as_changes(body.attributes)) for body in wanted.topic_config_list
         ]
         for config in configs:
-            self._services.topics.create_or_update(config, hide_messages=True)
+            self._topics.create_or_update(config, hide_messages=True)
         return OK
 
     def _checked(self, body: TopicConfigBody, attributes: str | None) -> TopicConfig:
         name = body.topic_name
-        current = self._services.topics.get(name)
+        current = self._topics.get(name)
         if current is None and (problem := rules.topic_problem(name)):
             raise rules.invalid(problem)
         if names.is_system(name):
@@ -113,17 +134,17 @@ class TopicAdmin:
             raise rules.invalid("The specified topic is blank.")
         if names.is_system(header.topic):
             raise rules.invalid(f"The topic[{header.topic}] is conflict with system topic.")
-        self._services.topics.delete(header.topic)
+        self._topics.delete(header.topic)
         return OK
 
     def all_configs(self, exchange: Exchange) -> Reply:
         """GET_ALL_TOPIC_CONFIG: the whole table, or the slice that 5.x asks for."""
-        configs = self._services.topics.all()
+        configs = self._topics.all()
         start = int(exchange.ext.get("topicSeq") or 0)
         count = int(exchange.ext.get("maxTopicNum") or len(configs))
         version = exchange.command.version
         wrapper = TopicConfigSerializeWrapper(
-            data_version=self._services.topic_version.body(version),
+            data_version=self._topic_version.body(version),
             topic_config_table={
                 config.name: topic_body(config, version)
                 for config in configs[max(0, start) : max(0, start) + max(0, count)]
@@ -134,7 +155,7 @@ class TopicAdmin:
     def config(self, exchange: Exchange) -> Reply:
         """GET_TOPIC_CONFIG."""
         header = GetTopicConfigRequestHeader.from_ext(exchange.ext)
-        config = self._services.topics.get(header.topic)
+        config = self._topics.get(header.topic)
         if config is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}"
@@ -156,8 +177,8 @@ class TopicAdmin:
         """QUERY_TOPIC_CONSUME_BY_WHO: groups with an offset in the topic, and live ones."""
         header = QueryTopicConsumeByWhoRequestHeader.from_ext(exchange.ext)
         groups = {
-            *self._services.offsets.of_topic(header.topic),
-            *self._services.clients.groups_of_topic(header.topic),
+            *self._offsets.of_topic(header.topic),
+            *self._clients.groups_of_topic(header.topic),
         }
         return Reply(body=GroupList(group_list=tuple(sorted(groups))).encode())
 
@@ -172,17 +193,17 @@ class TopicAdmin:
 
     def system_list(self, _: Exchange) -> Reply:
         """GET_SYSTEM_TOPIC_LIST_FROM_BROKER."""
-        found = tuple(c.name for c in self._services.topics.all() if names.is_system(c.name))
+        found = tuple(c.name for c in self._topics.all() if names.is_system(c.name))
         return Reply(body=TopicList(topic_list=found).encode())
 
     def _config(self, topic: str) -> TopicConfig:
-        config = self._services.topics.get(topic)
+        config = self._topics.get(topic)
         if config is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         return config
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
-        return MessageQueue(topic, self._services.identity.broker_name, queue_id)
+        return MessageQueue(topic, self._identity.broker_name, queue_id)
 
     def _bounds(self, topic: str, queue_id: int) -> TopicOffset:
         low, high = self._store.queue_range(topic, queue_id)
@@ -193,10 +214,10 @@ class TopicAdmin:
         low, high = self._store.queue_range(topic, queue_id)
         oldest = self._store.store_time(topic, queue_id, low) or 0
         newest = self._store.store_time(topic, queue_id, high - 1) or 0
-        offset = self._services.offsets.query(group, topic, queue_id) or 0
+        offset = self._offsets.query(group, topic, queue_id) or 0
         consumed = self._store.store_time(topic, queue_id, offset - 1) if offset > 0 else None
         consumed = consumed if consumed is not None else oldest
-        behind = self._services.clock.epoch_ms() - consumed if offset < high else 0
+        behind = self._clock.epoch_ms() - consumed if offset < high else 0
         return QueueTimeSpan(
             message_queue=self._queue(topic, queue_id),
             min_time_stamp=oldest,

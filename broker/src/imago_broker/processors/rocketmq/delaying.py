@@ -11,7 +11,8 @@ from imago_wire import properties as props
 from imago_wire.record import make_entry
 
 if TYPE_CHECKING:
-    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.service.delay import DelayService
+    from imago_log.store import MessageStore
     from imago_wire.record import Entry
 
 _REPLACED = (
@@ -27,7 +28,8 @@ _REPLACED = (
 
 
 def delayed_entry(
-    services: RocketmqServices,
+    store: MessageStore,
+    delay: DelayService,
     level: int,
     *,
     topic: str,
@@ -46,13 +48,13 @@ def delayed_entry(
     `shape` is that of a compressed body whose real topic MetaQ clients read: found now, so that
     a body that cannot be inflated is refused and not lost when it is due.
     """
-    level = min(level, services.delay.level_max)
+    level = min(level, delay.level_max)
     kept = props.without(properties, _REPLACED)
     where = f"DELAY\x01{level}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02".encode()
     if shape is not None:
         where += SHAPE + b"\x01%d,%d\x02" % shape
     return make_entry(
-        services.messages.store.tail(names.SCHEDULE_TOPIC, level - 1),
+        store.tail(names.SCHEDULE_TOPIC, level - 1),
         body,
         joined(kept, where),
         flag=flag,
@@ -61,5 +63,5 @@ def delayed_entry(
         born_host=born_host,
         reconsume_times=reconsume_times,
         # Like RocketMQ: the unit of a parked message holds when it is due, not its tag.
-        unit_tag=services.delay.due_ms(level),
+        unit_tag=delay.due_ms(level),
     )

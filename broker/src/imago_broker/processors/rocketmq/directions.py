@@ -16,7 +16,10 @@ from imago_wire.remoting.bodies.route import MASTER_ID
 
 if TYPE_CHECKING:
     from imago_broker.model.cluster import BrokerRecord
-    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.ports import Registry
+    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.processors.rocketmq.memory_window import MemoryWindow
+    from imago_broker.service.serving_rules import ServingRules
 
 _OFFSET = slice(28, 36)
 
@@ -24,8 +27,19 @@ _OFFSET = slice(28, 36)
 class Directions:
     """Ids for the answers of one broker."""
 
-    def __init__(self, services: RocketmqServices, rng: random.Random | None = None) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        identity: RocketmqIdentity,
+        registry: Registry,
+        serving_rules: ServingRules,
+        memory: MemoryWindow,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._identity = identity
+        self._registry = registry
+        self._serving_rules = serving_rules
+        self._memory = memory
         self._rng = rng or random.Random()  # noqa: S311  spreads load, no secret
 
     def after(self, body: bytes, queue_id: int) -> int:
@@ -33,11 +47,11 @@ class Directions:
 
         Old records are read from the disk, which slaves can do as well; new ones are in memory.
         """
-        serving_rules = self._services.serving_rules
+        serving_rules = self._serving_rules
         if not serving_rules.slave_reads or not self._is_old(body):
             return MASTER_ID
         if not serving_rules.leads:
-            own = self._services.coordinator.registered
+            own = self._registry.registered
             return MASTER_ID if own is None else own.replica + 1
         slaves = self._slaves()
         return slaves[queue_id % len(slaves)].replica + 1 if slaves else MASTER_ID
@@ -49,22 +63,21 @@ class Directions:
         and the master is found by its replica's number. Each of the two is tried in turn: the
         master, once reached, answers with what is right.
         """
-        leader = self._services.serving_rules.role.current.leader
+        leader = self._serving_rules.role.current.leader
         if leader is None or leader.replica < 0 or self._rng.random() < 0.5:
             return MASTER_ID
         return leader.replica + 1
 
     def _is_old(self, body: bytes) -> bool:
         first = int.from_bytes(body[_OFFSET], "big")
-        return self._services.messages.store.log_end - first > self._services.memory_bytes
+        return not self._memory.holds(first)
 
     def _slaves(self) -> list[BrokerRecord]:
-        services = self._services
-        own = services.coordinator.registered
+        own = self._registry.registered
         return [
             broker
-            for broker in services.coordinator.view().brokers
-            if broker.broker_name == services.identity.broker_name
+            for broker in self._registry.view().brokers
+            if broker.broker_name == self._identity.broker_name
             and broker.replica >= 0
             and (own is None or broker.uuid != own.uuid)
         ]

@@ -25,21 +25,47 @@ from imago_wire.remoting.headers.client import (
 )
 
 if TYPE_CHECKING:
-    from imago_broker.processors.rocketmq.services import RocketmqServices
-    from imago_broker.service.clients import ConsumerGroup
-    from imago_broker.service.locks import QueueKey
+    from imago_broker.ports import Clock
+    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.processors.rocketmq.rules import GroupRules
+    from imago_broker.service.clients import ClientRegistry, ConsumerGroup
+    from imago_broker.service.groups import GroupService
+    from imago_broker.service.locks import QueueKey, QueueLocks
     from imago_broker.service.role import ShardRole
+    from imago_broker.service.serving_rules import ServingRules
+    from imago_broker.service.topics import TopicService
+    from imago_log.store import MessageStore
     from imago_wire.remoting.bodies.client import SubscriptionData
 
 
 class MemberProcessor:
     """The request codes by which clients come, go and divide queues."""
 
-    def __init__(self, services: RocketmqServices) -> None:
-        self._services = services
-        services.clients.on_group_change.append(self._tell_members)
-        services.serving_rules.role.on_change.append(self._role_changed)
-        self._role_changed(services.serving_rules.role.current)
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        topics: TopicService,
+        groups: GroupService,
+        clock: Clock,
+        serving_rules: ServingRules,
+        clients: ClientRegistry,
+        locks: QueueLocks,
+        identity: RocketmqIdentity,
+        group_rules: GroupRules,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._clock = clock
+        self._serving_rules = serving_rules
+        self._clients = clients
+        self._locks = locks
+        self._identity = identity
+        self._group_rules = group_rules
+        clients.on_group_change.append(self._tell_members)
+        serving_rules.role.on_change.append(self._role_changed)
+        self._role_changed(serving_rules.role.current)
 
     def heartbeat(self, exchange: Exchange) -> Reply:
         """HEART_BEAT: the client lives; its groups, topics for their retries and subscriptions.
@@ -50,22 +76,22 @@ class MemberProcessor:
         if problem := _problem(data):
             raise rules.invalid(problem)
         for consumer in data.consumer_data_set:
-            group = rules.group_of(self._services, consumer.group_name)
-            if group.retry_queues > 0 and self._services.serving_rules.leads:
-                rules.own_topic(self._services, names.retry_topic(group.name))
-        self._services.clients.heartbeat(
+            group = self._group_rules.require(consumer.group_name)
+            if group.retry_queues > 0 and self._serving_rules.leads:
+                self._group_rules.own_topic(names.retry_topic(group.name))
+        self._clients.heartbeat(
             exchange.channel,
             data,
             exchange.command.language,
             exchange.command.version,
-            self._services.clock.epoch_ms(),
+            self._clock.epoch_ms(),
         )
         return OK
 
     def unregister(self, exchange: Exchange) -> Reply:
         """UNREGISTER_CLIENT: the client leaves a group."""
         header = UnregisterClientRequestHeader.from_ext(exchange.ext)
-        self._services.clients.unregister(
+        self._clients.unregister(
             exchange.channel,
             producer_group=header.producer_group,
             consumer_group=header.consumer_group,
@@ -75,7 +101,7 @@ class MemberProcessor:
     def consumer_list(self, exchange: Exchange) -> Reply:
         """GET_CONSUMER_LIST_BY_GROUP: the ids by which clients divide the queues."""
         header = GetConsumerListByGroupRequestHeader.from_ext(exchange.ext)
-        group = self._services.clients.consumers(header.consumer_group)
+        group = self._clients.consumers(header.consumer_group)
         if group is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {header.consumer_group}"
@@ -96,13 +122,13 @@ class MemberProcessor:
     def lock(self, exchange: Exchange) -> Reply:
         """LOCK_BATCH_MQ: take or renew queues for consumption in order."""
         body = _lock_body(exchange)
-        taken = self._services.locks.lock(
+        taken = self._locks.lock(
             body.consumer_group,
             body.client_id,
             [key for key in map(_queue_key, body.mq_set) if self._is_ours(key)],
-            now_ms=self._services.clock.monotonic_ms(),
+            now_ms=self._clock.monotonic_ms(),
         )
-        self._services.locks.save(self._services.messages.store)
+        self._locks.save(self._store)
         queues = tuple(
             MessageQueue(topic, broker_name, queue_id) for broker_name, topic, queue_id in taken
         )
@@ -111,31 +137,30 @@ class MemberProcessor:
     def unlock(self, exchange: Exchange) -> Reply:
         """UNLOCK_BATCH_MQ: give queues up."""
         body = _lock_body(exchange)
-        self._services.locks.unlock(
+        self._locks.unlock(
             body.consumer_group,
             body.client_id,
             map(_queue_key, body.mq_set),
         )
-        self._services.locks.save(self._services.messages.store)
+        self._locks.save(self._store)
         return OK
 
     def _is_ours(self, key: QueueKey) -> bool:
         """Whether there is such a queue: locks of others would only fill the log."""
         broker_name, topic, queue_id = key
-        config = self._services.topics.get(topic)
-        own = broker_name == self._services.identity.broker_name
+        config = self._topics.get(topic)
+        own = broker_name == self._identity.broker_name
         return own and config is not None and 0 <= queue_id < config.queues
 
     def _role_changed(self, role: ShardRole) -> None:
-        services = self._services
         if role.leads:
-            saved = services.messages.store.meta(LOCK_KIND)
-            services.locks.load(saved, now_ms=services.clock.monotonic_ms())
+            saved = self._store.meta(LOCK_KIND)
+            self._locks.load(saved, now_ms=self._clock.monotonic_ms())
         else:
-            services.locks.clear()
+            self._locks.clear()
 
     def _tell_members(self, group: ConsumerGroup) -> None:
-        settings = self._services.groups.get(group.name)
+        settings = self._groups.get(group.name)
         if settings is not None and not settings.notify_consumer_ids_changed_enable:
             return
         for channel in group.members:

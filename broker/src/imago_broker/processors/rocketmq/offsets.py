@@ -18,7 +18,12 @@ from imago_wire.remoting.headers.pull import (
 )
 
 if TYPE_CHECKING:
-    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.processors.rocketmq.memory_window import MemoryWindow
+    from imago_broker.processors.rocketmq.rules import GroupRules
+    from imago_broker.service.offsets import ConsumerOffsets
+    from imago_broker.service.resets import PendingResets
+    from imago_broker.service.topics import TopicService
+    from imago_log.store import MessageStore
 
 NOT_FOUND = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 NOT_FOUND_NOT_ZERO = "Not found, do not set to zero, maybe this group boot first"
@@ -31,14 +36,27 @@ INCARNATION_FIELD = "imagoIncarnation"
 class OffsetProcessor:
     """The request codes that ask for or set an offset."""
 
-    def __init__(self, services: RocketmqServices) -> None:
-        self._services = services
-        self._store = services.messages.store
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        topics: TopicService,
+        offsets: ConsumerOffsets,
+        resets: PendingResets,
+        group_rules: GroupRules,
+        memory: MemoryWindow,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._resets = resets
+        self._group_rules = group_rules
+        self._memory = memory
 
     def query(self, exchange: Exchange) -> Reply:
         """QUERY_CONSUMER_OFFSET: where the group is, or that it was never here."""
         header = QueryConsumerOffsetRequestHeader.from_ext(exchange.ext)
-        offset = self._services.offsets.query(header.consumer_group, header.topic, header.queue_id)
+        offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
         if offset is not None:
             return _offset(offset)
         if header.set_zero_if_not_found is False:
@@ -56,28 +74,28 @@ class OffsetProcessor:
         if not found.count:
             return True
         physical_offset = int.from_bytes(found.body[28:36], "big")
-        return self._store.log_end - physical_offset <= self._services.memory_bytes
+        return self._memory.holds(physical_offset)
 
     def update(self, exchange: Exchange) -> Reply:
         """UPDATE_CONSUMER_OFFSET: the group has come so far."""
         header = UpdateConsumerOffsetRequestHeader.from_ext(exchange.ext)
         # Made at its first commit if need be: 4.9 clients commit before their first heartbeat.
-        rules.group_of(self._services, header.consumer_group)
-        config = self._services.topics.get(header.topic)
+        self._group_rules.require(header.consumer_group)
+        config = self._topics.get(header.topic)
         if config is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
         if not 0 <= header.queue_id < config.queues or header.commit_offset < 0:
             raise rules.invalid(
                 f"QueueId {header.queue_id} or offset {header.commit_offset} is illegal"
             )
-        if self._services.resets.pending(header.consumer_group, header.topic, header.queue_id):
+        if self._resets.pending(header.consumer_group, header.topic, header.queue_id):
             return Reply(remark="Offset has been previously reset")
-        self._services.offsets.commit(
+        self._offsets.commit(
             header.consumer_group, header.topic, header.queue_id, header.commit_offset
         )
         if not exchange.command.is_oneway:
             # An answer is a promise; consumers commit one-way, which may be gathered.
-            self._services.offsets.flush()
+            self._offsets.flush()
         return OK
 
     def end(self, exchange: Exchange) -> Reply:

@@ -15,10 +15,10 @@ up to `maxMsgNums` ≤ 10,000 messages and `maxMsgBytes` ≤ 4 MiB (without that
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq import rules
-from imago_broker.processors.rocketmq.directions import Directions
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.pull_outcome import NOTHING, REDIRECTED, RESET, PullOutcome
 from imago_broker.processors.rocketmq.pull_request import (
@@ -31,10 +31,22 @@ from imago_wire.remoting.bodies.route import MASTER_ID
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from imago_broker.processors.rocketmq.services import RocketmqServices
-    from imago_broker.service.pull_hold import Held
+    from imago_broker.config.live import LiveSettings
+    from imago_broker.config.sections import RocketmqSection
+    from imago_broker.core.budget import OutputBudget
+    from imago_broker.processors.rocketmq.directions import Directions
+    from imago_broker.processors.rocketmq.rules import GroupRules
+    from imago_broker.service.clients import ClientRegistry
+    from imago_broker.service.groups import GroupService
+    from imago_broker.service.offsets import ConsumerOffsets
+    from imago_broker.service.pull_hold import Held, PullHold
+    from imago_broker.service.resets import PendingResets
     from imago_broker.service.role import ShardRole
+    from imago_broker.service.serving_rules import ServingRules
+    from imago_broker.service.topics import TopicService
+    from imago_broker.service.traffic import Traffic
     from imago_log.results import ReadResult
+    from imago_log.store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -42,25 +54,54 @@ REDIRECT_MS = 50
 """How long a pull that is sent elsewhere waits: its client asks again at once."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullReading:
+    """What a pull needs from its first look to its answer, which may be much later."""
+
+    store: MessageStore
+    topics: TopicService
+    hold: PullHold
+    resets: PendingResets
+    serving_rules: ServingRules
+    directions: Directions
+    traffic: Traffic
+    settings: LiveSettings[RocketmqSection]
+
+
 class PullProcessor:
     """PULL_MESSAGE and LITE_PULL_MESSAGE."""
 
-    def __init__(self, services: RocketmqServices) -> None:
-        self._services = services
-        self._directions = Directions(services)
-        services.serving_rules.role.on_change.append(self._role_changed)
+    def __init__(
+        self,
+        reading: PullReading,
+        *,
+        group_rules: GroupRules,
+        groups: GroupService,
+        clients: ClientRegistry,
+        offsets: ConsumerOffsets,
+        budget: OutputBudget,
+    ) -> None:
+        self._reading = reading
+        self._hold = reading.hold
+        self._serving_rules = reading.serving_rules
+        self._group_rules = group_rules
+        self._groups = groups
+        self._clients = clients
+        self._offsets = offsets
+        self._budget = budget
+        reading.serving_rules.role.on_change.append(self._role_changed)
 
     def pull(self, exchange: Exchange) -> Reply | None:
         """Answer with messages, hold the request, or say why neither."""
         request = PullRequest(exchange.ext)
         self._check(exchange, request)
         self._allow(request)
-        tags = wanted_tags(self._services, request)
-        pull = _Pull(self._services, self._directions, exchange, request, tags)
+        tags = wanted_tags(self._clients, self._groups, request)
+        pull = _Pull(self._reading, exchange, request, tags)
         outcome = pull.look()
         reset = outcome.result is RESET
-        if request.commits and not reset and self._services.serving_rules.leads:
-            self._services.offsets.commit(
+        if request.commits and not reset and self._serving_rules.leads:
+            self._offsets.commit(
                 request.group, request.topic, request.queue_id, request.commit_offset
             )
         if outcome.result is NOTHING and request.sys_flag & FLAG_SUSPEND:
@@ -72,14 +113,14 @@ class PullProcessor:
     def redirect(self, exchange: Exchange) -> Reply | None:
         """Send the consumer to the master: here no pulls are served now."""
         request = PullRequest(exchange.ext)
-        outcome = PullOutcome.redirected(request.queue_offset, self._directions.to_master())
+        outcome = PullOutcome.redirected(request.queue_offset, self._reading.directions.to_master())
         return self._soon(exchange, request, outcome.reply())
 
     def _soon(self, exchange: Exchange, request: PullRequest, reply: Reply) -> Reply | None:
         """Give the answer after a moment where the client lets a pull wait."""
         if not request.sys_flag & FLAG_SUSPEND:
             return reply
-        channel, hold = exchange.channel, self._services.hold
+        channel, hold = exchange.channel, self._hold
 
         def wake(late: bool) -> bool:
             if late:
@@ -100,11 +141,11 @@ class PullProcessor:
 
     def _role_changed(self, role: ShardRole) -> None:
         if not role.leads:
-            self._services.hold.release_all()
+            self._hold.release_all()
 
     def _allow(self, request: PullRequest) -> None:
         """Take what the memory for unread answers allows; refuse where there is none."""
-        allowed = self._services.budget.allowance(request.bytes_max)
+        allowed = self._budget.allowance(request.bytes_max)
         if not allowed:
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY, "too many answers wait for clients that do not read"
@@ -112,10 +153,10 @@ class PullProcessor:
         request.bytes_max = allowed
 
     def _check(self, exchange: Exchange, request: PullRequest) -> None:
-        group = rules.group_of(self._services, request.group)
+        group = self._group_rules.require(request.group)
         if not group.consume_enable:
             raise rules.forbidden(f"subscription group no permission, {request.group}")
-        topic = rules.readable_topic(self._services, request.topic)
+        topic = rules.readable_topic(self._reading.topics, request.topic)
         if not 0 <= request.queue_id < topic.read_queues:
             raise rules.invalid(
                 f"queueId[{request.queue_id}] is illegal, topic:[{request.topic}] "
@@ -128,25 +169,22 @@ class _Pull:
     """One pull from its first look to its answer."""
 
     __slots__ = (
-        "_directions",
         "_exchange",
         "_held",
         "_offset",
+        "_reading",
         "_request",
-        "_services",
         "_tags",
     )
 
     def __init__(
         self,
-        services: RocketmqServices,
-        directions: Directions,
+        reading: PullReading,
         exchange: Exchange,
         request: PullRequest,
         tags: frozenset[int] | None,
     ) -> None:
-        self._services = services
-        self._directions = directions
+        self._reading = reading
         self._exchange = exchange
         self._request = request
         self._tags = tags
@@ -156,17 +194,17 @@ class _Pull:
     def look(self) -> PullOutcome:
         """Read from where the pull stands, or say where it was moved to."""
         request = self._request
-        moved = self._services.resets.take(
+        moved = self._reading.resets.take(
             request.group, request.topic, request.queue_id, self._offset
         )
         return self._outcome(self._read()) if moved is None else self._reset(moved)
 
     def wait(self) -> bool:
         """Hold the request; False when it has to be answered now."""
-        hold_ms = min(self._request.suspend_ms, self._services.settings.pull_hold_ms_max)
+        hold_ms = min(self._request.suspend_ms, self._reading.settings.current.pull_hold_ms_max)
         if hold_ms <= 0:
             return False
-        self._held = self._services.hold.hold(
+        self._held = self._reading.hold.hold(
             self._request.topic.encode(), self._request.queue_id, hold_ms=hold_ms, wake=self._wake
         )
         if self._held is None:
@@ -186,10 +224,10 @@ class _Pull:
 
     def _look_again(self) -> PullOutcome:
         # The topic may have been deleted or closed since the request came, or the master changed.
-        if self._services.serving_rules.refusal(Asks.MESSAGES) is not None:
-            return PullOutcome.redirected(self._offset, self._directions.to_master())
+        if self._reading.serving_rules.refusal(Asks.MESSAGES) is not None:
+            return PullOutcome.redirected(self._offset, self._reading.directions.to_master())
         try:
-            topic = rules.readable_topic(self._services, self._request.topic)
+            topic = rules.readable_topic(self._reading.topics, self._request.topic)
         except RequestError as refusal:
             return PullOutcome.refused(refusal.reply)
         if self._request.queue_id >= topic.read_queues:
@@ -205,9 +243,7 @@ class _Pull:
             return PullOutcome.refused(failed)
 
     def _reset(self, offset: int) -> PullOutcome:
-        low, high = self._services.messages.store.queue_range(
-            self._request.topic, self._request.queue_id
-        )
+        low, high = self._reading.store.queue_range(self._request.topic, self._request.queue_id)
         return PullOutcome(
             result=RESET,
             remark="OFFSET_RESET",
@@ -218,11 +254,11 @@ class _Pull:
 
     def _gone(self) -> None:
         if self._held is not None:
-            self._services.hold.forget(self._held)
+            self._reading.hold.forget(self._held)
         self._exchange.finish()
 
     def _read(self) -> ReadResult:
-        return self._services.messages.store.read(
+        return self._reading.store.read(
             self._request.topic,
             self._request.queue_id,
             self._offset,
@@ -234,9 +270,9 @@ class _Pull:
     def _outcome(self, found: ReadResult) -> PullOutcome:
         suggested = MASTER_ID
         if found.count:
-            suggested = self._directions.after(found.body, self._request.queue_id)
-            self._services.traffic.delivered(self._request.topic, found.count, len(found.body))
-        elif not self._services.serving_rules.leads:
+            suggested = self._reading.directions.after(found.body, self._request.queue_id)
+            self._reading.traffic.delivered(self._request.topic, found.count, len(found.body))
+        elif not self._reading.serving_rules.leads:
             # Behind the master's end there may be more, and no place that is really too far.
-            return PullOutcome.redirected(self._offset, self._directions.to_master())
+            return PullOutcome.redirected(self._offset, self._reading.directions.to_master())
         return PullOutcome.of_read(found, self._request.queue_offset, suggested)

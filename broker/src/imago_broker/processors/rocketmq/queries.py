@@ -9,7 +9,8 @@ from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers.pull import QueryMessageRequestHeader, ViewMessageRequestHeader
 
 if TYPE_CHECKING:
-    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.ports import Clock
+    from imago_log.store import MessageStore
 
 COUNT_MAX = 32
 """RocketMQ's defaultQueryMaxNum."""
@@ -20,15 +21,21 @@ UNIQUE_KEY_FIELD = "_UNIQUE_KEY_QUERY"
 class QueryProcessor:
     """VIEW_MESSAGE_BY_ID and QUERY_MESSAGE."""
 
-    def __init__(self, services: RocketmqServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._clock = clock
 
     def view(self, exchange: Exchange) -> Reply:
         """Return the one message that is stored at a physical offset."""
         header = ViewMessageRequestHeader.from_ext(exchange.ext)
         record = None
         if header.offset >= 0:
-            record = self._services.messages.store.record_at(header.offset)
+            record = self._store.record_at(header.offset)
         if record is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}"
@@ -40,12 +47,12 @@ class QueryProcessor:
         header = QueryMessageRequestHeader.from_ext(exchange.ext)
         unique = exchange.ext.get(UNIQUE_KEY_FIELD, "").lower() == "true"
         count_max = COUNT_MAX if unique else max(1, min(header.max_num, COUNT_LIMIT))
-        store = self._services.messages.store
+        store = self._store
         records = store.find_key(
             header.topic, header.key, header.begin_timestamp, header.end_timestamp, count_max
         )
         ext = {
-            "indexLastUpdateTimestamp": str(self._services.clock.epoch_ms()),
+            "indexLastUpdateTimestamp": str(self._clock.epoch_ms()),
             "indexLastUpdatePhyoffset": str(store.log_end),
         }
         if not records:

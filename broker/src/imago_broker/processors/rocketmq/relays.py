@@ -17,8 +17,9 @@ from imago_wire.remoting.message_ids import parse_offset_message_id
 from imago_wire.remoting.peer import Version
 
 if TYPE_CHECKING:
-    from imago_broker.processors.rocketmq.services import RocketmqServices
-    from imago_broker.service.clients import ConnectedClient
+    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.service.clients import ClientRegistry, ConnectedClient
+    from imago_log.store import MessageStore
     from imago_wire.remoting.bodies.client import MessageQueue
     from imago_wire.remoting.command import RemotingCommand
 
@@ -29,8 +30,16 @@ STATUS_TIMEOUT_MS = 5_000
 class RelayProcessor:
     """GET_CONSUMER_RUNNING_INFO, CONSUME_MESSAGE_DIRECTLY, …_GET_CONSUMER_STATUS."""
 
-    def __init__(self, services: RocketmqServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        clients: ClientRegistry,
+        identity: RocketmqIdentity,
+    ) -> None:
+        self._store = store
+        self._clients = clients
+        self._identity = identity
 
     def running_info(self, exchange: Exchange) -> Reply | None:
         """GET_CONSUMER_RUNNING_INFO: what is going on inside one consumer."""
@@ -44,14 +53,14 @@ class RelayProcessor:
         header = ConsumeMessageDirectlyResultRequestHeader.from_ext(exchange.ext)
         client = self._client(header.consumer_group, header.client_id or "")
         record = self._record(header.msg_id or "")
-        ext = {**exchange.ext, "brokerName": self._services.identity.broker_name}
+        ext = {**exchange.ext, "brokerName": self._identity.broker_name}
         self._pass_on(exchange, client, header.consumer_group, ext, record)
         return None
 
     def consumer_status(self, exchange: Exchange) -> Reply | None:
         """INVOKE_BROKER_TO_GET_CONSUMER_STATUS: the places that consumers have in memory."""
         header = GetConsumerStatusRequestHeader.from_ext(exchange.ext)
-        group = self._services.clients.consumers(header.group)
+        group = self._clients.consumers(header.group)
         clients = list(group.members.values()) if group else []
         if header.client_addr:
             clients = [one for one in clients if one.client_id == header.client_addr]
@@ -66,7 +75,7 @@ class RelayProcessor:
         return None
 
     def _client(self, group_name: str, client_id: str) -> ConnectedClient:
-        group = self._services.clients.consumers(group_name)
+        group = self._clients.consumers(group_name)
         client = group.member(client_id) if group else None
         if client is None:
             raise RequestError(
@@ -85,7 +94,7 @@ class RelayProcessor:
             _, offset = parse_offset_message_id(message_id)
         except ProtocolError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        record = self._services.messages.store.record_at(offset) if offset >= 0 else None
+        record = self._store.record_at(offset) if offset >= 0 else None
         if record is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}"

@@ -12,37 +12,55 @@ from imago_wire.remoting.peer import Language, Version
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.service.clients import ClientRegistry
+    from imago_broker.service.offsets import ConsumerOffsets
+    from imago_broker.service.pull_hold import PullHold
+    from imago_broker.service.resets import PendingResets
 
 
-def reset_offsets(
-    services: RocketmqServices,
-    group: str,
-    topic: str,
-    targets: Mapping[int, int],
-    *,
-    timestamp: int = -1,
-) -> None:
-    """Set the queues' offsets; pulls and commits from the old places no longer count.
+class OffsetResetter:
+    """Sets offsets for tools and for the admin interface."""
 
-    The group's next pulls are sent to the new places. Members older than 5.0 are told as
-    their own brokers tell them, so that they need not first pull.
-    """
-    services.offsets.reset(group, topic, targets)
-    name = topic.encode()
-    for queue_id, offset in targets.items():
-        services.resets.add(group, topic, queue_id, offset)
-        services.hold.look_again(name, queue_id)
-    live = services.clients.consumers(group)
-    if live is None:
-        return
-    ext = {"topic": topic, "group": group, "timestamp": str(timestamp), "isForce": "true"}
-    broker = services.identity.broker_name
-    for client in live.members.values():
-        if Version.V3_0_7_SNAPSHOT <= client.version < Version.V5_0_0:
-            cpp = client.language is Language.CPP
-            body = body_for_c(broker, topic, targets) if cpp else body_of(broker, topic, targets)
-            client.channel.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, body.encode())
+    def __init__(
+        self,
+        *,
+        identity: RocketmqIdentity,
+        offsets: ConsumerOffsets,
+        resets: PendingResets,
+        hold: PullHold,
+        clients: ClientRegistry,
+    ) -> None:
+        self._identity = identity
+        self._offsets = offsets
+        self._resets = resets
+        self._hold = hold
+        self._clients = clients
+
+    def reset(
+        self, group: str, topic: str, targets: Mapping[int, int], *, timestamp: int = -1
+    ) -> None:
+        """Set the queues' offsets; pulls and commits from the old places no longer count.
+
+        The group's next pulls are sent to the new places. Members older than 5.0 are told as
+        their own brokers tell them, so that they need not first pull.
+        """
+        self._offsets.reset(group, topic, targets)
+        name = topic.encode()
+        for queue_id, offset in targets.items():
+            self._resets.add(group, topic, queue_id, offset)
+            self._hold.look_again(name, queue_id)
+        live = self._clients.consumers(group)
+        if live is None:
+            return
+        ext = {"topic": topic, "group": group, "timestamp": str(timestamp), "isForce": "true"}
+        broker = self._identity.broker_name
+        for client in live.members.values():
+            if Version.V3_0_7_SNAPSHOT <= client.version < Version.V5_0_0:
+                cpp = client.language is Language.CPP
+                form = body_for_c if cpp else body_of
+                body = form(broker, topic, targets).encode()
+                client.channel.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, body)
 
 
 def body_of(broker: str, topic: str, targets: Mapping[int, int]) -> ResetOffsetBody:

@@ -12,7 +12,9 @@ from imago_broker.processors.rocketmq.exchange import RequestError
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.service.groups import GroupService
+    from imago_broker.service.serving_rules import ServingRules
+    from imago_broker.service.topics import TopicService
 
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 GROUP_SIZE_MAX = 120
@@ -65,48 +67,57 @@ def forbidden(remark: str) -> RequestError:
     return RequestError(ResponseCode.NO_PERMISSION, remark)
 
 
-def topic_of(services: RocketmqServices, topic: str) -> TopicConfig:
+def topic_of(topics: TopicService, topic: str) -> TopicConfig:
     """Return a topic's settings, or refuse."""
-    config = services.topics.get(topic)
+    config = topics.get(topic)
     if config is None:
         raise unknown_topic(topic)
     return config
 
 
-def readable_topic(services: RocketmqServices, topic: str) -> TopicConfig:
+def readable_topic(topics: TopicService, topic: str) -> TopicConfig:
     """Return the settings of a topic that may be read, or refuse."""
-    config = topic_of(services, topic)
+    config = topic_of(topics, topic)
     if not config.perm & PERM_READ:
         raise forbidden(f"the topic[{topic}] pulling message is forbidden")
     return config
 
 
-def group_of(services: RocketmqServices, group: str) -> GroupConfig:
-    """Return a consumer group's settings, made now where that is allowed, or refuse.
+class GroupRules:
+    """Consumer groups, and topics of their own, as requests may name and make them."""
 
-    A member that does not lead makes nothing: it takes the group for one with the defaults.
-    """
-    config = services.groups.get(group)
-    if config is None and group_problem(group) is None:
-        if services.serving_rules.leads:
-            config = services.groups.get_or_create(group)
-        elif services.groups.auto_create_enabled:
-            config = GroupConfig(name=group)
-    if config is None:
-        raise unknown_group(group)
-    return config
+    def __init__(
+        self, *, groups: GroupService, topics: TopicService, serving_rules: ServingRules
+    ) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._serving_rules = serving_rules
 
+    def require(self, group: str) -> GroupConfig:
+        """Return a consumer group's settings, made now where that is allowed, or refuse.
 
-def own_topic(services: RocketmqServices, topic: str) -> TopicConfig:
-    """Return a group's retry or dead-letter topic, made now if need be: one queue, readable."""
-    config = services.topics.get(topic)
-    if config is None:
-        queues = 1
-        group = topic.removeprefix(names.RETRY_PREFIX)
-        settings = services.groups.get(group) if group != topic else None
-        if settings is not None:
-            queues = max(1, settings.retry_queues)
-        config = services.topics.create_or_update(
-            TopicConfig(name=topic, read_queues=queues, write_queues=queues)
-        )
-    return config
+        A member that does not lead makes nothing: it takes the group for one with the defaults.
+        """
+        config = self._groups.get(group)
+        if config is None and group_problem(group) is None:
+            if self._serving_rules.leads:
+                config = self._groups.get_or_create(group)
+            elif self._groups.auto_create_enabled:
+                config = GroupConfig(name=group)
+        if config is None:
+            raise unknown_group(group)
+        return config
+
+    def own_topic(self, topic: str) -> TopicConfig:
+        """Return a group's retry or dead-letter topic, made now if need be: one queue, readable."""
+        config = self._topics.get(topic)
+        if config is None:
+            queues = 1
+            group = topic.removeprefix(names.RETRY_PREFIX)
+            settings = self._groups.get(group) if group != topic else None
+            if settings is not None:
+                queues = max(1, settings.retry_queues)
+            config = self._topics.create_or_update(
+                TopicConfig(name=topic, read_queues=queues, write_queues=queues)
+            )
+        return config

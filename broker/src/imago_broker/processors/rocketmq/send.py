@@ -46,30 +46,63 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
+    from imago_broker.config.live import LiveSettings
+    from imago_broker.config.sections import RocketmqSection
+    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.processors.rocketmq.inflating import Shape
-    from imago_broker.processors.rocketmq.services import RocketmqServices
-    from imago_broker.service.messages import PutStatus
+    from imago_broker.processors.rocketmq.rules import GroupRules
+    from imago_broker.processors.rocketmq.sending import OnTopicMade
+    from imago_broker.service.delay import DelayService
+    from imago_broker.service.messages import MessageService, PutStatus
+    from imago_broker.service.sequencing import SequencedPuts
+    from imago_broker.service.topics import TopicService
+    from imago_log.store import MessageStore
     from imago_wire.record import Entry, Placed
+    from imago_wire.remoting.message_ids import UniqueKeys
 
 
 class SendProcessor:
     """SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE, the careful way."""
 
-    def __init__(self, services: RocketmqServices, loop: asyncio.AbstractEventLoop) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        messages: MessageService,
+        sequenced: SequencedPuts,
+        topics: TopicService,
+        group_rules: GroupRules,
+        delay: DelayService,
+        identity: RocketmqIdentity,
+        settings: LiveSettings[RocketmqSection],
+        unique_keys: UniqueKeys,
+        on_topic_made: OnTopicMade,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._store = store
+        self._messages = messages
+        self._sequenced = sequenced
+        self._topics = topics
+        self._group_rules = group_rules
+        self._delay = delay
+        self._identity = identity
+        self._settings = settings
+        self._unique_keys = unique_keys
+        self._on_topic_made = on_topic_made
         self._inflater = Inflater(loop)
-        self._cluster = services.identity.cluster.encode()
+        self._cluster = identity.cluster.encode()
+        self._store_host = store.config.store_host
         self._rng = random.Random()  # noqa: S311  spreads messages over queues, no secret
 
     def send(self, exchange: Exchange) -> Reply | None:
         """Check, choose the queue, put; the answer follows when the message is safe."""
         sending = Sending.of(exchange)
-        config = checked_topic(self._services, sending, exchange.channel.peer)
-        require_supported(self._services, sending)
-        if len(sending.body) > self._services.settings.message_bytes_max:
-            return illegal_message(self._services.settings.message_bytes_max)
+        config = checked_topic(self._topics, self._on_topic_made, sending, exchange.channel.peer)
+        require_supported(self._identity.host, sending)
+        if len(sending.body) > self._settings.current.message_bytes_max:
+            return illegal_message(self._settings.current.message_bytes_max)
         if sending.queue_id < 0:
-            handle = self._services.topics.handle(config.name)
+            handle = self._topics.handle(config.name)
             sending.queue_id = self._rng.randrange(handle.partitions if handle else 1)
         if sending.batch:
             return self._batch(exchange, sending)
@@ -78,7 +111,7 @@ class SendProcessor:
 
     def _single(self, exchange: Exchange, sending: Sending) -> None:
         sending.delay_level = delay_level(sending.properties)
-        if is_dead_letter(self._services, sending, exchange.command.version):
+        if is_dead_letter(self._group_rules, sending, exchange.command.version):
             sending.topic, sending.queue_id = self._dead_letter_topic(sending), 0
             sending.delay_level = 0
             sending.properties = props.without(sending.properties, (b"DELAY",))
@@ -101,7 +134,7 @@ class SendProcessor:
             for part in parts
         )
         if special or not parts:
-            return illegal_message(self._services.settings.message_bytes_max)
+            return illegal_message(self._settings.current.message_bytes_max)
         self._finish(exchange, sending, parts)
         return None
 
@@ -110,7 +143,7 @@ class SendProcessor:
         parts, sending.claimed = take_numbers(parts)
         if sending.claimed is not None:
             require_direct(sending.topic, sending.delay_level)
-        config = self._services.topics.get(sending.topic)
+        config = self._topics.get(sending.topic)
         if config is None or not config.dual:
             self._put_parts(exchange, sending, parts, [None] * len(parts))
             return
@@ -118,7 +151,7 @@ class SendProcessor:
             exchange,
             [part[:2] for part in parts],
             sending.sys_flag,
-            body_bytes_max=self._services.settings.message_bytes_max,
+            body_bytes_max=self._settings.current.message_bytes_max,
             use=lambda shapes: self._put_parts(exchange, sending, parts, shapes),
         )
 
@@ -130,7 +163,7 @@ class SendProcessor:
         shapes: list[Shape | None],
     ) -> None:
         # The topic is looked up now: it may have been deleted, or made anew, since the checks.
-        config = self._services.topics.get(sending.topic)
+        config = self._topics.get(sending.topic)
         if config is None or sending.queue_id >= config.queues:
             exchange.answer(rules.unknown_topic(sending.topic).reply)
             return
@@ -140,14 +173,14 @@ class SendProcessor:
                 for part, shape in zip(parts, shapes, strict=True)
             ]
         except ProtocolError:
-            exchange.answer(illegal_message(self._services.settings.message_bytes_max))
+            exchange.answer(illegal_message(self._settings.current.message_bytes_max))
             return
-        level = self._services.topics.level_of(sending.topic.encode())
+        level = self._topics.level_of(sending.topic.encode())
         token, claimed = (exchange, sending), sending.claimed
         if claimed is None:
-            self._services.messages.put(entries, level, self._stored, token)
+            self._messages.put(entries, level, self._stored, token)
             return
-        refusal = self._services.sequenced.put(entries, claimed, level, self._stored, token)
+        refusal = self._sequenced.put(entries, claimed, level, self._stored, token)
         if refusal is not None:
             queue = f"{sending.topic}/{sending.queue_id}"
             exchange.answer(refusal_reply(refusal, claimed, queue))
@@ -157,7 +190,8 @@ class SendProcessor:
     ) -> Entry:
         if sending.delay_level:
             return delayed_entry(
-                self._services,
+                self._store,
+                self._delay,
                 sending.delay_level,
                 topic=sending.topic,
                 queue_id=sending.queue_id,
@@ -171,7 +205,7 @@ class SendProcessor:
                 shape=shape,
             )
         return make_entry(
-            self._services.messages.store.tail(sending.topic, sending.queue_id),
+            self._store.tail(sending.topic, sending.queue_id),
             part.body,
             part.properties,
             flag=part.flag,
@@ -192,7 +226,7 @@ class SendProcessor:
         if status not in STORED:
             return REFUSED[status]
         ids = ",".join(
-            offset_message_id(self._services.store_host, place[PLACED_PHYSICAL_OFFSET])
+            offset_message_id(self._store_host, place[PLACED_PHYSICAL_OFFSET])
             for place in placed
             if place[PLACED_PHYSICAL_OFFSET]
             >= 0  # else a repeat of messages whose places are not remembered
@@ -202,8 +236,8 @@ class SendProcessor:
             "msgId": ids,
             "queueId": str(sending.queue_id),
             "queueOffset": str(placed[0][PLACED_QUEUE_OFFSET]),
-            "MSG_REGION": self._services.settings.region,
-            "TRACE_ON": "true" if self._services.settings.trace_on else "false",
+            "MSG_REGION": self._settings.current.region,
+            "TRACE_ON": "true" if self._settings.current.trace_on else "false",
         }
         if unique is not None:
             ext["transactionId"] = unique.decode(errors="replace")
@@ -212,8 +246,8 @@ class SendProcessor:
     def _with_unique_key(self, properties: bytes) -> bytes:
         if props.find(properties, b"UNIQ_KEY"):
             return properties
-        return joined(properties, f"UNIQ_KEY\x01{self._services.unique_keys.next()}\x02".encode())
+        return joined(properties, f"UNIQ_KEY\x01{self._unique_keys.next()}\x02".encode())
 
     def _dead_letter_topic(self, sending: Sending) -> str:
         group = sending.topic.removeprefix(names.RETRY_PREFIX)
-        return rules.own_topic(self._services, names.dlq_topic(group)).name
+        return self._group_rules.own_topic(names.dlq_topic(group)).name

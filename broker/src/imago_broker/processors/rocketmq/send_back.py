@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imago_broker.model.groups import GroupConfig
-    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.processors.rocketmq.rules import GroupRules
     from imago_broker.service.copies import StoredCopy
+    from imago_broker.service.delay import DelayService
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.topics import TopicService
+    from imago_log.store import MessageStore
     from imago_wire.record import Entry, Placed
 
 FIRST_LEVEL = 3
@@ -37,17 +41,29 @@ FIRST_LEVEL = 3
 class SendBackProcessor:
     """CONSUMER_SEND_MSG_BACK."""
 
-    def __init__(self, services: RocketmqServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        messages: MessageService,
+        topics: TopicService,
+        group_rules: GroupRules,
+        delay: DelayService,
+    ) -> None:
+        self._store = store
+        self._messages = messages
+        self._topics = topics
+        self._group_rules = group_rules
+        self._delay = delay
         self._rng = random.Random()  # noqa: S311  spreads messages over queues, no secret
 
     def send_back(self, exchange: Exchange) -> Reply | None:
         """Store a copy of the message in the group's retry or dead-letter topic."""
         header = ConsumerSendMsgBackRequestHeader.from_ext(exchange.ext)
-        group = rules.group_of(self._services, header.group)
+        group = self._group_rules.require(header.group)
         if group.retry_queues <= 0:
             return OK
-        retry = rules.own_topic(self._services, names.retry_topic(group.name))
+        retry = self._group_rules.own_topic(names.retry_topic(group.name))
         if not retry.perm & PERM_WRITE and seal_of(retry) is None:
             # Sealed ones take what comes from the queues beside them that are read out.
             raise rules.forbidden(f"the topic[{retry.name}] sending message is forbidden")
@@ -61,12 +77,12 @@ class SendBackProcessor:
             delay = header.delay_level or FIRST_LEVEL + message.reconsume_times
             entry = self._retry(message, group, delay)
         origin = message.text(b"RETRY_TOPIC") or message.topic
-        level = self._services.topics.level_of(origin.encode())
-        self._services.messages.put([entry], level, self._stored, exchange)
+        level = self._topics.level_of(origin.encode())
+        self._messages.put([entry], level, self._stored, exchange)
         return None
 
     def _message(self, offset: int) -> StoredCopy:
-        record = self._services.messages.store.record_at(offset) if offset >= 0 else None
+        record = self._store.record_at(offset) if offset >= 0 else None
         if record is None:
             raise _no_message(offset)
         try:
@@ -75,14 +91,14 @@ class SendBackProcessor:
             raise _no_message(offset) from None
 
     def _dead_letter(self, message: StoredCopy, group: GroupConfig) -> Entry:
-        topic = rules.own_topic(self._services, names.dlq_topic(group.name))
+        topic = self._group_rules.own_topic(names.dlq_topic(group.name))
         properties = props.without(_copied(message), (b"DELAY",))
         origin = message.text(b"RETRY_TOPIC") or message.topic
         first_id = message.text(b"ORIGIN_MESSAGE_ID") or message.offset_message_id
         properties = with_default(properties, props.DLQ_ORIGIN_TOPIC, origin)
         properties = with_default(properties, props.DLQ_ORIGIN_MESSAGE_ID, first_id)
         return make_entry(
-            self._services.messages.store.tail(topic.name, 0),
+            self._store.tail(topic.name, 0),
             message.body,
             properties,
             flag=message.flag,
@@ -94,7 +110,8 @@ class SendBackProcessor:
 
     def _retry(self, message: StoredCopy, group: GroupConfig, level: int) -> Entry:
         return delayed_entry(
-            self._services,
+            self._store,
+            self._delay,
             level,
             topic=names.retry_topic(group.name),
             queue_id=self._rng.randrange(group.retry_queues),

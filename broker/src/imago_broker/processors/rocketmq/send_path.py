@@ -32,12 +32,15 @@ from imago_wire.remoting.messages import MESSAGES_MAX as BATCH_MESSAGES_MAX
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from imago_broker.config.live import LiveSettings
     from imago_broker.config.sections import RocketmqSection
     from imago_broker.processors.rocketmq.exchange import Lane
+    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.processors.rocketmq.rows import Table
     from imago_broker.processors.rocketmq.sending_session import SendingSession, Token
-    from imago_broker.processors.rocketmq.services import RocketmqServices
-    from imago_broker.service.topics import TopicHandle
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.sequencing import SequencedPuts
+    from imago_broker.service.topics import TopicHandle, TopicService
     from imago_wire.record import Placed
     from imago_wire.remoting.items import AskedSend, SendItem
 
@@ -48,19 +51,32 @@ _OK = PutStatus.OK
 class SendPath:
     """Takes the scanner's SEND items of all connections of the broker."""
 
-    def __init__(self, services: RocketmqServices, lane: Lane, table: Table) -> None:
+    def __init__(
+        self,
+        *,
+        messages: MessageService,
+        topics: TopicService,
+        sequenced: SequencedPuts,
+        identity: RocketmqIdentity,
+        settings: LiveSettings[RocketmqSection],
+        lane: Lane,
+        table: Table,
+    ) -> None:
+        """`table` serves what goes the careful way, in the same lane."""
         self._lane = lane
         self._table = table
-        self._topics = services.topics
-        self._handles = services.topics.handles
-        self._messages = services.messages
-        self._put_one = services.messages.put_one
-        self._put = services.messages.put
-        self._services = services
-        self._store_host = services.store_host
-        self._cluster = b"CLUSTER\x01" + services.identity.cluster.encode() + b"\x02"
-        self._sequenced = SequencedPath(services, lane, self._cluster, self._stored)
-        self._tails = services.topics.rocketmq_tails
+        self._topics = topics
+        self._handles = topics.handles
+        self._messages = messages
+        self._put_one = messages.put_one
+        self._put = messages.put
+        self._live = settings
+        self._store_host = messages.store.config.store_host
+        self._cluster = b"CLUSTER\x01" + identity.cluster.encode() + b"\x02"
+        self._sequenced = SequencedPath(
+            sequenced, topics, lane, cluster=self._cluster, stored=self._stored
+        )
+        self._tails = topics.rocketmq_tails
         self._round: Round[SendingSession, AskedSend] = Round(Acknowledgement.LEADER)
         self._settings: RocketmqSection | None = None
         self._usual = False
@@ -70,7 +86,7 @@ class SendPath:
 
         Returns how many bytes they fill. Nearly all single messages come this way.
         """
-        settings, lane, round_ = self._services.settings, self._lane, self._round
+        settings, lane, round_ = self._live.current, self._lane, self._round
         if settings is not self._settings:
             self._take_settings(settings)
         if not self._usual:
@@ -108,7 +124,7 @@ class SendPath:
             or item.reconsume_times
             or not 0 <= queue_id < handle.partitions
             or lane.running >= lane.running_max
-            or len(body) > self._services.settings.message_bytes_max
+            or len(body) > self._live.current.message_bytes_max
             or topic not in self._tails[handle.level]
             or not self._usual
         ):

@@ -21,10 +21,16 @@ from imago_wire.remoting.headers.send import read_send_header
 from imago_wire.remoting.peer import Version
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from imago_broker.core.sequencing import Numbers
     from imago_broker.model.topics import TopicConfig
     from imago_broker.processors.rocketmq.exchange import Exchange
-    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.processors.rocketmq.rules import GroupRules
+    from imago_broker.service.topics import TopicService
+
+    OnTopicMade = Sequence[Callable[[TopicConfig, str], None]]
+    """Told each topic that a send has made, and its template; not groups' own."""
 
 SYS_KEPT = SYS_COMPRESSED | SYS_COMPRESSION_MASK
 """What a client may say of its message; everything else the broker knows better."""
@@ -73,23 +79,25 @@ class Sending:
         )
 
 
-def checked_topic(services: RocketmqServices, sending: Sending, peer: str) -> TopicConfig:
+def checked_topic(
+    topics: TopicService, on_made: OnTopicMade, sending: Sending, peer: str
+) -> TopicConfig:
     """Return the topic of a send, made now where RocketMQ would; refuse what it refuses."""
     name = sending.topic
-    config = services.topics.get(name)
+    config = topics.get(name)
     if config is None and (problem := rules.topic_problem(name)):
         raise rules.invalid(problem)
     if name in names.CLOSED_TO_SENDERS:
         raise rules.forbidden(f"Sending message to topic[{name}] is forbidden.")
     if config is None:
-        config = _created(services, sending)
+        config = _created(topics, on_made, sending)
     if sending.queue_id >= config.queues:
         raise rules.invalid(
             f"request queueId[{sending.queue_id}] is illegal, {config.name} "
             f"readQueueNums={config.read_queues} writeQueueNums={config.write_queues} "
             f"Producer: {peer}"
         )
-    handle = services.topics.handle(name)
+    handle = topics.handle(name)
     closed = handle is None or not handle.partitions
     if closed and (sending.queue_id < 0 or seal_of(config) is not None):
         # Original producers take this code for a reason to try another broker.
@@ -97,8 +105,8 @@ def checked_topic(services: RocketmqServices, sending: Sending, peer: str) -> To
     return config
 
 
-def _created(services: RocketmqServices, sending: Sending) -> TopicConfig:
-    config = services.topics.auto_create(
+def _created(topics: TopicService, on_made: OnTopicMade, sending: Sending) -> TopicConfig:
+    config = topics.auto_create(
         sending.topic,
         default_topic=sending.default_topic,
         default_queues=max(1, sending.default_queues),
@@ -107,19 +115,17 @@ def _created(services: RocketmqServices, sending: Sending) -> TopicConfig:
     if config is None:
         raise rules.unknown_topic(sending.topic)
     if not sending.topic.startswith(names.RETRY_PREFIX):
-        for listener in services.on_topic_made:
+        for listener in on_made:
             listener(config, sending.default_topic)
     return config
 
 
-def require_supported(services: RocketmqServices, sending: Sending) -> None:
+def require_supported(host: str, sending: Sending) -> None:
     """Refuse transactions and timers: a half message must never become visible."""
     half = sending.sys_flag & SYS_TRANSACTION_MASK
     marked = props.find(sending.properties, b"TRAN_MSG")
     if half or (marked is not None and marked.lower() == b"true"):
-        raise rules.forbidden(
-            f"the broker[{services.identity.host}] sending transaction message is forbidden"
-        )
+        raise rules.forbidden(f"the broker[{host}] sending transaction message is forbidden")
     delayed = props.find(sending.properties, b"DELAY")
     timed = any(props.find(sending.properties, name) for name in TIMER_PROPERTIES)
     if timed and not delayed:
@@ -139,7 +145,7 @@ def delay_level(properties: bytes) -> int:
     return max(0, int(text))
 
 
-def is_dead_letter(services: RocketmqServices, sending: Sending, version: int) -> bool:
+def is_dead_letter(groups: GroupRules, sending: Sending, version: int) -> bool:
     """Whether a message that a consumer sends to its own retry topic was tried often enough.
 
     An orderly consumer before 5.0 sends the number of failed tries, one of 5.0 adds one for the
@@ -148,7 +154,7 @@ def is_dead_letter(services: RocketmqServices, sending: Sending, version: int) -
     group = sending.topic.removeprefix(names.RETRY_PREFIX)
     if group == sending.topic:
         return False
-    settings = rules.group_of(services, group)
+    settings = groups.require(group)
     tries_max = settings.retry_max_times
     if sending.max_reconsume_times is not None and version >= Version.V3_4_9:
         tries_max = sending.max_reconsume_times

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from imago_broker.processors.rocketmq.exchange import Lane
     from imago_broker.processors.rocketmq.sending_session import SendingSession, Token
-    from imago_broker.processors.rocketmq.services import RocketmqServices
     from imago_broker.service.messages import PutStatus
-    from imago_broker.service.topics import TopicHandle
+    from imago_broker.service.sequencing import SequencedPuts
+    from imago_broker.service.topics import TopicHandle, TopicService
     from imago_wire.record import Entry, Placed
     from imago_wire.remoting.items import SendItem
 
@@ -43,10 +43,16 @@ class SequencedPath:
     """Takes what the short way of plain sends leaves."""
 
     def __init__(
-        self, services: RocketmqServices, lane: Lane, cluster: bytes, stored: Stored
+        self,
+        puts: SequencedPuts,
+        topics: TopicService,
+        lane: Lane,
+        *,
+        cluster: bytes,
+        stored: Stored,
     ) -> None:
         """`cluster` is the property that single messages get; `stored` answers as for others."""
-        self._puts, self._topics, self._lane = services.sequenced, services.topics, lane
+        self._puts, self._topics, self._lane = puts, topics, lane
         self._cluster, self._stored = cluster, stored
 
     def send(self, session: SendingSession, item: SendItem, handle: TopicHandle) -> bool:

@@ -14,7 +14,8 @@ from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.subscriptions import ALL, TAG, tag_subscription
 
 if TYPE_CHECKING:
-    from imago_broker.processors.rocketmq.services import RocketmqServices
+    from imago_broker.service.clients import ClientRegistry
+    from imago_broker.service.groups import GroupService
     from imago_wire.remoting.bodies.client import SubscriptionData
 
 
@@ -37,7 +38,9 @@ def require_tag_type(expression_type: str | None) -> None:
         )
 
 
-def wanted_tags(services: RocketmqServices, request: PullRequest) -> frozenset[int] | None:
+def wanted_tags(
+    clients: ClientRegistry, groups: GroupService, request: PullRequest
+) -> frozenset[int] | None:
     """Return the tag hashes that a pull wants, or None for all; refuse what RocketMQ refuses."""
     if request.sys_flag & FLAG_SUBSCRIPTION:
         require_tag_type(request.expression_type)
@@ -48,17 +51,19 @@ def wanted_tags(services: RocketmqServices, request: PullRequest) -> frozenset[i
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED,
                 "parse the consumer's subscription failed",
             ) from None
-    return _codes(_registered(services, request))
+    return _codes(_registered(clients, groups, request))
 
 
-def _registered(services: RocketmqServices, request: PullRequest) -> SubscriptionData:
-    group = services.clients.consumers(request.group)
+def _registered(
+    clients: ClientRegistry, groups: GroupService, request: PullRequest
+) -> SubscriptionData:
+    group = clients.consumers(request.group)
     if group is None:
         raise RequestError(
             ResponseCode.SUBSCRIPTION_NOT_EXIST,
             f"the consumer's group info not exist\n{rules.FAQ}",
         )
-    settings = services.groups.get(request.group)
+    settings = groups.get(request.group)
     if (
         group.message_model is MessageModel.BROADCASTING
         and settings is not None

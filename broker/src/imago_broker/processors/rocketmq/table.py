@@ -9,13 +9,14 @@ from imago_broker.processors.rocketmq.admin_broker import BrokerAdmin
 from imago_broker.processors.rocketmq.admin_groups import GroupAdmin
 from imago_broker.processors.rocketmq.admin_progress import ProgressAdmin
 from imago_broker.processors.rocketmq.admin_topics import TopicAdmin
-from imago_broker.processors.rocketmq.exchange import Lane
+from imago_broker.processors.rocketmq.directions import Directions
 from imago_broker.processors.rocketmq.members import MemberProcessor
 from imago_broker.processors.rocketmq.offsets import OffsetProcessor
-from imago_broker.processors.rocketmq.pull import PullProcessor
+from imago_broker.processors.rocketmq.pull import PullProcessor, PullReading
 from imago_broker.processors.rocketmq.queries import QueryProcessor
 from imago_broker.processors.rocketmq.relays import RelayProcessor
 from imago_broker.processors.rocketmq.rows import Row, Table, build_table
+from imago_broker.processors.rocketmq.runtime_info import RuntimeFigures
 from imago_broker.processors.rocketmq.send import SendProcessor
 from imago_broker.processors.rocketmq.send_back import SendBackProcessor
 from imago_broker.processors.rocketmq.send_path import SendPath
@@ -26,38 +27,14 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
+    from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
     from imago_broker.processors.rocketmq.exchange import Hook
     from imago_broker.processors.rocketmq.rows import Handler
-    from imago_broker.processors.rocketmq.services import RocketmqServices
 
 
 class _PullColumns(TypedDict):
     elsewhere: Handler
     fast: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Lanes:
-    """The classes of requests, with RocketMQ's own queue lengths as limits."""
-
-    send: Lane
-    pull: Lane
-    query: Lane
-    client: Lane
-    heartbeat: Lane
-    admin: Lane
-
-    @classmethod
-    def made(cls) -> Lanes:
-        """Make fresh, empty lanes."""
-        return cls(
-            send=Lane("send", 10_000),
-            pull=Lane("pull", 100_000),
-            query=Lane("query", 20_000),
-            client=Lane("client", 100_000),
-            heartbeat=Lane("heartbeat", 50_000),
-            admin=Lane("admin", 10_000),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,31 +48,73 @@ class Processors:
 
 
 def build_processors(
-    services: RocketmqServices,
+    parts: RocketmqAssembly,
     loop: asyncio.AbstractEventLoop,
     hooks: Sequence[Hook] = (),
 ) -> Processors:
-    """Build the tables of both ports over the same services."""
-    lanes = Lanes.made()
-    rows = [*_client_rows(services, loop, lanes), *_admin_rows(services, lanes)]
+    """Build the tables of both ports over the same parts."""
+    rows = [*_client_rows(parts, loop), *_admin_rows(parts)]
     main = build_table(
-        rows, hooks, serving_rules=services.serving_rules, confirm=services.messages.when_replicated
+        rows,
+        hooks,
+        serving_rules=parts.serving_rules,
+        confirm=parts.messages.when_replicated,
     )
-    services.lanes = main.lanes
-    return Processors(
-        main=main, fast=main.for_fast_port(), send_path=SendPath(services, lanes.send, main)
+    send_path = SendPath(
+        messages=parts.messages,
+        topics=parts.topics,
+        sequenced=parts.sequenced,
+        identity=parts.identity,
+        settings=parts.settings,
+        lane=parts.lanes.send,
+        table=main,
     )
+    return Processors(main=main, fast=main.for_fast_port(), send_path=send_path)
 
 
-def _client_rows(
-    services: RocketmqServices, loop: asyncio.AbstractEventLoop, lanes: Lanes
-) -> list[Row]:
-    send = SendProcessor(services, loop)
-    back = SendBackProcessor(services)
-    pull = PullProcessor(services)
-    offset = OffsetProcessor(services)
-    member = MemberProcessor(services)
-    query = QueryProcessor(services)
+def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> list[Row]:
+    lanes = parts.lanes
+    send = SendProcessor(
+        store=parts.store,
+        messages=parts.messages,
+        sequenced=parts.sequenced,
+        topics=parts.topics,
+        group_rules=parts.group_rules,
+        delay=parts.delay,
+        identity=parts.identity,
+        settings=parts.settings,
+        unique_keys=parts.unique_keys,
+        on_topic_made=parts.on_topic_made,
+        loop=loop,
+    )
+    back = SendBackProcessor(
+        store=parts.store,
+        messages=parts.messages,
+        topics=parts.topics,
+        group_rules=parts.group_rules,
+        delay=parts.delay,
+    )
+    pull = _pull_processor(parts)
+    offset = OffsetProcessor(
+        store=parts.store,
+        topics=parts.topics,
+        offsets=parts.offsets,
+        resets=parts.resets,
+        group_rules=parts.group_rules,
+        memory=parts.memory,
+    )
+    member = MemberProcessor(
+        store=parts.store,
+        topics=parts.topics,
+        groups=parts.groups,
+        clock=parts.clock,
+        serving_rules=parts.serving_rules,
+        clients=parts.clients,
+        locks=parts.locks,
+        identity=parts.identity,
+        group_rules=parts.group_rules,
+    )
+    query = QueryProcessor(store=parts.store, clock=parts.clock)
     pulls: _PullColumns = {"elsewhere": pull.redirect, "fast": False}
     return [
         Row(Code.SEND_MESSAGE, send.send, lanes.send, Asks.CHANGE),
@@ -123,12 +142,72 @@ def _client_rows(
     ]
 
 
-def _admin_rows(services: RocketmqServices, lanes: Lanes) -> list[Row]:
-    topic = TopicAdmin(services)
-    group = GroupAdmin(services)
-    progress = ProgressAdmin(services)
-    broker = BrokerAdmin(services)
-    relay = RelayProcessor(services)
+def _pull_processor(parts: RocketmqAssembly) -> PullProcessor:
+    reading = PullReading(
+        store=parts.store,
+        topics=parts.topics,
+        hold=parts.hold,
+        resets=parts.resets,
+        serving_rules=parts.serving_rules,
+        directions=Directions(
+            identity=parts.identity,
+            registry=parts.registry,
+            serving_rules=parts.serving_rules,
+            memory=parts.memory,
+        ),
+        traffic=parts.traffic,
+        settings=parts.settings,
+    )
+    return PullProcessor(
+        reading,
+        group_rules=parts.group_rules,
+        groups=parts.groups,
+        clients=parts.clients,
+        offsets=parts.offsets,
+        budget=parts.budget,
+    )
+
+
+def _admin_rows(parts: RocketmqAssembly) -> list[Row]:
+    lanes = parts.lanes
+    topic = TopicAdmin(
+        store=parts.store,
+        topics=parts.topics,
+        offsets=parts.offsets,
+        clock=parts.clock,
+        clients=parts.clients,
+        topic_version=parts.topic_version,
+        identity=parts.identity,
+    )
+    group = GroupAdmin(
+        offsets=parts.offsets,
+        groups=parts.groups,
+        clock=parts.clock,
+        clients=parts.clients,
+        resets=parts.resets,
+        group_version=parts.group_version,
+    )
+    progress = ProgressAdmin(
+        store=parts.store,
+        topics=parts.topics,
+        offsets=parts.offsets,
+        groups=parts.groups,
+        clients=parts.clients,
+        delay=parts.delay,
+        identity=parts.identity,
+        resetter=parts.resetter,
+    )
+    broker = BrokerAdmin(
+        store=parts.store,
+        topics=parts.topics,
+        registry=parts.registry,
+        serving_rules=parts.serving_rules,
+        topic_version=parts.topic_version,
+        identity=parts.identity,
+        settings=parts.settings,
+        figures=_runtime_figures(parts),
+    )
+    relay = RelayProcessor(store=parts.store, clients=parts.clients, identity=parts.identity)
     changes: dict[Code, Handler] = {
         Code.UPDATE_AND_CREATE_TOPIC: topic.create,
         Code.UPDATE_AND_CREATE_TOPIC_LIST: topic.create_list,
@@ -178,3 +257,15 @@ def _admin_rows(services: RocketmqServices, lanes: Lanes) -> list[Row]:
         ),
         *(Row(code, handler, lanes.admin, Asks.MEMBER) for code, handler in shows.items()),
     ]
+
+
+def _runtime_figures(parts: RocketmqAssembly) -> RuntimeFigures:
+    return RuntimeFigures(
+        store=parts.store,
+        messages=parts.messages,
+        traffic=parts.traffic,
+        delay=parts.delay,
+        lanes=parts.lanes.by_name,
+        clock=parts.clock,
+        started_ms=parts.started_ms,
+    )

@@ -1,0 +1,47 @@
+"""The parts that the MetaQ processors are made from.
+
+Processors do not see this: each takes by its constructor what it uses, and `table` hands that out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from imago_broker.config.live import LiveSettings
+    from imago_broker.config.sections import MetaqSection
+    from imago_broker.core.budget import OutputBudget
+    from imago_broker.metrics import MetaqCounters
+    from imago_broker.ports import Clock
+    from imago_broker.processors.metaq.identity import MetaqIdentity
+    from imago_broker.processors.metaq.puts import WhenPublished
+    from imago_broker.processors.metaq.realtime import RealTimeStatistics
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.serving_rules import ServingRules
+    from imago_broker.service.topics import TopicService
+    from imago_log.store import MessageStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaqAssembly:
+    """Made by the broker's `app`; for `table` alone."""
+
+    identity: MetaqIdentity
+    settings: LiveSettings[MetaqSection]
+    messages: MessageService
+    topics: TopicService
+    store: MessageStore
+    serving_rules: ServingRules
+    clock: Clock
+    rng: random.Random
+    budget: OutputBudget
+    counters: MetaqCounters
+    realtime: RealTimeStatistics
+    connections: Callable[[], int]
+    config_file: Callable[[], bytes]
+    """The configuration in the form of MetaQ's own file."""
+    when_published: WhenPublished

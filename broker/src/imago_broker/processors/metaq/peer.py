@@ -1,0 +1,48 @@
+"""A connection as the MetaQ processors see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from imago_log.results import FileSlice
+
+
+class Peer(Protocol):
+    """What processors call of a connection; nothing of it writes to the socket."""
+
+    born_host: bytes
+    """Its address and port as records hold them."""
+    finishing: bool
+    """Whether no further request is to be served."""
+    puts: int
+    """Puts, counted by reads, that have no answer yet."""
+
+    def stored(self, answers: bytes) -> None:
+        """Write the answers to successful puts now."""
+
+    def reply(self, *parts: bytes) -> None:
+        """Add an answer to the next write; the parts follow each other."""
+
+    def reply_file(self, head: bytes, data: FileSlice) -> None:
+        """Write an answer whose body is part of a file, after everything that was added."""
+
+    @property
+    def held(self) -> bool:
+        """Whether nothing more is worked on until `go_on`."""
+        ...
+
+    def hold_back(self) -> None:
+        """Read and work on nothing more for now."""
+
+    def go_on(self) -> None:
+        """Work on what had to wait."""
+
+    def is_full(self) -> bool:
+        """Whether so many answers wait that no further request should be worked on."""
+
+    def flush(self) -> None:
+        """Write everything that was added."""
+
+    def finish(self) -> None:
+        """Read no more requests, and close once everything is answered."""
