@@ -42,13 +42,13 @@ class ClaimRetention:
     """What happens to claims; the names are those of a StatefulSet."""
 
     when_deleted: Retention = described(
-        "When the cluster is deleted; counts for a managed ZooKeeper, too. A cluster of the"
+        "When the cluster is deleted; applies to a managed ZooKeeper too. A cluster of the"
         " same name adopts retained claims.",
         default=Retention.RETAIN,
     )
     when_scaled: Retention = described(
-        "When a shard or a member is taken away. Delete never touches a claim before its shard"
-        " is on record as drained.",
+        "When a shard or a member is removed. Delete never deletes a claim before its shard"
+        " is recorded as drained.",
         default=Retention.RETAIN,
     )
 
@@ -58,13 +58,12 @@ class Storage:
     """Volumes of the brokers."""
 
     type: StorageType = described(
-        "PersistentClaim, or Ephemeral for trials: a pod that goes takes its log with it."
-        " Immutable.",
+        "PersistentClaim, or Ephemeral for trials: a deleted pod loses its log. Immutable.",
         default=StorageType.CLAIM,
     )
     size: Quantity | None = described(
-        "Size of each claim; may grow and never shrinks. A claim that somebody made larger stays"
-        " larger. Required with PersistentClaim.",
+        "Size of each claim; may grow and never shrinks. The operator leaves a claim that"
+        " somebody enlarged at its size. Required with PersistentClaim.",
         default=None,
     )
     storage_class_name: str | None = described(
@@ -85,8 +84,8 @@ class Rack:
     """What tells failure domains apart."""
 
     topology_key: str = described(
-        "Label of nodes; members of a shard are spread over its values, and brokers know it as"
-        " their zone.",
+        "Node label whose values are failure domains: the operator spreads members of a shard"
+        " over them, and each broker knows its own as its zone.",
         default="topology.kubernetes.io/zone",
         size_max=317,
         size_min=1,
@@ -97,7 +96,9 @@ class Rack:
 class Replication:
     """How members of a shard keep the same log."""
 
-    ack_timeout: Duration = described("How long a put waits for its level.", default=Duration("5s"))
+    ack_timeout: Duration = described(
+        "How long a put waits for its acknowledgement level.", default=Duration("5s")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +108,7 @@ class PodTemplate:
     metadata: ChildMetadata = described(
         "Labels and annotations of the pods.", default=ChildMetadata
     )
-    affinity: Json = described("Affinity, in place of the operator's own.", default=dict)
+    affinity: Json = described("Affinity that replaces the operator's own.", default=dict)
     tolerations: tuple[Json, ...] = described(
         "Tolerations.", default=(), size_max=32, plain_list=True
     )
@@ -115,7 +116,10 @@ class PodTemplate:
         "Labels that nodes must have.", default=dict, item_size_max=63
     )
     topology_spread_constraints: tuple[Json, ...] = described(
-        "Spread, in place of the operator's own.", default=(), size_max=16, plain_list=True
+        "Spread constraints that replace the operator's own.",
+        default=(),
+        size_max=16,
+        plain_list=True,
     )
     priority_class_name: str | None = described("Priority class.", default=None, size_max=253)
     security_context: Json = described(
@@ -123,16 +127,16 @@ class PodTemplate:
         default=dict,
     )
     termination_grace_period_seconds: int = described(
-        "How long a broker may take to hand over and to stop.", default=120, low=30, high=3600
+        "How long a broker may take to hand over and stop.", default=120, low=30, high=3600
     )
     volumes: tuple[Json, ...] = described(
-        "Further volumes.", default=(), size_max=32, plain_list=True
+        "Additional volumes.", default=(), size_max=32, plain_list=True
     )
     init_containers: tuple[Json, ...] = described(
-        "Containers that run first.", default=(), size_max=8, plain_list=True
+        "Additional init containers.", default=(), size_max=8, plain_list=True
     )
     sidecars: tuple[Json, ...] = described(
-        "Containers beside the broker.", default=(), size_max=8, plain_list=True
+        "Additional containers beside the broker.", default=(), size_max=8, plain_list=True
     )
 
 
@@ -141,12 +145,14 @@ class ContainerTemplate:
     """What is added to the broker's container."""
 
     env: tuple[Json, ...] = described(
-        "Further environment.", default=(), size_max=64, plain_list=True
+        "Additional environment variables.", default=(), size_max=64, plain_list=True
     )
     volume_mounts: tuple[Json, ...] = described(
-        "Further mounts.", default=(), size_max=32, plain_list=True
+        "Additional volume mounts.", default=(), size_max=32, plain_list=True
     )
-    security_context: Json = described("Merged into its security context.", default=dict)
+    security_context: Json = described(
+        "Merged into the container's security context.", default=dict
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,10 +166,14 @@ class ChildTemplate:
 class BrokerTemplate:
     """What is added to the children of the brokers."""
 
-    pod: PodTemplate = described("The pods.", default=PodTemplate)
-    container: ContainerTemplate = described("The broker's container.", default=ContainerTemplate)
-    service: ChildTemplate = described("The Services.", default=ChildTemplate)
-    persistent_volume_claim: ChildTemplate = described("The claims.", default=ChildTemplate)
+    pod: PodTemplate = described("Additions to the pods.", default=PodTemplate)
+    container: ContainerTemplate = described(
+        "Additions to the broker's container.", default=ContainerTemplate
+    )
+    service: ChildTemplate = described("Additions to the Services.", default=ChildTemplate)
+    persistent_volume_claim: ChildTemplate = described(
+        "Additions to the claims.", default=ChildTemplate
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,50 +181,52 @@ class Brokers:
     """The brokers of a cluster."""
 
     shards: int = described(
-        "How many shards the cluster has; each is a log of its own with its members.",
+        "Number of shards; each is a log of its own, kept by its members.",
         default=1,
         low=1,
         high=SHARDS_MAX,
     )
     replicas_per_shard: int = described(
-        "Members of each shard.", default=3, low=1, high=REPLICAS_MAX
+        "Number of members of each shard.", default=3, low=1, high=REPLICAS_MAX
     )
     remove_shards: tuple[int, ...] = described(
-        "Ids of the shards that go first when `shards` is lowered; the highest unless named.",
+        "Ids of the shards to remove first when `shards` decreases; unless given, the highest.",
         default=(),
         size_max=SHARDS_MAX - 1,
         item_low=0,
         item_high=SHARD_ID_MAX,
     )
     acknowledgement: AcknowledgementLevel | None = described(
-        "What the answer to a put waits for, on topics without a level of their own: the"
-        " leader's memory or disk, or that of every member in sync. replicated with two members"
-        " or more, else leader.",
+        "What a put waits for on topics without a level of their own: the leader's memory or"
+        " disk, or that of every member in sync. Unless given, replicated with two members or"
+        " more, otherwise leader.",
         default=None,
     )
     min_in_sync: int | None = described(
-        "Members in sync below which puts that wait for replicas are refused. 2 with two members"
-        " or more, else 1.",
+        "Minimum number of members in sync; with fewer, brokers refuse puts that wait for"
+        " replicas. Unless given, 2 with two members or more, otherwise 1.",
         default=None,
         low=1,
         high=REPLICAS_MAX,
     )
-    replication: Replication = described("How members keep the same log.", default=Replication)
+    replication: Replication = described(
+        "Replication between the members of a shard.", default=Replication
+    )
     storage: Storage = described("Volumes of the brokers.")
     config: Mapping[str, IntOrText] = described(
-        "Settings of the brokers by `section.key`, as docs/configuration.md lists them. Those"
-        " that may change while a broker runs are applied without a restart.",
+        "Settings of the brokers by `section.key`, as docs/configuration.md lists them. The"
+        " operator applies those that may change at run time without a restart.",
         default=dict,
         size_max=128,
         item_size_max=4096,
     )
-    resources: Resources = described("What a broker asks for and may use.", default=Resources)
-    rack: Rack = described("What tells failure domains apart.", default=Rack)
+    resources: Resources = described("Resource requests and limits of a broker.", default=Resources)
+    rack: Rack = described("Failure domains.", default=Rack)
     anti_affinity: AntiAffinity = described(
         "Whether members of one shard may share a node.", default=AntiAffinity.PREFERRED
     )
     template: BrokerTemplate = described(
-        "What is added to pods, Services and claims.", default=BrokerTemplate
+        "Additions to pods, Services and claims.", default=BrokerTemplate
     )
 
 
@@ -222,11 +234,14 @@ class Brokers:
 class MemberStatus:
     """One member of a shard, as it was last seen."""
 
-    pod: str = described("Its pod.", size_max=NAME_SIZE_MAX)
-    role: str = described("What it is.", one_of=("Master", "Slave", "Unknown"))
+    pod: str = described("Name of its pod.", size_max=NAME_SIZE_MAX)
+    role: str = described(
+        "Role of the member; Slave means follower.", one_of=("Master", "Slave", "Unknown")
+    )
     state: str = described(
-        "Whether it has what the master has.", one_of=("InSync", "CatchingUp", "Offline")
+        "Whether the member has all that the master has.",
+        one_of=("InSync", "CatchingUp", "Offline"),
     )
     lag: str | None = described(
-        "How far it is behind, roughly: 0, <1Mi, <64Mi or more.", default=None, size_max=8
+        "Approximate distance behind the master: 0, <1Mi, <64Mi or more.", default=None, size_max=8
     )

@@ -66,9 +66,11 @@ class ZooKeeperContainer:
     """What is added to the container of a ZooKeeper server."""
 
     env: tuple[Json, ...] = described(
-        "Further environment.", default=(), size_max=64, plain_list=True
+        "Additional environment variables.", default=(), size_max=64, plain_list=True
     )
-    security_context: Json = described("Merged into its security context.", default=dict)
+    security_context: Json = described(
+        "Merged into the container's security context.", default=dict
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,7 @@ class ZooKeeperTemplate:
     metadata: ChildMetadata = described(
         "Labels and annotations of the pods.", default=ChildMetadata
     )
-    affinity: Json = described("Affinity, in place of the operator's own.", default=dict)
+    affinity: Json = described("Affinity that replaces the operator's own.", default=dict)
     tolerations: tuple[Json, ...] = described(
         "Tolerations.", default=(), size_max=32, plain_list=True
     )
@@ -86,7 +88,10 @@ class ZooKeeperTemplate:
         "Labels that nodes must have.", default=dict, item_size_max=63
     )
     topology_spread_constraints: tuple[Json, ...] = described(
-        "Spread, in place of the operator's own.", default=(), size_max=16, plain_list=True
+        "Spread constraints that replace the operator's own.",
+        default=(),
+        size_max=16,
+        plain_list=True,
     )
     priority_class_name: str | None = described("Priority class.", default=None, size_max=253)
     security_context: Json = described(
@@ -94,7 +99,7 @@ class ZooKeeperTemplate:
         default=dict,
     )
     container: ZooKeeperContainer = described(
-        "What is added to the server's container.", default=ZooKeeperContainer
+        "Additions to the server's container.", default=ZooKeeperContainer
     )
 
 
@@ -112,15 +117,15 @@ class ZooKeeperStorage:
 class ManagedZooKeeper:
     """A ZooKeeper that the operator runs for this cluster alone."""
 
-    replicas: int = described("Servers: 1, 3 or 5. Immutable.", default=3, low=1, high=5)
+    replicas: int = described("Number of servers: 1, 3 or 5. Immutable.", default=3, low=1, high=5)
     image: str | None = described(
-        "Image with zkServer.sh and bash on its path; ZooKeeper's official one unless given.",
+        "Image with zkServer.sh and bash on its path; unless given, ZooKeeper's official image.",
         default=None,
         size_max=512,
     )
-    storage: ZooKeeperStorage = described("Its volumes.", default=ZooKeeperStorage)
-    resources: Resources = described("What a server asks for and may use.", default=Resources)
-    template: ZooKeeperTemplate = described("What is added to pods.", default=ZooKeeperTemplate)
+    storage: ZooKeeperStorage = described("Volumes of the servers.", default=ZooKeeperStorage)
+    resources: Resources = described("Resource requests and limits of a server.", default=Resources)
+    template: ZooKeeperTemplate = described("Additions to the pods.", default=ZooKeeperTemplate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,14 +133,14 @@ class ExternalZooKeeper:
     """A ZooKeeper that is there already."""
 
     servers: tuple[str, ...] = described(
-        "Its servers, as host:port.",
+        "Servers of the ensemble, as host:port.",
         size_min=1,
         size_max=15,
         item_pattern=r"^[A-Za-z0-9.-]+:[0-9]{1,5}$",
         item_size_max=260,
     )
     chroot: str = described(
-        "Path below which everything lies, clients' part included. Immutable.",
+        "Path below which all nodes are stored, MetaQ's tree included. Immutable.",
         default="",
         pattern=r"^(/[A-Za-z0-9_.-]+)*$",
         size_max=200,
@@ -146,21 +151,23 @@ class ExternalZooKeeper:
 class ZooKeeper:
     """The registry: exactly one of managed and external."""
 
-    managed: ManagedZooKeeper | None = described("Have the operator run one.", default=None)
-    external: ExternalZooKeeper | None = described("Use an existing one.", default=None)
+    managed: ManagedZooKeeper | None = described(
+        "A ZooKeeper that the operator runs for this cluster.", default=None
+    )
+    external: ExternalZooKeeper | None = described("An existing ZooKeeper.", default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalListener:
     """A way in from outside of the Kubernetes cluster."""
 
-    name: str = described("Its name.", pattern=r"^[a-z][a-z0-9]{0,10}$", size_max=11)
+    name: str = described("Name of the listener.", pattern=r"^[a-z][a-z0-9]{0,10}$", size_max=11)
     type: ListenerType = described(
-        "NodePort: on the nodes' addresses. LoadBalancer: a load balancer for each broker."
+        "NodePort: ports on the nodes. LoadBalancer: a load balancer for each broker."
     )
     advertised_host_template: str | None = described(
-        "Address that brokers tell their clients; knows {shard}, {ordinal}, {pod} and"
-        " {namespace}. With NodePort the address of the pod's node unless given.",
+        "Address that brokers advertise to clients; may contain {shard}, {ordinal}, {pod} and"
+        " {namespace}. Unless given, with NodePort the address of the pod's node.",
         default=None,
         pattern=r"^([A-Za-z0-9.-]|\{(shard|ordinal|pod|namespace)\})+$",
         size_max=253,
@@ -173,9 +180,7 @@ class ExternalListener:
         low=1024,
         high=65535,
     )
-    service_template: ChildTemplate = described(
-        "What is added to the Services.", default=ChildTemplate
-    )
+    service_template: ChildTemplate = described("Additions to the Services.", default=ChildTemplate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +188,7 @@ class AllowedNamespaces:
     """Which namespaces may have topics, groups and pipelines of this cluster."""
 
     from_: NamespacesFrom = described(
-        "Same: that of the cluster. All: every one. Selector: those with the labels.",
+        "Same: the cluster's own. All: every namespace. Selector: those that match the selector.",
         default=NamespacesFrom.SAME,
     )
     selector: Json | None = described("Label selector of namespaces.", default=None)
@@ -194,11 +199,11 @@ class Window:
     """A time in which brokers may be restarted."""
 
     schedule: str = described(
-        "When it begins: five fields of cron.",
+        "Beginning of the window: five fields of cron.",
         pattern=r"^[-0-9*/,A-Za-z]+( [-0-9*/,A-Za-z]+){4}$",
         size_max=100,
     )
-    duration: Duration = described("How long it lasts.")
+    duration: Duration = described("Length of the window.")
     time_zone: str = described(
         "Time zone of the schedule, by its IANA name.",
         default="UTC",
@@ -215,24 +220,25 @@ class UpdatePolicy:
         default=UpdateMode.AUTOMATIC,
     )
     on_operator_upgrade: OnOperatorUpgrade = described(
-        "What a new operator does to brokers whose spec nobody changed: Hold waits for approval"
-        " or for the next restart.",
+        "What a new operator version does to brokers whose spec nobody changed. Hold: wait"
+        " for approval or for the next restart. Roll: restart them.",
         default=OnOperatorUpgrade.HOLD,
     )
     windows: tuple[Window, ...] = described(
-        "Times for mode Window.", default=(), size_max=16, plain_list=True
+        "Maintenance windows for mode Window.", default=(), size_max=16, plain_list=True
     )
     max_unavailable_shards: int = described(
-        "How many shards may have a member down for a restart at one time.",
+        "How many shards may have a member down for a restart at the same time.",
         default=1,
         low=1,
         high=16,
     )
     handover_timeout: Duration = described(
-        "How long a handover may take before it counts as late.", default=Duration("30s")
+        "How long a handover may take before the operator reports it as late.",
+        default=Duration("30s"),
     )
     ready_timeout: Duration = described(
-        "How long a pod may take to be ready before it counts as late.",
+        "How long a pod may take to become ready before the operator reports it as late.",
         default=Duration("10m"),
     )
 
@@ -242,12 +248,12 @@ class ScaleDown:
     """How shards go."""
 
     drain: DrainPolicy = described(
-        "Move: queues are opened on other shards, then the old ones take no more messages."
-        " Seal: they just take no more. Both wait until all is consumed or expired.",
+        "Move: open queues on other shards, then close the old ones to new messages. Seal:"
+        " only close them. Both wait until all messages are consumed or expired.",
         default=DrainPolicy.MOVE,
     )
     timeout: Duration = described(
-        "How long a drain may take before it counts as late.", default=Duration("24h")
+        "How long a drain may take before the operator reports it as late.", default=Duration("24h")
     )
 
 
@@ -256,7 +262,7 @@ class ScaleUp:
     """What new shards are for."""
 
     fill: bool = described(
-        "Whether topics get queues on a new shard as soon as it is in sync.", default=False
+        "Whether topics get queues on a new shard once it is in sync.", default=False
     )
 
 
@@ -264,7 +270,7 @@ class ScaleUp:
 class Switch:
     """A part that can be left out."""
 
-    enabled: bool = described("Whether it is made.", default=True)
+    enabled: bool = described("Whether the operator creates them.", default=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +278,7 @@ class Logging:
     """What brokers write about themselves."""
 
     level: str = described(
-        "From which level on.", default="info", one_of=("debug", "info", "warning", "error")
+        "Lowest level to log.", default="info", one_of=("debug", "info", "warning", "error")
     )
 
 
@@ -281,27 +287,27 @@ class ClusterSpec:
     """What the cluster is to be."""
 
     version: str | None = described(
-        "Version of the brokers; that of the operator unless given.",
+        "Version of the brokers; unless given, that of the operator.",
         default=None,
         pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$",
         size_max=20,
     )
     image: str | None = described(
-        "Image of the brokers, with tag or digest; imago/broker of the version unless given.",
+        "Image of the brokers, with tag or digest; unless given, imago/broker of the version.",
         default=None,
         size_max=512,
         size_min=1,
     )
     image_pull_policy: PullPolicy = described(
-        "When it is pulled.", default=PullPolicy.IF_NOT_PRESENT
+        "When to pull the image.", default=PullPolicy.IF_NOT_PRESENT
     )
     image_pull_secrets: tuple[ObjectName, ...] = described(
-        "Secrets to pull it with.", default=(), size_max=8, map_key="name"
+        "Secrets for pulling the image.", default=(), size_max=8, map_key="name"
     )
     brokers: Brokers = described("The brokers.")
     zookeeper: ZooKeeper = described("The registry: exactly one of managed and external.")
     listeners: tuple[ExternalListener, ...] = described(
-        "Ways in from outside. Inside, the Services of the cluster are always there.",
+        "Access from outside of Kubernetes. Inside, clients use the Services of the cluster.",
         default=(),
         size_max=1,
         map_key="name",
@@ -311,13 +317,17 @@ class ClusterSpec:
         default=AllowedNamespaces,
     )
     update_policy: UpdatePolicy = described(
-        "When and how brokers are restarted.", default=UpdatePolicy
+        "When and how the operator restarts brokers.", default=UpdatePolicy
     )
-    scale_up: ScaleUp = described("What new shards are for.", default=ScaleUp)
-    scale_down: ScaleDown = described("How shards go.", default=ScaleDown)
+    scale_up: ScaleUp = described("What happens when shards are added.", default=ScaleUp)
+    scale_down: ScaleDown = described(
+        "How the operator empties shards before it removes them.", default=ScaleDown
+    )
     pod_disruption_budget: Switch = described(
-        "One PodDisruptionBudget for each shard: a drain of nodes waits until members are in sync.",
+        "One PodDisruptionBudget for each shard: draining a node waits until members are in sync.",
         default=Switch,
     )
-    network_policy: Switch = described("NetworkPolicies: who may reach which port.", default=Switch)
-    logging: Logging = described("What brokers write about themselves.", default=Logging)
+    network_policy: Switch = described(
+        "NetworkPolicies that restrict who may reach which port.", default=Switch
+    )
+    logging: Logging = described("Logging of the brokers.", default=Logging)

@@ -56,8 +56,8 @@ class ClusterRef:
         "Name of the ImagoCluster.", pattern=NAME_PATTERN, size_max=40, size_min=1
     )
     namespace: str | None = described(
-        "Its namespace; the resource's own unless given. The cluster's allowedNamespaces must"
-        " let this namespace in.",
+        "Namespace of the ImagoCluster; that of this resource unless given. The cluster's"
+        " allowedNamespaces must admit this resource's namespace.",
         default=None,
         pattern=NAME_PATTERN,
         size_max=NAME_SIZE_MAX,
@@ -68,7 +68,7 @@ class ClusterRef:
 class ObjectName:
     """An object of the same namespace."""
 
-    name: str = described("Its name.", size_max=253, size_min=1)
+    name: str = described("Name of the object.", size_max=253, size_min=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +76,10 @@ class ChildMetadata:
     """Labels and annotations that are added to a child."""
 
     labels: Strings = described(
-        "Labels to add; those of the operator win.", default=dict, item_size_max=63
+        "Labels to add; the operator's own take precedence.", default=dict, item_size_max=63
     )
     annotations: Strings = described(
-        "Annotations to add; those of the operator win.", default=dict, item_size_max=1024
+        "Annotations to add; the operator's own take precedence.", default=dict, item_size_max=1024
     )
 
 
@@ -88,14 +88,14 @@ class Resources:
     """What a container asks for and may use, as in a pod."""
 
     requests: Quantities = described(
-        "Least amount, by resource: cpu, memory, ephemeral-storage.",
+        "Minimum amounts by resource: cpu, memory, ephemeral-storage.",
         default=dict,
         size_max=16,
         item_size_max=QUANTITY_KEY_SIZE_MAX,
         item_pattern=RESOURCE_PATTERN,
     )
     limits: Quantities = described(
-        "Most, by resource.",
+        "Maximum amounts by resource.",
         default=dict,
         size_max=16,
         item_size_max=QUANTITY_KEY_SIZE_MAX,
@@ -107,12 +107,14 @@ class Resources:
 class Condition:
     """One condition, in the form that kubectl wait and others understand."""
 
-    type: str = described("What it is about.", size_max=64)
-    status: ConditionStatus = described("Whether it holds.")
-    reason: str = described("Why, in one word that scripts may compare.", size_max=128)
-    message: str = described("Why, for people.", default="", size_max=4096)
-    observed_generation: int = described("Generation of the spec it speaks of.", default=0, low=0)
-    last_transition_time: str = described("When status last changed.", size_max=40)
+    type: str = described("Type of the condition.", size_max=64)
+    status: ConditionStatus = described("Whether the condition holds.")
+    reason: str = described("Cause, in one word that scripts may compare.", size_max=128)
+    message: str = described("Cause, for people.", default="", size_max=4096)
+    observed_generation: int = described(
+        "Generation of the spec that this condition describes.", default=0, low=0
+    )
+    last_transition_time: str = described("Time of the last change of status.", size_max=40)
 
 
 Conditions = tuple[Condition, ...]
@@ -121,7 +123,7 @@ Conditions = tuple[Condition, ...]
 def conditions_field() -> Conditions:
     """Return the field `conditions` of a status."""
     found: Conditions = described(
-        "What holds now. Ready sums up; Reconciling and Stalled are present only while True.",
+        "Current conditions. Ready sums them up; Reconciling and Stalled exist only while True.",
         default=(),
         size_max=32,
         map_key="type",
@@ -131,5 +133,5 @@ def conditions_field() -> Conditions:
 
 def generation_field() -> int:
     """Return the field `observedGeneration` of a status."""
-    found: int = described("Generation of the spec that this status speaks of.", default=0, low=0)
+    found: int = described("Generation of the spec that this status describes.", default=0, low=0)
     return found

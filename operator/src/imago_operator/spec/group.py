@@ -39,8 +39,10 @@ class Position(StrEnum):
 class MaxLag:
     """How far behind is too far. Only reported."""
 
-    messages: int | None = described("In messages.", default=None, low=0)
-    time: Duration | None = described("In time since the oldest unread one.", default=None)
+    messages: int | None = described("Limit in messages.", default=None, low=0)
+    time: Duration | None = described(
+        "Limit on the age of the oldest unread message.", default=None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,21 +50,21 @@ class ResetRequest:
     """A request to go on from somewhere else, carried out once."""
 
     request_id: str = described(
-        "Name of the request; another name is another request.",
+        "Name of the request; a new name is a new request.",
         pattern=r"^[A-Za-z0-9._-]+$",
         size_max=64,
         size_min=1,
     )
-    to: Position = described("Where to go on.")
+    to: Position = described("Where consumption continues.")
     timestamp: str | None = described(
-        "With Timestamp: the moment, as in RFC 3339.",
+        "With Timestamp: the time, as in RFC 3339.",
         default=None,
         pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?"
         r"(Z|[+-][0-9]{2}:[0-9]{2})$",
         size_max=40,
     )
     topics: tuple[str, ...] = described(
-        "On which topics; on all that the group has offsets of unless given.",
+        "Topics to reset; unless given, all for which the group has offsets.",
         default=(),
         size_max=64,
         item_pattern=MESSAGE_NAME_PATTERN,
@@ -74,32 +76,33 @@ class ResetRequest:
 class GroupSpec:
     """What the group is to be."""
 
-    cluster_ref: ClusterRef = described("Its cluster. Immutable.")
+    cluster_ref: ClusterRef = described("Cluster of the group. Immutable.")
     group_name: str | None = described(
-        "Its name; that of the resource unless given. Immutable.",
+        "Name of the group; unless given, that of the resource. Immutable.",
         default=None,
         pattern=MESSAGE_NAME_PATTERN,
         size_max=GROUP_SIZE_MAX,
         size_min=1,
     )
     mode: GroupMode = described(
-        "Whether members share the messages or each gets all.", default=GroupMode.CLUSTERING
+        "Clustering: members share the messages. Broadcast: each member gets all.",
+        default=GroupMode.CLUSTERING,
     )
-    consume_enabled: bool = described("Whether it may consume at all.", default=True)
-    ordered: bool = described("Whether it consumes each queue in order.", default=False)
+    consume_enabled: bool = described("Whether the group may consume.", default=True)
+    ordered: bool = described("Whether the group consumes each queue in order.", default=False)
     retry_queues: int = described(
-        "Queues of its retry topic on each shard.", default=1, low=1, high=64
+        "Number of queues of the group's retry topic on each shard.", default=1, low=1, high=64
     )
     max_retries: int = described(
-        "How often a message is tried again before it goes to the dead letters.",
+        "How often a message is delivered again before it goes to the dead letters.",
         default=16,
         low=0,
         high=1000,
     )
-    max_lag: MaxLag = described("How far behind is too far. Only reported.", default=MaxLag)
+    max_lag: MaxLag = described("Lag above which the operator reports the group.", default=MaxLag)
     reset: ResetRequest | None = described(
-        "Go on from somewhere else: carried out once for each requestId, and only while the"
-        " group has no members.",
+        "Request to continue elsewhere. The operator carries out each requestId once, and"
+        " only while the group has no members.",
         default=None,
     )
     deletion_policy: str = described(
@@ -113,17 +116,17 @@ class GroupSpec:
 class LastReset:
     """What became of the last request."""
 
-    request_id: str = described("Its name.", size_max=64)
-    at: str = described("When.", size_max=40)
-    result: str = described("What became of it.", size_max=1024)
+    request_id: str = described("Name of the request.", size_max=64)
+    at: str = described("Time of the reset.", size_max=40)
+    result: str = described("Result of the reset.", size_max=1024)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLag:
     """How far the group is behind on one topic, roughly."""
 
-    topic: str = described("The topic.", size_max=255)
-    lag: str = described("Messages, to one digit: 0, ~20, ~3k.", size_max=8)
+    topic: str = described("Name of the topic.", size_max=255)
+    lag: str = described("Unread messages, to one digit: 0, ~20, ~3k.", size_max=8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,20 +135,20 @@ class GroupStatus:
 
     observed_generation: int = generation_field()
     conditions: Conditions = conditions_field()
-    group_name: str | None = described("Its name.", default=None, size_max=GROUP_SIZE_MAX)
+    group_name: str | None = described("Name of the group.", default=None, size_max=GROUP_SIZE_MAX)
     state: str | None = described(
-        "Whether it has members.", default=None, one_of=("Empty", "Stable", "Unknown")
+        "Whether the group has members.", default=None, one_of=("Empty", "Stable", "Unknown")
     )
-    members: int = described("How many.", default=0, low=0)
+    members: int = described("Number of members.", default=0, low=0)
     lag: str | None = described(
-        "Messages not yet consumed, to one digit: 0, ~20, ~3k.", default=None, size_max=8
+        "Unread messages, to one digit: 0, ~20, ~3k.", default=None, size_max=8
     )
     topics: tuple[TopicLag, ...] = described(
         "Lag by topic.", default=(), size_max=100, map_key="topic"
     )
-    last_reset: LastReset | None = described("What became of the last request.", default=None)
+    last_reset: LastReset | None = described("Result of the last reset request.", default=None)
     applied_hash: str | None = described(
-        "Fingerprint of the settings that brokers have confirmed.", default=None, size_max=64
+        "Hash of the settings that brokers have confirmed.", default=None, size_max=64
     )
 
 

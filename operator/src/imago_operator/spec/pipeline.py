@@ -51,22 +51,24 @@ class Source:
     """What it reads."""
 
     topics: tuple[str, ...] = described(
-        "Its topics.",
+        "Topics to read.",
         size_min=1,
         size_max=64,
         item_pattern=MESSAGE_NAME_PATTERN,
         item_size_max=TOPIC_SIZE_MAX,
     )
     group_name: str | None = described(
-        "Group to which progress is written, so that lag can be seen.",
+        "Group that records the progress, so that tools show its lag.",
         default=None,
         pattern=MESSAGE_NAME_PATTERN,
         size_max=GROUP_SIZE_MAX,
     )
     start_from: StartPosition = described(
-        "Where it begins when it has no checkpoint.", default=StartPosition.EARLIEST
+        "Where a pipeline without a checkpoint starts.", default=StartPosition.EARLIEST
     )
-    max_rows_per_trigger: int | None = described("Most messages of one batch.", default=None, low=1)
+    max_rows_per_trigger: int | None = described(
+        "Maximum number of messages of one batch.", default=None, low=1
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ class Ingest:
     """The application that comes with Imago: topics become Parquet files, by date."""
 
     path: str = described(
-        "Where the files go: a path of a mounted volume.",
+        "Target folder, on a mounted volume.",
         pattern=r"^/[^ ]+$",
         size_max=1024,
     )
@@ -85,13 +87,17 @@ class Code:
     """An application of your own."""
 
     main_file: str = described(
-        "Its file inside of the image, as local:///….", pattern=r"^local://[^ ]+$", size_max=1024
+        "Main file inside the image, as local:///….", pattern=r"^local://[^ ]+$", size_max=1024
     )
     args: tuple[str, ...] = described(
-        "Its arguments.", default=(), size_max=64, item_size_max=1024, plain_list=True
+        "Arguments of the application.",
+        default=(),
+        size_max=64,
+        item_size_max=1024,
+        plain_list=True,
     )
     py_files: tuple[str, ...] = described(
-        "Further Python files inside of the image.", default=(), size_max=32, item_size_max=1024
+        "Additional Python files inside the image.", default=(), size_max=32, item_size_max=1024
     )
 
 
@@ -99,16 +105,18 @@ class Code:
 class VolumeMount:
     """A claim that driver and executors see."""
 
-    name: str = described("Its name.", pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", size_max=40)
-    claim_name: str = described("The claim.", size_max=253, size_min=1)
-    mount_path: str = described("Where they see it.", pattern=r"^/[^ :]+$", size_max=512)
+    name: str = described(
+        "Name of the volume.", pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", size_max=40
+    )
+    claim_name: str = described("Name of the claim.", size_max=253, size_min=1)
+    mount_path: str = described("Mount path.", pattern=r"^/[^ :]+$", size_max=512)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointClaim:
     """A claim that the operator makes; it outlives every run."""
 
-    size: Quantity = described("Its size.", default=Quantity("1Gi"))
+    size: Quantity = described("Size of the claim.", default=Quantity("1Gi"))
     storage_class_name: str | None = described(
         "Storage class; the cluster's default unless given.", default=None, size_max=253
     )
@@ -117,16 +125,16 @@ class CheckpointClaim:
         default="ReadWriteOnce",
         one_of=("ReadWriteOnce", "ReadWriteMany"),
     )
-    retain: bool = described("Whether it stays when the pipeline is deleted.", default=True)
+    retain: bool = described("Whether the claim stays when the pipeline is deleted.", default=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPlace:
     """Where it remembers how far it is: exactly one of the two."""
 
-    claim: CheckpointClaim | None = described("A claim of its own.", default=None)
+    claim: CheckpointClaim | None = described("A claim for the checkpoint alone.", default=None)
     path: str | None = described(
-        "A path of an object store.",
+        "A path in an object store.",
         default=None,
         pattern=r"^[a-z][a-z0-9]*://[^ ]+$",
         size_max=1024,
@@ -137,8 +145,10 @@ class CheckpointPlace:
 class PodResources:
     """What driver and executors ask for."""
 
-    driver: Resources = described("The driver.", default=Resources)
-    executor: Resources = described("Each executor.", default=Resources)
+    driver: Resources = described("Resource requests and limits of the driver.", default=Resources)
+    executor: Resources = described(
+        "Resource requests and limits of each executor.", default=Resources
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +162,7 @@ class Spark:
         size_max=20,
     )
     conf: Mapping[str, str] = described(
-        "Settings of Spark.", default=dict, size_max=128, item_size_max=4096
+        "Spark configuration.", default=dict, size_max=128, item_size_max=4096
     )
     driver_template: Json = described("Merged into the driver's pod.", default=dict)
     executor_template: Json = described("Merged into the executors' pods.", default=dict)
@@ -163,11 +173,14 @@ class Restart:
     """When it is started again, and how often."""
 
     policy: RestartPolicy = described(
-        "Always for streams, OnFailure or Never for what ends.", default=RestartPolicy.ALWAYS
+        "Always for streams; OnFailure or Never for batch jobs.", default=RestartPolicy.ALWAYS
     )
-    backoff: Duration = described("Pause before the next try.", default=Duration("30s"))
+    backoff: Duration = described("Pause before the next start.", default=Duration("30s"))
     max_per_hour: int = described(
-        "Restarts in an hour above which it counts as stalled.", default=10, low=1, high=360
+        "Restarts per hour above which the operator reports the pipeline as stalled.",
+        default=10,
+        low=1,
+        high=360,
     )
 
 
@@ -175,58 +188,62 @@ class Restart:
 class PipelineSpec:
     """What the pipeline is to be: exactly one of ingest and code."""
 
-    cluster_ref: ClusterRef = described("Its cluster. Immutable.")
-    paused: bool = described("Whether it is suspended; its checkpoint stays.", default=False)
-    replicas: int = described("Executors.", default=1, low=1, high=1000)
+    cluster_ref: ClusterRef = described("Cluster to read. Immutable.")
+    paused: bool = described(
+        "Whether the pipeline is suspended; its checkpoint stays.", default=False
+    )
+    replicas: int = described("Number of executors.", default=1, low=1, high=1000)
     engine: Engine = described(
-        "Who runs it. Auto: spark-operator where there is one, else spark-submit in a Job.",
+        "What runs it. Auto: spark-operator where installed, otherwise spark-submit in a Job.",
         default=Engine.AUTO,
     )
     image: str | None = described(
-        "Image with Spark and imago; imago/spark-apps of the operator's version unless given.",
+        "Image with Spark and imago; unless given, imago/spark-apps of the operator's version.",
         default=None,
         size_max=512,
     )
     service_account_name: str = described(
         "ServiceAccount of the driver.", default="imago-spark", size_max=NAME_SIZE_MAX
     )
-    source: Source = described("What it reads.")
-    ingest: Ingest | None = described("Topics to Parquet files.", default=None)
-    code: Code | None = described("An application of your own.", default=None)
+    source: Source = described("Topics to read, and from where.")
+    ingest: Ingest | None = described("Write the topics as Parquet files.", default=None)
+    code: Code | None = described("Run an application of your own.", default=None)
     config: Mapping[str, IntOrText] = described(
-        "Options that the application finds in its configuration file.",
+        "Options in the application's configuration file.",
         default=dict,
         size_max=64,
         item_size_max=4096,
     )
     volumes: tuple[VolumeMount, ...] = described(
-        "Claims that driver and executors see.", default=(), size_max=16, map_key="name"
+        "Claims to mount in driver and executors.", default=(), size_max=16, map_key="name"
     )
-    checkpoint: CheckpointPlace = described("Where it remembers how far it is.")
-    resources: PodResources = described("What pods ask for.", default=PodResources)
-    spark: Spark = described("Settings of Spark itself.", default=Spark)
-    restart: Restart = described("When it is started again.", default=Restart)
+    checkpoint: CheckpointPlace = described("Where the pipeline stores its progress.")
+    resources: PodResources = described(
+        "Resource requests and limits of the pods.", default=PodResources
+    )
+    spark: Spark = described("Settings of Spark.", default=Spark)
+    restart: Restart = described("When to start it again.", default=Restart)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRef:
     """The object that runs it."""
 
-    api_version: str = described("Its API version.", size_max=128)
-    kind: str = described("Its kind.", size_max=64)
-    name: str = described("Its name.", size_max=253)
+    api_version: str = described("API version of the object.", size_max=128)
+    kind: str = described("Kind of the object.", size_max=64)
+    name: str = described("Name of the object.", size_max=253)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
     """How often it ran."""
 
-    attempts: int = described("Starts.", default=0, low=0)
-    last_started: str | None = described("When it last began.", default=None, size_max=40)
-    last_finished: str | None = described("When it last ended.", default=None, size_max=40)
-    last_error: str | None = described("Why it last failed.", default=None, size_max=1024)
+    attempts: int = described("Number of starts.", default=0, low=0)
+    last_started: str | None = described("Time of the last start.", default=None, size_max=40)
+    last_finished: str | None = described("Time of the last end.", default=None, size_max=40)
+    last_error: str | None = described("Cause of the last failure.", default=None, size_max=1024)
     hour_began: str | None = described(
-        "When the hour began in which starts are counted.", default=None, size_max=40
+        "Beginning of the hour in which inHour counts.", default=None, size_max=40
     )
     in_hour: int = described("Starts in that hour.", default=0, low=0)
 
@@ -238,17 +255,17 @@ class PipelineStatus:
     observed_generation: int = generation_field()
     conditions: Conditions = conditions_field()
     engine_ref: EngineRef | None = described("The object that runs it.", default=None)
-    state: str | None = described("What it says of itself.", default=None, size_max=64)
+    state: str | None = described("State that the engine reports.", default=None, size_max=64)
     epoch: int = described(
-        "Which run may write; brokers and sinks refuse an older one.", default=0, low=0
+        "Epoch of the run that may write; brokers and sinks refuse older ones.", default=0, low=0
     )
-    runs: Runs = described("How often it ran.", default=Runs)
-    rows: int | None = described("Rows written, roughly.", default=None, low=0)
-    lag: str | None = described("Messages not yet read, roughly.", default=None, size_max=8)
-    replicas: int = described("Executors there are.", default=0, low=0)
+    runs: Runs = described("Starts, ends and failures.", default=Runs)
+    rows: int | None = described("Approximate number of rows written.", default=None, low=0)
+    lag: str | None = described("Approximate number of unread messages.", default=None, size_max=8)
+    replicas: int = described("Existing executors.", default=0, low=0)
     selector: str | None = described("Label selector of the executors.", default=None, size_max=512)
     applied_hash: str | None = described(
-        "Fingerprint of what the engine was given.", default=None, size_max=64
+        "Hash of what the engine received.", default=None, size_max=64
     )
 
 

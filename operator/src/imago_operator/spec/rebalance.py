@@ -52,14 +52,18 @@ class TopicFilter:
     """Which topics it concerns; * stands for anything."""
 
     include: tuple[str, ...] = described(
-        "Only these; all unless given.",
+        "Topics to change; all unless given.",
         default=(),
         size_max=64,
         item_size_max=TOPIC_SIZE_MAX,
         item_pattern=TOPIC_GLOB,
     )
     exclude: tuple[str, ...] = described(
-        "Not these.", default=(), size_max=64, item_size_max=TOPIC_SIZE_MAX, item_pattern=TOPIC_GLOB
+        "Topics to leave as they are.",
+        default=(),
+        size_max=64,
+        item_size_max=TOPIC_SIZE_MAX,
+        item_pattern=TOPIC_GLOB,
     )
 
 
@@ -67,25 +71,25 @@ class TopicFilter:
 class RebalanceSpec:
     """What is to be done. Immutable: another request is another object."""
 
-    cluster_ref: ClusterRef = described("Its cluster.")
+    cluster_ref: ClusterRef = described("Cluster to change.")
     mode: RebalanceMode = described(
-        "Full: topics get queues on every shard. Drain: the shards take no more messages, and"
-        " others get the queues. Seal: they take no more, and nobody gets any. Fill: the shards"
-        " get queues of the topics."
+        "Full: open queues of the topics on every shard. Drain: close the shards to new"
+        " messages and open queues elsewhere. Seal: only close them. Fill: open queues of the"
+        " topics on the shards."
     )
     shards: tuple[int, ...] = described(
-        "Which shards; none with Full.",
+        "Ids of the shards; none with Full.",
         default=(),
         size_max=SHARDS_MAX,
         item_low=0,
         item_high=SHARD_ID_MAX,
     )
-    topics: TopicFilter = described("Which topics it concerns.", default=TopicFilter)
+    topics: TopicFilter = described("Topics to change.", default=TopicFilter)
     concurrent_topics: int = described(
-        "How many topics are worked on at one time.", default=4, low=1, high=64
+        "How many topics may change at the same time.", default=4, low=1, high=64
     )
     approval: Approval = described(
-        "Whether it begins by itself, or after the annotation imago.dev/approve.",
+        "Whether the change starts by itself or waits for the annotation imago.dev/approve.",
         default=Approval.AUTO,
     )
 
@@ -94,9 +98,9 @@ class RebalanceSpec:
 class Proposal:
     """What would be done."""
 
-    topics: int = described("Topics that change.", default=0, low=0)
-    opened: int = described("Queues that are opened.", default=0, low=0)
-    sealed: int = described("Queues that are closed to new messages.", default=0, low=0)
+    topics: int = described("Topics to change.", default=0, low=0)
+    opened: int = described("Queues to open.", default=0, low=0)
+    sealed: int = described("Queues to close to new messages.", default=0, low=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +108,7 @@ class Moved:
     """How much is done."""
 
     done: int = described("Topics done.", default=0, low=0)
-    remaining: int = described("Topics not done.", default=0, low=0)
+    remaining: int = described("Topics left.", default=0, low=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +117,9 @@ class RebalanceStatus:
 
     observed_generation: int = generation_field()
     conditions: Conditions = conditions_field()
-    phase: Phase | None = described("How far it is.", default=None)
-    plan: Proposal | None = described("What would be done.", default=None)
-    progress: Moved | None = described("How much is done.", default=None)
+    phase: Phase | None = described("Phase of the change.", default=None)
+    plan: Proposal | None = described("The planned change.", default=None)
+    progress: Moved | None = described("Progress of the change.", default=None)
 
 
 COLUMNS: Final = (

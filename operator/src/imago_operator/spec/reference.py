@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 HEAD: Final = f"""\
 # Custom resources
 
-Group and version: `{API_VERSION}`; all are namespaced and in the category `imago`. The same texts
-are shown by `kubectl explain`. A field without a default that is not marked *required* may be left
-out. `*` stands for any key, `[]` for the items of a list.
+Group and version: `{API_VERSION}`. All resources are namespaced and belong to the category
+`imago`. `kubectl explain` shows the same texts. A field without a default is optional unless
+marked *required*. `*` stands for any key, `[]` for the items of a list.
 """
 
 
@@ -33,7 +33,7 @@ def _kind(kind: Kind[Any]) -> Iterator[str]:
     for part, schema in (("spec", kind.spec_schema), ("status", kind.status_schema)):
         yield f"\n### {part}\n\n| field | type | default | meaning |\n|---|---|---|---|\n"
         yield from (f"| {' | '.join(row)} |\n" for row in _rows(schema, ""))
-    yield "\n### What is refused beyond that\n\n| where | message |\n|---|---|\n"
+    yield "\n### Further rules\n\n| where | message |\n|---|---|\n"
     for rule in kind.rules:
         yield f"| `{rule.path or 'metadata.name'}` | {rule.message} |\n"
 
@@ -62,7 +62,7 @@ def _type(part: Schema) -> str:
     if "enum" in part:
         return ", ".join(f"`{choice}`" for choice in part["enum"])
     if part.get("x-kubernetes-preserve-unknown-fields"):
-        return "as in a pod"
+        return "Kubernetes object"
     if part["type"] == "array":
         return f"list of {_type(part['items'])}, ≤ {part['maxItems']}"
     if "additionalProperties" in part:

@@ -59,13 +59,13 @@ class Placement:
     """On which shards the topic has queues: at most one of the two."""
 
     count: int | None = described(
-        "On how many; brokers choose, in different zones where possible.",
+        "Number of shards; brokers choose them, in different zones where possible.",
         default=None,
         low=1,
         high=SHARDS_MAX,
     )
     shard_ids: tuple[int, ...] = described(
-        "On which. A shard that has messages of the topic cannot be left out.",
+        "Ids of the shards. A shard that has messages of the topic must stay.",
         default=(),
         size_max=SHARDS_MAX,
         item_low=0,
@@ -77,32 +77,33 @@ class Placement:
 class TopicSpec:
     """What the topic is to be. What stands here wins over what brokers have."""
 
-    cluster_ref: ClusterRef = described("Its cluster. Immutable.")
+    cluster_ref: ClusterRef = described("Cluster of the topic. Immutable.")
     topic_name: str | None = described(
-        "Its name; that of the resource unless given. Immutable.",
+        "Name of the topic; unless given, that of the resource. Immutable.",
         default=None,
         pattern=MESSAGE_NAME_PATTERN,
         size_max=TOPIC_SIZE_MAX,
         size_min=1,
     )
     partitions: int = described(
-        "Partitions of MetaQ and queues of RocketMQ on each shard. May grow and never shrinks.",
+        "Number of partitions (MetaQ) and queues (RocketMQ) on each shard. May grow and never"
+        " shrinks.",
         default=8,
         low=1,
         high=4096,
     )
     acknowledgement: AcknowledgementLevel | None = described(
-        "What the answer to a put waits for; as the cluster says unless given.", default=None
+        "What a put waits for; unless given, the cluster's level.", default=None
     )
     retention: TopicRetention = described(
         "How long MetaQ's own files of the topic are kept.", default=TopicRetention
     )
     dialects: Dialects = described(
-        "Clients of which protocols may use it. Immutable: records are written for them.",
+        "Protocols whose clients may use the topic. Immutable: records are written for them.",
         default=Dialects.ALL,
     )
     ordered: bool = described(
-        "Whether routes tell RocketMQ's clients that its messages are in order.", default=False
+        "Whether routes tell RocketMQ clients that the topic is ordered.", default=False
     )
     config: Mapping[str, IntOrText] = described(
         "Further attributes of the topic, as docs/configuration.md lists them.",
@@ -111,14 +112,14 @@ class TopicSpec:
         item_size_max=1024,
     )
     placement: Placement = described(
-        "On which shards it has queues; on all unless given.", default=Placement
+        "Shards that hold queues of the topic; all unless given.", default=Placement
     )
     deletion_policy: DeletionPolicy = described(
         "What happens to the messages when this resource is deleted.",
         default=DeletionPolicy.RETAIN,
     )
     adoption_policy: AdoptionPolicy = described(
-        "What happens when brokers have the topic already.", default=AdoptionPolicy.ADOPT
+        "What happens when the topic already exists on the brokers.", default=AdoptionPolicy.ADOPT
     )
 
 
@@ -126,9 +127,9 @@ class TopicSpec:
 class PartitionCounts:
     """Partitions in numbers, over all shards."""
 
-    total: int = described("All.", default=0, low=0)
-    online: int = described("On shards that have a master.", default=0, low=0)
-    sealed: int = described("That take no more messages.", default=0, low=0)
+    total: int = described("All partitions.", default=0, low=0)
+    online: int = described("Partitions on shards that have a master.", default=0, low=0)
+    sealed: int = described("Partitions that accept no more messages.", default=0, low=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,13 +138,15 @@ class TopicStatus:
 
     observed_generation: int = generation_field()
     conditions: Conditions = conditions_field()
-    topic_name: str | None = described("Its name.", default=None, size_max=TOPIC_SIZE_MAX)
+    topic_name: str | None = described("Name of the topic.", default=None, size_max=TOPIC_SIZE_MAX)
     partitions: PartitionCounts | None = described(
-        "Partitions in numbers; absent until they were counted.", default=None
+        "Counts of partitions; absent until counted.", default=None
     )
-    shards: tuple[int, ...] = described("Shards it has queues on.", default=(), size_max=SHARDS_MAX)
+    shards: tuple[int, ...] = described(
+        "Shards that hold queues of the topic.", default=(), size_max=SHARDS_MAX
+    )
     applied_hash: str | None = described(
-        "Fingerprint of the settings that brokers have confirmed.", default=None, size_max=64
+        "Hash of the settings that brokers have confirmed.", default=None, size_max=64
     )
 
 
