@@ -93,6 +93,8 @@ def unknown_topic(topic: str, known: Iterable[str]) -> CommandError:
 
 def is_system(topic: str) -> bool:
     """Whether a topic is the brokers' own, or of a group's retries and dead letters."""
+    if topic.endswith("_REPLY_TOPIC"):  # of a cluster's replies to requests
+        return True
     return topic in _SYSTEM_NAMES or topic.startswith(_SYSTEM_PREFIXES)
 
 

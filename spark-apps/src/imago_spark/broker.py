@@ -31,6 +31,7 @@ _SAMPLE_ROWS: Final = 8
 _SAMPLED_FROM: Final = 10_000
 """Longer ranges are sampled anew; of shorter ones what was seen last is good enough."""
 _SYSTEM_PREFIXES: Final = ("%", "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_")
+_SYSTEM_SUFFIXES: Final = ("_REPLY_TOPIC",)
 _SYSTEM_TOPICS: Final = frozenset(
     {"TBW102", "SELF_TEST_TOPIC", "BenchmarkTest", "OFFSET_MOVED_EVENT", "IMAGO_META"}
 )
@@ -265,7 +266,8 @@ def after_loss(options: SourceOptions, wanted: QueueRange, at: int, piece: Pulle
 
 
 def _is_system(topic: str) -> bool:
-    return topic.startswith(_SYSTEM_PREFIXES) or topic in _SYSTEM_TOPICS
+    named = topic.startswith(_SYSTEM_PREFIXES) or topic.endswith(_SYSTEM_SUFFIXES)
+    return named or topic in _SYSTEM_TOPICS
 
 
 @contextlib.contextmanager

@@ -28,6 +28,8 @@ CHANGES = {
     Code.SEND_MESSAGE,
     Code.SEND_MESSAGE_V2,
     Code.SEND_BATCH_MESSAGE,
+    Code.SEND_REPLY_MESSAGE,
+    Code.SEND_REPLY_MESSAGE_V2,
     Code.CONSUMER_SEND_MSG_BACK,
     Code.UPDATE_CONSUMER_OFFSET,
     Code.LOCK_BATCH_MQ,
@@ -106,6 +108,8 @@ async def test_what_is_promised_to_clients_waits_for_the_other_members(broker: B
         Code.SEND_MESSAGE,
         Code.SEND_MESSAGE_V2,
         Code.SEND_BATCH_MESSAGE,
+        Code.SEND_REPLY_MESSAGE,
+        Code.SEND_REPLY_MESSAGE_V2,
         Code.CONSUMER_SEND_MSG_BACK,
     }  # wait as messages do, at the level of their topic
     unlock = {Code.UNLOCK_BATCH_MQ}  # a lock that comes back ends by itself

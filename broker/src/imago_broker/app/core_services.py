@@ -55,6 +55,7 @@ class CoreServices:
             auto_create_enabled=config.rocketmq.auto_create_topic,
             default_queues=config.rocketmq.default_queues,
             before_change=self.messages.flush_turn,
+            cluster=config.broker.cluster,
         )
         self.groups = GroupService(
             store,

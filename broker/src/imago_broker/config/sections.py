@@ -159,6 +159,9 @@ class RocketmqSection:
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         "The delay of each level, from level 1 on.",
     )
+    store_replies: bool = setting(
+        True, "Whether replies to requests are kept in the cluster's reply topic.", dynamic=True
+    )
     idle_seconds: int = setting(120, "A connection without traffic is closed after this.", low=1)
 
     def __post_init__(self) -> None:

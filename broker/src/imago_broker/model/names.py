@@ -50,11 +50,16 @@ SYSTEM_TOPICS = frozenset(
     }
 )
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
+"""Of the topic of a cluster's replies to requests."""
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+"""Where messages wait that are to be delivered at a time of their own."""
 
 CLOSED_TO_SENDERS = frozenset(
     {
         META_TOPIC,
         SCHEDULE_TOPIC,
+        TIMER_TOPIC,
         "OFFSET_MOVED_EVENT",
         "SELF_TEST_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",
@@ -109,7 +114,11 @@ def shown(word: str) -> str:
 
 def is_system(name: str) -> bool:
     """Return whether the broker itself owns the topic."""
-    return name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)
+    return (
+        name in SYSTEM_TOPICS
+        or name.startswith(SYSTEM_TOPIC_PREFIX)
+        or name.endswith(REPLY_TOPIC_SUFFIX)
+    )
 
 
 def is_derived(name: str) -> bool:
@@ -125,3 +134,8 @@ def retry_topic(group: str) -> str:
 def dlq_topic(group: str) -> str:
     """Return the topic of the messages that a group gave up."""
     return DLQ_PREFIX + group
+
+
+def reply_topic(cluster: str) -> str:
+    """Return the topic to which consumers send their replies to requests."""
+    return cluster + REPLY_TOPIC_SUFFIX

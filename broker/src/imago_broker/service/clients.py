@@ -94,6 +94,8 @@ class ClientRegistry:
         self._producers: dict[str, dict[Channel, ConnectedClient]] = {}
         self._groups_of: dict[Channel, tuple[set[str], set[str]]] = {}
         """Producer and consumer groups that were joined through each connection."""
+        self._producing: dict[str, Channel] = {}
+        """The newest connection of each client that produces, by its id."""
         self.memberships = 0
         """Groups of connections, of producers and consumers, each counted for each connection."""
         self.subscription_bytes = 0
@@ -112,6 +114,8 @@ class ClientRegistry:
         for producer in data.producer_data_set:
             self._producers.setdefault(producer.group_name, {})[channel] = client
             joined[0].add(producer.group_name)
+        if joined[0]:
+            self._producing[data.client_id] = channel
         for consumer in data.consumer_data_set:
             joined[1].add(consumer.group_name)
         self.memberships += len(joined[0]) + len(joined[1]) - before
@@ -194,6 +198,10 @@ class ClientRegistry:
         """Return the live members of a producer group."""
         return self._producers.get(group, {})
 
+    def producer_channel(self, client_id: str) -> Channel | None:
+        """Return the connection of a live client that produces, which is where replies go."""
+        return self._producing.get(client_id)
+
     def producer_groups(self) -> Mapping[str, Mapping[Channel, ConnectedClient]]:
         """Return all live producers by group."""
         return self._producers
@@ -237,9 +245,14 @@ class ClientRegistry:
 
     def _leave_producers(self, name: str, channel: Channel) -> None:
         members = self._producers.get(name, {})
-        members.pop(channel, None)
+        client = members.pop(channel, None)
         if not members:
             self._producers.pop(name, None)
+        joined = self._groups_of.get(channel)
+        if client is None or (joined is not None and joined[0]):
+            return  # it produces still, in another group
+        if self._producing.get(client.client_id) is channel:
+            del self._producing[client.client_id]
 
     def _leave_consumers(self, name: str, channel: Channel) -> None:
         group = self._consumers.get(name)

@@ -12,10 +12,10 @@ from imago_broker.errors import HidesMessagesError, InvalidNameError, RequestErr
 from imago_broker.model import names
 from imago_broker.model.attributes import attributes_problem
 from imago_broker.model.sealing import kept, seal_of, sealed, unsealed
+from imago_broker.model.system_topics import system_topics
 from imago_broker.model.topics import (
     MATERIALISED,
     PERM_INHERIT,
-    PERM_READ_WRITE,
     TopicConfig,
     unread_problem,
 )
@@ -71,8 +71,12 @@ class TopicService:
         auto_create_enabled: bool,
         default_queues: int,
         before_change: Callable[[], None],
+        cluster: str = "",
     ) -> None:
-        """`before_change` appends the puts that are gathered, so that none outlives its topic."""
+        """`before_change` appends the puts that are gathered, so that none outlives its topic.
+
+        The replies of a `cluster` have a topic of their own; without a name there is none.
+        """
         self.on_change: list[TopicChange] = []
         """Called after each change, for registration and caches."""
         self.default_level = default_level
@@ -81,6 +85,7 @@ class TopicService:
         self._auto_create_enabled = auto_create_enabled
         self._default_queues = default_queues
         self._before_change = before_change
+        self._cluster = cluster
         self._handles: dict[str, TopicHandle] = {}
         self.metaq_tails: dict[Acknowledgement, dict[str, list[QueueTail | None]]] = {
             level: {} for level in Acknowledgement
@@ -383,18 +388,10 @@ class TopicService:
 
     def ensure_system_topics(self) -> None:
         """Make the topics that the broker itself needs, where they are missing; needs to lead."""
-        queues = self._default_queues
-        template = TopicConfig(
-            name=names.DEFAULT_TOPIC,
-            read_queues=queues,
-            write_queues=queues,
-            perm=PERM_READ_WRITE | PERM_INHERIT,
-        )
-        schedule = TopicConfig(name=names.SCHEDULE_TOPIC, read_queues=18, write_queues=18)
-        self_test = TopicConfig(name="SELF_TEST_TOPIC", read_queues=1, write_queues=1)
-        for config in (template, schedule, self_test):
+        for config in system_topics(self._cluster, self._default_queues):
             known = self._configs.get(config.name)
-            if known is None or (known.name == template.name and known != template):
+            is_template = config.name == names.DEFAULT_TOPIC
+            if known is None or (is_template and known != config):
                 self._store.create_topic(config.name, config.to_json())
                 self._configs[config.name] = replace(config)
                 self._changed(config.name, config)

@@ -15,6 +15,7 @@ from imago_broker.processors.rocketmq.offsets import OffsetProcessor
 from imago_broker.processors.rocketmq.pull import PullProcessor, PullReading
 from imago_broker.processors.rocketmq.queries import QueryProcessor
 from imago_broker.processors.rocketmq.relays import RelayProcessor
+from imago_broker.processors.rocketmq.replying import ReplyProcessor
 from imago_broker.processors.rocketmq.rows import Row, Table, build_table
 from imago_broker.processors.rocketmq.runtime_info import RuntimeFigures
 from imago_broker.processors.rocketmq.send import SendProcessor
@@ -94,6 +95,14 @@ def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> li
         group_rules=parts.group_rules,
         delay=parts.delay,
     )
+    replying = ReplyProcessor(
+        store=parts.store,
+        messages=parts.messages,
+        topics=parts.topics,
+        clients=parts.clients,
+        clock=parts.clock,
+        settings=parts.settings,
+    )
     pull = _pull_processor(parts)
     offset = OffsetProcessor(
         store=parts.store,
@@ -120,6 +129,8 @@ def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> li
         Row(Code.SEND_MESSAGE, send.send, lanes.send, Asks.CHANGE),
         Row(Code.SEND_MESSAGE_V2, send.send, lanes.send, Asks.CHANGE),
         Row(Code.SEND_BATCH_MESSAGE, send.send, lanes.send, Asks.CHANGE),
+        Row(Code.SEND_REPLY_MESSAGE, replying.send_reply, lanes.send, Asks.CHANGE),
+        Row(Code.SEND_REPLY_MESSAGE_V2, replying.send_reply, lanes.send, Asks.CHANGE),
         Row(Code.CONSUMER_SEND_MSG_BACK, back.send_back, lanes.send, Asks.CHANGE),
         Row(Code.PULL_MESSAGE, pull.pull, lanes.pull, Asks.MESSAGES, **pulls),
         Row(Code.LITE_PULL_MESSAGE, pull.pull, lanes.pull, Asks.MESSAGES, **pulls),

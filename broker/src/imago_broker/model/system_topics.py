@@ -1,0 +1,30 @@
+"""The topics that a broker makes for itself."""
+
+from __future__ import annotations
+
+from imago_broker.model import names
+from imago_broker.model.topics import PERM_INHERIT, PERM_READ_WRITE, TopicConfig
+
+DELAY_LEVELS_MAX = 18
+
+
+def system_topics(cluster: str, default_queues: int) -> list[TopicConfig]:
+    """Return what a leader's log has to have; without a cluster's name nothing for its replies."""
+    topics = [
+        TopicConfig(
+            name=names.DEFAULT_TOPIC,
+            read_queues=default_queues,
+            write_queues=default_queues,
+            perm=PERM_READ_WRITE | PERM_INHERIT,
+        ),
+        _with_queues(names.SCHEDULE_TOPIC, DELAY_LEVELS_MAX),
+        _with_queues("SELF_TEST_TOPIC", 1),
+    ]
+    replies = names.reply_topic(cluster)
+    if cluster and names.topic_problem(replies) is None:  # else no topic can have that name
+        topics.append(_with_queues(replies, 1))
+    return topics
+
+
+def _with_queues(name: str, count: int) -> TopicConfig:
+    return TopicConfig(name=name, read_queues=count, write_queues=count)
