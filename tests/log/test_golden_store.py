@@ -30,7 +30,8 @@ PLAIN = {"attributes": {"dialects": "rocketmq"}}
 MADE_AHEAD = {"commitlog": 4096, "consumequeue": 1 << 16, "consumequeue_v": 1 << 16}
 """Folders whose files grow in steps of zeros, and the steps."""
 WORKING_FILES = {"lock", "abort"}
-"""What they hold is no format: a lock, and the machine's boot id while a process runs."""
+"""What they hold is no format: a lock, and the machine's boot id while a process runs. Nor do
+`*.new` files: room that is kept for the next content."""
 
 
 def put(store: MessageStore, topic: str, queue_id: int, body: bytes, properties: bytes) -> None:
@@ -66,7 +67,7 @@ def content(vfs: MemoryVfs) -> dict[str, str]:
     """Return the files as hex by path, without the zeros that were made ahead."""
     found = {}
     for path in vfs.files():
-        if path.name not in WORKING_FILES:
+        if path.name not in WORKING_FILES and path.suffix != ".new":
             name = str(path.relative_to(DATA))
             ahead = name.partition("/")[0] in MADE_AHEAD
             found[name] = (vfs.content(path).rstrip(b"\0") if ahead else vfs.content(path)).hex()

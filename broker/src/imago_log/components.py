@@ -246,6 +246,8 @@ def _compose(
         monotonic,
         log,
         damage,
+        s.epochs,
+        folder,
         s.stamps,
         materialiser,
         write_behind,

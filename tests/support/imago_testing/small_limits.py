@@ -97,7 +97,10 @@ KEPT: dict[str, dict[str, str]] = {
         "SEGMENT_BYTES_MIN": "what the tests' files have",
     },
     "imago_log.views.unit_lookup": {"READ_ENDS_MAX": _COUNT},
-    "imago_log.disk.files": {"OFFSET_DIGITS": _FORMAT},
+    "imago_log.disk.files": {
+        "OFFSET_DIGITS": _FORMAT,
+        "ROOM_BYTES": "a block of a file system",
+    },
     "imago_log.lifecycle.view_sync": {"SYNC_REST": "a ratio"},
     "imago_log.repair.inspecting": {"JOBS_MAX": _COUNT, "POLLS_MAX": _COUNT},
     "imago_log.views.key_index": {"ENTRIES_PER_FILE": _FORMAT},

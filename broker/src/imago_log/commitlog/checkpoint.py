@@ -89,9 +89,14 @@ class CheckpointFile:
         slots = [decode_slot(data[at : at + SLOT_SIZE]) for at in (0, SLOT_SIZE)]
         whole = sorted((slot for slot in slots if slot is not None), key=lambda slot: slot[0])
         self._sequence, self.value = whole[-1] if whole else (0, None)
+        self._has_room = len(whole) == len(slots)
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Make a checkpoint durable. LogIOError when it cannot be."""
+        if not self._has_room:
+            with fatal("allocate", self._path):  # of both slots: the disk may be full later
+                self._vfs.allocate(self._fd, FILE_SIZE)
+            self._has_room = True
         self._sequence += 1
         at = SLOT_SIZE * (self._sequence % 2)
         write_all(self._vfs, self._fd, encode_slot(self._sequence, checkpoint), at, self._path)

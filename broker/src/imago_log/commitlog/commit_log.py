@@ -95,14 +95,21 @@ class CommitLog:
     def begin(self, end: int, *, torn: bool) -> None:
         """Start to write at `end`. With `torn`, what stands behind it is cut off, durably.
 
-        Stale records behind the end would come back to life at the next start.
+        Stale records behind the end would come back to life at the next start. Where a file is to
+        begin and the disk is full, the log begins without room: the next append asks for it.
         """
-        number = end // self.segment_size
+        number, position = divmod(end, self.segment_size)
         self._files.remove_from(number + 1)
         known = self._files.get(number)
-        file = self._files.take(number)
+        try:
+            file = self._files.take(number)
+        except DiskFullError:
+            before = self._files.get(number - 1)
+            if position or before is None:
+                raise
+            file, number = before, number - 1
         if known is not None and (torn or self._vfs.size(file.fd) < self.segment_size):
-            self._files.cut(file, end % self.segment_size)
+            self._files.cut(file, position)
         self._active, self._base = file, number * self.segment_size
         self._limit = self._base + self.segment_size
         self.end = end
@@ -159,7 +166,8 @@ class CommitLog:
 
     def roll(self, data: bytes) -> None:
         """Write the last records of this file and its blank record, then go to the next file."""
-        self.write(data + blank_record(self.room - len(data)))
+        if self.room:  # none is left where a start found the disk full
+            self.write(data + blank_record(self.room - len(data)))
         assert self._active is not None, "begin comes first"
         number = self._base // self.segment_size + 1
         if not self._spares:

@@ -114,7 +114,7 @@ class Damage:
             if data == self._saved:
                 return
             if data:
-                replace_whole(self._vfs, self._path, data)
+                replace_whole(self._vfs, self._path, data, room=True)
             else:
                 with fatal("remove", self._path):
                     self._vfs.unlink(self._path)

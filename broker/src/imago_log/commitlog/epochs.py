@@ -11,12 +11,15 @@ takes all of it into its own epoch.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from imago_log.disk.files import fatal, read_whole, replace_whole
+from imago_log.errors import NoSpaceError
 from imago_wire.crc import crc31
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from imago_log.disk.vfs import Vfs
@@ -71,6 +74,9 @@ class EpochFile:
         self._vfs, self._path = vfs, path
         with fatal("read", path):
             data = read_whole(vfs, path)
+        self._waits = False
+        self.unsaved = False
+        """Whether the file has still to say what is here."""
         self.epochs: Epochs = ()
         self.promised = 0
         """The highest epoch ever promised or opened: nothing of a lower one is taken."""
@@ -86,6 +92,23 @@ class EpochFile:
     def last(self) -> int:
         """The newest epoch that has a place in the log; 0 before the first."""
         return last_of(self.epochs)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Let what is done within hold in memory alone while the file has no room: see `save`.
+
+        For what every start does again, and for a shard without other members.
+        """
+        self._waits = True
+        try:
+            yield
+        finally:
+            self._waits = False
+
+    def save(self) -> None:
+        """Write what found no room. NoSpaceError: there is none yet."""
+        if self.unsaved:
+            self._write(self.epochs, self.promised)
 
     def set_aside(self) -> Path | None:
         """Keep a file that could not be used for whoever looks into it; None: there is none."""
@@ -134,5 +157,15 @@ class EpochFile:
             self._replace(epochs, self.promised)
 
     def _replace(self, epochs: Epochs, promised: int) -> None:
-        replace_whole(self._vfs, self._path, encode_epochs(epochs, promised))
+        try:
+            self._write(epochs, promised)
+        except NoSpaceError:
+            if not self._waits:
+                raise
+            self.unsaved = True
         self.epochs, self.promised = epochs, promised
+
+    def _write(self, epochs: Epochs, promised: int) -> None:
+        data = encode_epochs(epochs, promised)
+        replace_whole(self._vfs, self._path, data, room=True)
+        self.unsaved = False

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imago_log.disk.vfs import OpenFile, Vfs
-from imago_log.errors import NoSpaceError
+from imago_log.errors import NO_ROOM, NoSpaceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+ROOM_BYTES = 4096
+"""Kept for the next content of a small file: a block of the file system."""
 OFFSET_DIGITS = 20
 """Names of log and view files: their first byte's offset, decimal, zero-padded."""
 
@@ -69,24 +71,59 @@ def read_whole(vfs: Vfs, path: Path) -> bytes | None:
         vfs.close(fd)
 
 
-def replace_whole(vfs: Vfs, path: Path, data: bytes, *, durable: bool = True) -> None:
+def replace_whole(
+    vfs: Vfs, path: Path, data: bytes, *, durable: bool = True, room: bool = False
+) -> None:
     """Put a new content in a file's place: after a crash there is the old one or the new one.
 
     With `durable=False` a power loss may leave the file empty or gone, which its reader must bear.
+    With `room` the disk keeps room for the next content, where it has any: see `keep_room`.
     """
-    fresh = path.with_name(path.name + ".new")
+    fresh = _fresh(path)
     with fatal("replace", path):
         fd = vfs.open(fresh, create=True)
         try:
-            vfs.truncate(fd, 0)
-            write_all(vfs, fd, data, 0, fresh)
+            write_all(vfs, fd, data, 0, fresh)  # into the room that may be kept for it
+            vfs.truncate(fd, len(data))
             if durable:
                 vfs.sync(fd)
         finally:
             vfs.close(fd)
         vfs.rename(fresh, path)
+        if room:
+            _take_room(vfs, fresh)
         if durable:
             vfs.sync_folder(path.parent)
+
+
+def keep_room(vfs: Vfs, path: Path) -> None:
+    """Keep room for the next content of a small file, where the disk has any.
+
+    A start on a full disk needs it.
+    """
+    fresh = _fresh(path)
+    if not vfs.exists(fresh):
+        with fatal("create", fresh):
+            _take_room(vfs, fresh)
+            vfs.sync_folder(path.parent)
+
+
+def _take_room(vfs: Vfs, fresh: Path) -> None:
+    try:
+        fd = vfs.open(fresh, create=True)
+        try:
+            vfs.allocate(fd, ROOM_BYTES)
+            vfs.sync(fd)
+        finally:
+            vfs.close(fd)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        vfs.unlink(fresh)
+
+
+def _fresh(path: Path) -> Path:
+    return path.with_name(path.name + ".new")
 
 
 Unsynced = tuple[Path, bool]

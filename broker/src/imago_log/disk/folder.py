@@ -6,8 +6,8 @@ import contextlib
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from imago_log.disk.files import fatal, read_whole, replace_whole
-from imago_log.errors import DataFolderLockedError
+from imago_log.disk.files import fatal, keep_room, read_whole, replace_whole
+from imago_log.errors import DataFolderLockedError, NoSpaceError
 from imago_wire.crc import crc31
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class DataFolder:
         with fatal("read", self.views_mark):
             found = read_whole(self._vfs, self.views_mark)
         if found not in (None, mark):
-            replace_whole(self._vfs, self.views_mark, mark)
+            replace_whole(self._vfs, self.views_mark, mark, room=True)
 
     def views_agree(self) -> bool:
         """Whether the queues have the files that the last orderly stop has noted."""
@@ -120,8 +120,21 @@ class DataFolder:
         return LastStop.KILLED if same_boot and mark.strip() else LastStop.POWER_LOST
 
     def mark_running(self) -> None:
-        """Say durably that a process writes here."""
-        replace_whole(self._vfs, self._running, self._vfs.boot_id().encode() + b"\n")
+        """Say durably that a process writes here; without room, not in which boot it does."""
+        try:
+            boot = self._vfs.boot_id().encode() + b"\n"
+            replace_whole(self._vfs, self._running, boot, room=True)
+        except NoSpaceError:
+            replace_whole(self._vfs, self._running, b"")
+
+    def mark_views(self) -> None:
+        """Say durably that the views are whole up to the checkpoint."""
+        replace_whole(self._vfs, self.views_mark, b"1\n", room=True)
+
+    def keep_room(self) -> None:
+        """Keep room for the small files without which no start goes on, should the disk be full."""
+        for path in (self._running, self.epochs, self.damage, self.views_mark):
+            keep_room(self._vfs, path)
 
     def mark_clean(self) -> None:
         """Say durably that all is synced and nobody writes."""

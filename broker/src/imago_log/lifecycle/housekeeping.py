@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.commitlog.damage import Damage
+    from imago_log.commitlog.epochs import EpochFile
     from imago_log.commitlog.stamps import LogStamps
+    from imago_log.disk.folder import DataFolder
     from imago_log.disk.pressure import DiskPressure
     from imago_log.disk.space import Space
     from imago_log.disk.worker import Background
@@ -41,6 +43,8 @@ class Housekeeper:
         monotonic: Callable[[], int],
         log: CommitLog,
         damage: Damage,
+        epochs: EpochFile,
+        folder: DataFolder,
         stamps: LogStamps,
         materialiser: Materialiser,
         write_behind: WriteBehind,
@@ -53,6 +57,7 @@ class Housekeeper:
         background: Background,
     ) -> None:
         self._wall, self._clock, self._log, self._damage = wall, monotonic, log, damage
+        self._epochs, self._folder = epochs, folder
         self._materialiser, self._write_behind = materialiser, write_behind
         self._view_sync, self._retention = view_sync, retention
         self._inspector, self._scrubber = inspector, scrubber
@@ -73,9 +78,12 @@ class Housekeeper:
         with self._space.log_awaited():
             self._retention.retain(age_ms)
         with self._space.awaited():
+            self._epochs.save()
             self._materialiser.expire(age_ms, self._log.start)
             self._keep_views(now_ms)
         self._make_spare()
+        if not self._space.short and not self._pressure.is_full:
+            self._folder.keep_room()
         health = self._health()
         with self._space.awaited():
             self._scrubber.tick(now_ms)
@@ -92,6 +100,7 @@ class Housekeeper:
         """Write and sync everything; false for want of room: the next start makes the rest."""
         self._space.hope()
         with self._space.awaited():
+            self._epochs.save()
             self._view_sync.sync_all()
         return not self._space.short
 

@@ -331,23 +331,26 @@ class StoreOpening:
         whole = self.last_stop is LastStop.CLEAN and parts.vfs.exists(self.marker)
         if not whole and parts.metadata.end <= end:
             self._begin_empty_queues()
-        parts.queue_writer.write_all()
-        if self.last_stop is not LastStop.CLEAN:
-            self._open_materialised()
+        with parts.space.awaited():
+            parts.queue_writer.write_all()
+            if self.last_stop is not LastStop.CLEAN:
+                self._open_materialised()
         self._begin_role(end)
         parts.checkpointer.write()
         if parts.vfs.exists(self.marker):
             self._restore_healed()
         else:
-            replace_whole(parts.vfs, parts.folder.metadata, parts.metadata.snapshot())
-            parts.checkpointer.note_snapshot(parts.metadata.snapshot_version)
-            replace_whole(parts.vfs, self.marker, b"1\n")
+            with parts.space.awaited():  # else the next start builds the views anew as well
+                replace_whole(parts.vfs, parts.folder.metadata, parts.metadata.snapshot())
+                parts.checkpointer.note_snapshot(parts.metadata.snapshot_version)
+                parts.folder.mark_views()
         if self.last_stop is LastStop.POWER_LOST and not self.lead:
             # Before the running mark: a start that finds that of this boot sees no loss of power.
             parts.folder.mark_unclean(True)
         parts.folder.mark_running()
         parts.queue_loader.trust_files()
         parts.queue_folders.empty_trash()
+        parts.folder.keep_room()
 
     def _begin_log(self, end: int, torn: bool) -> None:
         parts = self.parts
@@ -367,13 +370,17 @@ class StoreOpening:
         parts, epochs = self.parts, self.parts.epochs
         if epochs.problem and (self.known or end > parts.log.start):
             self._without_epochs()
-        if self.lead:
-            epoch = max(epochs.promised, self.checkpoint.epoch) + 1
-            epochs.lead(epoch, parts.log.start, end)
-            return
-        parts.watermark.begin(max(min(self.checkpoint.high_watermark, end), parts.log.start))
-        epochs.end_at(end)
-        epochs.promise(self.checkpoint.epoch)
+        with epochs.waiting():
+            if self.lead:
+                epoch = max(epochs.promised, self.checkpoint.epoch) + 1
+                epochs.lead(epoch, parts.log.start, end)
+            else:
+                epochs.end_at(end)
+                epochs.promise(self.checkpoint.epoch)
+        with parts.space.awaited():
+            epochs.save()
+        if not self.lead:
+            parts.watermark.begin(max(min(self.checkpoint.high_watermark, end), parts.log.start))
 
     def _without_epochs(self) -> None:
         """Go on without the epoch file: this log counts less than any whose epochs are known."""

@@ -57,7 +57,7 @@ def _check_damage_note(store: StoppedStore, findings: Findings) -> None:
 def _check_leftovers(store: StoppedStore, findings: Findings) -> None:
     for folder in (store.root, store.folder.config):
         for name in store.vfs.names(folder):
-            if name.endswith(".new"):
+            if name.endswith(".new") and any(store.whole(folder / name) or b""):
                 findings.note(folder / name, "left by a write that was interrupted")
     if store.vfs.names(store.folder.trash):
         findings.note(store.folder.trash, "holds deleted topics that are not removed yet")

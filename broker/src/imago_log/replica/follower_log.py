@@ -93,6 +93,8 @@ class FollowerLog:
     def take(self, offset: int, data: bytes | memoryview, epoch: int, epoch_start: int) -> None:
         """Append what is whole: see `MessageStore.append_replica`."""
         self._check(offset, epoch, epoch_start)
+        if not self._log.room:
+            self._log.roll(b"")
         pieces = self._whole_pieces(memoryview(data))
         if not pieces:
             return

@@ -114,6 +114,8 @@ class ConsumeQueue:
     def write_behind(self) -> None:
         """Move the units from memory to the files."""
         tail = self.tail
+        for files in self.files():
+            files.settle()
         if self._positions is not None:
             _move(tail.positions, self._positions, POSITION_SIZE)
         _move(tail.units, self._units, UNIT_SIZE)
@@ -231,6 +233,11 @@ class ConsumeQueue:
             files.truncate(max(end, files.first), torn=torn)
         self.lookup.forget()
         self._take_ends()
+
+
+def owes(queue: ConsumeQueue) -> bool:
+    """Whether what a queue begins with is not in its files, for want of room."""
+    return any(files.owes for files in queue.files())
 
 
 def end_tail(queue: ConsumeQueue) -> None:

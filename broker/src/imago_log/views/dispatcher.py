@@ -110,11 +110,10 @@ class Dispatcher:
         record = (offset, place, view.metaq_position)
         lose_before(queue, self._damage, topic.birth, self._log_start, record)
         from_files = self._queues_from > self._log_start
-        begins = not queue.end and not (from_files and topic.birth >= self._log_start)
-        if offset == queue.end or (begins and not queue.exists):
+        if offset == queue.end or not (queue.end or queue.exists or from_files):
             return True
         if from_files:
-            # Where nothing can have expired, a queue that is to begin here has lost its files.
+            # A queue that seems to begin here has lost its files: it may have more before.
             raise ViewsInvalidError(
                 f"{topic.name}/{view.queue_id} ends at {queue.end}, the log goes on at {offset}"
             )

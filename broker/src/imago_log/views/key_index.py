@@ -209,6 +209,9 @@ class KeyIndex:
 
     def truncate(self, log_offset: int) -> None:
         """Forget the entries of records at or after a log offset."""
+        self.digest()
+        if log_offset >= self.end:
+            return
         self.write_behind()
         count = self._search(log_offset)
         self._truncate_files(count)

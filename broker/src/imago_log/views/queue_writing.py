@@ -10,6 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from imago_log.errors import NoSpaceError
+from imago_log.views.consume_queue import owes
 
 if TYPE_CHECKING:
     from imago_log.views.consume_queue import ConsumeQueue
@@ -84,7 +85,7 @@ class QueueWriter:
     def write_all(self) -> None:
         """Write all units to their files."""
         for queue in self._queues.order:
-            if queue.tail.units:
+            if queue.tail.units or owes(queue):
                 queue.write_behind()
 
     def write_now(self, topic: str) -> None:
@@ -112,6 +113,12 @@ class QueueWriter:
         return int.from_bytes(min(places), "big") if places else log_end
 
     def unsynced(self) -> list[tuple[ConsumeQueue, int, int]]:
-        """Return the queues to sync: from which unit, and up to which they are synced then."""
-        written = (queue for queue in self._queues.order if queue.synced < queue.written)
+        """Return the queues to sync: from which unit, and up to which they are synced then.
+
+        NoSpaceError: some lack what they begin with, and there is no room for it yet.
+        """
+        written = [queue for queue in self._queues.order if queue.synced < queue.written]
+        for queue in written:
+            if owes(queue):
+                queue.write_behind()
         return [(queue, *queue.plan_sync()) for queue in written]

@@ -7,10 +7,11 @@ Files grow in steps of 64 KiB; what is not written yet is zero, and no unit has 
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from imago_log.disk.files import FilePool, Unsynced, fatal, offset_name, offsets_of, write_all
-from imago_log.errors import LogIOError
+from imago_log.errors import LogIOError, NoSpaceError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +33,7 @@ class UnitFiles:
         "_allocated",
         "_folder",
         "_last_name",
+        "_owed",
         "_pool",
         "_prefix",
         "_starts",
@@ -52,16 +54,25 @@ class UnitFiles:
         """Size of the last file."""
         self._last_name = (-1, "")
         """The file that was asked for last, by its first unit."""
+        self._owed: tuple[int, bytes] | None = None
+        """The first of the blank units that found no room, and one of them: there are no others."""
         self.end = 0
 
     @property
     def exists(self) -> bool:
-        """Whether there is any file."""
-        return bool(self._starts)
+        """Whether there is any file, or was to be one."""
+        return bool(self._starts) or self._owed is not None
+
+    @property
+    def owes(self) -> bool:
+        """Whether blank units are not in a file for want of room."""
+        return self._owed is not None
 
     @property
     def first(self) -> int:
         """The first unit that a file holds, blank ones included."""
+        if self._owed is not None:
+            return self._owed[0]
         return self._starts[0] if self._starts else self.end
 
     @property
@@ -73,6 +84,7 @@ class UnitFiles:
         """Find the files and their end."""
         with fatal("list", self._folder):
             positions = offsets_of(self._pool.vfs.names(self._folder))
+        self._owed = None
         self._starts = [position // self._unit for position in positions]
         if not self._starts:
             self.end = 0
@@ -98,7 +110,7 @@ class UnitFiles:
 
         What is further behind is found when the end gets there.
         """
-        if not self._starts:
+        if not self._starts or self._owed is not None:
             return True
         start = self._starts[-1]
         at = (self.end - start) * self._unit
@@ -110,6 +122,7 @@ class UnitFiles:
 
     def append(self, data: bytes) -> None:
         """Write whole units at the end."""
+        self.settle()
         view = memoryview(data)
         while view:
             start = self.end - self.end % self._units_per_file
@@ -141,6 +154,7 @@ class UnitFiles:
 
     def overwrite(self, unit: int, data: bytes) -> None:
         """Write units anew that are in the files already."""
+        self.settle()
         while data:
             start = unit - unit % self._units_per_file
             part = data[: (start + self._units_per_file - unit) * self._unit]
@@ -151,18 +165,34 @@ class UnitFiles:
             unit, data = unit + len(part) // self._unit, data[len(part) :]
 
     def start_at(self, unit: int, blank: bytes) -> None:
-        """Begin a sequence at a unit above 0: the file's units before it are `blank`."""
+        """Begin a sequence at a unit above 0: the file's units before it are `blank`.
+
+        Where they find no room they are owed: see `settle`.
+        """
         while self._starts:  # what a power loss has left of a beginning like this one
             self._unlink(self._starts.pop())
         start = unit - unit % self._units_per_file
-        self.end = start
         if unit == start:  # never without a blank one: it keeps what the next unit follows
             start = max(0, start - self._units_per_file)
-            self.end = start
-        self.append(blank * (unit - start))
+        self._owed, self.end = (start, blank), unit
+        with contextlib.suppress(NoSpaceError):
+            self.settle()
+
+    def settle(self) -> None:
+        """Write the blank units that are owed. NoSpaceError: there is no room yet."""
+        if self._owed is None:
+            return
+        owed, unit = self._owed, self.end
+        self._owed, self.end = None, owed[0]
+        try:
+            self.append(owed[1] * (unit - owed[0]))
+        except NoSpaceError:
+            self._owed, self.end = owed, unit
+            raise
 
     def reach_back(self, unit: int, blank: bytes) -> None:
         """Make the files before the first one, down to that of a unit; all in them is `blank`."""
+        self.settle()
         while self._starts and self._starts[0] > unit:
             start = self._starts[0] - self._units_per_file
             with fatal("create", self._folder):
@@ -186,6 +216,8 @@ class UnitFiles:
 
     def _read_in(self, file_start: int, start: int, end: int) -> bytes:
         unit, pool = self._unit, self._pool
+        if self._owed is not None:
+            return self._owed[1] * (end - start)
         try:
             file = self._file(file_start)
             return pool.vfs.pread(file.fd, (end - start) * unit, (start - file_start) * unit)
@@ -197,6 +229,9 @@ class UnitFiles:
 
         With `torn` there may be more behind the end that was found, and goes too.
         """
+        if self._owed is not None:
+            self.end = max(self._owed[0], min(self.end, end))
+            return
         if not self._starts or end > self.end or (end == self.end and not torn):
             return
         files = len(self._starts)

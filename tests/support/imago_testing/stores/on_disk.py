@@ -70,5 +70,6 @@ def every_file(data: Path) -> Iterator[Path]:
     yield from sorted(
         path
         for path in data.rglob("*")
-        if path.is_file() and path.name not in not_covered and path.stat().st_size
+        if path.is_file() and path.name not in not_covered and path.suffix != ".new"
+        if path.stat().st_size
     )

@@ -33,17 +33,30 @@ class _Inode:
     device: bytes = b""
     pending: list[Write | int] = field(default_factory=list)
     """Writes, and sizes (int) set by truncate and allocate, since the last sync."""
+    sectors: set[int] = field(default_factory=set)
+    """What has room on the device; the rest is holes."""
+
+    def __post_init__(self) -> None:
+        if self.content and not self.sectors:
+            self.sectors.update(_sectors(0, len(self.content)))
 
     def copy(self) -> _Inode:
-        return _Inode(bytearray(self.content), self.device, list(self.pending))
+        return _Inode(bytearray(self.content), self.device, list(self.pending), set(self.sectors))
 
     def write(self, at: int, data: bytes) -> None:
         _apply_write(self.content, at, data)
+        self.sectors.update(_sectors(at, at + len(data)))
         self.pending.append((at, data))
 
     def resize(self, size: int) -> None:
+        if size < len(self.content):
+            self.sectors.difference_update(_sectors(size + SECTOR - 1, len(self.content)))
         _apply_size(self.content, size)
         self.pending.append(size)
+
+    def missing(self, start: int, end: int) -> int:
+        """Return how much room a part of the file has yet to take."""
+        return SECTOR * len(set(_sectors(start, end)) - self.sectors)
 
     def sync(self) -> None:
         self.device = bytes(self.content)
@@ -60,7 +73,12 @@ class _Inode:
                 _apply_size(content, change)
             else:
                 _apply_torn(content, *change, rng)
-        return _Inode(content, bytes(content))
+        kept = self.sectors.intersection(_sectors(0, len(content)))
+        return _Inode(content, bytes(content), sectors=kept)
+
+
+def _sectors(start: int, end: int) -> range:
+    return range(start // SECTOR, -(-end // SECTOR))
 
 
 def _apply_write(content: bytearray, at: int, data: bytes) -> None:
@@ -103,8 +121,8 @@ class MemoryVfs:
         self.total_bytes = 1 << 40
         self.used_bytes = 0
         self.free_bytes: int | None = None
-        """Bytes that `allocate` and growing writes may still take, and removed and cut files give
-        back; None means enough. Names and holes cost nothing."""
+        """Bytes that `allocate` and writes may still take, whole sectors, and removed and cut files
+        give back; None means enough. Names and holes cost nothing, but to fill a hole does."""
         self.before_call: Callable[[str, Path], None] | None = None
         """Called before every change and sync; may raise OSError, or look at `crashed`."""
         self.calls = 0
@@ -214,7 +232,7 @@ class MemoryVfs:
             self._call("write", path)
         finally:
             self._writing = None
-        self._take_space(offset + len(data) - len(inode.content))
+        self._take_space(inode, offset, offset + len(data))
         inode.write(offset, bytes(data))
         return len(data)
 
@@ -224,26 +242,29 @@ class MemoryVfs:
     def truncate(self, fd: int, size: int) -> None:
         path, inode = self._open[fd]
         self._call("truncate", path)
-        self._give_space(len(inode.content) - size)
+        taken = len(inode.sectors)
         inode.resize(size)
+        self._give_space(taken - len(inode.sectors))
 
     def allocate(self, fd: int, size: int) -> None:
         path, inode = self._open[fd]
         self._call("allocate", path)
-        self._take_space(size - len(inode.content))
+        self._take_space(inode, 0, size)
+        inode.sectors.update(_sectors(0, size))
         if size > len(inode.content):
             inode.resize(size)
 
-    def _take_space(self, growth: int) -> None:
-        if self.free_bytes is None or growth <= 0:
+    def _take_space(self, inode: _Inode, start: int, end: int) -> None:
+        if self.free_bytes is None:
             return
-        if growth > self.free_bytes:
+        missing = inode.missing(start, end)
+        if missing > self.free_bytes:
             raise OSError(errno.ENOSPC, "No space left on device")
-        self.free_bytes -= growth
+        self.free_bytes -= missing
 
-    def _give_space(self, size: int) -> None:
+    def _give_space(self, sectors: int) -> None:
         if self.free_bytes is not None:
-            self.free_bytes += max(0, size)
+            self.free_bytes += SECTOR * sectors
 
     def size(self, fd: int) -> int:
         return len(self._open[fd][1].content)
@@ -298,7 +319,7 @@ class MemoryVfs:
                 self.make_folder(target / folder.relative_to(source))
             return
         if target in self.names_now:
-            self._give_space(len(self.names_now[target].content))
+            self._give_space(len(self.names_now[target].sectors))
         self._rename_to(target, self.names_now[source])
         self._forget(source)
 
@@ -313,13 +334,13 @@ class MemoryVfs:
     def unlink(self, path: Path) -> None:
         if path in self.names_now:
             self._call("unlink", path)
-            self._give_space(len(self.names_now[path].content))
+            self._give_space(len(self.names_now[path].sectors))
             self._forget(path)
 
     def remove_folder(self, path: Path) -> None:
         self._call("remove-folder", path)
         for below in [p for p in self.names_now if path in p.parents]:
-            self._give_space(len(self.names_now[below].content))
+            self._give_space(len(self.names_now[below].sectors))
             self._forget(below)
         self.folders -= {f for f in self.folders if f == path or path in f.parents}
 
