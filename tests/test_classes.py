@@ -50,8 +50,6 @@ FACADES = {
     "imago_broker/server/relay.py:Relay": LARGE,
     "imago_broker/server/remoting_session.py:RemotingSession": LARGE,
     "imago_broker/server/text_session.py:TextSession": LARGE,
-    "imago_broker/service/messages.py:MessageService": LARGE,
-    "imago_broker/service/topics.py:TopicService": LARGE,
     "imago_client/push_consumer.py:PushConsumer": LARGE,
     "imago_log/store.py:MessageStore": "the store's one face: each call goes to a component",
 }

@@ -76,3 +76,4 @@ Placed: TypeAlias = tuple[int, int, int, int, int]
 
 PLACED_QUEUE_OFFSET: Final = 0
 PLACED_PHYSICAL_OFFSET: Final = 1
+PLACED_SIZE: Final = 2

@@ -229,7 +229,7 @@ async def test_changed_settings_are_in_force_at_once(tmp_path: Path) -> None:
                 metaq=replace(config.metaq, auto_create_topic=True, default_partitions=2),
             )
         )
-        handle = broker.topics.handle("t")
+        handle = broker.topics.handles.of("t")
         assert handle is not None
         assert handle.level is Acknowledgement.LEADER_FSYNC
         async with metaq_peer(broker.metaq_port) as peer:

@@ -132,7 +132,7 @@ async def test_asking_for_no_bytes_is_a_bad_request(peer: MetaqPeer, size: int) 
 
 async def test_closed_partition_is_not_read(broker: Broker, peer: MetaqPeer) -> None:
     await fill(peer, 1)
-    broker.topics.close_partitions("test", 0, 0)
+    broker.topics.handles.close_partitions("test", 0, 0)
     assert await peer.get("test", 0, 0) == result(403, "Partition[0-0] has been closed")
     answer = await peer.ask(b"offset test g 0 0 5\r\n")
     assert answer == result(200, "0")

@@ -66,7 +66,7 @@ async def test_a_put_that_makes_a_topic_is_answered_when_clients_can_find_it(
         assert opaques(await other.frames(1)) == [5]
         await peer.send(put_frame("new", 0, b"4", opaque=6))
         assert opaques(await peer.frames(1)) == [6]
-        assert maker.topics.unpublished == set()
+        assert maker.topics.handles.unpublished == set()
 
 
 @pytest.mark.parametrize("fails", [True, False], ids=["the registry refuses", "it hangs"])

@@ -10,7 +10,7 @@ from imago_broker.model.topics import TopicConfig
 from imago_broker.processors.metaq import puts
 from imago_broker.server.text_session import TextSession
 from imago_broker.service.messages import PutStatus
-from imago_broker.service.topics import TopicService
+from imago_broker.service.topic_handles import TopicHandles
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.peers.metaq import MetaqPeer, metaq_peer, put_frame, put_place, value_body
 from imago_wire.errors import LimitExceededError
@@ -132,17 +132,17 @@ async def test_topic_that_is_not_metaq_s_is_refused(
 async def test_closed_partition_is_refused_before_anything_else(
     broker: Broker, peer: MetaqPeer
 ) -> None:
-    assert broker.topics.close_partitions("test", 0, 0)
+    assert broker.topics.handles.close_partitions("test", 0, 0)
     answer = await peer.ask(b"put test 0 5 0 12345 21\r\nhello")  # the checksum is wrong, too
     detail = "partition[0-0] has been closed"
     assert answer == result(403, failed(broker, "test", 0, detail), 21)
     put_place(await peer.put("test", 1, b"hello"))
-    broker.topics.open_partitions("test")
+    broker.topics.handles.open_partitions("test")
     put_place(await peer.put("test", 0, b"hello"))
 
 
 async def test_any_partition_means_an_open_one(broker: Broker, peer: MetaqPeer) -> None:
-    broker.topics.close_partitions("test", 1, 3)
+    broker.topics.handles.close_partitions("test", 1, 3)
     for _ in range(8):
         assert put_place(await peer.put("test", -1, b"x"))[1] == 0
 
@@ -155,7 +155,7 @@ async def test_any_partition_means_all_of_them(peer: MetaqPeer) -> None:
 async def test_any_partition_is_refused_when_all_are_closed(
     broker: Broker, peer: MetaqPeer
 ) -> None:
-    broker.topics.close_partitions("test", 0, 3)
+    broker.topics.handles.close_partitions("test", 0, 3)
     answer = await peer.put("test", -1, b"x")
     assert answer.startswith(b"result 403 ")
 
@@ -275,7 +275,7 @@ async def test_pipelined_puts_of_several_topics_and_levels_are_all_answered(
 async def test_error_after_any_partition_names_the_chosen_one(
     broker: Broker, peer: MetaqPeer
 ) -> None:
-    broker.topics.close_partitions("test", 0, 2)
+    broker.topics.handles.close_partitions("test", 0, 2)
     answer = await peer.ask(b"put test -1 5 0 1 3\r\nhello")
     assert b"[partition 'test-3'] failed.Detail:Checksum failure," in answer
     unknown = [
@@ -304,7 +304,7 @@ async def test_fault_costs_one_put_and_not_the_connection(
         raise KeyError("a fault of ours")
 
     with monkeypatch.context() as patch:
-        patch.setattr(TopicService, method, fails)
+        patch.setattr(TopicHandles, method, fails)
         answer = await peer.put("test", 0, b"x")
     assert answer.startswith(b"result 500 ")
     assert b"a fault of ours" in answer

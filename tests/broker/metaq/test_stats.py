@@ -75,7 +75,7 @@ async def test_broker_s_own_lines_come_in_the_original_s_order(
 
 
 async def test_closed_puts_are_not_counted_as_failed(broker: Broker, peer: MetaqPeer) -> None:
-    broker.topics.close_partitions("test", 0, 0)
+    broker.topics.handles.close_partitions("test", 0, 0)
     await peer.put("test", 0, b"hello")
     shown = dict(line.split(" ", 1) for line in lines(await peer.ask(b"stats\r\n")))
     assert (shown["cmd_put"], shown["put_failed"]) == ("1", "0")

@@ -250,7 +250,7 @@ async def test_replicated_put_is_not_confirmed_by_a_set_that_shrinks_in_a_handov
     following.session.heard_ms += 60_000
     machine = shard.shell(0).machine
     machine.limits = replace(machine.limits, handover_ms_max=20_000)
-    shard.brokers[0].messages.timeout_ms = 500
+    shard.brokers[0].messages.acknowledgements.timeout_ms = 500
     waiting = asyncio.create_task(shard.put(0, b"two"))
     await until(lambda: shard.store(0).log_end > shard.store(0).high_watermark)
     handover = asyncio.create_task(shard.shell(0).hand_over(None, "one"))

@@ -23,7 +23,7 @@ async def test_put_that_outlived_a_small_set_is_answered_when_another_member_joi
     await three.put(0, b"one")
     await three.kill(2)
     await three.all_in_sync(0, 1)
-    three.brokers[0].messages.timeout_ms = 10_000
+    three.brokers[0].messages.acknowledgements.timeout_ms = 10_000
     following = three.shell(1).executor.following
     assert following is not None
     assert following.session is not None

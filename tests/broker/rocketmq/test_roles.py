@@ -255,7 +255,7 @@ async def test_topic_and_offsets_are_confirmed_once_the_other_members_have_them(
     assert broker.topics.get("New") is not None
     assert not peer.unread
     mark = broker.store.log_end
-    broker.messages.progressed()
+    broker.messages.acknowledgements.progressed()
     assert (await peer.answer(waiting)).code == ResponseCode.SUCCESS
 
 

@@ -114,7 +114,7 @@ class Broker:
 
     def close(self) -> None:
         self.delay.stop()
-        self.messages.close()
+        self.messages.acknowledgements.close()
         self.store.close()
 
 

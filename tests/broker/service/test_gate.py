@@ -67,7 +67,7 @@ class Shard:
 async def shard() -> AsyncIterator[Shard]:
     made = Shard()
     yield made
-    made.service.close()
+    made.service.acknowledgements.close()
 
 
 async def test_put_without_a_lease_is_refused_before_the_append(shard: Shard) -> None:
@@ -108,7 +108,7 @@ async def test_answer_waits_when_the_lease_ends_between_append_and_answer(shard:
     await shard.put("one", LEADER)
     assert shard.answers == {}
     shard.gate.lease_end_ms += 1000
-    shard.service.progressed()
+    shard.service.acknowledgements.progressed()
     assert shard.answers == {"one": PutStatus.OK}
 
 
@@ -116,7 +116,7 @@ async def test_progress_without_a_lease_answers_nobody(shard: Shard) -> None:
     await shard.put("one", REPLICATED)
     shard.store.replicate_to(100)
     shard.gate.lease_end_ms = 0
-    shard.service.progressed()
+    shard.service.acknowledgements.progressed()
     assert shard.answers == {}
     await shard.until_answered("one")
     assert shard.answers == {"one": PutStatus.NOT_WRITABLE}
@@ -129,7 +129,7 @@ async def test_replicated_put_is_not_confirmed_by_a_set_that_has_shrunk(shard: S
     assert shard.answers == {"before": PutStatus.OK}
     shard.gate.accept(replicated=False)
     shard.store.replicate_to(200)
-    shard.service.progressed()
+    shard.service.acknowledgements.progressed()
     assert "one" not in shard.answers
     await shard.until_answered("one")
     assert shard.answers["one"] is PutStatus.SLAVE_UNAVAILABLE
@@ -140,15 +140,15 @@ async def test_replicated_put_is_confirmed_when_the_set_has_grown_again(shard: S
     shard.gate.accept(replicated=False)
     shard.store.replicate_to(100)
     shard.gate.accept(replicated=True)
-    shard.service.progressed()
+    shard.service.acknowledgements.progressed()
     assert shard.answers == {"one": PutStatus.OK}
 
 
 async def test_nobody_waits_for_members_of_a_shard_that_another_leads(shard: Shard) -> None:
     await shard.put("one", REPLICATED)
     shard.gate.close()
-    shard.service.release_all(PutStatus.NOT_WRITABLE)
-    shard.service.when_replicated(shard._done, "late")
+    shard.service.acknowledgements.release_all(PutStatus.NOT_WRITABLE)
+    shard.service.acknowledgements.when_replicated(shard._done, "late")
     assert shard.answers == {"one": PutStatus.NOT_WRITABLE, "late": PutStatus.NOT_WRITABLE}
     assert not shard.service.in_flight, "the next leadership's log may end before"
 
@@ -156,11 +156,11 @@ async def test_nobody_waits_for_members_of_a_shard_that_another_leads(shard: Sha
 async def test_change_waits_for_members_that_are_about_to_join(shard: Shard) -> None:
     await shard.put("leader", LEADER)
     shard.gate.accept(replicated=False)
-    shard.service.when_replicated(shard._done, "change")
+    shard.service.acknowledgements.when_replicated(shard._done, "change")
     assert "change" not in shard.answers
     shard.gate.accept(replicated=True)
     shard.store.replicate_to(100)
-    shard.service.progressed()
+    shard.service.acknowledgements.progressed()
     assert shard.answers["change"] is PutStatus.OK
 
 
@@ -169,40 +169,40 @@ async def test_change_is_answered_at_once_where_too_few_have_been_in_sync_for_lo
 ) -> None:
     await shard.put("leader", LEADER)
     shard.gate.count(replicated=False)
-    shard.clock.advance(shard.service.timeout_ms - 1)
+    shard.clock.advance(shard.service.acknowledgements.timeout_ms - 1)
     shard.gate.count(replicated=False)
-    shard.service.when_replicated(shard._done, "waits")
+    shard.service.acknowledgements.when_replicated(shard._done, "waits")
     assert "waits" not in shard.answers
     shard.clock.advance(1)
     shard.gate.accept(replicated=False)
-    shard.service.when_replicated(shard._done, "at once")
+    shard.service.acknowledgements.when_replicated(shard._done, "at once")
     assert shard.answers["at once"] is PutStatus.SLAVE_UNAVAILABLE
     assert "waits" not in shard.answers, "somebody may still join in time"
     shard.gate.accept(replicated=True)
     shard.store.replicate_to(100)
-    shard.service.progressed()
+    shard.service.acknowledgements.progressed()
     assert shard.answers["waits"] is PutStatus.OK
-    shard.service.when_replicated(shard._done, "confirmed")
+    shard.service.acknowledgements.when_replicated(shard._done, "confirmed")
     assert shard.answers["confirmed"] is PutStatus.OK
 
 
 async def test_what_all_had_before_they_were_too_few_is_confirmed_for_ever(shard: Shard) -> None:
     await shard.put("one", REPLICATED)
     shard.store.replicate_to(100)
-    shard.service.progressed()
+    shard.service.acknowledgements.progressed()
     shard.gate.count(replicated=False)
-    shard.clock.advance(shard.service.timeout_ms)
-    shard.service.when_replicated(shard._done, "question")
+    shard.clock.advance(shard.service.acknowledgements.timeout_ms)
+    shard.service.acknowledgements.when_replicated(shard._done, "question")
     assert shard.answers["question"] is PutStatus.OK, "nothing has come to the log since"
 
 
 async def test_the_first_moments_of_a_leadership_are_waited_for(shard: Shard) -> None:
     await shard.put("leader", LEADER)
     shard.gate.count(replicated=False)
-    shard.clock.advance(shard.service.timeout_ms)
+    shard.clock.advance(shard.service.acknowledgements.timeout_ms)
     shard.gate.close()
     shard.gate.accept(replicated=False)
-    shard.service.when_replicated(shard._done, "change")
+    shard.service.acknowledgements.when_replicated(shard._done, "change")
     assert "change" not in shard.answers, "members that followed another are about to join"
 
 
@@ -216,10 +216,10 @@ async def test_both_disks_and_members_are_waited_for(shard: Shard) -> None:
     await shard.put("one", BOTH)
     shard.store.replicate_to(100)
     shard.store.durable_end = 100
-    shard.service.progressed()
+    shard.service.acknowledgements.progressed()
     assert shard.answers == {}
     shard.gate.durable_end = 100
-    shard.service.progressed()
+    shard.service.acknowledgements.progressed()
     assert shard.answers == {"one": PutStatus.OK}
 
 
@@ -228,8 +228,8 @@ async def test_readers_hear_of_messages_that_every_in_sync_member_has(shard: Sha
     assert shard.answers == {"one": PutStatus.OK}
     assert shard.arrivals == []
     shard.store.replicate_to(100)
-    shard.service.progressed()
-    shard.service.progressed()
+    shard.service.acknowledgements.progressed()
+    shard.service.acknowledgements.progressed()
     assert shard.arrivals == [{shard.tail}]
 
 
@@ -248,7 +248,7 @@ async def test_whoever_waits_for_an_offset_is_told_once_when_it_is_visible(shard
     assert told == ["at once"]
     for end in (100, 200, 300):
         shard.store.replicate_to(end)
-        shard.service.progressed()
+        shard.service.acknowledgements.progressed()
     assert told == ["at once", "later"]
 
 
@@ -256,9 +256,9 @@ async def test_nobody_waits_for_offsets_of_a_leadership_that_has_ended(shard: Sh
     told: list[str] = []
     shard.service.when_visible(200, lambda: told.append("never"))
     await shard.put("one", REPLICATED)
-    shard.service.release_all(PutStatus.NOT_WRITABLE)
+    shard.service.acknowledgements.release_all(PutStatus.NOT_WRITABLE)
     shard.store.replicate_to(300)
-    shard.service.progressed()
+    shard.service.acknowledgements.progressed()
     assert told == []
     assert shard.arrivals == []
     assert shard.answers == {"one": PutStatus.NOT_WRITABLE}

@@ -49,7 +49,7 @@ class ManualLoop:
 
 
 def taken(topics: TopicService) -> int:
-    handle = topics.handle("t")
+    handle = topics.handles.of("t")
     assert handle is not None
     assert len(handle.tails) == handle.partitions
     return handle.partitions

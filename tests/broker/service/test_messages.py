@@ -41,7 +41,7 @@ class Bench:
             timeout_ms=5000,
             waiting_bytes_max=1000,
         )
-        self.service.on_completed(self._completed)
+        self.service.acknowledgements.on_completed(self._completed)
 
     def entry(self, tail: QueueTail | None = None) -> Entry:
         return make_entry(tail or self.tail, b"x", born_ms=1, born_host=bytes(8))
@@ -64,7 +64,7 @@ class Bench:
 async def bench() -> AsyncIterator[Bench]:
     made = Bench()
     yield made
-    made.service.close()
+    made.service.acknowledgements.close()
 
 
 async def turn() -> None:
@@ -111,7 +111,7 @@ async def test_fsync_level_is_answered_when_the_disk_has_it(bench: Bench) -> Non
     bench.store.sync_to(100)
     await turn()
     assert bench.answered == [(1, PutStatus.OK)]
-    assert bench.service.bytes_waiting == 0
+    assert bench.service.acknowledgements.bytes_waiting == 0
 
 
 async def test_progress_answers_turns_in_order(bench: Bench) -> None:
@@ -131,7 +131,7 @@ async def test_replicated_level_waits_for_the_high_watermark(bench: Bench) -> No
     bench.put(2, Acknowledgement.REPLICATED_FSYNC)
     await turn()
     bench.store.replicate_to(200)
-    bench.service.progressed()
+    bench.service.acknowledgements.progressed()
     assert bench.answered == [(1, PutStatus.OK)]
     bench.store.sync_to(200)
     await turn()
@@ -148,13 +148,13 @@ async def test_no_level_stands_for_the_topic_s(bench: Bench) -> None:
 
 async def test_time_out_is_answered_once_with_its_own_status() -> None:
     bench = Bench()
-    bench.service.timeout_ms = 1
+    bench.service.acknowledgements.timeout_ms = 1
     bench.put("disk", FSYNC)
     bench.put("slave", REPLICATED)
     await turn()
     bench.clock.advance(5)
     answered = asyncio.Event()
-    bench.service.on_completed(answered.set)
+    bench.service.acknowledgements.on_completed(answered.set)
     await answered.wait()
     assert set(bench.answered) == {
         ("disk", PutStatus.FLUSH_TIMEOUT),
@@ -164,7 +164,7 @@ async def test_time_out_is_answered_once_with_its_own_status() -> None:
     bench.store.sync_to(200)
     await turn()
     assert len(bench.answers) == 2
-    bench.service.close()
+    bench.service.acknowledgements.close()
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ async def test_listeners_are_told_the_queues_that_grew(bench: Bench) -> None:
 async def test_stopping_answers_what_waits(bench: Bench) -> None:
     bench.put(1, FSYNC)
     await turn()
-    bench.service.release_all(PutStatus.STOPPING)
+    bench.service.acknowledgements.release_all(PutStatus.STOPPING)
     assert bench.answered == [(1, PutStatus.STOPPING)]
     assert not bench.service.in_flight
 
@@ -283,8 +283,8 @@ async def test_failing_listener_or_answer_costs_nobody_else_an_answer(
     rounds: list[int] = []
     bench.service.on_arrival(arrival_fails)
     bench.service.on_arrival(lambda tails: grown.append(set(tails)))
-    bench.service.on_completed(fails)
-    bench.service.on_completed(lambda: rounds.append(1))
+    bench.service.acknowledgements.on_completed(fails)
+    bench.service.acknowledgements.on_completed(lambda: rounds.append(1))
     bench.put("before", level)
     bench.service.put_one(bench.entry(), level, fails, "broken")
     bench.put("after", level)
@@ -305,7 +305,7 @@ async def test_failing_answer_stops_neither_time_outs_nor_the_end(bench: Bench) 
         if status is PutStatus.NOT_WRITABLE:
             bench.service.refuse(status)
         await turn()
-        bench.service.release_all(PutStatus.STOPPING)
+        bench.service.acknowledgements.release_all(PutStatus.STOPPING)
     assert bench.answered == [
         (PutStatus.STOPPING, PutStatus.STOPPING),
         (PutStatus.NOT_WRITABLE, PutStatus.NOT_WRITABLE),

@@ -86,7 +86,7 @@ class Bench:
 async def bench() -> AsyncIterator[Bench]:
     made = Bench()
     yield made
-    made.messages.close()
+    made.messages.acknowledgements.close()
     made.store.close()
 
 
@@ -126,25 +126,25 @@ async def test_repeat_waits_for_the_level_of_its_original(bench: Bench) -> None:
     await turn()
     assert bench.answers == {}, "neither is on the other members"
     bench.store.set_high_watermark(bench.store.log_end)
-    bench.messages.progressed()
+    bench.messages.acknowledgements.progressed()
     assert bench.answers == {"first": (OK, [0]), "again": (OK, [0])}
     assert bench.stored == 1
 
 
 async def test_original_that_timed_out_is_confirmed_to_no_repeat_too_early(bench: Bench) -> None:
     bench.store.set_high_watermark(bench.store.log_end)
-    bench.messages.timeout_ms = 10
+    bench.messages.acknowledgements.timeout_ms = 10
     bench.put("first", 0, level=REPLICATED)
     await turn()
     bench.clock.advance(11)
     await bench.told.wait()
     assert bench.answers["first"][0] is PutStatus.SLAVE_TIMEOUT
-    bench.messages.timeout_ms = 5000
+    bench.messages.acknowledgements.timeout_ms = 5000
     bench.put("again", 0, level=REPLICATED)
     await turn()
     assert "again" not in bench.answers
     bench.store.set_high_watermark(bench.store.log_end)
-    bench.messages.progressed()
+    bench.messages.acknowledgements.progressed()
     assert bench.answers["again"] == (OK, [0])
 
 

@@ -103,26 +103,26 @@ def test_handle_has_the_level_of_the_topic_or_the_broker() -> None:
     topics = service()
     topics.create_or_update(TopicConfig(name="a", attributes={"acknowledgement": "leader-fsync"}))
     topics.create_or_update(TopicConfig(name="b"))
-    assert topics.level_of(b"a") is FSYNC
-    assert topics.level_of(b"b") is LEADER
-    topics.set_default_level(Acknowledgement.REPLICATED)
-    assert topics.level_of(b"a") is FSYNC
-    assert topics.level_of(b"b") is Acknowledgement.REPLICATED
-    assert topics.level_of(b"\xff") is Acknowledgement.REPLICATED
+    assert topics.handles.level_of(b"a") is FSYNC
+    assert topics.handles.level_of(b"b") is LEADER
+    topics.handles.set_default_level(Acknowledgement.REPLICATED)
+    assert topics.handles.level_of(b"a") is FSYNC
+    assert topics.handles.level_of(b"b") is Acknowledgement.REPLICATED
+    assert topics.handles.level_of(b"\xff") is Acknowledgement.REPLICATED
 
 
 def test_handle_is_replaced_when_the_topic_changes() -> None:
     topics = service()
     topics.create_or_update(TopicConfig(name="t", write_queues=1))
-    first = topics.handle("t")
+    first = topics.handles.of("t")
     assert first is not None
-    assert first is topics.handle("t")
+    assert first is topics.handles.of("t")
     topics.create_or_update(TopicConfig(name="t", write_queues=4))
-    second = topics.handle("t")
+    second = topics.handles.of("t")
     assert second is not None
     assert (first.partitions, second.partitions) == (1, 4)
     topics.delete("t")
-    assert topics.handle("t") is None
+    assert topics.handles.of("t") is None
 
 
 @pytest.mark.parametrize(("asked", "made"), [(4, 4), (16, 8), (0, 1), (-3, 1)])
@@ -176,26 +176,26 @@ def test_topic_that_opted_out_is_never_materialised() -> None:
 def test_closed_partitions_are_per_topic_and_opened_together() -> None:
     topics = service()
     topics.create_or_update(TopicConfig(name="t"))
-    assert topics.close_partitions("t", 1, 2)
-    assert topics.close_partitions("t", 5, 5)
-    assert topics.closed_partitions("t") == {1, 2, 5}
-    assert topics.closed_partitions("u") == frozenset()
-    assert topics.open_partitions("t")
-    assert topics.closed_partitions("t") == frozenset()
+    assert topics.handles.close_partitions("t", 1, 2)
+    assert topics.handles.close_partitions("t", 5, 5)
+    assert topics.handles.closed_partitions("t") == {1, 2, 5}
+    assert topics.handles.closed_partitions("u") == frozenset()
+    assert topics.handles.open_partitions("t")
+    assert topics.handles.closed_partitions("t") == frozenset()
 
 
 @pytest.mark.parametrize(("name", "first", "last"), [("u", 0, 1), ("t", 2, 1), ("t", -1, 1)])
 def test_closing_what_is_not_there_does_nothing(name: str, first: int, last: int) -> None:
     topics = service()
     topics.create_or_update(TopicConfig(name="t"))
-    assert not topics.close_partitions(name, first, last)
+    assert not topics.handles.close_partitions(name, first, last)
 
 
 def test_closing_a_poisonous_range_costs_no_more_than_the_limit() -> None:
     topics = service()
     topics.create_or_update(TopicConfig(name="t"))
-    assert topics.close_partitions("t", 0, 2**63 - 1)
-    assert len(topics.closed_partitions("t")) == 65537
+    assert topics.handles.close_partitions("t", 0, 2**63 - 1)
+    assert len(topics.handles.closed_partitions("t")) == 65537
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_topic_that_cannot_be_read_costs_only_itself() -> None:
     store.create_topic("odd", TopicConfig(name="odd", attributes=odd).to_json())
     store.create_topic("broken", {"read_queues": "x"})
     topics = service(store)
-    config, handle = topics.get("odd"), topics.handle("odd")
+    config, handle = topics.get("odd"), topics.handles.of("odd")
     assert config is not None
     assert config.retention_ms is None
     assert handle is not None

@@ -136,7 +136,7 @@ async def _replicated(messages: MessageService) -> str:
         if not waiting.done():
             waiting.set_result(status)
 
-    messages.when_replicated(done, None)
+    messages.acknowledgements.when_replicated(done, None)
     status = await waiting
     return "" if status is PutStatus.OK else f"the shard answers {status.value}"
 

@@ -69,12 +69,12 @@ class CoreServices:
 
     def apply(self, config: BrokerConfig) -> None:
         """Put changed settings in force."""
-        self.topics.set_default_level(Acknowledgement(config.acknowledgement_level))
+        self.topics.handles.set_default_level(Acknowledgement(config.acknowledgement_level))
         self.topics.topics_max = config.limits.topics_max
         self.topics.auto_create_enabled = config.rocketmq.auto_create_topic
         self.groups.groups_max = config.limits.groups_max
         self.groups.auto_create_enabled = config.rocketmq.auto_create_group
-        self.messages.timeout_ms = config.acknowledgement.timeout_ms
+        self.messages.acknowledgements.timeout_ms = config.acknowledgement.timeout_ms
 
     def lead(self, config: BrokerConfig) -> None:
         """Make what a leader's log has to have and ours lacks."""
@@ -94,8 +94,8 @@ class CoreServices:
     def close(self, *, clean: bool) -> None:
         """Answer what still waits; `clean`: write what is gathered."""
         self.lingering.close()
-        self.messages.release_all(PutStatus.STOPPING)
-        self.messages.close()
+        self.messages.acknowledgements.release_all(PutStatus.STOPPING)
+        self.messages.acknowledgements.close()
         if clean:
             self.offsets.flush()
 
@@ -109,7 +109,7 @@ class CoreServices:
         self.offsets.refresh(keys.get(OFFSET_KIND, ()))
 
     def _level_of(self, topic: bytes) -> Acknowledgement:
-        return self.topics.level_of(topic)
+        return self.topics.handles.level_of(topic)
 
     def _forget_offsets(self, name: str, config: object | None) -> None:
         if config is None:

@@ -125,12 +125,16 @@ def _shard(config: BrokerConfig, registry: Registry, role: RoleState) -> list[Sa
 
 
 def _puts(core: CoreServices) -> list[Sample]:
-    puts = core.messages
+    puts, waiting = core.messages, core.messages.acknowledgements
     return [
         _counter("messages_stored", "Messages appended.", lambda: puts.appended),
         _counter("appends", "Appends: one for all puts of a loop turn.", lambda: puts.appends),
-        _counter("put_timeouts", "Puts whose level was late.", lambda: puts.timeouts),
-        _gauge("unacknowledged_bytes", "Bytes not yet acknowledged.", lambda: puts.bytes_waiting),
+        _counter("put_timeouts", "Puts whose level was late.", lambda: waiting.timeouts),
+        _gauge(
+            "unacknowledged_bytes",
+            "Bytes not yet acknowledged.",
+            lambda: waiting.bytes_waiting,
+        ),
         _gauge("topics", "Topics of this shard.", lambda: len(core.topics.all())),
         _gauge("groups", "Consumer groups.", lambda: len(core.groups.all())),
     ]

@@ -51,7 +51,7 @@ def serve_rocketmq(
             budget=parts.budget,
             input_budget=ports.input_budget,
         )
-        parts.messages.on_completed(server.flush)
+        parts.messages.acknowledgements.on_completed(server.flush)
         listener.protocol_factory = server.session
 
 

@@ -189,7 +189,7 @@ class EffectExecutor:
         self._parts.messages.held = False
         if enough_again:
             # Puts that were taken before too few were left: no watermark need move for them.
-            self._parts.messages.progressed()
+            self._parts.messages.acknowledgements.progressed()
         if self._served_epoch != self.leading.epoch:
             self._served_epoch = self.leading.epoch
             self._host.lead(self.leading.epoch)
@@ -200,7 +200,7 @@ class EffectExecutor:
         enough_again = effect.replicated and not self._parts.gate.replicated
         self._parts.gate.count(replicated=effect.replicated)
         if enough_again:
-            self._parts.messages.progressed()
+            self._parts.messages.acknowledgements.progressed()
         if not self._parts.messages.held:
             self._host.hold()
             self._parts.messages.held = True
@@ -216,7 +216,7 @@ class EffectExecutor:
         served, self._served_epoch = self._served_epoch, 0
         self.note(f"steps down: {effect.why}")
         # Whatever was appended and not confirmed may be cut: its producers try again.
-        parts.messages.release_all(PutStatus.NOT_WRITABLE)
+        parts.messages.acknowledgements.release_all(PutStatus.NOT_WRITABLE)
         if served:
             self._host.step_down(effect.why)
         self.show_role()

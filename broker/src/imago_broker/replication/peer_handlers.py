@@ -90,7 +90,7 @@ class FollowerHandler:
 
     def wants_sync(self) -> bool:
         """Whether answers wait for the disks of other members."""
-        return self._parts.messages.waits_for(Acknowledgement.REPLICATED_FSYNC)
+        return self._parts.messages.acknowledgements.waits_for(Acknowledgement.REPLICATED_FSYNC)
 
     def repair_bytes(self, offset: int, size: int) -> bytes | memoryview:
         """Return bytes of our log that are whole, or none."""
@@ -138,7 +138,7 @@ class LeaderHandler:
     def grew(self, *, leader_end: int) -> None:
         """Note that the copy or the high watermark has moved; readers may see more."""
         self.leader_end = leader_end
-        self._parts.messages.progressed()
+        self._parts.messages.acknowledgements.progressed()
 
     def refused(self, refusal: Refuse) -> None:
         """Try again later, with a newer view if there is one."""

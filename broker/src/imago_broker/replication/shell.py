@@ -105,7 +105,7 @@ class ShardShell:
         self._started = True
         parts.registry.on_change(self._view_changed)
         parts.registry.on_state(self._session_changed)
-        parts.messages.on_durable(self._durable_moved)
+        parts.messages.acknowledgements.on_durable(self._durable_moved)
         parts.port.on_link = self._take_link
         parts.port.is_member = self._is_member
         self._store.on_append.add(self._appended)
@@ -221,7 +221,7 @@ class ShardShell:
         if until_ms != gate.lease_end_ms:
             gate.lease_end_ms = until_ms
             self.dispatch(events.LeaseRenewed(until_ms))
-            self._parts.messages.progressed()
+            self._parts.messages.acknowledgements.progressed()
 
     def _take_link(self, link: Link) -> None:
         """Serve a connection: as the leader, or by telling that we are none."""
@@ -309,4 +309,4 @@ class ShardShell:
             leading.watermark_rose()
         if risen or watermark.durable != gate.durable_end:
             gate.durable_end = watermark.durable
-            self._parts.messages.progressed()
+            self._parts.messages.acknowledgements.progressed()

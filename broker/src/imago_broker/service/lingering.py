@@ -42,7 +42,7 @@ class Lingering:
             timer.cancel()
         seal = seal_of(config) if config is not None else None
         left_ms = seal.until_ms - self._clock.epoch_ms() if seal is not None else 0
-        self._topics.linger(name, left_ms > 0)
+        self._topics.handles.linger(name, left_ms > 0)
         if left_ms > 0:
             seconds = min(left_ms / 1000, LOOK_SECONDS_MAX)
             self._timers[name] = self._loop.call_later(seconds, self._look, name)

@@ -8,14 +8,12 @@ the append's end → the `on_completed` listeners, so that each session writes i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.core.pending import AcknowledgementQueue
+from imago_broker.service.acknowledgements import Acknowledgements, Answer, Done, tell
 from imago_broker.service.arrivals import Arrivals
-from imago_broker.service.levels import Levels
 from imago_broker.service.put_status import APPENDED, PutStatus
 from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
 from imago_wire.errors import LimitExceededError
@@ -23,6 +21,7 @@ from imago_wire.record import Entry, Placed
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable, Iterable, Sequence
 
     from imago_broker.ports import Clock
     from imago_broker.service.gate import ShardGate
@@ -33,11 +32,7 @@ __all__ = ["APPENDED", "Done", "MessageService", "PutStatus"]
 
 logger = logging.getLogger(__name__)
 
-Done = Callable[[Any, "PutStatus", Sequence[Placed]], None]
-"""(token, status, where each entry was placed; empty unless it was appended)."""
-
 _tail_of = itemgetter(0)
-_Answer = tuple[Done, object, Sequence[Placed]]
 _Job = tuple[list[Entry], Acknowledgement | None, Done, object]
 """The entries, the level asked for, whom to tell, with which token."""
 
@@ -61,11 +56,8 @@ class MessageService:
         `gate` says what the other members of the shard allow; None: there are none.
         """
         self.store = store
-        self.timeout_ms = timeout_ms
         self.appended = 0
         """Messages appended since the start."""
-        self.timeouts = 0
-        """Puts whose level was not reached in time."""
         self.turn = 0
         """Number of the turn that is being gathered."""
         self.newest: list[Entry] | None = None
@@ -74,21 +66,18 @@ class MessageService:
         """Calls of the store, each for all messages of a turn."""
         self.held = False
         """Whether puts are asked to come again soon: leadership is being handed over."""
-        self.sequenced = False
+        self._sequenced = False
         """Whether this turn has messages of idempotent producers."""
-        self._loop, self._clock = loop, clock
+        self._loop = loop
         self._level_of = level_of
         self._waiting_bytes_max = waiting_bytes_max
-        self._waiting: AcknowledgementQueue[list[_Answer]] = AcknowledgementQueue()
         self._jobs: list[_Job] = []
         self._arrivals = Arrivals(store, alone=gate is None)
-        self._completed: list[Callable[[], None]] = []
-        self._durable: list[Callable[[], None]] = []
         self._gate = gate
-        self._levels = Levels(store, gate)
-        self._expiry: asyncio.TimerHandle | None = None
         self._refusal: PutStatus | None = None
-        store.on_durable.add(self._durable_in_other_thread)
+        self.acknowledgements = Acknowledgements(
+            store, self._arrivals, loop=loop, clock=clock, timeout_ms=timeout_ms, gate=gate
+        )
 
     def put_one(
         self, entry: Entry, level: Acknowledgement | None, done: Done, token: object
@@ -115,6 +104,13 @@ class MessageService:
         self._jobs.append((entries, level, done, token))
         self.newest = entries
 
+    def put_sequenced(
+        self, entries: list[Entry], level: Acknowledgement | None, done: Done, token: object
+    ) -> None:
+        """Put messages of an idempotent producer, whose numbers the store notes with them."""
+        self._sequenced = True
+        self.put(entries, level, done, token)
+
     def confirm(
         self,
         topic: bytes,
@@ -131,28 +127,10 @@ class MessageService:
         wanted = level or self._level_of(topic)
         status = self._admission()
         if status is not None or wanted is Acknowledgement.LEADER:
-            _tell(done, token, status or PutStatus.OK, placed)
-            self._loop.call_soon(self._tell_completed)
+            tell(done, token, status or PutStatus.OK, placed)
+            self._loop.call_soon(self.acknowledgements.completed)
         else:
-            self._wait({wanted: [(done, token, placed)]})
-
-    def when_replicated(self, done: Done, token: object) -> None:
-        """Call `done(token, status, ())` once every in-sync member has all of the log so far.
-
-        Where too few are in sync it waits as well, as long as a put does: after an election, or
-        when a member starts anew, the others are about to join. SLAVE_UNAVAILABLE, at once, where
-        they have had that time already; NOT_WRITABLE, at once, where this member does not lead.
-        """
-        gate = self._gate
-        safe = gate is None or gate.safe
-        if safe and self._levels.end(Acknowledgement.REPLICATED) >= self.store.log_end:
-            _tell(done, token, PutStatus.OK, ())
-        elif gate is not None and not gate.open:
-            _tell(done, token, PutStatus.NOT_WRITABLE, ())
-        elif gate is not None and gate.short_for(self.timeout_ms):
-            _tell(done, token, PutStatus.SLAVE_UNAVAILABLE, ())
-        else:
-            self._wait({Acknowledgement.REPLICATED: [(done, token, ())]})
+            self.acknowledgements.wait({wanted: [(done, token, placed)]})
 
     def on_arrival(self, listener: Callable[[Iterable[QueueTail]], None]) -> None:
         """Tell the listener, once a turn, the queues that have grown for readers."""
@@ -162,14 +140,6 @@ class MessageService:
         """Call `then` once, when the high watermark has reached a log offset; now if it has."""
         self._arrivals.when_visible(log_offset, then)
 
-    def on_durable(self, listener: Callable[[], None]) -> None:
-        """Call the listener, in the loop's thread, when more of the log is on disk."""
-        self._durable.append(listener)
-
-    def on_completed(self, listener: Callable[[], None]) -> None:
-        """Call the listener after each round of `done` calls: the time to write answers."""
-        self._completed.append(listener)
-
     def refuse(self, status: PutStatus | None) -> None:
         """Answer every put from now on with this status; None: accept again."""
         self._refusal = status
@@ -177,16 +147,7 @@ class MessageService:
     @property
     def in_flight(self) -> bool:
         """Whether any put is gathered or waits for its level."""
-        return bool(self._jobs) or len(self._waiting) > 0
-
-    @property
-    def bytes_waiting(self) -> int:
-        """Bytes in the log whose producers have no answer yet."""
-        return self._waiting.bytes_waiting
-
-    def waits_for(self, level: Acknowledgement) -> bool:
-        """Whether any put waits for this level."""
-        return self._waiting.waits_for(level)
+        return bool(self._jobs) or self.acknowledgements.waiting
 
     def flush_turn(self) -> None:
         """Append now what this turn has gathered, for whoever is about to change a topic."""
@@ -197,48 +158,19 @@ class MessageService:
         self.turn += 1
         if self._gate is not None and self._gate.short:
             jobs = self._without_replicated(jobs)
-        sequenced, self.sequenced = self.sequenced, False
+        sequenced, self._sequenced = self._sequenced, False
         status = self._admission() or (self._append(jobs, sequenced) if jobs else None)
         if status is not None:
             for _, _, done, token in jobs:
-                _tell(done, token, status, ())
-        self._tell_completed()
-
-    def release_all(self, status: PutStatus) -> None:
-        """Answer everything that still waits for its level: the broker serves puts no more."""
-        self._arrivals.forget()
-        for _, answers in self._waiting.drain():
-            for done, token, placed in answers:
-                _tell(done, token, status, placed)
-        self._tell_completed()
-
-    def progressed(self) -> None:
-        """Answer what the store's durable end and high watermark now allow."""
-        self._arrivals.visible()
-        if self._gate is not None and not self._gate.safe:
-            return  # another may lead by now: answers wait until that is known
-        released = False
-        for level in Acknowledgement:
-            for answers in self._waiting.advance(level, self._levels.end(level)):
-                released = True
-                for done, token, placed in answers:
-                    _tell(done, token, PutStatus.OK, placed)
-        if released:
-            self._tell_completed()
-
-    def close(self) -> None:
-        """Stop listening to the store. Nothing may be put afterwards."""
-        self.store.on_durable.remove(self._durable_in_other_thread)
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
+                tell(done, token, status, ())
+        self.acknowledgements.completed()
 
     def _admission(self) -> PutStatus | None:
         if self._refusal is not None:
             return self._refusal
         if self._gate is not None and not self._gate.safe:
             return PutStatus.NOT_WRITABLE
-        if self.held or self._waiting.bytes_waiting > self._waiting_bytes_max:
+        if self.held or self.acknowledgements.bytes_waiting > self._waiting_bytes_max:
             return PutStatus.BUSY
         return None
 
@@ -271,7 +203,7 @@ class MessageService:
         for job in jobs:
             entries, level, done, token = job
             if (level or self._level_of(entries[0][0].topic)).needs_replicas:
-                _tell(done, token, PutStatus.TOO_FEW_IN_SYNC, ())
+                tell(done, token, PutStatus.TOO_FEW_IN_SYNC, ())
             else:
                 kept.append(job)
         return kept
@@ -294,83 +226,23 @@ class MessageService:
             status = self._append([job], sequenced)
             if status is not None:
                 _, _, done, token = job
-                _tell(done, token, status, ())
+                tell(done, token, status, ())
         return None
 
     def _appended(self, jobs: list[_Job], placed: list[Placed]) -> None:
         # Writing may have taken long: whoever is answered at once needs a lease that holds now.
         safe = self._gate is None or self._gate.safe
         leader = Acknowledgement.LEADER if safe else None
-        waiting: dict[Acknowledgement, list[_Answer]] = {}
+        waiting: dict[Acknowledgement, list[Answer]] = {}
         at = 0
         for entries, level, done, token in jobs:
             end = at + len(entries)
             places = placed[at:end]
             wanted = level or self._level_of(entries[0][0].topic)
             if wanted is leader:
-                _tell(done, token, PutStatus.OK, places)
+                tell(done, token, PutStatus.OK, places)
             else:
                 waiting.setdefault(wanted, []).append((done, token, places))
             at = end
         if waiting:
-            self._wait(waiting)
-
-    def _wait(self, waiting: dict[Acknowledgement, list[_Answer]]) -> None:
-        end_offset = self.store.log_end
-        now_ms = self._clock.monotonic_ms()
-        for level, answers in waiting.items():
-            self._waiting.add(
-                level,
-                end_offset=end_offset,
-                deadline_ms=now_ms + self.timeout_ms,
-                size=sum(place[2] for _, _, placed in answers for place in placed),
-                item=answers,
-            )
-        if any(level.needs_sync for level in waiting):
-            self.store.request_sync()
-        self.progressed()
-        self._arm_expiry(now_ms)
-
-    def _durable_in_other_thread(self, _end: int) -> None:
-        # The flusher's thread: nothing of ours may be touched here.
-        self._loop.call_soon_threadsafe(self._more_is_durable)
-
-    def _more_is_durable(self) -> None:
-        for listener in self._durable:
-            listener()
-        self.progressed()
-
-    def _arm_expiry(self, now_ms: int) -> None:
-        deadline_ms = self._waiting.next_deadline_ms
-        if self._expiry is None and deadline_ms is not None:
-            delay = max(1, deadline_ms - now_ms) / 1000
-            self._expiry = self._loop.call_later(delay, self._expire)
-
-    def _expire(self) -> None:
-        self._expiry = None
-        now_ms = self._clock.monotonic_ms()
-        expired = self._waiting.expire(now_ms)
-        for level, answers in expired:
-            status = self._levels.lack(level)
-            self.timeouts += len(answers)
-            logger.warning("acknowledgement_timeout level=%s puts=%d", level.value, len(answers))
-            for done, token, placed in answers:
-                _tell(done, token, status, placed)
-        if expired:
-            self._tell_completed()
-        self._arm_expiry(now_ms)
-
-    def _tell_completed(self) -> None:
-        for listener in self._completed:
-            try:
-                listener()
-            except Exception:
-                logger.exception("completion_listener_failed listener=%s", listener)
-
-
-def _tell(done: Done, token: object, status: PutStatus, placed: Sequence[Placed]) -> None:
-    """Answer one put. Where that fails, everybody else of the turn gets an answer all the same."""
-    try:
-        done(token, status, placed)
-    except Exception:
-        logger.exception("put_answer_failed status=%s", status.value)
+            self.acknowledgements.wait(waiting)

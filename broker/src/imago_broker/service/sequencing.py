@@ -121,8 +121,7 @@ class SequencedPuts:
         if group is None or group.epoch != claimed.epoch:
             group = _Group(claimed.epoch, claimed.first, entries)
             self._groups[claimed.producer, *queue] = group
-            self._messages.sequenced = True
-            self._messages.put(entries, level, _answer_all, group)
+            self._messages.put_sequenced(entries, level, _answer_all, group)
         else:
             group.entries.extend(entries)
         group.shares.append(group.share(claimed, done, token))

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import HidesMessagesError, InvalidNameError, RequestError
 from imago_broker.model import names
 from imago_broker.model.attributes import attributes_problem
-from imago_broker.model.sealing import kept, seal_of, sealed, unsealed
+from imago_broker.model.sealing import kept, sealed, unsealed
 from imago_broker.model.system_topics import system_topics
 from imago_broker.model.topics import (
     MATERIALISED,
@@ -19,44 +18,18 @@ from imago_broker.model.topics import (
     TopicConfig,
     unread_problem,
 )
+from imago_broker.service.topic_handles import LEVELS, TopicHandles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from imago_broker.core.acknowledgement import Acknowledgement
     from imago_log.store import MessageStore
-    from imago_wire.record import QueueTail
 
 logger = logging.getLogger(__name__)
 
-LEVELS = frozenset(level.value for level in Acknowledgement)
-
 TopicChange = Callable[[str, "TopicConfig | None"], None]
 """(name, new settings, or None when the topic is deleted)."""
-
-
-class TopicHandle:
-    """What the put path needs of one topic, found by one look-up.
-
-    Replaced, never changed, when the topic changes: hold it no longer than one loop turn.
-    """
-
-    __slots__ = ("closed", "config", "level", "partitions", "tails")
-
-    def __init__(
-        self,
-        config: TopicConfig,
-        level: Acknowledgement,
-        closed: frozenset[int],
-        partitions: int,
-    ) -> None:
-        self.config = config
-        self.level = level
-        self.closed = closed
-        """Partitions that take part in nothing through MetaQ, by its management operation."""
-        self.partitions = partitions
-        """How many queues take messages, from 0 on."""
-        self.tails: list[QueueTail | None] = [None] * partitions
-        """Ends of the write queues by number, once they were used."""
 
 
 class TopicService:
@@ -79,27 +52,17 @@ class TopicService:
         """
         self.on_change: list[TopicChange] = []
         """Called after each change, for registration and caches."""
-        self.default_level = default_level
         self._store = store
         self.topics_max = topics_max
         self._auto_create_enabled = auto_create_enabled
         self._default_queues = default_queues
         self._before_change = before_change
         self._cluster = cluster
-        self._handles: dict[str, TopicHandle] = {}
-        self.metaq_tails: dict[Acknowledgement, dict[str, list[QueueTail | None]]] = {
-            level: {} for level in Acknowledgement
-        }
-        """By level, the tails of the topics to which a MetaQ put needs no second look."""
-        self.rocketmq_tails: dict[Acknowledgement, dict[str, list[QueueTail | None]]] = {
-            level: {} for level in Acknowledgement
-        }
-        """The same for RocketMQ's sends: topics that are nobody's own."""
-        self._closed: dict[str, frozenset[int]] = {}
-        self._lingering: set[str] = set()
-        self.unpublished: set[str] = set()  # MetaQ puts to them get a second look
         self._cordoned = False
         self._configs = _stored(store)
+        self.handles = TopicHandles(
+            self._configs, store, default_level=default_level, before_change=before_change
+        )
         self.any_stat = any(config.metaq_stat for config in self._configs.values())
         """Whether any topic asks for MetaQ's real-time statistics of its own."""
         if store.leading:
@@ -144,45 +107,6 @@ class TopicService:
     def all(self) -> list[TopicConfig]:
         """Return the settings of all topics, by name."""
         return [self._configs[name] for name in sorted(self._configs)]
-
-    def handle(self, name: str) -> TopicHandle | None:
-        """Return what the put path needs, or None for an unknown topic."""
-        handle = self._handles.get(name)
-        if handle is None:
-            config = self._configs.get(name)
-            if config is None:
-                return None
-            closed = self._closed.get(name, frozenset())
-            handle = TopicHandle(config, self._level(config), closed, self._partitions(config))
-            self._handles[name] = handle
-            if config.dual and not closed and name not in self.unpublished:
-                self.metaq_tails[handle.level][name] = handle.tails
-            if not name.startswith("%") and name not in names.CLOSED_TO_SENDERS:
-                self.rocketmq_tails[handle.level][name] = handle.tails
-        return handle
-
-    def forget_handle(self, name: str) -> None:
-        self._handles.pop(name, None)
-        for tails in (*self.metaq_tails.values(), *self.rocketmq_tails.values()):
-            tails.pop(name, None)
-
-    @property
-    def handles(self) -> dict[str, TopicHandle]:
-        """The handles made so far, for readers of every message. Do not change."""
-        return self._handles
-
-    def tail(self, handle: TopicHandle, queue_id: int) -> QueueTail:
-        """Return the end of a write queue, kept in the handle from then on."""
-        tail = handle.tails[queue_id]
-        if tail is None:
-            tail = self._store.tail(handle.config.name, queue_id)
-            handle.tails[queue_id] = tail
-        return tail
-
-    def level_of(self, topic: bytes) -> Acknowledgement:
-        """Return what a put to this topic waits for when it names no level of its own."""
-        handle = self.handle(topic.decode("utf-8", "replace"))
-        return self.default_level if handle is None else handle.level
 
     def create_or_update(self, config: TopicConfig, *, hide_messages: bool = False) -> TopicConfig:
         """Make the topic, or change it to these settings; return what is now in force.
@@ -241,7 +165,7 @@ class TopicService:
     def seal(self, name: str, *, until_ms: int, cause: str) -> TopicConfig | None:
         """Have a topic take no more messages here; None when there is none.
 
-        The log, and so the shard's next master, has it too. `linger` says who is served still.
+        The log, and so the shard's next master, has it too. `handles.linger` serves some still.
         """
         old = self._configs.get(name)
         return old and self._put(sealed(old, until_ms=until_ms, cause=cause), old)
@@ -250,13 +174,6 @@ class TopicService:
         """Have a sealed topic take messages as before; None when there is no such topic."""
         old = self._configs.get(name)
         return old and self._put(unsealed(old), old)
-
-    def linger(self, name: str, lingering: bool) -> None:
-        """Take messages of a sealed topic all the same, or no longer."""
-        if lingering != (name in self._lingering):
-            (self._lingering.add if lingering else self._lingering.discard)(name)
-            self._before_change()
-            self.forget_handle(name)
 
     def _put(self, config: TopicConfig, old: TopicConfig | None) -> TopicConfig:
         if config == old:
@@ -283,7 +200,7 @@ class TopicService:
         self._before_change()
         self._store.delete_topic(name)
         del self._configs[name]
-        self._closed.pop(name, None)
+        self.handles.open_all(name)
         self._changed(name, None)
         logger.info("topic_deleted topic=%s", name)
         return True
@@ -323,49 +240,11 @@ class TopicService:
             self._store.set_materialised(name)
             self.create_or_update(config.with_attributes(**{MATERIALISED: "true"}))
 
-    def close_partitions(self, name: str, first: int, last: int) -> bool:
-        """Close partitions to MetaQ clients until they are opened or the process ends.
-
-        False, and nothing done, for an unknown topic or numbers that are no range.
-        """
-        if name not in self._configs or not 0 <= first <= last:
-            return False
-        numbers = range(first, min(last, names.PARTITIONS_MAX) + 1)
-        self._closed[name] = self._closed.get(name, frozenset()) | frozenset(numbers)
-        self.forget_handle(name)
-        return True
-
-    def open_partitions(self, name: str) -> bool:
-        """Open all partitions of a topic again; False for an unknown topic."""
-        if name not in self._configs:
-            return False
-        self._closed.pop(name, None)
-        self.forget_handle(name)
-        return True
-
-    def closed_partitions(self, name: str) -> frozenset[int]:
-        """Return the partitions that are closed, also of topics that do not exist."""
-        return self._closed.get(name, frozenset())
-
-    def set_default_level(self, level: Acknowledgement) -> None:
-        """Change what puts wait for in topics that name no level."""
-        self.default_level = level
-        for name in list(self._handles):
-            self.forget_handle(name)
-
-    def _partitions(self, config: TopicConfig) -> int:
-        seal = seal_of(config) if config.name in self._lingering else None
-        return config.write_queues if seal is None else seal.write_queues
-
-    def _level(self, config: TopicConfig) -> Acknowledgement:
-        text = config.acknowledgement
-        return Acknowledgement(text) if text in LEVELS else self.default_level
-
     def _inheritable(self, template: TopicConfig) -> bool:
         return self.is_public(template.name) and bool(template.perm & PERM_INHERIT)
 
     def _changed(self, name: str, config: TopicConfig | None) -> None:
-        self.forget_handle(name)
+        self.handles.forget(name)
         self.any_stat = any(config.metaq_stat for config in self._configs.values())
         for listener in self.on_change:
             listener(name, config)
@@ -381,7 +260,7 @@ class TopicService:
                 continue
             if config is None:
                 del self._configs[name]
-                self._closed.pop(name, None)
+                self.handles.open_all(name)
             else:
                 self._configs[name] = config
             self._changed(name, config)

@@ -66,7 +66,7 @@ class GetProcessor:
         _, topic, _, partition, offset, max_size, opaque = item
         self._counters.cmd_get += 1
         self._count(realtime.GET, topic)
-        if partition in self._topics.closed_partitions(topic):
+        if partition in self._topics.handles.closed_partitions(topic):
             text = texts.get_closed(self._identity.broker_id, partition)
             peer.reply(result(Status.FORBIDDEN, text, opaque))
             return
@@ -187,7 +187,7 @@ class GetProcessor:
 
         Who reads what was just written gets it from memory, and files would be written for nobody.
         """
-        handle = self._topics.handle(topic)
+        handle = self._topics.handles.of(topic)
         if handle is not None and not handle.config.materialised and self._serving_rules.leads:
             try:
                 self._topics.materialise(topic)

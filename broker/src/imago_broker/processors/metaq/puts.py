@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.realtime import RealTimeStatistics
     from imago_broker.service.messages import MessageService
     from imago_broker.service.serving_rules import ServingRules
-    from imago_broker.service.topics import TopicHandle, TopicService
+    from imago_broker.service.topic_handles import TopicHandle
+    from imago_broker.service.topics import TopicService
     from imago_wire.record import Placed
     from imago_wire.text.items import AskedPut, Item, PutItem
 
@@ -97,7 +98,8 @@ class PutProcessor:
         self._realtime = realtime
         self._patterns = patterns
         self._when_published = when_published
-        self._tails = topics.metaq_tails
+        self._handles = topics.handles
+        self._tails = topics.handles.metaq_tails
         self._size_max = settings.current.message_bytes_max
         self._limits = (settings.current.line_bytes_max, self._size_max)
         self._round: PutRound = Round(Acknowledgement.LEADER)
@@ -152,7 +154,7 @@ class PutProcessor:
         partition = self._chosen(item)
         try:
             handle = self._look_closer(item, partition)
-            tail = handle.tails[partition] or self._topics.tail(handle, partition)
+            tail = handle.tails[partition] or self._handles.tail(handle, partition)
             born_ms = self._clock.epoch_ms()
             entry = metaq_entry(tail, body, item.flag, item.checksum, born_ms, peer.born_host)
         except UnpublishedError:
@@ -183,8 +185,8 @@ class PutProcessor:
 
     def _published(self, topic: str) -> None:
         """Go on with those who waited: clients can find the topic, or have waited long enough."""
-        self._topics.unpublished.discard(topic)
-        self._topics.forget_handle(topic)
+        self._handles.unpublished.discard(topic)
+        self._handles.forget(topic)
         for peer in self._waiting.pop(topic, ()):
             peer.go_on()
 
@@ -233,11 +235,11 @@ class PutProcessor:
         topic, partition = item.topic, item.partition
         if partition != ANY_PARTITION:
             return partition
-        handle = self._topics.handle(topic)
+        handle = self._handles.of(topic)
         count = self._settings.current.default_partitions
         if handle is not None:
             count = handle.partitions
-        closed = self._topics.closed_partitions(topic)
+        closed = self._handles.closed_partitions(topic)
         choices: Sequence[int] = range(count)
         if closed:
             choices = [p for p in choices if p not in closed]
@@ -249,7 +251,7 @@ class PutProcessor:
         topic, transaction, body = item.topic, item.transaction, item.body
         if transaction is not None:
             raise RefusedError(Status.INTERNAL_SERVER_ERROR, texts.transaction_unknown(transaction))
-        if partition in self._topics.closed_partitions(topic):
+        if partition in self._handles.closed_partitions(topic):
             detail = texts.put_closed(self._identity.broker_id, partition)
             raise RefusedError(Status.FORBIDDEN, self._text(topic, partition, detail))
         refusal = self._serving_rules.refusal(ASKS[Put])
@@ -268,12 +270,12 @@ class PutProcessor:
         return handle
 
     def _accepted(self, topic: str, partition: int) -> TopicHandle:
-        handle = self._topics.handle(topic)
+        handle = self._handles.of(topic)
         if handle is None:
             self._create(topic, partition)
         elif not handle.config.dual:
             raise self._refusal(topic, partition, texts.topic_not_accepted(topic))
-        handle = self._topics.handle(topic)
+        handle = self._handles.of(topic)
         assert handle is not None, "the topic was found or made just now"
         return handle
 
@@ -288,7 +290,7 @@ class PutProcessor:
         )
         # Clients that publish to it as soon as they are answered look for it in the registry.
         if self._when_published(topic, partial(self._published, topic)):
-            self._topics.unpublished.add(topic)
+            self._handles.unpublished.add(topic)
             self._waiting[topic] = []
             raise UnpublishedError
 

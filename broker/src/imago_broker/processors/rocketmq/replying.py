@@ -165,7 +165,7 @@ class ReplyProcessor:
         except ProtocolError:
             self._answer(pushed)  # the requester has it all the same
             return
-        level = self._topics.level_of(sending.topic.encode())
+        level = self._topics.handles.level_of(sending.topic.encode())
         self._messages.put_one(entry, level, self._stored, pushed)
 
     def _stored(self, pushed: _Pushed, status: PutStatus, placed: Sequence[Placed]) -> None:

@@ -102,7 +102,7 @@ class SendProcessor:
         if len(sending.body) > self._settings.current.message_bytes_max:
             return illegal_message(self._settings.current.message_bytes_max)
         if sending.queue_id < 0:
-            handle = self._topics.handle(config.name)
+            handle = self._topics.handles.of(config.name)
             sending.queue_id = self._rng.randrange(handle.partitions if handle else 1)
         if sending.batch:
             return self._batch(exchange, sending)
@@ -175,7 +175,7 @@ class SendProcessor:
         except ProtocolError:
             exchange.answer(illegal_message(self._settings.current.message_bytes_max))
             return
-        level = self._topics.level_of(sending.topic.encode())
+        level = self._topics.handles.level_of(sending.topic.encode())
         token, claimed = (exchange, sending), sending.claimed
         if claimed is None:
             self._messages.put(entries, level, self._stored, token)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from imago_broker.service.copies import StoredCopy
     from imago_broker.service.delay import DelayService
     from imago_broker.service.messages import MessageService
-    from imago_broker.service.topics import TopicService
+    from imago_broker.service.topic_handles import TopicHandles
     from imago_log.store import MessageStore
     from imago_wire.record import Entry, Placed
 
@@ -46,13 +46,13 @@ class SendBackProcessor:
         *,
         store: MessageStore,
         messages: MessageService,
-        topics: TopicService,
+        handles: TopicHandles,
         group_rules: GroupRules,
         delay: DelayService,
     ) -> None:
         self._store = store
         self._messages = messages
-        self._topics = topics
+        self._handles = handles
         self._group_rules = group_rules
         self._delay = delay
         self._rng = random.Random()  # noqa: S311  spreads messages over queues, no secret
@@ -77,7 +77,7 @@ class SendBackProcessor:
             delay = header.delay_level or FIRST_LEVEL + message.reconsume_times
             entry = self._retry(message, group, delay)
         origin = message.text(b"RETRY_TOPIC") or message.topic
-        level = self._topics.level_of(origin.encode())
+        level = self._handles.level_of(origin.encode())
         self._messages.put([entry], level, self._stored, exchange)
         return None
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.sending_session import SendingSession, Token
     from imago_broker.service.messages import MessageService
     from imago_broker.service.sequencing import SequencedPuts
-    from imago_broker.service.topics import TopicHandle, TopicService
+    from imago_broker.service.topic_handles import TopicHandle, TopicHandles
     from imago_wire.record import Placed
     from imago_wire.remoting.items import AskedSend, SendItem
 
@@ -55,7 +55,7 @@ class SendPath:
         self,
         *,
         messages: MessageService,
-        topics: TopicService,
+        handles: TopicHandles,
         sequenced: SequencedPuts,
         identity: RocketmqIdentity,
         settings: LiveSettings[RocketmqSection],
@@ -65,8 +65,8 @@ class SendPath:
         """`table` serves what goes the careful way, in the same lane."""
         self._lane = lane
         self._table = table
-        self._topics = topics
-        self._handles = topics.handles
+        self._handles = handles
+        self._made = handles.by_name
         self._messages = messages
         self._put_one = messages.put_one
         self._put = messages.put
@@ -74,9 +74,9 @@ class SendPath:
         self._store_host = messages.store.config.store_host
         self._cluster = b"CLUSTER\x01" + identity.cluster.encode() + b"\x02"
         self._sequenced = SequencedPath(
-            sequenced, topics, lane, cluster=self._cluster, stored=self._stored
+            sequenced, handles, lane, cluster=self._cluster, stored=self._stored
         )
-        self._tails = topics.rocketmq_tails
+        self._tails = handles.rocketmq_tails
         self._round: Round[SendingSession, AskedSend] = Round(Acknowledgement.LEADER)
         self._settings: RocketmqSection | None = None
         self._usual = False
@@ -116,7 +116,7 @@ class SendPath:
     def send(self, session: SendingSession, item: SendItem) -> None:
         """Take one send that `take` has left."""
         topic, queue_id, body = item.topic, item.queue_id, item.body
-        handle = self._handles.get(topic) or self._topics.handle(topic)
+        handle = self._made.get(topic) or self._handles.of(topic)
         lane = self._lane
         if (
             handle is None
@@ -139,7 +139,7 @@ class SendPath:
             return
         try:
             entry = make_entry(
-                handle.tails[queue_id] or self._topics.tail(handle, queue_id),
+                handle.tails[queue_id] or self._handles.tail(handle, queue_id),
                 body,
                 plain[1],
                 flag=item.flag,
@@ -168,7 +168,7 @@ class SendPath:
 
     def _send_batch(self, session: SendingSession, item: SendItem, handle: TopicHandle) -> None:
         queue_id = item.queue_id
-        tail = handle.tails[queue_id] or self._topics.tail(handle, queue_id)
+        tail = handle.tails[queue_id] or self._handles.tail(handle, queue_id)
         try:
             messages = scan_plain_batch(item.body, BATCH_MESSAGES_MAX)
             entries = make_entries(tail, messages or (), item.born_ms, session.born_host)

@@ -97,7 +97,7 @@ def checked_topic(
             f"readQueueNums={config.read_queues} writeQueueNums={config.write_queues} "
             f"Producer: {peer}"
         )
-    handle = topics.handle(name)
+    handle = topics.handles.of(name)
     closed = handle is None or not handle.partitions
     if closed and (sending.queue_id < 0 or seal_of(config) is not None):
         # Original producers take this code for a reason to try another broker.

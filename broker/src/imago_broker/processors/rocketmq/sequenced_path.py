@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.sending_session import SendingSession, Token
     from imago_broker.service.messages import PutStatus
     from imago_broker.service.sequencing import SequencedPuts
-    from imago_broker.service.topics import TopicHandle, TopicService
+    from imago_broker.service.topic_handles import TopicHandle, TopicHandles
     from imago_wire.record import Entry, Placed
     from imago_wire.remoting.items import SendItem
 
@@ -45,14 +45,14 @@ class SequencedPath:
     def __init__(
         self,
         puts: SequencedPuts,
-        topics: TopicService,
+        handles: TopicHandles,
         lane: Lane,
         *,
         cluster: bytes,
         stored: Stored,
     ) -> None:
         """`cluster` is the property that single messages get; `stored` answers as for others."""
-        self._puts, self._topics, self._lane = puts, topics, lane
+        self._puts, self._handles, self._lane = puts, handles, lane
         self._cluster, self._stored = cluster, stored
 
     def send(self, session: SendingSession, item: SendItem, handle: TopicHandle) -> bool:
@@ -62,7 +62,7 @@ class SequencedPath:
         if read is None:
             return False
         messages, claimed, unique = read
-        tail = handle.tails[queue_id] or self._topics.tail(handle, queue_id)
+        tail = handle.tails[queue_id] or self._handles.tail(handle, queue_id)
         try:
             entries: list[Entry] = [
                 make_entry(

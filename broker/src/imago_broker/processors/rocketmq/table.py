@@ -59,11 +59,11 @@ def build_processors(
         rows,
         hooks,
         serving_rules=parts.serving_rules,
-        confirm=parts.messages.when_replicated,
+        confirm=parts.messages.acknowledgements.when_replicated,
     )
     send_path = SendPath(
         messages=parts.messages,
-        topics=parts.topics,
+        handles=parts.topics.handles,
         sequenced=parts.sequenced,
         identity=parts.identity,
         settings=parts.settings,
@@ -91,7 +91,7 @@ def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> li
     back = SendBackProcessor(
         store=parts.store,
         messages=parts.messages,
-        topics=parts.topics,
+        handles=parts.topics.handles,
         group_rules=parts.group_rules,
         delay=parts.delay,
     )
