@@ -47,9 +47,6 @@ SHARED_NAMES = {
 
 LARGE = "it is still to be divided"
 FACADES = {
-    "imago_broker/server/relay.py:Relay": LARGE,
-    "imago_broker/server/remoting_session.py:RemotingSession": LARGE,
-    "imago_broker/server/text_session.py:TextSession": LARGE,
     "imago_client/push_consumer.py:PushConsumer": LARGE,
     "imago_log/store.py:MessageStore": "the store's one face: each call goes to a component",
 }

@@ -337,7 +337,7 @@ async def test_fault_in_the_middle_of_a_read_leaves_no_put_behind(
     async with metaq_peer(broker.metaq_port) as other:
         put_place(await other.put("test", 0, b"5"))
     (session,) = [s for s in broker.ports.metaq.sessions if isinstance(s, TextSession)][:1]
-    assert session.puts == 0
+    assert session.channel.puts == 0
 
 
 async def test_message_larger_than_a_file_fails_alone(
@@ -365,4 +365,6 @@ async def test_message_larger_than_a_file_fails_alone(
         codes[int(words[3])] = int(words[1])
     assert codes == {n: 500 if n == 7 else 200 for n in range(12)}
     assert not broker.messages.in_flight
-    assert [s.puts for s in broker.ports.metaq.sessions if isinstance(s, TextSession)][:1] == [0]
+    assert [s.channel.puts for s in broker.ports.metaq.sessions if isinstance(s, TextSession)][
+        :1
+    ] == [0]

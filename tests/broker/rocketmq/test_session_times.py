@@ -44,6 +44,9 @@ class Wire(asyncio.Transport):
     def resume_reading(self) -> None:
         self.reading = True
 
+    def is_closing(self) -> bool:
+        return self.state != "open"
+
     def close(self) -> None:
         self.state = "closed"
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from imago_broker.server.connection_states import WaitReason
+from imago_broker.server.handover import ClientSession
 from imago_broker.server.probe import until_it_leads
 from imago_broker.server.relay import Address, Relay
 
@@ -175,14 +177,14 @@ class ClientPorts:
         await self._idle.wait()
 
     def _opened(self, door: Door, session: Session) -> None:
-        if session.transport.is_closing():
+        if not isinstance(session, ClientSession) or session.transport.is_closing():
             return
         if self._holding:
-            session.hold()
+            session.handover.wait(WaitReason.TAKEOVER)
         elif self._phase is _Phase.RELAYING:
             self._relay(door, session)
 
-    def _relay(self, door: Door, session: Session) -> None:
+    def _relay(self, door: Door, session: ClientSession) -> None:
         assert self._to is not None
         port = door.port_of(self._to)
         places = door.listener.places
@@ -196,13 +198,13 @@ class ClientPorts:
 
         relay = Relay(Address(self._to.host, port), connects=self._connects, on_end=ended)
         self._relays.add(relay)
-        if not session.hand_over(relay):
+        if not session.handover.hand_over(relay):
             ended(relay)
 
     def _hold(self) -> None:
         self._holding = True
         for _, session in self._sessions():
-            session.hold()
+            session.handover.wait(WaitReason.TAKEOVER)
         self._hold_timer = self._loop.call_later(HOLD_SECONDS_MAX, self._held_too_long)
 
     def _unhold(self) -> None:
@@ -212,11 +214,16 @@ class ClientPorts:
         if self._holding:
             self._holding = False
             for _, session in self._sessions():
-                session.release()
+                session.handover.wait_no_more(WaitReason.TAKEOVER)
 
     def _held_too_long(self) -> None:
         log.warning("held_too_long seconds=%g", HOLD_SECONDS_MAX)
         self._unhold()
 
-    def _sessions(self) -> list[tuple[Door, Session]]:
-        return [(door, session) for door in self._doors for session in door.listener.sessions]
+    def _sessions(self) -> list[tuple[Door, ClientSession]]:
+        return [
+            (door, session)
+            for door in self._doors
+            for session in door.listener.sessions
+            if isinstance(session, ClientSession)
+        ]

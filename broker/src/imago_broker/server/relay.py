@@ -30,8 +30,8 @@ from imago_wire.errors import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from imago_broker.server.handover import ClientSession
     from imago_broker.server.relay_ledgers import Ledger
-    from imago_broker.server.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +62,18 @@ class _State(Enum):
     ENDED = "the session has its connection back"
 
 
+_FOLLOWING: dict[_State, set[_State]] = {
+    _State.WAITING: {_State.IDLE, _State.ENDED},
+    _State.IDLE: {_State.CONNECTING, _State.ENDED},
+    _State.CONNECTING: {_State.JOINING, _State.ENDED},
+    _State.JOINING: {_State.PIPING, _State.ENDED},
+    _State.PIPING: {_State.IDLE, _State.ENDING, _State.ENDED},
+    _State.ENDING: {_State.ENDED},
+    _State.ENDED: set(),
+}
+"""What may follow each state."""
+
+
 class Relay(asyncio.Protocol):
     """One client's connection: the protocol of its transport while another broker answers."""
 
@@ -76,7 +88,6 @@ class Relay(asyncio.Protocol):
         self._unsent = b""
         """What the client said and the ledger has not seen."""
         self._upstream: Upstream | None = None
-        self._task: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._client_slow = False
         self._upstream_slow = False
@@ -87,7 +98,7 @@ class Relay(asyncio.Protocol):
     def _last(self) -> bool:
         return self._eof or self._ledger.last
 
-    def take(self, session: Session, ledger: Ledger, unread: bytes, *, slow: bool) -> None:
+    def take(self, session: ClientSession, ledger: Ledger, unread: bytes, *, slow: bool) -> None:
         """Become the protocol of a session's connection; `unread` is what it has not served.
 
         `slow`: the client does not take its answers at the moment.
@@ -101,7 +112,7 @@ class Relay(asyncio.Protocol):
         elif self._state is _State.ENDED:
             self._give_back()
         else:
-            self._state = _State.IDLE
+            self._become(_State.IDLE)
             self._client.set_protocol(self)
             if unread:
                 self._connect()
@@ -115,7 +126,7 @@ class Relay(asyncio.Protocol):
         if self._state is _State.WAITING:
             self._end()
         elif patient and self._state is _State.PIPING and self._ledger.pressing:
-            self._state = _State.ENDING
+            self._become(_State.ENDING)
             self.steer()
             loop = asyncio.get_running_loop()
             self._patience = loop.call_later(PATIENCE_SECONDS_MAX, self._give_back)
@@ -142,13 +153,13 @@ class Relay(asyncio.Protocol):
         return self._ledger.answers_half_closed and (self._ledger.owing or bool(self._unsent))
 
     def pause_writing(self) -> None:
-        self._session.pause_writing()
         self._client_slow = True
+        self._session.pause_writing()
         self.steer()
 
     def resume_writing(self) -> None:
-        self._session.resume_writing()
         self._client_slow = False
+        self._session.resume_writing()
         self.steer()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -164,8 +175,7 @@ class Relay(asyncio.Protocol):
 
     def connected(self, upstream: Upstream) -> None:
         """The connection to the new master stands."""
-        self._upstream = upstream
-        self._state = _State.JOINING
+        self._become(_State.JOINING)
         upstream.write(self._ledger.greeting())
         if self._ledger.greeted:
             self._joined()
@@ -196,8 +206,9 @@ class Relay(asyncio.Protocol):
         if self._upstream is not upstream:
             return
         self._upstream, self._upstream_slow = None, False
-        if self._state is _State.JOINING:
-            self._unreachable(reason)
+        if self._state in (_State.CONNECTING, _State.JOINING):
+            log.warning("relay_unreachable host=%s port=%d reason=%s", *self._to, reason)
+            self._give_back()
             return
         if self._ledger.owing:
             log.info("relay_broken host=%s port=%d reason=%s", *self._to, reason)
@@ -209,7 +220,7 @@ class Relay(asyncio.Protocol):
 
     def _begin_anew(self) -> None:
         """Let the next request open another connection."""
-        self._state = _State.IDLE
+        self._become(_State.IDLE)
         self._unsent = self._ledger.unread()
         if self._last:
             self._client.close()
@@ -220,7 +231,7 @@ class Relay(asyncio.Protocol):
         """Let the requests go: the new master knows the client."""
         assert self._upstream is not None
         self._upstream.calm()
-        self._state = _State.PIPING
+        self._become(_State.PIPING)
         unsent, self._unsent = self._unsent, b""
         self.steer()
         self._pass_on(unsent)
@@ -253,27 +264,10 @@ class Relay(asyncio.Protocol):
                 self._client.close()
 
     def _connect(self) -> None:
-        self._state = _State.CONNECTING
+        self._become(_State.CONNECTING)
         self.steer()
-        self._task = asyncio.get_running_loop().create_task(self._open())
-
-    async def _open(self) -> None:
-        upstream = Upstream(self)
-        try:
-            async with self._connects, asyncio.timeout(CONNECT_SECONDS_MAX):
-                await asyncio.get_running_loop().create_connection(lambda: upstream, *self._to)
-        except (OSError, TimeoutError) as error:
-            self._task = None
-            self._unreachable(str(error) or "no connection in time")
-        except asyncio.CancelledError:
-            upstream.close()
-            raise
-        else:
-            self._task = None
-
-    def _unreachable(self, reason: str) -> None:
-        log.warning("relay_unreachable host=%s port=%d reason=%s", *self._to, reason)
-        self._give_back()
+        self._upstream = Upstream(self)
+        self._upstream.open(*self._to, self._connects, CONNECT_SECONDS_MAX)
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -282,21 +276,16 @@ class Relay(asyncio.Protocol):
         if self._ledger.owing and self._upstream is not None:
             self._upstream.read(True)
             self._upstream.expect(LATE_ANSWERS_SECONDS, "answer in time")
-            self._session.watch(self.client_gone)
+            self._session.watchers.add(self.client_gone)
         else:
             self._hang_up()
         self._end()
         unread = self._ledger.unread() + self._unsent
         if not self._client.is_closing():
             self._client.set_protocol(self._session)
-            self._session.take_back(self, unread)
-            if self._eof:
-                self._session.eof_received()
+            self._session.handover.take_back(unread, eof=self._eof)
 
     def _hang_up(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
         if self._upstream is not None:
             self._upstream.close()
             self._upstream = None
@@ -306,8 +295,12 @@ class Relay(asyncio.Protocol):
             self._patience.cancel()
             self._patience = None
         if self._state is not _State.ENDED:
-            self._state = _State.ENDED
+            self._become(_State.ENDED)
             self._on_end(self)
+
+    def _become(self, state: _State) -> None:
+        assert state in _FOLLOWING[self._state], f"{state} after {self._state}"
+        self._state = state
 
     def steer(self) -> None:
         """Read from each side only while the other takes what comes."""

@@ -22,7 +22,7 @@ INPUT_BYTES_TOTAL_MAX = 64 << 20
 """The same of commands that are not whole."""
 
 
-class FlushedSession(Protocol):
+class FlushedChannel(Protocol):
     """A connection whose answers are written at the end of a turn."""
 
     def flush(self) -> None:
@@ -66,10 +66,10 @@ class RemotingPort:
         self.input_budget = input_budget or InputBudget(INPUT_BYTES_TOTAL_MAX)
         self.now_ms = time.monotonic_ns() // 1_000_000
         """Monotonic, as of the last sweep: good enough for idle times, and free."""
-        self.unsent: list[FlushedSession] = []
-        """Sessions that have answers to write."""
+        self.unsent: list[FlushedChannel] = []
+        """Channels that have answers to write."""
         self._flush_planned = False
-        self._draining: list[FlushedSession] = []
+        self._draining: list[FlushedChannel] = []
 
     def flush_soon(self) -> None:
         """Have the answers written at the end of this turn."""
@@ -78,16 +78,16 @@ class RemotingPort:
             self.loop.call_soon(self._planned_flush)
 
     def flush(self) -> None:
-        """Write the answers of all sessions, once each."""
+        """Write the answers of all connections, once each."""
         if self.unsent:
-            sessions = self.unsent.copy()
+            channels = self.unsent.copy()
             self.unsent.clear()
-            for session in sessions:
-                session.flush()
+            for channel in channels:
+                channel.flush()
         if self._draining and self.running == 0:
             draining, self._draining = self._draining, []
-            for session in draining:
-                session.close()
+            for channel in draining:
+                channel.close()
 
     def _planned_flush(self) -> None:
         self._flush_planned = False
@@ -98,9 +98,9 @@ class RemotingPort:
         """How many requests have no answer yet."""
         return sum(lane.running for lane in self.table.lanes.values())
 
-    def drain(self, session: FlushedSession) -> None:
-        """Close a session once everything in flight on this port is answered."""
-        self._draining.append(session)
+    def drain(self, channel: FlushedChannel) -> None:
+        """Close a connection once everything in flight on this port is answered."""
+        self._draining.append(channel)
         if self.on_drain is not None:
             self.on_drain()
         self.loop.call_soon(self.flush)

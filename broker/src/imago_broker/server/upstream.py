@@ -22,7 +22,7 @@ class UpstreamUser(Protocol):
         """The new master takes nothing for now, or again."""
 
     def upstream_lost(self, upstream: Upstream, reason: str) -> None:
-        """The new master is gone."""
+        """The new master is gone, or was not reached."""
 
 
 class Upstream(asyncio.Protocol):
@@ -32,7 +32,24 @@ class Upstream(asyncio.Protocol):
         self._relay = relay
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._closed = False
+
+    def open(self, host: str, port: int, turns: asyncio.Semaphore, seconds: float) -> None:
+        """Connect, in turn; be lost when that takes too long."""
+        self._opening = asyncio.get_running_loop().create_task(
+            self._open(host, port, turns, seconds)
+        )
+
+    async def _open(self, host: str, port: int, turns: asyncio.Semaphore, seconds: float) -> None:
+        try:
+            async with turns, asyncio.timeout(seconds):
+                await asyncio.get_running_loop().create_connection(lambda: self, host, port)
+        except (OSError, TimeoutError) as error:
+            self._opening = None
+            self._lose(str(error) or "no connection in time")
+        else:
+            self._opening = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -86,6 +103,9 @@ class Upstream(asyncio.Protocol):
         """Close; nobody is told, and nothing is passed on any more."""
         self._closed = True
         self.calm()
+        if self._opening is not None:
+            self._opening.cancel()
+            self._opening = None
         if self._transport is not None:
             self._transport.abort()
 

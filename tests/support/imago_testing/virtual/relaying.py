@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imago_broker.processors.rocketmq.exchange import Exchange
+    from imago_broker.server.text_channel import TextChannel
     from imago_testing.virtual.loop import Network, VirtualLoop, VirtualTransport, Wire
 
 FRAMED_PORT, TEXT_PORT = 10911, 8123
@@ -115,11 +116,11 @@ class Member:
 
     # MetaQ's processors.
 
-    def take_puts(self, peer: TextSession, data: bytes) -> int:
+    def take_puts(self, peer: TextChannel, data: bytes) -> int:
         del peer, data
         return 0
 
-    def run(self, peer: TextSession, items: Sequence[Any], at: int) -> int:
+    def run(self, peer: TextChannel, items: Sequence[Any], at: int) -> int:
         for item in items[at:]:
             if len(item) == 8:
                 peer.puts += 1
@@ -133,7 +134,7 @@ def _always(port: int) -> Callable[[BrokerRecord], int]:
     return lambda _: port
 
 
-def _told(peer: TextSession, opaque: int, done: bool) -> None:
+def _told(peer: TextChannel, opaque: int, done: bool) -> None:
     peer.puts -= 1
     peer.stored(result(200 if done else 500, "text", opaque))
 
