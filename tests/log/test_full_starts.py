@@ -127,3 +127,21 @@ def test_a_log_begins_without_a_file_where_a_full_disk_has_no_room_for_it() -> N
     store = opened(vfs, clock, lead=True)
     model.send(store, [("T", 0, 100)])
     model.check(store)
+
+
+def test_a_start_after_a_kill_goes_on_where_a_full_disk_takes_no_new_name() -> None:
+    """Some file systems need room for the name of a file, too."""
+    vfs, clock, model = left("killed", "nothing")
+
+    def no_name(what: str, path: Path) -> None:
+        if what in ("create", "rename") and path.parent == DATA:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    vfs.before_call = no_name
+    for _ in range(2):
+        store = opened(vfs, clock, lead=False)
+        store.set_high_watermark(store.log_end)
+        model.cut(store.log_end)
+        model.check(store)
+        store.tick()
+        store.close(clean=False)

@@ -121,11 +121,16 @@ class DataFolder:
 
     def mark_running(self) -> None:
         """Say durably that a process writes here; without room, not in which boot it does."""
+        boot = self._vfs.boot_id().encode() + b"\n"
+        with fatal("read", self._running):
+            found = read_whole(self._vfs, self._running)
+        if found == boot:
+            return  # as the killed process has left it
         try:
-            boot = self._vfs.boot_id().encode() + b"\n"
             replace_whole(self._vfs, self._running, boot, room=True)
         except NoSpaceError:
-            replace_whole(self._vfs, self._running, b"")
+            if found is None:  # else it says that power was lost, which is less than was known
+                replace_whole(self._vfs, self._running, b"")
 
     def mark_views(self) -> None:
         """Say durably that the views are whole up to the checkpoint."""

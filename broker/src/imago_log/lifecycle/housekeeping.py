@@ -82,8 +82,7 @@ class Housekeeper:
             self._materialiser.expire(age_ms, self._log.start)
             self._keep_views(now_ms)
         self._make_spare()
-        if not self._space.short and not self._pressure.is_full:
-            self._folder.keep_room()
+        self._folder.keep_room()
         health = self._health()
         with self._space.awaited():
             self._scrubber.tick(now_ms)
