@@ -109,6 +109,18 @@ def is_torn(log: LogBytes, end: int, written: int) -> bool:
     return min(said) > written if said else written - end <= HEAD_BYTES
 
 
+def is_noise(log: LogBytes, end: int, written: int) -> bool:
+    """Whether nothing behind the end of the log says that it is a record and belongs there."""
+    if claims(log, end):
+        return False
+    while end < written:
+        limit = min(written, segment_end(log, end))
+        if any(record_places(data, at) for at, data in _written_chunks(log, end, limit)):
+            return False
+        end = limit
+    return True
+
+
 def border_behind(log: LogBytes, damaged: int, limit: int, witness: Witness) -> int:
     """Return where the chain of records goes on behind damage, in the same file.
 

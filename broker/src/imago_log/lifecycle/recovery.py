@@ -15,6 +15,9 @@ it was synced further than this
 zeros up to the end                 any         the log ends there
 anything behind what was synced     in order    the log ends there: all of it was synced
 the front of a record, then zeros   killed      the log ends there: a write was torn
+noise, no record that says it       killed      the log ends there: it is not the log's
+belongs there, above what was
+synced
 anything else, none confirmed       killed      damage up to the last byte that is not zero:
                                                 the page cache was whole, so it was written
                                                 and lost
@@ -31,6 +34,7 @@ from typing import TYPE_CHECKING
 
 from imago_log.commitlog.borders import (
     claimed_end,
+    is_noise,
     is_record,
     is_torn,
     known_border,
@@ -77,7 +81,8 @@ def recover(
             if end >= durable_end:
                 # What was closed in order was synced to its last byte: the rest is not the log's.
                 closed = last_stop is LastStop.CLEAN and end == durable_end
-                if unsure or closed or written == end or is_torn(log, end, written):
+                torn = is_torn(log, end, written) or is_noise(log, end, written)
+                if unsure or closed or written == end or torn:
                     return end, written > end
                 if segment_end(log, written - 1) - written < BLANK_SIZE:
                     written = segment_end(log, written - 1)
