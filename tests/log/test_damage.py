@@ -58,6 +58,7 @@ class Found:
                 store.request_sync()
                 store.tick()
         self.end = store.log_end
+        self.positions = store.position_range("T", 0)
         if filed and stop != "clean":
             clock.now_ms += 1000
             store.tick()
@@ -128,6 +129,7 @@ def lost_is_named_and_the_rest_is_served(found: Found, lost: int) -> None:
         assert (damaged.start, damaged.end) == (sent.place, sent.end)
         assert (damaged.path, damaged.position) == (path_of(sent.place), sent.place % FILE)
         assert store.tick().damaged == (damaged,)
+        assert store.position_range("T", 0) == found.positions
         serves_all_but(store, found.sent, [lost])
         store.close(clean=start != 0)
     after = found.log()

@@ -213,7 +213,8 @@ class QueuesCheck:
             return
         start, length = POSITION_UNIT.unpack(found)
         if size == LOST_SIZE_FIELD:
-            state.position_end = _UNKNOWN  # how long it was, nobody knows
+            # How long it was, not every version has noted.
+            state.position_end = UNIT.unpack(unit)[2] or _UNKNOWN
             return
         if state.position_end not in (_UNKNOWN, start):
             what = f"unit {index} is of position {start}, the one before ends at "

@@ -171,7 +171,9 @@ def _raise_lost(queue: ConsumeQueue, view: RecordView) -> None:
     start = view.queue_offset + 1
     end = not_real_until(queue, start, queue.end)
     if start < end:
-        unit = UNIT.pack(view.physical_offset, LOST_SIZE_FIELD, 0)
+        _, size, end_position = queue.unit(end - 1)
+        tag = end_position if size == LOST_SIZE_FIELD else 0
+        unit = UNIT.pack(view.physical_offset, LOST_SIZE_FIELD, tag)
         behind = view.metaq_position + view.metaq_size
         position = POSITION_UNIT.pack(behind, LOST_SIZE_FIELD) if queue.tail.dual else b""
         queue.overwrite(start, unit * (end - start), position * (end - start))

@@ -78,7 +78,7 @@ class ConsumeQueue:
     def _take_ends(self) -> None:
         self.tail.next_offset = self._units.end
         if self._positions is not None:
-            self.tail.next_position = _end_position(self._positions)
+            self.tail.next_position = _end_position(self._units, self._positions)
 
     # Reading
 
@@ -158,11 +158,12 @@ class ConsumeQueue:
     def lose(self, end: int, position: int, place: int) -> None:
         """Let lost units stand for the messages up to `end`, which are damaged in the log.
 
-        They tell where the damage begins, and the position where the first of them began.
+        They tell where the damage begins, where the first of them began by position, and, in place
+        of a tag, where the last one ended.
         """
         tail = self.tail
         count = end - tail.next_offset
-        tail.units += UNIT.pack(place, LOST_SIZE_FIELD, 0) * count
+        tail.units += UNIT.pack(place, LOST_SIZE_FIELD, position if tail.dual else 0) * count
         tail.next_offset = end
         if tail.dual:
             tail.positions += POSITION_UNIT.pack(tail.next_position, LOST_SIZE_FIELD) * count
@@ -266,8 +267,11 @@ def _move(memory: bytearray, files: UnitFiles, unit: int) -> None:
         del memory[: (files.end - end) * unit]
 
 
-def _end_position(positions: UnitFiles) -> int:
+def _end_position(units: UnitFiles, positions: UnitFiles) -> int:
     if positions.end == positions.first:
         return 0
     position, size = POSITION_UNIT.unpack(positions.read(positions.end - 1, 1))
+    if size == LOST_SIZE_FIELD and units.first < units.end == positions.end:
+        _, _, behind = UNIT.unpack(units.read(units.end - 1, 1))
+        return max(int(position), int(behind))
     return int(position if size in (BLANK_SIZE_FIELD, LOST_SIZE_FIELD) else position + size)

@@ -33,9 +33,7 @@ class UnitProof:
         place, size, tag = queue.unit(offset)
         position = queue.position(offset) if queue.tail.dual else None
         if size in _NOT_REAL:
-            if tag or (position is not None and (position[0] < 0 or position[1] != size)):
-                return False
-            return 0 <= place < log_end if size == LOST_SIZE_FIELD else place == 0
+            return _stands_for_none((place, size, tag), position, log_end)
         if place < 0 or not 0 < size <= log.segment_size:
             return False
         if place < log.start or self._damage.at(place) is not None:
@@ -62,4 +60,22 @@ def _follows(queue: ConsumeQueue, offset: int) -> bool:
     if not queue.tail.dual:
         return True
     (before, size), (position, _) = queue.position(offset - 1), queue.position(offset)
-    return position == (before if size in _NOT_REAL else before + size)
+    if size == LOST_SIZE_FIELD:
+        return position >= before  # how long the lost ones were, not every version has noted
+    return position == (before if size == BLANK_SIZE_FIELD else before + size)
+
+
+def _stands_for_none(
+    unit: tuple[int, int, int], position: tuple[int, int] | None, log_end: int
+) -> bool:
+    """Whether the units of a message without record are as they are written.
+
+    The tag of a lost one may be the position where the last of the lost messages ended.
+    """
+    place, size, tag = unit
+    if position is not None and (position[0] < 0 or position[1] != size):
+        return False
+    if size == BLANK_SIZE_FIELD:
+        return place == tag == 0
+    behind = tag == 0 or (position is not None and 0 <= tag - position[0] <= log_end)
+    return behind and 0 <= place < log_end
