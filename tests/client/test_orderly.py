@@ -67,8 +67,11 @@ async def two_members(
 ) -> AsyncIterator[PushConsumer]:
     """The second joins when the first handles a message of each of two queues."""
     await client.admin.create_topic("orders", queues=2)
+    producer = client.producer()
+    queues = await producer.queues("orders")
     for number in range(6):
-        await client.producer().send(Message("orders", b"%d" % number))
+        message = Message("orders", b"%d" % number)
+        await producer.send(message, queue=queues[number % len(queues)])
     first = client.push_consumer(config, ["orders"], watched.handler("first"))  # type: ignore[arg-type]  # async
     async with Client(bootstrap) as other, first:
         await until(lambda: len(watched.running) == 2)
