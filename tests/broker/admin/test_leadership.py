@@ -91,7 +91,8 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
             leader=one, epoch=3, in_sync=tuple(sorted((one, two))), cause="new", history=(election,)
         ),
     )
-    await until(broker.coordinator, lambda view: len(view.brokers) == 2)  # type: ignore[arg-type]
+    coordinator = broker.coordinator
+    await until(coordinator, lambda view: len(view.brokers) == 2 and bool(view.states))  # type: ignore[arg-type]
     lag = FollowerStatus(
         uuid=two.uuid, incarnation=two.incarnation, connected=True,
         end=10, durable=10, lag_bytes=7, lag_ms=30,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from imago_broker.admin import spreading
 from imago_broker.admin.errors import AdminError
 from imago_broker.admin.opening import open_on
+from imago_broker.model.names import DEFAULT_TOPIC
 from imago_client import Client, Message, MessageQueue
 from imago_testing.clusters.shard_pair import eventually, put, there
 from imago_testing.peers.metaq import metaq_peer, put_place
@@ -23,6 +24,7 @@ async def test_it_is_on_every_shard_with_equal_settings(pair: Pair) -> None:
     await eventually(lambda: pair.two.broker.topics.get("fresh"))
     assert there(pair.two, "fresh") == there(pair.one, "fresh")
     view = pair.one.broker.coordinator.view
+    await eventually(lambda: "fresh" in view().topics)
     await eventually(lambda: set(view().topics["fresh"].shards) == {0, 1})
 
 
@@ -46,7 +48,9 @@ async def test_a_shard_that_is_cordoned_does_not_get_it(pair: Pair) -> None:
     await put(pair.one, "fresh")
     await put(pair.one, "fresh2")
     assert (await pair.two.call("POST", "/admin/v1/uncordon", {}))[0] == 200
-    await eventually(lambda: 1 not in pair.one.broker.coordinator.view().cordoned)
+    view = pair.one.broker.coordinator.view
+    await eventually(lambda: 1 not in view().cordoned)
+    await eventually(lambda: 1 in view().topics[DEFAULT_TOPIC].shards)
     await put(pair.one, "fresh3")
     await eventually(lambda: pair.two.broker.topics.get("fresh3"))
     assert pair.two.broker.topics.get("fresh") is None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-LOOKS_MAX = 400
+LOOKS_MAX = 1000
 
 
 @dataclass
