@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.chaos.cluster.damages import DAMAGES
+from imago_testing.chaos.cluster.damages import DAMAGES, NothingThereError
 from imago_testing.chaos.cluster.faults import FAULTS
 
 if TYPE_CHECKING:
@@ -75,6 +76,30 @@ def test_newest_file_of_the_log_is_the_one_that_holds_the_last_records(tmp_path:
     DAMAGES["remove_newest_segment"](data, random.Random(1))
     assert set(before) - set(files(data)) == {newest}
     assert ahead in files(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "gone"),
+    [
+        ("noise_behind_metaq", "metaq"),
+        ("garble_metaq", "metaq"),
+        ("remove_metaq", "metaq"),
+        ("garble_keys", "index"),
+        ("remove_queues", "consumequeue"),
+        ("garble_epochs", "epochFileCheckpoint"),
+        ("remove_identity", "uuid"),
+    ],
+)
+def test_damage_says_when_there_is_nothing_to_damage(name: str, gone: str, tmp_path: Path) -> None:
+    data = data_folder(tmp_path)
+    if (data / gone).is_dir():
+        shutil.rmtree(data / gone)
+    else:
+        (data / gone).unlink()
+    before = files(data)
+    with pytest.raises(NothingThereError, match=gone):
+        DAMAGES[name](data, random.Random(1))
+    assert files(data) == before
 
 
 def test_every_damage_is_a_fault_of_the_cluster() -> None:

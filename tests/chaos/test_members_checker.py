@@ -138,7 +138,12 @@ def leave_a_member_that_cannot_lead(history: History) -> None:
     history.unled.append("b2: 409")
 
 
+def do_nothing_as_a_fault(history: History) -> None:
+    history.idle.append("b1 garble_metaq: no file in metaq")
+
+
 PLANTED: list[tuple[Callable[[History], None], Broken]] = [
+    (do_nothing_as_a_fault, Broken.IDLE),
     (lose_one_on_one_member, Broken.LOST),
     (lose_the_last_on_one_member, Broken.LOST),
     (lose_one_on_every_member, Broken.LOST),

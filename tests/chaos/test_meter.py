@@ -66,9 +66,9 @@ def test_nothing_written_at_all_is_too_low_a_rate() -> None:
 
 def test_report_names_every_fault_with_its_gaps() -> None:
     one, other = ClusterReport(seed=1), ClusterReport(seed=2)
-    one.fault("kill_leader", gap_s=1.5, whole_s=2.0)
-    other.fault("kill_leader", gap_s=0.5, whole_s=3.0)
-    other.fault("roll", gap_s=0.1, whole_s=0.2)
+    one.fault("kill_leader", gap_s=1.5, whole_s=2.0, busy=0.5)
+    other.fault("kill_leader", gap_s=0.5, whole_s=3.0, busy=0.25)
+    other.fault("roll", gap_s=0.1, whole_s=0.2, busy=0)
     one.add(other)
     assert one.json()["gaps_ms"] == {"kill_leader": [1500, 500], "roll": [100]}
     assert one.json()["whole_ms"] == {"kill_leader": [2000, 3000], "roll": [200]}

@@ -41,6 +41,7 @@ class Broken(Enum):
     GAP = "the places of a queue do not follow each other"
     APART = "a shard that nobody disturbed was not whole again in time"
     UNLED = "a member could not be made leader"
+    IDLE = "a fault found nothing to be done to"
     UNHEALED = "a member has damage where another one is whole"
     UNNAMED = "damage without a file and a byte"
 
@@ -59,6 +60,7 @@ def check(history: History) -> list[Violation]:
     found = [
         *(Violation(Broken.APART, each) for each in history.apart),
         *(Violation(Broken.UNLED, each) for each in history.unled),
+        *(Violation(Broken.IDLE, each) for each in history.idle),
         *_gone_on(history),
         *_progress(history),
         *_healed(history),

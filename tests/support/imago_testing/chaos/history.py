@@ -134,5 +134,7 @@ class History:
     """The same of each member of a shard."""
     apart: list[str] = field(default_factory=list)
     """Times at which a shard that nobody disturbed was not whole again soon, with what it said."""
+    idle: list[str] = field(default_factory=list)
+    """Faults that did nothing: nobody has seen what would have become of them."""
     unled: list[str] = field(default_factory=list)
     """Members that could not be made leader when all was over, and why."""

@@ -1,6 +1,7 @@
 """What may become of the files of a broker that does not run: each damage is done to its folder.
 
-Every function takes the data folder and the randomness, and says what it did.
+Every function takes the data folder and the randomness, and says what it did; where there is
+nothing to damage it raises NothingThereError.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ _COPIED_PART = 0.5
 _LOG_UNIT_BYTES = 64
 _QUEUE_UNIT_BYTES = 20
 _POSITION_UNIT_BYTES = 12
+
+
+class NothingThereError(Exception):
+    """There is nothing of the kind that was to be damaged."""
 
 
 def _segments(data: Path) -> list[Path]:
@@ -60,17 +65,25 @@ def _any_below(*names: str) -> Callable[[Path, random.Random], Path]:
         roots = [data / name for name in names]
         found = [each for root in roots for each in root.rglob("*") if each.is_file()]
         found += [root for root in roots if root.is_file()]
-        return rng.choice(sorted(found)) if found else roots[0]
+        if not found:
+            raise NothingThereError(f"no file in {', '.join(names)}")
+        return rng.choice(sorted(found))
 
     return choose
 
 
+def _existing(path: Path, data: Path) -> Path:
+    if not path.exists():
+        raise NothingThereError(f"no {path.relative_to(data)}")
+    return path
+
+
 def _remove(choose: Callable[[Path, random.Random], Path], data: Path, rng: random.Random) -> str:
-    path = choose(data, rng)
+    path = _existing(choose(data, rng), data)
     if path.is_dir():
         shutil.rmtree(path)
     else:
-        path.unlink(missing_ok=True)
+        path.unlink()
     return f"{path.relative_to(data)} removed"
 
 
@@ -123,9 +136,7 @@ def _flip_bits(data: Path, rng: random.Random) -> str:
 
 def _garble(choose: Callable[[Path, random.Random], Path], data: Path, rng: random.Random) -> str:
     """Noise somewhere in a file."""
-    path = choose(data, rng)
-    if not path.is_file():
-        return f"there is no {path.relative_to(data)}"
+    path = _existing(choose(data, rng), data)
     at = rng.randrange(max(1, path.stat().st_size))
     size = rng.randint(1, max(1, min(_NOISE_BYTES_MAX, path.stat().st_size - at)))
     _overwrite(path, at, rng.randbytes(size))
@@ -139,9 +150,7 @@ def _append(
 
     `unit`: size of the file's elements, none of which is touched.
     """
-    path = choose(data, rng)
-    if not path.is_file():
-        return f"there is no {path.relative_to(data)}"
+    path = _existing(choose(data, rng), data)
     at = -(-_written(path) // unit) * unit
     size = rng.randint(1, _NOISE_UNITS_MAX) * unit + rng.choice([0, rng.randrange(unit)])
     if at and rng.random() < _COPIED_PART:
@@ -177,7 +186,9 @@ DAMAGES: dict[str, Damage] = {
     "garble_queue": partial(_garble, _any_below("consumequeue")),
     "garble_positions": partial(_garble, _any_below("consumequeue_v")),
     "garble_keys": partial(_garble, _any_below("index")),
+    "garble_metaq": partial(_garble, _any_below("metaq")),
     "remove_queues": partial(_remove, lambda data, _: data / "consumequeue"),
+    "remove_metaq": partial(_remove, lambda data, _: data / "metaq"),
     "remove_queue_file": partial(_remove, _any_below("consumequeue", "consumequeue_v")),
     "noise_behind_log": partial(_append, _newest, _LOG_UNIT_BYTES),
     "noise_behind_old_segment": partial(_append, _middle, _LOG_UNIT_BYTES),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from imago_testing.chaos.cluster.network import Network
 
 _CLIENT_PORT = 2181
-_SERVES_SECONDS_MAX = 60.0
+_SERVES_SECONDS_MAX = 120.0
 
 
 class Ensemble:

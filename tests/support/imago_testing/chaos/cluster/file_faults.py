@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from imago_testing.chaos.cluster.damages import DAMAGES
+from imago_testing.chaos.cluster.damages import DAMAGES, NothingThereError
 
 if TYPE_CHECKING:
     import random
@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 _DOWN_SECONDS_MAX = 3.0
 
 
-async def _damage(member: Member, name: str, rng: random.Random) -> None:
-    done = await asyncio.to_thread(DAMAGES[name], member.data, rng)
+async def _damage(shard: Shard, member: Member, name: str, rng: random.Random) -> None:
+    try:
+        done = await asyncio.to_thread(DAMAGES[name], member.data, rng)
+    except NothingThereError as error:
+        shard.idle.append(f"{member.name} {name}: {error}")
+        done = f"nothing damaged, {error}"
     print(f"  {member.name} {name}: {done}", flush=True)
 
 
@@ -34,7 +38,7 @@ async def _damage_one(name: str, shard: Shard, rng: random.Random) -> AsyncItera
     member = rng.choice(shard.members)
     await _bring_down(member, rng)
     yield
-    await _damage(member, name, rng)
+    await _damage(shard, member, name, rng)
     await asyncio.sleep(rng.uniform(0, _DOWN_SECONDS_MAX))
     member.start()
 
@@ -52,7 +56,7 @@ async def damage_both_followers(shard: Shard, rng: random.Random) -> AsyncIterat
         await _bring_down(member, rng)
     yield
     for member in followers:
-        await _damage(member, rng.choice(list(DAMAGES)), rng)
+        await _damage(shard, member, rng.choice(list(DAMAGES)), rng)
         member.start()
 
 
@@ -61,7 +65,7 @@ async def damage_then_kill_leader(shard: Shard, rng: random.Random) -> AsyncIter
     leader, member = shard.leader(), rng.choice(shard.followers())
     await _bring_down(member, rng)
     yield
-    await _damage(member, rng.choice(list(DAMAGES)), rng)
+    await _damage(shard, member, rng.choice(list(DAMAGES)), rng)
     member.start()
     await asyncio.sleep(rng.uniform(0.5, _DOWN_SECONDS_MAX))
     await asyncio.to_thread(leader.kill)
@@ -85,7 +89,7 @@ async def _kill_all_damage(name: str, shard: Shard, rng: random.Random) -> Async
     for member in shard.members:
         await asyncio.to_thread(member.kill)
     yield
-    await _damage(rng.choice(shard.members), name, rng)
+    await _damage(shard, rng.choice(shard.members), name, rng)
     for member in rng.sample(shard.members, len(shard.members)):
         member.start()
 

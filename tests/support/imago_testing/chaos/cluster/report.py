@@ -37,6 +37,8 @@ class ClusterReport:
     """By fault: the longest times without any acknowledgement."""
     whole_ms: dict[str, list[int]] = field(default_factory=dict)
     """By fault: from when nothing was broken any more until every member was in sync."""
+    busy_percent: dict[str, list[int]] = field(default_factory=dict)
+    """By fault: how much of that time some process of the machine waited for a core."""
     calm_bytes: int = 0
     """Acknowledged while nothing was broken."""
     calm_seconds: float = 0.0
@@ -48,12 +50,18 @@ class ClusterReport:
         """Bytes a second that clients wrote between the faults."""
         return self.calm_bytes / self.calm_seconds if self.calm_seconds else 0.0
 
-    def fault(self, name: str, *, gap_s: float, whole_s: float) -> None:
-        """Note how long nothing was acknowledged because of a fault, and not all was in sync."""
+    def fault(self, name: str, *, gap_s: float, whole_s: float, busy: float) -> None:
+        """Note how long nothing was acknowledged because of a fault, and not all was in sync.
+
+        `busy`: the share of the time in which a process waited for a core.
+        """
+        percent = round(busy * 100)
+        self.busy_percent.setdefault(name, []).append(percent)
         gap_ms, whole_ms = int(gap_s * 1000), int(whole_s * 1000)
         self.gaps_ms.setdefault(name, []).append(gap_ms)
         self.whole_ms.setdefault(name, []).append(whole_ms)
-        self.last = f"{gap_ms} ms without an acknowledgement, in sync after {whole_ms} ms"
+        times = f"{gap_ms} ms without an acknowledgement, in sync after {whole_ms} ms"
+        self.last = f"{times}, machine {percent} % busy"
 
     def calm(self, size: int, seconds: float) -> None:
         """Note what was acknowledged in a time in which nothing was broken."""
@@ -83,7 +91,11 @@ class ClusterReport:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.violations += other.violations
         self.exits += other.exits
-        for mine, others in ((self.gaps_ms, other.gaps_ms), (self.whole_ms, other.whole_ms)):
+        for mine, others in (
+            (self.gaps_ms, other.gaps_ms),
+            (self.whole_ms, other.whole_ms),
+            (self.busy_percent, other.busy_percent),
+        ):
             for fault, times in others.items():
                 mine.setdefault(fault, []).extend(times)
 
@@ -111,11 +123,12 @@ class ClusterReport:
             f"broken         {self._kinds() or 'nothing'}",
             f"ended          {_counted(self.exits) or 'nobody by itself'}",
             "",
-            f"{'fault':<30} times   without an acknowledgement   until all are in sync",
-            f"{'':<30}              p50 / max ms               p50 / max ms",
+            f"{'fault':<30} times   without an acknowledgement   until all are in sync    machine",
+            f"{'':<30}              p50 / max ms               p50 / max ms      busy %",
         ]
         for fault, gaps in sorted(self.gaps_ms.items()):
             spans = f"{_span(gaps):>23}   {_span(self.whole_ms[fault]):>23}"
+            spans += f"   {max(self.busy_percent[fault]):>9}"
             lines.append(f"{fault:<30} {len(gaps):>5}   {spans}")
         return "\n".join(lines)
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_testing.chaos.checker import check
+from imago_testing.chaos.cluster.backlog import read_from_behind
 from imago_testing.chaos.cluster.ending import read_ending
 from imago_testing.chaos.cluster.faults import done_to
 from imago_testing.chaos.cluster.locating import Route, Tree
 from imago_testing.chaos.cluster.meter import Meter
+from imago_testing.chaos.cluster.pressure import waited_seconds
 from imago_testing.chaos.cluster.report import ClusterReport
 from imago_testing.chaos.cluster.shard import ApartError
 from imago_testing.chaos.connections import GROUP, ConnectionLostError, RefusedError
@@ -39,7 +41,8 @@ _PATIENCE_SECONDS = 6.0
 _ACK_SECONDS_MAX = 60.0
 _END_SECONDS_MAX = 180.0
 _LEAD_TRIES = 3
-_CREATED = {200, 201}
+_OK = 200
+_CREATED = {_OK, 201}
 _UNREAD = (RefusedError, ConnectionLostError, OSError)
 """What a member may answer that cannot be read; TimeoutError is one of them."""
 
@@ -85,6 +88,7 @@ class Run:
         try:
             try:
                 async with self._load():
+                    await self._keep_metaq_files()
                     for name in self._plan.faults:
                         await self._disturb(name)
                 await self._show_every_member()
@@ -93,7 +97,10 @@ class Run:
                 await self._show_leader()
         finally:
             self._tree.stop()
+        self._history.idle += self._shard.idle
         self.report.take(self._history, check(self._history), self._shard.exits)
+        self._shard.idle.clear()
+        self._shard.exits.clear()
         self.report.hold_against(self._plan.rate_min)
         self.report.seconds = time.monotonic() - self._began
         return self.report
@@ -166,18 +173,33 @@ class Run:
                 consumer.stop()
         self.report.refused = sum(each.refused for each in producers)
 
+    async def _keep_metaq_files(self) -> None:
+        """Have MetaQ's own files kept of the first topic; nobody needs those of the others."""
+        topic = self._topic(LEVELS[0])
+
+        def begun() -> bool:
+            leader = self._shard.leader_or_none()
+            if leader is None:
+                return False
+            code, told = leader.ask(f"/admin/v1/topics/{topic}")
+            return code == _OK and bool(told["materialised"])
+
+        await read_from_behind(self._tree, self._queues[0], begun)
+
     async def _disturb(self, name: str) -> None:
         await self._next_acknowledgement(name)
         await self._calm()
         self._say(name)
         self._shard.under = name
-        began = time.monotonic()
+        began, waited = time.monotonic(), waited_seconds()
         self._next_fault_at = began + self._rng.uniform(*self._plan.every_seconds)
         async with done_to(self._shard, name, self._rng):
             pass
         whole_s = await self._whole(f"after {name}")
         await self._next_acknowledgement(name)
-        self.report.fault(name, gap_s=self._meter.longest_gap(began), whole_s=whole_s)
+        busy = (waited_seconds() - waited) / (time.monotonic() - began)
+        gap_s = self._meter.longest_gap(began)
+        self.report.fault(name, gap_s=gap_s, whole_s=whole_s, busy=busy)
         self._say(f"{name}: {self.report.last}")
 
     async def _calm(self) -> None:

@@ -40,6 +40,8 @@ class Shard:
         self._undo = ExitStack()
         self.exits: list[str] = []
         """Members that ended by themselves, with their exit codes."""
+        self.idle: list[str] = []
+        """Faults that found nothing to be done to."""
         self.under = "start"
         """What is done to the shard."""
 
