@@ -45,9 +45,7 @@ SHARED_NAMES = {
 }
 """Class names that occur in several modules, each with the reason why that is no mistake."""
 
-LARGE = "it is still to be divided"
 FACADES = {
-    "imago_client/push_consumer.py:PushConsumer": LARGE,
     "imago_log/store.py:MessageStore": "the store's one face: each call goes to a component",
 }
 """Classes that may have more methods, each with the reason."""

@@ -160,7 +160,7 @@ async def test_consumer_holds_no_more_than_its_budget_and_gets_everything(
     config = settings(orderly=orderly, inflated_bytes_max=3 * MIB)
     async with client.push_consumer(config, ["orders"], handle) as consumer:
         await until(lambda: len(done) == 20)
-        assert consumer.inflation.used == 0
+        assert consumer._shared.inflation.used == 0
     assert sorted(done) == list(range(20))
     assert most <= 3
 
@@ -177,9 +177,9 @@ async def test_queue_takes_no_more_than_cached_bytes_max_where_it_has_some(clien
 
     config = settings(cached_bytes_max=MIB)
     async with client.push_consumer(config, ["orders"], handle) as consumer:
-        await until(lambda: consumer.inflation.used == 2 * MIB)
+        await until(lambda: consumer._shared.inflation.used == 2 * MIB)
         await asyncio.sleep(0.3)
-        assert consumer.inflation.used == 2 * MIB, "one message of each of two queues"
+        assert consumer._shared.inflation.used == 2 * MIB, "one message of each of two queues"
         go_on.set()
         await until(lambda: len(done) == 12)
 

@@ -136,15 +136,16 @@ async def test_renewed_locks_leave_a_queue_that_was_begun_meanwhile(
     consumer = client.push_consumer(in_order(), ["orders"], watched.handler("first"))  # type: ignore[arg-type]  # async
     async with consumer:
         await until(lambda: of_topic(consumer) == [0])
-        readers, consumer._readers = consumer._readers, {}
+        assigned = consumer._assigned
+        readers, assigned._readers = assigned._readers, {}
 
         def lock(*arguments: object) -> Generator[object, object, set[object]]:
             assert arguments
-            consumer._readers = readers
+            assigned._readers = readers
             yield from ()
             return set()
 
         with monkeypatch.context() as patched:
             patched.setattr(membership, "lock", lock)
-            await consumer._renew_locks()
+            await assigned.renew_locks()
         assert all(reader.locked for reader in readers.values())

@@ -127,9 +127,9 @@ async def test_commits_to_one_shard_hold_up_no_other(monkeypatch: pytest.MonkeyP
         for shard in "abc":
             for number in range(2):
                 reader: Any = SimpleNamespace(commit_offset=7)
-                consumer._readers[MessageQueue("orders", shard, number)] = reader
-        monkeypatch.setattr(consumer, "_commit_one", commit_one)
-        committing = asyncio.create_task(consumer._commit())
+                consumer._assigned._readers[MessageQueue("orders", shard, number)] = reader
+        monkeypatch.setattr(consumer._assigned, "_commit_one", commit_one)
+        committing = asyncio.create_task(consumer._assigned.commit())
         async with asyncio.timeout(50):
             while len(asked) < 5:  # noqa: ASYNC110 - nobody sets an event for it
                 await asyncio.sleep(0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.cluster.lease import monotonic_ms
+from imago_broker.cluster.session_lease import monotonic_ms
 from imago_broker.model.cluster import RegistryConnection, Role
 from imago_broker.model.shard import Member, ShardState
 from imago_broker.ports import (

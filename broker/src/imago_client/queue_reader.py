@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from imago_client.core import membership, pulling
 from imago_client.core.process_queue import ProcessQueue
@@ -46,7 +47,8 @@ class RetryLater(Exception):  # noqa: N818 - raised by handlers to ask for somet
         self.delay_level = delay_level
 
 
-class Shared(Protocol):
+@dataclass(slots=True, kw_only=True)
+class Shared:
     """What the readers of one consumer share."""
 
     state: ClientState
@@ -55,8 +57,9 @@ class Shared(Protocol):
     handler: Callable[[Sequence[ReceivedMessage]], Awaitable[None]]
     slots: asyncio.Semaphore
     tasks: Supervisor
-    handling: set[asyncio.Task[object] | None]
     inflation: Inflation
+    handling: set[asyncio.Task[object] | None] = field(default_factory=set)
+    """The tasks that run a handler now."""
 
 
 class QueueFetcher:

@@ -19,7 +19,7 @@ class HandlerCancelledError(Exception):
         super().__init__("the handler let out a cancellation that is not the consumer's")
 
 
-class Kept:
+class SupervisedTask:
     """One task under supervision."""
 
     def __init__(self, name: str) -> None:
@@ -44,31 +44,33 @@ class Supervisor:
         self.stalled = 0
         """How often a task ended though nobody had asked for it."""
         self._name, self._pause_s = name, pause_s
-        self._kept: dict[asyncio.Task[None], Kept] = {}
-        self._witness: asyncio.Task[None] | None = None
+        self._supervised: dict[asyncio.Task[None], SupervisedTask] = {}
+        self._sentinel: asyncio.Task[None] | None = None
         """Does nothing. Whoever cancels all tasks of the loop, as asyncio.run does, cancels it."""
 
     @property
     def is_running(self) -> bool:
-        return self._witness is not None and not self._witness.done()
+        return self._sentinel is not None and not self._sentinel.done()
 
     def start(self) -> None:
         """Take tasks from now on, also after an end."""
-        self._witness = asyncio.create_task(_wait_for_ever(), name=f"group {self._name}")
+        self._sentinel = asyncio.create_task(_wait_for_ever(), name=f"group {self._name}")
 
-    def keep(self, work: Callable[[], Coroutine[object, object, None]], name: str) -> Kept:
+    def keep(
+        self, work: Callable[[], Coroutine[object, object, None]], name: str
+    ) -> SupervisedTask:
         """Run `work` until it returns, or the consumer cancels it; begin it again otherwise."""
-        kept = Kept(name)
-        kept.task = asyncio.create_task(self._run(kept, work), name=name)
-        self._kept[kept.task] = kept
-        kept.task.add_done_callback(self._kept.pop)
-        return kept
+        supervised = SupervisedTask(name)
+        supervised.task = asyncio.create_task(self._run(supervised, work), name=name)
+        self._supervised[supervised.task] = supervised
+        supervised.task.add_done_callback(self._supervised.pop)
+        return supervised
 
     def is_cancelled(self) -> bool:
         """Whether the CancelledError just caught is the consumer's own; any other is forgotten."""
         task = asyncio.current_task()
         assert task is not None
-        if self._is_over() or (task in self._kept and self._kept[task].is_over):
+        if self._is_over() or (task in self._supervised and self._supervised[task].is_over):
             return True
         while task.uncancel():
             pass
@@ -78,8 +80,8 @@ class Supervisor:
         """Wait so long for the tasks to end by themselves, then cancel them; return when all are
         gone, also where the wait is cancelled."""
         try:
-            if self._kept and drain_s > 0:
-                _, left = await asyncio.wait(list(self._kept), timeout=drain_s)
+            if self._supervised and drain_s > 0:
+                _, left = await asyncio.wait(list(self._supervised), timeout=drain_s)
                 if left:
                     log.warning(
                         "drain_overdue group=%s tasks=%d: they still ran after drain_s, %g s, and"
@@ -89,30 +91,32 @@ class Supervisor:
                         drain_s,
                     )
         finally:
-            tasks = list(self._kept)
-            if self._witness is not None:
-                self._witness.cancel()
-                tasks.append(self._witness)
-            for kept in list(self._kept.values()):
-                kept.cancel()
+            tasks = list(self._supervised)
+            if self._sentinel is not None:
+                self._sentinel.cancel()
+                tasks.append(self._sentinel)
+            for supervised in list(self._supervised.values()):
+                supervised.cancel()
             if tasks:
                 await asyncio.wait(tasks)
-            self._witness = None
+            self._sentinel = None
 
     def _is_over(self) -> bool:
-        witness = self._witness
-        return witness is None or witness.done() or witness.cancelling() > 0
+        sentinel = self._sentinel
+        return sentinel is None or sentinel.done() or sentinel.cancelling() > 0
 
-    async def _run(self, kept: Kept, work: Callable[[], Coroutine[object, object, None]]) -> None:
+    async def _run(
+        self, supervised: SupervisedTask, work: Callable[[], Coroutine[object, object, None]]
+    ) -> None:
         while True:
             try:
                 await work()
             except asyncio.CancelledError as error:
                 if self.is_cancelled():
                     raise
-                self._note(kept, error)
+                self._note(supervised, error)
             except Exception as error:
-                self._note(kept, error)
+                self._note(supervised, error)
             else:
                 return
             await self._pause()
@@ -124,12 +128,12 @@ class Supervisor:
             if self.is_cancelled():
                 raise
 
-    def _note(self, kept: Kept, error: BaseException) -> None:
+    def _note(self, supervised: SupervisedTask, error: BaseException) -> None:
         self.stalled += 1
         log.error(
             "task_stalled group=%s task=%s stalled=%d error=%r; it is begun again",
             self._name,
-            kept.name,
+            supervised.name,
             self.stalled,
             error,
             exc_info=error,

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from imago_broker.cluster import coordinator as coordinator_module
 from imago_broker.cluster import metaq_tree
 from imago_broker.cluster.coordinator import TreeCoordinator
-from imago_broker.cluster.lease import monotonic_ms
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
 from imago_broker.cluster.metaq_tree import MetaqPaths
+from imago_broker.cluster.session_lease import monotonic_ms
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.cluster.succession import PLANNED, PRODUCERS_MS, QUIET_MS
 from imago_broker.model.cluster import RegistryConnection, Role

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.replication import leader as leader_module
+from imago_broker.replication import leader_session as leader_module
 from imago_broker.replication import leading as leading_module
 from imago_broker.replication import port as port_module
-from imago_broker.replication.leader import GREETING_MS
+from imago_broker.replication.leader_session import GREETING_MS
 from imago_broker.replication.silent import Silent
 from imago_broker.service.messages import PutStatus
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
@@ -23,7 +23,7 @@ from imago_wire.replication.frames import (
     Fetch,
     Frame,
     Hello,
-    Refusal,
+    RefusalCode,
     Refuse,
     RepairAsk,
     Welcome,
@@ -133,7 +133,7 @@ async def test_other_protocols_are_refused_and_named_once(
     for _ in range(3):
         caller = await Caller.to(leader)
         caller.say(greeting)
-        assert (await caller.refusal()).code == Refusal.PROTOCOL
+        assert (await caller.refusal()).code == RefusalCode.PROTOCOL
     refused = leader.brokers[0].ports.replication.refused
     assert refused.count == {"protocol": 3}
     assert caplog.text.count("replication_refused") == 1
@@ -143,15 +143,15 @@ async def test_other_protocols_are_refused_and_named_once(
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        ({"cluster_id": "another"}, Refusal.CLUSTER),
-        ({"shard": 1}, Refusal.SHARD),
-        ({"uuid": "stranger"}, Refusal.MEMBER),
-        ({"incarnation": 0}, Refusal.MEMBER),
-        ({}, Refusal.MEMBER),  # ourselves
+        ({"cluster_id": "another"}, RefusalCode.CLUSTER),
+        ({"shard": 1}, RefusalCode.SHARD),
+        ({"uuid": "stranger"}, RefusalCode.MEMBER),
+        ({"incarnation": 0}, RefusalCode.MEMBER),
+        ({}, RefusalCode.MEMBER),  # ourselves
     ],
 )
 async def test_stranger_is_refused(
-    leader: ShardBrokers, changes: dict[str, object], code: Refusal
+    leader: ShardBrokers, changes: dict[str, object], code: RefusalCode
 ) -> None:
     caller = await Caller.to(leader)
     caller.say(hello(leader, **changes))
@@ -186,7 +186,7 @@ async def test_an_epoch_that_the_registry_does_not_know_deposes_nobody(
     leader: ShardBrokers,
 ) -> None:
     caller = await greeted(leader, epoch=99)
-    assert (await caller.refusal()).code == Refusal.STALE_EPOCH
+    assert (await caller.refusal()).code == RefusalCode.STALE_EPOCH
     await leader.start(2)
     await until(lambda: 2 in leader.in_sync())
     assert leader.brokers[0].role.current.epoch == 1, "it leads on, in its epoch"
@@ -209,7 +209,7 @@ async def test_stranger_that_knows_the_ids_and_calls_from_elsewhere_is_refused(
     await leader.all_in_sync(0, 1)
     caller = await posing(leader, "127.0.0.2")
     refusal = await caller.refusal()
-    assert refusal.code == Refusal.MEMBER
+    assert refusal.code == RefusalCode.MEMBER
     assert "calls from 127.0.0.2, and is registered at 127.0.0.1" in refusal.text
     assert await leader.put(0, b"one") == [PutStatus.OK]
 
@@ -225,7 +225,7 @@ async def test_stranger_does_not_displace_a_member_that_is_connected(
     caller = await posing(leader)
     refusal = await caller.refusal()
     assert (refusal.code, refusal.text) == (
-        Refusal.MEMBER,
+        RefusalCode.MEMBER,
         "this life of the member is connected already",
     )
     assert session.session is before
@@ -247,14 +247,14 @@ async def test_connection_that_is_silent_gives_way(
 @pytest.mark.parametrize(
     ("said", "code"),
     [
-        (Fetch(7, 0, 0), Refusal.STALE_EPOCH),
-        (Fetch(1, 1 << 40, 1), Refusal.DIVERGED),
-        (Fetch(1, 5, 9), Refusal.DIVERGED),
-        (Ack(1, 0, 0), Refusal.PROTOCOL),
+        (Fetch(7, 0, 0), RefusalCode.STALE_EPOCH),
+        (Fetch(1, 1 << 40, 1), RefusalCode.DIVERGED),
+        (Fetch(1, 5, 9), RefusalCode.DIVERGED),
+        (Ack(1, 0, 0), RefusalCode.PROTOCOL),
     ],
 )
 async def test_fetch_that_does_not_continue_the_log_is_refused(
-    leader: ShardBrokers, said: Frame, code: Refusal
+    leader: ShardBrokers, said: Frame, code: RefusalCode
 ) -> None:
     caller = await greeted(leader)
     assert isinstance(await caller.hear(), Welcome)
@@ -270,7 +270,7 @@ async def test_acknowledgement_of_what_was_not_sent_counts_for_nothing(
     caller.say(Fetch(1, 0, 0), Ack(1, 1 << 40, 1 << 40))
     while not isinstance(frame := await caller.hear(), Refuse):
         pass
-    assert frame.code == Refusal.PROTOCOL
+    assert frame.code == RefusalCode.PROTOCOL
     await caller.closed()
     assert leader.store(0).high_watermark <= leader.store(0).log_end
 
@@ -307,7 +307,7 @@ async def test_fault_of_ours_ends_that_connection_only(
 async def test_fetch_without_greeting_is_refused(leader: ShardBrokers) -> None:
     caller = await Caller.to(leader)
     caller.say(Fetch(1, 0, 0))
-    assert (await caller.refusal()).code == Refusal.PROTOCOL
+    assert (await caller.refusal()).code == RefusalCode.PROTOCOL
 
 
 async def test_caller_that_says_nothing_is_closed(leader: ShardBrokers) -> None:
@@ -320,13 +320,13 @@ async def test_caller_that_says_nothing_is_closed(leader: ShardBrokers) -> None:
     session.check_time(now_ms)
     assert not session.link.closed
     session.check_time(now_ms + GREETING_MS)
-    assert (await caller.refusal()).code == Refusal.PROTOCOL
+    assert (await caller.refusal()).code == RefusalCode.PROTOCOL
 
 
 async def test_member_that_does_not_lead_says_so(leader: ShardBrokers) -> None:
     await leader.start(1)
     caller = await Caller.to(leader, 1)
-    assert (await caller.refusal()).code == Refusal.NOT_LEADER
+    assert (await caller.refusal()).code == RefusalCode.NOT_LEADER
 
 
 async def test_the_longest_silent_caller_loses_its_place(
@@ -336,7 +336,7 @@ async def test_the_longest_silent_caller_loses_its_place(
     port = leader.brokers[0].ports.replication
     monkeypatch.setattr(port, "_members", Silent(3, 3))
     callers = [await Caller.to(leader) for _ in range(4)]
-    assert (await callers[0].refusal()).code == Refusal.BUSY
+    assert (await callers[0].refusal()).code == RefusalCode.BUSY
     assert port.refused.count["busy"] == 1
     assert port.silent == 3
     await serves_on(leader)
@@ -372,11 +372,11 @@ async def test_strangers_have_places_apart_from_those_of_members(leader: ShardBr
         await Caller.to(leader, source=f"127.0.1.{each % 200}")
         for each in range(port_module.SILENT_MAX + 1)
     ]
-    assert (await strangers[0].refusal()).code == Refusal.BUSY
+    assert (await strangers[0].refusal()).code == RefusalCode.BUSY
     member = await Caller.to(leader)
     await until(lambda: port.silent == port_module.SILENT_MAX + 1)
     member.say(hello(leader, epoch=leader.brokers[0].store.epoch))
-    assert (await member.refusal()).code == Refusal.MEMBER  # nobody is the leader itself
+    assert (await member.refusal()).code == RefusalCode.MEMBER  # nobody is the leader itself
     for stranger in strangers[1:]:
         await stranger.close()
     await serves_on(leader)
@@ -388,7 +388,7 @@ async def test_one_stranger_has_its_part_of_the_places(leader: ShardBrokers) -> 
     other = await Caller.to(leader, source="127.0.1.2")
     count = port_module.SILENT_PER_ADDRESS_MAX
     callers = [await Caller.to(leader, source="127.0.1.1") for _ in range(count + 1)]
-    assert (await callers[0].refusal()).code == Refusal.BUSY
+    assert (await callers[0].refusal()).code == RefusalCode.BUSY
     assert port.silent == count + 1
     for caller in (other, *callers[1:]):
         await caller.close()

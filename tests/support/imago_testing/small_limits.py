@@ -72,7 +72,7 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_log.repair.scrubbing": {"BLOCK_BYTES": 300, "STEP_BYTES_MIN": 300},
     "imago_log.lifecycle.sync_job": {"FILES_AT_ONCE": 2},
     "imago_log.views.unit_files": {"STEP": 60},
-    "imago_broker.replication.leader": {"METADATA_FRAME_BYTES": 300},
+    "imago_broker.replication.leader_session": {"METADATA_FRAME_BYTES": 300},
     "imago_broker.replication.link": {"RECEIVE_BYTES": 300},
     "imago_broker.replication.repair": {"CHUNK_BYTES": 300},
     "imago_broker.replication.sending": {
@@ -126,7 +126,7 @@ KEPT: dict[str, dict[str, str]] = {
     "imago_broker.replication.addresses": {"NAMES_MAX": _COUNT, "OWN_MAX": _COUNT},
     "imago_broker.replication.effect_executor": {"NOTES_MAX": _COUNT},
     "imago_broker.replication.failures": {"REASON_CHARS_MAX": _COUNT},
-    "imago_broker.replication.follower": {
+    "imago_broker.replication.follower_session": {
         "SNAPSHOT_BYTES_MAX": "what nothing may pass",
     },
     "imago_broker.replication.lending": {"ENDS_KEPT": _COUNT},

@@ -15,11 +15,11 @@ from uuid import uuid4
 from imago_broker.cluster import znodes
 from imago_broker.cluster.desired_writer import DesiredWriter
 from imago_broker.cluster.keeper import RECORD, Keeper
-from imago_broker.cluster.lease import monotonic_ms
 from imago_broker.cluster.leased_session import LeasedSession
 from imago_broker.cluster.metaq_consumers import TreeMetaqConsumers
 from imago_broker.cluster.pipeline_records import TreePipelineRecords
 from imago_broker.cluster.preparation import Preparation
+from imago_broker.cluster.session_lease import monotonic_ms
 from imago_broker.cluster.shard_states import TreeShardStates
 from imago_broker.cluster.shared import surplus
 from imago_broker.cluster.shared_marks import TreeSharedMarks

@@ -102,8 +102,8 @@ class DesiredWriter:
 
     async def _verify(self) -> None:
         await self._keeper.verify()
-        if self._keeper.fenced:
-            self._session.fenced()
+        if self._keeper.is_fenced:
+            self._session.fence()
         else:
             self._session.verified()
 
@@ -114,5 +114,5 @@ class DesiredWriter:
         if len(fresh) > FAILURES_LOGGED_MAX:
             logger.warning("registry_writes_failed more=%d", len(fresh) - FAILURES_LOGGED_MAX)
         self._failed = failures
-        if failures and not self._keeper.fenced:
+        if failures and not self._keeper.is_fenced:
             self._wake.later(RETRY_SECONDS)

@@ -71,7 +71,7 @@ class Keeper:
         self._succession = Succession(config.relay_ms, now_ms)
         self._held_back = False
         """Whether the last pass kept from consumers what it should tell them later."""
-        self.fenced = False
+        self.is_fenced = False
         """Whether another process has taken our place: this one writes no more."""
 
     @property
@@ -119,7 +119,7 @@ class Keeper:
         written: set[str] = set()
         failures: dict[str, CoordinatorError] = {}
         self._held_back = False
-        if self.fenced:
+        if self.is_fenced:
             return written, dict.fromkeys(self._all_keys(), CoordinatorConflictError(FENCED))
         if self._wanted is None:
             await self._take_back(written)
@@ -138,7 +138,7 @@ class Keeper:
 
     async def leave(self) -> None:
         """Take the broker's addresses away; the end of the session takes all other nodes."""
-        if self.fenced:
+        if self.is_fenced:
             return
         if self._publication is not None:
             await self._publication.retire()
@@ -147,7 +147,7 @@ class Keeper:
 
     async def verify(self) -> None:
         """Look whether what this session has written still stands, and is ours."""
-        if self.fenced:
+        if self.is_fenced:
             return
         if self._tree.session_id != self._session_id:
             self._begin_session()
@@ -159,7 +159,7 @@ class Keeper:
             elif node.owner != self._session_id:
                 logger.error("registry_fenced shard=%d replica=%d", record.shard, record.replica)
                 self._registration = None
-                self.fenced = True
+                self.is_fenced = True
 
     def _begin_session(self) -> None:
         """Forget what was written: by another session, or under a node that was deleted."""

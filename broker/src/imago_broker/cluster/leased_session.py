@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from imago_broker.cluster.lease import Lease
+from imago_broker.cluster.session_lease import Lease
 from imago_broker.cluster.watchdog import LoopWatchdog
 from imago_broker.model.cluster import RegistryConnection
 
@@ -97,8 +97,8 @@ class LeasedSession:
         if self._lease.end_ms and self._tree.connection is RegistryConnection.CONNECTED:
             self._become(RegistryConnection.CONNECTED)
 
-    def fenced(self) -> None:
-        """Another process is what we were."""
+    def fence(self) -> None:
+        """Write and promise no more: another process has our place."""
         self._lease.revoke()
         self._become(RegistryConnection.FENCED)
 

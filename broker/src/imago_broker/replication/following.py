@@ -7,7 +7,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
-from imago_broker.replication.follower import FollowerSession
+from imago_broker.replication.follower_session import FollowerSession
 from imago_broker.replication.link import Link, prepared
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from imago_broker.model.shard import Member
     from imago_broker.ports import Clock
     from imago_broker.replication.counters import ReplicationCounters
-    from imago_broker.replication.follower import Owner
+    from imago_broker.replication.follower_session import Owner
     from imago_broker.replication.member import MemberIdentity
     from imago_log.store import MessageStore
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from imago_broker.replication.leader import LeaderSession, SessionRefusedError, SessionStage
+from imago_broker.replication.leader_session import LeaderSession, SessionRefusedError, SessionStage
 from imago_broker.replication.sending import Allowance, SendCursor
 from imago_log.errors import StoreError
-from imago_wire.replication.frames import EPOCHS_MAX, Refusal, Welcome
+from imago_wire.replication.frames import EPOCHS_MAX, RefusalCode, Welcome
 
 if TYPE_CHECKING:
     import asyncio
@@ -104,7 +104,6 @@ class Leading:
     def take(self, link: Link) -> None:
         """Serve a connection."""
         session = LeaderSession(link, self, now_ms=self._clock.monotonic_ms())
-        link.on_drained = self.appended
         self.sessions.add(session)
 
     def close(self) -> None:
@@ -115,7 +114,7 @@ class Leading:
         self._closed = True
         self._store.keep_from(None)
         for session in tuple(self.sessions):
-            session.refuse(SessionRefusedError(Refusal.NOT_LEADER, "the leadership has ended"))
+            session.refuse(SessionRefusedError(RefusalCode.NOT_LEADER, "the leadership has ended"))
 
     def copying(self) -> list[LeaderSession]:
         """Return the followers whose logs continue ours."""
@@ -166,7 +165,7 @@ class Leading:
             return cursor.push(now_ms, sync=sync)
         except (StoreError, LookupError) as error:
             # Retention has taken what it needs, or the range is damaged: it compares again.
-            session.refuse(SessionRefusedError(Refusal.DIVERGED, str(error)))
+            session.refuse(SessionRefusedError(RefusalCode.DIVERGED, str(error)))
             return False
 
     def _tell_watermark(self) -> None:
@@ -181,7 +180,7 @@ class Leading:
         try:
             cursor.beat(now_ms, sync=self._followers.wants_sync())
         except LookupError as error:
-            session.refuse(SessionRefusedError(Refusal.DIVERGED, str(error)))
+            session.refuse(SessionRefusedError(RefusalCode.DIVERGED, str(error)))
 
     # What sessions ask
 
@@ -194,7 +193,7 @@ class Leading:
                 self._check_displaced(other, hello)
                 other.close()
                 self.ended(other, None)
-        session.link.on_known()
+        session.link.known()
         return Welcome(
             epoch=self.epoch,
             uuid=identity.uuid,
@@ -210,32 +209,36 @@ class Leading:
         silent_ms = self._clock.monotonic_ms() - other.heard_ms
         if other.member.incarnation == hello.incarnation and silent_ms < HELD_MS:
             raise SessionRefusedError(
-                Refusal.MEMBER, "this life of the member is connected already"
+                RefusalCode.MEMBER, "this life of the member is connected already"
             )
 
     def _check_caller(self, session: LeaderSession, hello: Hello) -> None:
         identity = self._identity
         if hello.cluster_id != identity.cluster_id:
-            raise SessionRefusedError(Refusal.CLUSTER, f"cluster {hello.cluster_id!r} is not ours")
+            raise SessionRefusedError(
+                RefusalCode.CLUSTER, f"cluster {hello.cluster_id!r} is not ours"
+            )
         if hello.shard != identity.shard:
             raise SessionRefusedError(
-                Refusal.SHARD, f"shard {hello.shard}, this is {identity.shard}"
+                RefusalCode.SHARD, f"shard {hello.shard}, this is {identity.shard}"
             )
         live = identity.live(hello.uuid)
         if live is None or live.incarnation != hello.incarnation or live.uuid == identity.uuid:
-            raise SessionRefusedError(Refusal.MEMBER, f"member {hello.uuid!r} is not registered so")
+            raise SessionRefusedError(
+                RefusalCode.MEMBER, f"member {hello.uuid!r} is not registered so"
+            )
         problem = self._addresses.problem(session.link.peer, live.host, live.addresses)
         if problem is not None:
-            raise SessionRefusedError(Refusal.MEMBER, f"member {hello.uuid!r} {problem}")
+            raise SessionRefusedError(RefusalCode.MEMBER, f"member {hello.uuid!r} {problem}")
         problem = self._followers.greeting_problem(hello.epoch)
         if problem is not None:
-            raise SessionRefusedError(Refusal.STALE_EPOCH, problem)
+            raise SessionRefusedError(RefusalCode.STALE_EPOCH, problem)
 
     def begin(self, session: LeaderSession, fetch: Fetch) -> SendCursor:
         """Check where the caller wants to go on; `Leadership.begin`."""
         problem = self._followers.fetch_problem(session.member, fetch)
         if problem is not None:
-            raise SessionRefusedError(Refusal.DIVERGED, problem)
+            raise SessionRefusedError(RefusalCode.DIVERGED, problem)
         cursor = SendCursor(
             self._store,
             session.link,

@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from imago_log.results import FileSlice
 
@@ -29,32 +29,50 @@ BUFFERS_MAX = 64
 """Buffers of one system call; the kernel allows 1,024."""
 
 
+class LinkOwner(Protocol):
+    """Whoever serves a link."""
+
+    def received(self, data: bytes) -> None:
+        """Take what arrived, once a turn."""
+
+    def drained(self) -> None:
+        """The kernel has taken everything."""
+
+    def lost(self, reason: str) -> None:
+        """The link has ended; called once, and not where the owner itself closed it."""
+
+
 class Link:
-    """A connected socket. All calls and callbacks belong to the event loop's thread.
+    """A connected socket. All calls and callbacks belong to the event loop's thread."""
 
-    `on_bytes` is told what arrived, once a turn; `on_drained` that the kernel has taken
-    everything; `on_closed` the reason, once, unless `close` was called here.
-    """
-
-    def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
-        self.on_bytes: Callable[[bytes], None] = _ignore
-        self.on_drained: Callable[[], None] = _nothing
-        self.on_closed: Callable[[str], None] = _ignore
-        self.on_known: Callable[[], None] = _nothing
-        """Told, by whoever serves the link, that the caller is a member."""
+    def __init__(
+        self,
+        sock: socket.socket,
+        loop: asyncio.AbstractEventLoop,
+        on_known: Callable[[Link], None] | None = None,
+    ) -> None:
+        """`on_known` gets the link once its owner has found that the caller is a member."""
         self.peer = _peer(sock)
         """Address of the other side, without its port."""
         self.pending = 0
         """Bytes that the kernel has not taken yet."""
         self.closed = False
+        self._owner: LinkOwner | None = None
+        self._on_known = on_known
         self._sock = sock
         self._loop = loop
         self._queue: deque[memoryview | FileSlice] = deque()
         self._blocked = False
 
-    def start(self) -> None:
-        """Read from now on."""
-        self._loop.add_reader(self._sock.fileno(), self._readable)
+    def start(self, owner: LinkOwner) -> None:
+        """Read from now on, for this owner."""
+        self._owner = owner
+        self._loop.add_reader(self._sock.fileno(), self._readable, owner)
+
+    def known(self) -> None:
+        """Tell whoever accepted the link that the caller is a member."""
+        if self._on_known is not None:
+            self._on_known(self)
 
     def send(self, *buffers: bytes | memoryview) -> None:
         """Queue bytes behind all others; `flush` sends them."""
@@ -81,14 +99,14 @@ class Link:
             self._lost(f"send: {error}")
 
     def close(self) -> None:
-        """Close; what was queued is given one more chance and `on_closed` stays silent."""
+        """Close; what was queued is given one more chance and the owner hears nothing."""
         if self.closed:
             return
         self.flush()
         self._close()
 
     def end(self, reason: str) -> None:
-        """Close from outside: whoever serves the link is told by `on_closed`."""
+        """Close from outside: its owner hears that it is `lost`."""
         self.flush()
         self._lost(reason)
 
@@ -107,9 +125,10 @@ class Link:
     def _lost(self, reason: str) -> None:
         if not self.closed:
             self._close()
-            self.on_closed(reason)
+            if self._owner is not None:
+                self._owner.lost(reason)
 
-    def _readable(self) -> None:
+    def _readable(self, owner: LinkOwner) -> None:
         try:
             data = self._sock.recv(RECEIVE_BYTES)
         except BlockingIOError:
@@ -121,7 +140,7 @@ class Link:
             self._lost("closed by the other side")
             return
         try:
-            self.on_bytes(data)
+            owner.received(data)
         except Exception as error:
             # A fault of ours must not come again with the next bytes.
             logger.exception("replication_link_failed peer=%s", self.peer)
@@ -131,8 +150,8 @@ class Link:
         self._loop.remove_writer(self._sock.fileno())
         self._blocked = False
         self.flush()
-        if not self.pending and not self.closed:
-            self.on_drained()
+        if self._owner is not None and not self.pending and not self.closed:
+            self._owner.drained()
 
     def _send_all(self) -> None:
         queue = self._queue
@@ -183,11 +202,3 @@ def _peer(sock: socket.socket) -> str:
         return str(sock.getpeername()[0])
     except OSError:  # gone again already
         return "unknown"
-
-
-def _ignore(_: object) -> None:
-    """Stand where the owner of the link will put its own."""
-
-
-def _nothing() -> None:
-    """Stand where the owner of the link will put its own."""

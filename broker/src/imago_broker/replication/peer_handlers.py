@@ -13,7 +13,7 @@ from imago_broker.core.shard.events import EpochHeard, Welcomed
 from imago_broker.core.shard.values import Log
 from imago_broker.replication.lending import Lender
 from imago_broker.replication.outlook import log_of
-from imago_wire.replication.frames import Refusal
+from imago_wire.replication.frames import RefusalCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MOVES_ON = (Refusal.MEMBER, Refusal.NOT_LEADER, Refusal.STALE_EPOCH, Refusal.DIVERGED)
+MOVES_ON = (
+    RefusalCode.MEMBER,
+    RefusalCode.NOT_LEADER,
+    RefusalCode.STALE_EPOCH,
+    RefusalCode.DIVERGED,
+)
 """Refusals that pass by themselves: views of the registry differ for a moment."""
 
 

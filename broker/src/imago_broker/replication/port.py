@@ -11,13 +11,12 @@ import errno
 import logging
 import socket
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING
 
 from imago_broker.replication.link import Link, prepared
 from imago_broker.replication.silent import Silent
 from imago_wire.replication.encoder import encode
-from imago_wire.replication.frames import Refusal, Refuse
+from imago_wire.replication.frames import RefusalCode, Refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +101,7 @@ class ReplicationPort:
 
     def refuse(self, link: Link, epoch: int) -> None:
         """Tell a caller that this member does not lead; it looks into the registry then."""
-        link.send(encode(Refuse(epoch, Refusal.NOT_LEADER, "this member does not lead")))
+        link.send(encode(Refuse(epoch, RefusalCode.NOT_LEADER, "this member does not lead")))
         link.close()
         self.gone(link)
 
@@ -151,7 +150,7 @@ class ReplicationPort:
             self.refused.note("", "descriptors", str(error))
             self._pause(PAUSE_SECONDS)
             return
-        link = Link(prepared(sock), self._loop)
+        link = Link(prepared(sock), self._loop, self._known)
         members = len(self._links) - self.silent
         if members >= CONNECTIONS_MAX:
             self._busy(link, f"{members} connections")
@@ -164,7 +163,6 @@ class ReplicationPort:
             self.gone(other)
         self._links.add(link)
         places.add(link, self._loop.time())
-        link.on_known = partial(self._known, link)
         self.on_link(link)
 
     def _pause(self, seconds: float) -> None:
@@ -175,7 +173,7 @@ class ReplicationPort:
 
     def _busy(self, link: Link, detail: str) -> None:
         self.refused.note(link.peer, "busy", detail)
-        link.send(encode(Refuse(0, Refusal.BUSY, detail)))
+        link.send(encode(Refuse(0, RefusalCode.BUSY, detail)))
 
 
 def _nobody(_: str) -> bool:

@@ -60,7 +60,7 @@ class FrameType(IntEnum):
     METADATA = 9
 
 
-class Refusal(IntEnum):
+class RefusalCode(IntEnum):
     """Why the other side is not served."""
 
     CLUSTER = 1

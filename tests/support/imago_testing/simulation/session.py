@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from imago_broker.core.shard import events as ev
-from imago_broker.core.shard.lease import lease_until
+from imago_broker.core.shard.leader_lease import lease_until
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.values import Live

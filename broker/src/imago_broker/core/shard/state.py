@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from imago_broker.core.shard.effects import Propose, ReadView
 from imago_broker.core.shard.election import Choice, Electable, Patience, choose, electable
 from imago_broker.core.shard.in_sync import joinable, joiner, waited_for
-from imago_broker.core.shard.lease import leased
+from imago_broker.core.shard.leader_lease import leased
 from imago_broker.core.shard.reconcile import CutBack, reconcile, takes, valid_fetch
 from imago_broker.core.shard.values import (
     EMPTY,

@@ -23,7 +23,7 @@ from imago_wire.replication.frames import (
     FrameType,
     Hello,
     Metadata,
-    Refusal,
+    RefusalCode,
     Refuse,
     Repair,
     RepairAsk,
@@ -56,7 +56,7 @@ FROM_STRANGER = FROM_FOLLOWER - {FrameType.REPAIR}
 class SessionRefusedError(Exception):
     """The other side is not served."""
 
-    def __init__(self, code: Refusal, reason: str) -> None:
+    def __init__(self, code: RefusalCode, reason: str) -> None:
         super().__init__(reason)
         self.code, self.reason = code, reason
 
@@ -103,6 +103,10 @@ class LeadingSide(Protocol):
         """The follower found no whole records in what it was sent and has not acknowledged."""
         ...
 
+    def appended(self) -> None:
+        """Push soon: a follower can take more."""
+        ...
+
     def ended(self, session: LeaderSession, refusal: SessionRefusedError | None) -> None:
         """Forget the session."""
         ...
@@ -124,9 +128,7 @@ class LeaderSession:
         self._leadership = leadership
         self._began_ms = now_ms
         self._decoder = FrameDecoder(FROM_STRANGER)
-        link.on_bytes = self._received
-        link.on_closed = self._closed
-        link.start()
+        link.start(self)
 
     def check_time(self, now_ms: int) -> None:
         """Refuse a caller that does not come to the point."""
@@ -135,7 +137,7 @@ class LeaderSession:
         limit_ms = limits_ms.get(self.stage)
         if limit_ms is not None and now_ms >= self._began_ms + limit_ms:
             self.refuse(
-                SessionRefusedError(Refusal.PROTOCOL, f"no answer while {self.stage.value}")
+                SessionRefusedError(RefusalCode.PROTOCOL, f"no answer while {self.stage.value}")
             )
 
     def refuse(self, refusal: SessionRefusedError) -> None:
@@ -157,11 +159,17 @@ class LeaderSession:
         self.link.send(encode(RepairAsk(self._leadership.epoch, offset, size)))
         self.link.flush()
 
-    def _closed(self, _reason: str) -> None:
+    def drained(self) -> None:
+        """Have more pushed."""
+        self._leadership.appended()
+
+    def lost(self, _reason: str) -> None:
+        """Be forgotten: the link has ended."""
         self.stage = SessionStage.ENDED
         self._leadership.ended(self, None)
 
-    def _received(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
+        """Take the follower's bytes."""
         self.heard_ms = self._now_ms
         try:
             acked = False
@@ -174,10 +182,10 @@ class LeaderSession:
         except SessionRefusedError as refusal:
             self.refuse(refusal)
         except ProtocolError as error:
-            self.refuse(SessionRefusedError(Refusal.PROTOCOL, str(error)))
+            self.refuse(SessionRefusedError(RefusalCode.PROTOCOL, str(error)))
         except (StoreError, LookupError) as error:
             # What it wants of our log is not there any more: it compares again.
-            self.refuse(SessionRefusedError(Refusal.DIVERGED, str(error)))
+            self.refuse(SessionRefusedError(RefusalCode.DIVERGED, str(error)))
 
     def _handle(self, frame: Frame) -> bool:
         """Serve one frame; return whether it says that the copy has grown."""
@@ -191,7 +199,7 @@ class LeaderSession:
         elif isinstance(frame, RepairAsk):
             self._check_copying(frame.epoch)
             if self.link.pending > UNREAD_BYTES_MAX:
-                raise SessionRefusedError(Refusal.PROTOCOL, "asks for more than it reads")
+                raise SessionRefusedError(RefusalCode.PROTOCOL, "asks for more than it reads")
             data = self._leadership.repair_bytes(frame)
             head = repair_header(epoch=frame.epoch, offset=frame.offset, size=len(data))
             self.link.send(head, data)
@@ -199,15 +207,15 @@ class LeaderSession:
         elif isinstance(frame, Repair):
             self._check_copying(frame.epoch)
             self._leadership.repaired(self, frame)
-        elif isinstance(frame, Refuse) and frame.code == Refusal.DAMAGED:
+        elif isinstance(frame, Refuse) and frame.code == RefusalCode.DAMAGED:
             self._distrusted(frame)
         else:
-            raise SessionRefusedError(Refusal.PROTOCOL, f"unexpected {type(frame).__name__}")
+            raise SessionRefusedError(RefusalCode.PROTOCOL, f"unexpected {type(frame).__name__}")
         return False
 
     def _greet(self, hello: Hello) -> None:
         if self.stage is not SessionStage.GREETING:
-            raise SessionRefusedError(Refusal.PROTOCOL, "HELLO twice")
+            raise SessionRefusedError(RefusalCode.PROTOCOL, "HELLO twice")
         welcome = self._leadership.welcome(self, hello)
         self.member = Member(hello.uuid, hello.incarnation)
         self.stage = SessionStage.COMPARING
@@ -216,7 +224,7 @@ class LeaderSession:
 
     def _begin(self, fetch: Fetch) -> None:
         if self.stage is not SessionStage.COMPARING:
-            raise SessionRefusedError(Refusal.PROTOCOL, f"FETCH while {self.stage.value}")
+            raise SessionRefusedError(RefusalCode.PROTOCOL, f"FETCH while {self.stage.value}")
         self._check_epoch(fetch.epoch)
         self.cursor = self._leadership.begin(self, fetch)
         self.stage = SessionStage.COPYING
@@ -239,7 +247,8 @@ class LeaderSession:
         assert cursor is not None, "copying"
         if not cursor.acked <= ack.end <= cursor.next:
             raise SessionRefusedError(
-                Refusal.PROTOCOL, f"ACK of {ack.end} behind {cursor.acked} or above {cursor.next}"
+                RefusalCode.PROTOCOL,
+                f"ACK of {ack.end} behind {cursor.acked} or above {cursor.next}",
             )
         cursor.acked = ack.end
         cursor.durable = min(ack.durable_end, ack.end)
@@ -255,11 +264,11 @@ class LeaderSession:
 
     def _check_copying(self, epoch: int) -> None:
         if self.stage is not SessionStage.COPYING:
-            raise SessionRefusedError(Refusal.PROTOCOL, f"too early while {self.stage.value}")
+            raise SessionRefusedError(RefusalCode.PROTOCOL, f"too early while {self.stage.value}")
         self._check_epoch(epoch)
 
     def _check_epoch(self, epoch: int) -> None:
         if epoch != self._leadership.epoch:
             raise SessionRefusedError(
-                Refusal.STALE_EPOCH, f"epoch {epoch}, this is {self._leadership.epoch}"
+                RefusalCode.STALE_EPOCH, f"epoch {epoch}, this is {self._leadership.epoch}"
             )

@@ -23,7 +23,7 @@ from imago_wire.replication.frames import (
     FrameType,
     Hello,
     Metadata,
-    Refusal,
+    RefusalCode,
     Refuse,
     Repair,
     RepairAsk,
@@ -117,9 +117,7 @@ class FollowerSession:
         self._now_ms = now_ms
         self._snapshot = bytearray()
         self._decoder = FrameDecoder(FROM_LEADER)
-        link.on_bytes = self._received
-        link.on_closed = self._closed
-        link.start()
+        link.start(self)
 
     def greet(self) -> None:
         """Say who we are and what we hold."""
@@ -172,10 +170,15 @@ class FollowerSession:
         self.link.send(encode(frame))
         self.link.flush()
 
-    def _closed(self, reason: str) -> None:
+    def drained(self) -> None:
+        """Send nothing more: a follower has only answers to send."""
+
+    def lost(self, reason: str) -> None:
+        """Look for a leader again: the link has ended."""
         self._owner.ended(reason)
 
-    def _received(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
+        """Take the leader's bytes."""
         self.heard_ms = self._now_ms
         try:
             frames = self._decoder.feed(data)
@@ -193,7 +196,7 @@ class FollowerSession:
         except CorruptRecordError as error:
             # Behind the acknowledged end it begins: the leader looks there, and has it healed.
             self._ack()
-            self._send(Refuse(self._epoch, Refusal.DAMAGED, str(error)[:120]))
+            self._send(Refuse(self._epoch, RefusalCode.DAMAGED, str(error)[:120]))
             self.end(f"damaged: {error}")
         except LogIOError:
             # The store has told the application, which ends the process.
