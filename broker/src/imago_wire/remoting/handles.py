@@ -1,4 +1,7 @@
-"""Texts that a client gets for a message and hands back: POP receipts, recall handles."""
+"""Texts that a client gets for a message and hands back: POP receipts, recall handles.
+
+Brokers serve no POP yet: see "Differences" in docs/rocketmq.md.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The values of all ext fields, in the order of their names (as UTF-16) and without `Signature`
 itself, are joined and followed by the body; the signature is the Base64 form of HMAC-SHA1 of
-that with the account's secret.
+that with the account's secret. No broker of ours checks it yet.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Trace records: what clients with tracing on send as ordinary messages.
 
+For tools and clients that read or send traces; a broker stores them unread.
+
 A message body holds records that end in 0x02; a record's fields are separated by 0x01 and the
 first one is its kind. The fields of each kind follow in a fixed order.
 """

@@ -1,4 +1,7 @@
-"""Bodies of POP consumption (5.x): acknowledgements in bulk, assignments, request modes."""
+"""Bodies of POP consumption (5.x): acknowledgements in bulk, assignments, request modes.
+
+Brokers serve no POP yet: see "Differences" in docs/rocketmq.md.
+"""
 
 import base64
 import binascii

@@ -170,3 +170,24 @@ class CheckRocksdbCqWriteProgressRequestHeader(Header):
 @header
 class ExportRocksDBConfigToJsonRequestHeader(Header):
     config_type: str
+
+
+@header
+class ExchangeHAInfoRequestHeader(Header):
+    """Between brokers; both sides say the same."""
+
+    master_ha_address: str | None = None
+    master_flush_offset: Long | None = None
+    master_address: str | None = None
+
+
+@header
+class ExchangeHAInfoResponseHeader(Header):
+    master_ha_address: str | None = None
+    master_flush_offset: Long | None = None
+    master_address: str | None = None
+
+
+@header
+class ResetMasterFlushOffsetHeader(Header):
+    master_flush_offset: Long
