@@ -1,4 +1,4 @@
-"""What the source asks of brokers, over one client per process."""
+"""Requests of the source to brokers, over one client per process."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def consumer_of(options: SourceOptions) -> PullConsumer:
 
 
 def check_run(bootstrap: tuple[str, ...], timeout_s: float, run: FencedRun | None) -> None:
-    """Return if the run may go on. FencedError: another one of its pipeline was allowed."""
+    """Return if the run may continue. FencedError: another run of its pipeline took over."""
     if run is None:
         return
     try:
@@ -69,7 +69,7 @@ def check_run(bootstrap: tuple[str, ...], timeout_s: float, run: FencedRun | Non
 
 
 def close_clients() -> None:
-    """Close what this process has opened."""
+    """Close the clients that this process has opened."""
     for client in _clients.values():
         client.close()
     _clients.clear()
@@ -83,7 +83,7 @@ class TopicBrokers:
         self._row_bytes: dict[MessageQueue, float] = {}
 
     def queues(self) -> list[MessageQueue]:
-        """Return all queues that are to be read and can be, sorted. SourceError: one is missing."""
+        """Return all readable queues, sorted. SourceError: one is missing."""
         with _as_source_error():
             consumer = consumer_of(self._options)
             found = sorted(queue for topic in self._topics() for queue in consumer.queues(topic))
@@ -94,7 +94,7 @@ class TopicBrokers:
         return list(self._options.assigned)
 
     def all_queues(self) -> list[MessageQueue]:
-        """Return the same where none of them is out of reach. SourceError: a shard has nobody."""
+        """Return all queues, all of them reachable. SourceError: a shard has no live broker."""
         from imago_spark.options import OnDataLoss
 
         options = self._options
@@ -132,7 +132,7 @@ class TopicBrokers:
         return self.ends(queues)[0]
 
     def ends(self, queues: Iterable[MessageQueue]) -> tuple[Offsets, Incarnations]:
-        """Return the end of each queue, and which topics of their names they belong to."""
+        """Return the end of each queue, and the incarnations of the topics."""
         offsets: Offsets = {}
         incarnations: Incarnations = {}
         with _as_source_error():
@@ -156,7 +156,7 @@ class TopicBrokers:
         )
 
     def _mean_row_bytes(self, wanted: QueueRange) -> float:
-        """Return about how large the records of a range are, out of a few of them."""
+        """Return the approximate size of a range's records, from a few of them."""
         rows = size = 0
         with _as_source_error():
             consumer = consumer_of(self._options)
@@ -171,9 +171,9 @@ class TopicBrokers:
     def resolve(
         self, wanted: str | Mapping[MessageQueue, int], queues: Iterable[MessageQueue]
     ) -> Offsets:
-        """Return offsets for all queues out of `earliest`, `latest` or a list of some.
+        """Return offsets for all queues from `earliest`, `latest` or a list of some.
 
-        Queues that a list leaves out begin at the earliest offset. SourceError: it names a queue
+        Queues that a list omits begin at the earliest offset. SourceError: it names a queue
         that does not exist, or an offset beyond the queue's end.
         """
         existing = set(queues)
@@ -190,7 +190,7 @@ class TopicBrokers:
         return offsets
 
     def _within(self, named: Offsets) -> Offsets:
-        """Return offsets that an option names, refused or brought back beyond a queue's end."""
+        """Refuse or limit offsets of an option that lie beyond a queue's end."""
         from imago_spark.options import OnDataLoss
 
         ends = self.latest(named)
@@ -206,9 +206,9 @@ class TopicBrokers:
 
 
 def pieces(options: SourceOptions, wanted: QueueRange) -> Iterator[Pulled]:
-    """Pull a range of a queue piece by piece; the last one may reach beyond the range.
+    """Pull a range of a queue piece by piece; the last piece may extend beyond the range.
 
-    DataLossError: the queue does not hold all of the range, unless that is to be skipped.
+    DataLossError: the queue lacks a part of the range, and the query must not skip it.
     """
     limits = ScanLimits(piece_bytes=options.fetch_bytes, retries=options.retries)
     start, end = wanted.start, wanted.end
@@ -228,7 +228,7 @@ def pieces(options: SourceOptions, wanted: QueueRange) -> Iterator[Pulled]:
 
 
 def check_incarnation(options: SourceOptions, wanted: QueueRange) -> None:
-    """Refuse what was read from a topic that was made anew since the range was planned."""
+    """Refuse records of a topic that somebody created anew since the query planned the range."""
     if wanted.incarnation is None:
         return
     with _as_source_error():
@@ -238,7 +238,7 @@ def check_incarnation(options: SourceOptions, wanted: QueueRange) -> None:
 
 
 def made_anew_text(topic: str, shard: str) -> str:
-    """Return what to say of a topic whose messages the query has read are gone for good."""
+    """Return the message about a recreated topic: the messages that the query has read are gone."""
     return (
         f"topic {topic!r} on {shard} was deleted and created again since the query read it: its"
         " offsets mean other messages now; start with a new checkpointLocation, or set"
@@ -247,7 +247,7 @@ def made_anew_text(topic: str, shard: str) -> str:
 
 
 def after_loss(options: SourceOptions, wanted: QueueRange, at: int, piece: Pulled) -> int:
-    """Return where to go on when a queue has no message at an offset that the range contains."""
+    """Return the offset at which to continue when a queue lacks an offset of the range."""
     from imago_spark.options import OnDataLoss
 
     if piece.max_offset < wanted.end:
@@ -272,7 +272,7 @@ def _is_system(topic: str) -> bool:
 
 @contextlib.contextmanager
 def _as_source_error() -> Iterator[None]:
-    """Turn a client's error into one that Spark shows with our words first."""
+    """Turn a client's error into one that Spark shows with our message first."""
     try:
         yield
     except ClientError as error:

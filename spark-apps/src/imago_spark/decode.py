@@ -96,7 +96,7 @@ def decode_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a pull's answer below `end_offset`.
 
-    They are one batch, unless compressed bodies take more than `inflated_bytes_max`: then several.
+    They form one batch, or several if inflated bodies exceed `inflated_bytes_max`.
     """
     starts = np.array(record_starts(body), dtype=np.int64)
     data = np.frombuffer(body, dtype=np.uint8)
@@ -188,10 +188,10 @@ class _Rows:
         return found
 
     def _cut_reserved(self) -> pa.Array | None:
-        """Read the MetaQ positions and leave them out of the properties, where all have them.
+        """Read the MetaQ positions and remove them from the properties, if all records have them.
 
         Imago's brokers write position, id and checksum last and at fixed width. None: some record
-        ends otherwise, so these count as properties like all others.
+        ends otherwise, so these are properties like all others.
         """
         cut = self.end - _RESERVED_END
         if not (cut >= self.properties_at).all():
@@ -209,7 +209,7 @@ class _Rows:
         return pa.array(numbers)
 
     def _parts(self) -> pa.Array:
-        """All records cut in five: fixed fields, body, topic, properties, what follows them."""
+        """Cut all records in five: fixed fields, body, topic, properties, and the rest."""
         borders = np.empty(5 * self.count + 1, dtype=np.int32)
         borders[0:-1:5] = self.starts
         borders[1::5] = self.body_at
@@ -224,9 +224,9 @@ class _Rows:
     def _inflated(
         self, compressed: list[int], values: list[bytes | None], bytes_max: int
     ) -> Iterator[tuple[int, list[bytes | None]]]:
-        """Yield runs of rows, where they start and their values, that take no more than this.
+        """Yield runs of rows, as first row and values, that fit this budget.
 
-        A body that takes more alone, or is not what its flags say, has no value: its row stays.
+        A body that exceeds the budget alone, or contradicts its flags, has no value: its row stays.
         """
         start, room = 0, bytes_max
         for index in compressed:
@@ -245,7 +245,7 @@ class _Rows:
         yield start, values[start:]
 
     def _message_ids(self, properties: Properties) -> pa.Array:
-        """The client's id, where it gave one; else the broker's, made of store host and offset."""
+        """Return the client's ids; where absent, the broker's, made of store host and offset."""
         given = properties.text("UNIQ_KEY")
         is_empty = pc.equal(given, "")
         if pc.any(is_empty).as_py():

@@ -1,4 +1,4 @@
-"""What the data source refuses, and what it finds missing. Each message says what to do."""
+"""Errors of the data source. Each message names cause and cure."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ class SourceError(Exception):
 
 
 class OptionError(SourceError, ValueError):
-    """An option is unknown or wrong."""
+    """An option is unknown or its value is wrong."""
 
 
 class OffsetError(SourceError, ValueError):
-    """Offsets that cannot be read, or belong to something else."""
+    """Offsets are unreadable, or belong to another source."""
 
 
 class SinkError(SourceError):
-    """Rows that cannot be written, or that brokers did not take."""
+    """The sink cannot write rows, or brokers did not accept them."""
 
 
 class DataLossError(SourceError):
-    """Messages that the query should have read are gone, or were never there."""
+    """Messages that the query needs are gone, or never existed."""
 
 
 class FencedError(SourceError):
-    """Another run of the pipeline was allowed: this one writes nothing more."""
+    """Another run of the pipeline took over: this one writes nothing more."""
 
 
 class TableError(SourceError):
-    """A table is not what its commits say, or rows would be in it twice or never."""
+    """A table contradicts its commits, or rows would be in it twice or never."""

@@ -18,7 +18,7 @@ _V6_SIZE: Final = 20
 
 
 def host_column(data: Bytes, at: Longs, is_v6: Longs) -> pa.Array:
-    """Return `address:port` of the hosts at these places. Few differ: each is written once."""
+    """Return `address:port` of these hosts as a column. Few differ, so each text is built once."""
     if is_v6.any():
         return pa.array([host_text(host) for host in _hosts(data, at, is_v6)], type=pa.string())
     numbers = rows_at(data, at, _V4_SIZE).view(">u8").ravel()

@@ -85,7 +85,7 @@ def incarnations_of(value: Mapping[str, Any]) -> Incarnations:
 
 
 def made_anew(before: Incarnations, after: Incarnations) -> list[tuple[str, str]]:
-    """Return topic and shard of the topics that were deleted and made again in between."""
+    """Return topic and shard of topics that were deleted and created again in between."""
     return sorted(key for key in before.keys() & after.keys() if before[key] != after[key])
 
 
@@ -129,10 +129,10 @@ def ranges(
     end: Mapping[MessageQueue, int],
     incarnations: Mapping[tuple[str, str], int] | None = None,
 ) -> list[QueueRange]:
-    """Return what lies between two sets of offsets, sorted, empty ranges left out.
+    """Return the ranges between two sets of offsets, sorted, without empty ones.
 
     A queue that only `end` has is read from its beginning: the caller has put its first offset
-    into `start` if that is not 0. One that only `start` has is gone and yields nothing.
+    into `start` if that is not 0. A queue that only `start` has no longer exists: no range.
     """
     known = incarnations or {}
     return [
@@ -151,7 +151,7 @@ def split(
 ) -> list[QueueRange]:
     """Cut ranges into parts of about `split_bytes`, or smaller ones to get `partitions_min`.
 
-    `row_bytes` is about what a row of a queue takes; the parts of a queue are equally long.
+    `row_bytes` is the approximate size of a queue's rows; the parts of a queue are equally long.
     """
     whole = list(wanted)
     sizes = {one: (one.end - one.start) * row_bytes.get(one.queue, 0.0) for one in whole}
@@ -171,7 +171,7 @@ def admit(
     """Return the end of the next batch: at most `rows_max` offsets beyond `start`.
 
     Every queue gets its part of the limit in proportion to its backlog, rounded up to one row, so
-    that none starves. No offset goes back, not even where `latest` is below `start`.
+    that none starves. No offset decreases, not even if `latest` is below `start`.
     """
     backlog = {queue: max(0, latest.get(queue, 0) - offset) for queue, offset in start.items()}
     total = sum(backlog.values())

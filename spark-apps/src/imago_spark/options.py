@@ -1,4 +1,4 @@
-"""The options of `format("imago")`: a map of texts becomes a checked value."""
+"""The options of `format("imago")`: parse a map of texts into a checked value."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class OnDataLoss(Enum):
 
 
 class Columns(Enum):
-    """Which columns rows have; Spark cannot leave columns of a Python source out by itself."""
+    """Columns of the rows; Spark cannot prune columns of a Python source by itself."""
 
     CORE = "core"
     PROPERTIES = "properties"
@@ -44,7 +44,7 @@ class Columns(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FencedRun:
-    """One run of a pipeline: whoever started it has allowed this epoch."""
+    """One run of a pipeline, with the epoch under which it may write."""
 
     pipeline: str
     epoch: int
@@ -79,7 +79,7 @@ class SourceOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Return the options of a map whose keys may be in any case. OptionError says what is wrong."""
+    """Return the options of a map whose keys may be in any case. OptionError: one is wrong."""
     given = {name.lower(): value for name, value in options.items()}
     refuse_unknown(given, _NAMES)
     if not given.get("bootstrap"):
@@ -162,7 +162,7 @@ def read_option(given: Mapping[str, str], name: str, parse: Callable[[str], T], 
 
 
 def read_run(given: Mapping[str, str]) -> FencedRun | None:
-    """Return the run that `pipeline` and `epoch` name, or else the environment of the process."""
+    """Return the run that `pipeline` and `epoch` name, or the one in the environment."""
     pipeline = given.get("pipeline") or os.environ.get("IMAGO_PIPELINE")
     epoch = given.get("epoch") or os.environ.get("IMAGO_EPOCH")
     if not pipeline and not epoch:
@@ -182,14 +182,14 @@ def _topics(text: str) -> tuple[str, ...]:
 
 
 def count_of(text: str) -> int:
-    """Return a number above 0. ValueError: it is none."""
+    """Return a number above 0. ValueError: the text is something else."""
     if not text.strip().isdecimal() or int(text) < 1:
         raise ValueError(f"{text!r} is not a number above 0")
     return int(text)
 
 
 def seconds_of(text: str) -> float:
-    """Return seconds above 0. ValueError: they are none."""
+    """Return seconds above 0. ValueError: the text is something else."""
     seconds = float(text)
     if not 0 < seconds <= 3600:
         raise ValueError(f"{text!r} is not a number of seconds up to 3600")
@@ -250,7 +250,7 @@ def _on_data_loss(text: str) -> OnDataLoss:
 
 
 def choice(kind: type[E], text: str) -> E:
-    """Return the member of an enumeration that a text names, in any case. ValueError: none."""
+    """Return the member of an enumeration that a text names, in any case. ValueError: no match."""
     for member in kind:
         if str(member.value).lower() == text.strip().lower():
             return member

@@ -1,9 +1,8 @@
 """Rows on their way to queues: the same rows always become the same requests.
 
-That is what a task that is run again relies on: its first request to a queue holds the same
-messages under the same numbers as before, and so does each later one. So a row's queue, and where
-one request ends and the next begins, depend on the rows alone, never on time, on how they arrive or
-on what brokers answer.
+Repeated tasks rely on this: the first request to a queue holds the same messages under the same
+numbers as before, and so does each later one. A row's queue, and the borders between requests,
+depend on the rows alone, never on time, on their arrival or on brokers' answers.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _MADE_ANEW: Final = frozenset(
 
 
 def producer_id(sink_id: str, partition: int) -> int:
-    """Return the 64 bits under which brokers know one partition of a sink, in every attempt."""
+    """Return the 64 bits that identify one partition of a sink to brokers, in every attempt."""
     return int.from_bytes(blake2b(f"{sink_id}/{partition}".encode(), digest_size=8).digest(), "big")
 
 
@@ -46,7 +45,7 @@ class _Waiting:
 
 
 class Outbox:
-    """Gathers the rows of one task by queue, and hands out whole requests."""
+    """Gathers the rows of one task by queue and yields whole requests."""
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class Outbox:
         self.bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[tuple[MessageQueue, list[Message]]]:
-        """Take rows; yield the requests that they complete."""
+        """Accept rows; yield the requests that they complete."""
         names = batch.schema.names
         for values in zip(*[column.to_pylist() for column in batch.columns], strict=True):
             row = dict(zip(names, values, strict=True))
@@ -76,7 +75,7 @@ class Outbox:
             yield from self._put(queue, message)
 
     def rest(self) -> Iterator[tuple[MessageQueue, list[Message]]]:
-        """Yield what has not become a whole request."""
+        """Yield the incomplete requests."""
         for queue, waiting in sorted(self._waiting.items()):
             if waiting.messages:
                 yield queue, waiting.messages

@@ -1,8 +1,8 @@
-"""The properties of many records at once: chosen values as columns, or all of them as maps.
+"""The properties of many records at once: selected values as columns, or all of them as maps.
 
-Property strings alternate name, byte 1, value, byte 2, and hold these bytes nowhere else, so all
-strings of a column are split by looking for them once. A string that is not so (some client's own
-idea of one) has the whole column parsed one by one: slower, and just as right.
+Property strings alternate name, byte 1, value, byte 2, and contain these bytes nowhere else, so one
+search splits all strings of a column. If any string has another form (some clients write them),
+the whole column is parsed one by one: slower, with the same result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Properties(Protocol):
         """Return the values of one property as strings, null where a record has none."""
 
     def maps(self) -> pa.Array:
-        """Return all properties that are not reserved as maps."""
+        """Return all public properties as maps."""
 
     def metaq_offsets(self) -> pa.Array:
         """Return the MetaQ positions, null where a record has none."""
@@ -62,7 +62,7 @@ class PropertyTable:
 
     @classmethod
     def of(cls, strings: pa.Array) -> PropertyTable | None:
-        """Return the table of a column, None where some string does not alternate as it should."""
+        """Return the table of a column, None if some string has another form."""
         _, offsets, buffer = strings.buffers()
         borders = np.frombuffer(offsets, dtype=np.int32)[
             strings.offset : strings.offset + len(strings) + 1
@@ -117,7 +117,7 @@ class PropertyTable:
         return pa.array(positions, mask=~has)
 
     def _chosen(self, name: bytes) -> Longs:
-        """Return the number of each record's last property of this name, -1 for none."""
+        """Return the index of each record's last property of this name, -1 for none."""
         if self._stride:
             regular = self._regular(name)
             if regular is not None:
@@ -130,7 +130,7 @@ class PropertyTable:
         return chosen
 
     def _regular(self, name: bytes) -> Longs | None:
-        """Return the same where all records have it in the same place, as one producer's have.
+        """Return the same if all records have the property in one place, as one producer's do.
 
         None: they do not.
         """
@@ -150,7 +150,7 @@ class PropertyTable:
         return matches
 
     def _common_count(self) -> int:
-        """Return how many properties every record has; 0 where that, or a name's size, differs."""
+        """Return the number of properties of each record; 0 if it, or a name's size, differs."""
         counts = np.diff(self._first)
         count = int(counts[0])
         if not count or (counts != count).any():
@@ -159,7 +159,7 @@ class PropertyTable:
         return count if (sizes == sizes[0]).all() else 0
 
     def _not_reserved(self) -> tuple[Longs, Longs]:
-        """Return the numbers of the properties for people, and the first one of each record."""
+        """Return the indices of the public properties, and the first one of each record."""
         keep = self._name_size > 0
         for name in names.RESERVED:
             chosen = self._chosen(name.encode())
@@ -182,7 +182,7 @@ class PropertyTable:
 
 
 def hexadecimal(digits: Bytes) -> tuple[Longs, Flags]:
-    """Return rows of 16 hexadecimal digits as numbers, and which rows are such digits."""
+    """Return rows of 16 hexadecimal digits as numbers, and which rows consist of such digits."""
     decimal = digits - np.uint8(ord("0"))  # whatever is below wraps to far above
     letter = (digits | np.uint8(0x20)) - np.uint8(ord("a"))
     is_decimal, is_letter = decimal < 10, letter < 6
@@ -193,7 +193,7 @@ def hexadecimal(digits: Bytes) -> tuple[Longs, Flags]:
 
 
 class ParsedProperties:
-    """The same, each string parsed by itself."""
+    """The same properties; each string is parsed by itself."""
 
     def __init__(self, strings: pa.Array) -> None:
         self._all = [names.decode(string) for string in strings.to_pylist()]
@@ -220,7 +220,7 @@ def _position(text: str | None) -> int | None:
 
 
 def _as_text(column: pa.Array) -> pa.Array:
-    """Return bytes as strings; those that are no UTF-8 with U+FFFD in them, as Java has them."""
+    """Return bytes as strings; invalid UTF-8 becomes U+FFFD, as in Java."""
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:

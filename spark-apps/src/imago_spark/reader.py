@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def wanted_offsets(text: str, name: str) -> str | Mapping[MessageQueue, int]:
-    """Return what an offsets option says: `earliest`, `latest`, or offsets of queues."""
+    """Return the value of an offsets option: `earliest`, `latest`, or offsets of queues."""
     word = text.lower()
     return word if word in ("earliest", "latest") else from_option(text, name)
 
@@ -62,7 +62,7 @@ def _partitions(planned: Sequence[QueueRange]) -> list[InputPartition]:
 class BatchReader(DataSourceReader):
     """Reads from the starting to the ending offsets, a queue in parts of about `splitBytes`.
 
-    The ending offsets are fixed when Spark plans the query: load again to see what came since.
+    The ending offsets are fixed when Spark plans the query: load again to see newer messages.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -141,7 +141,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._brokers.ends(self._brokers.queues())
 
     def _without_gone(self, begun: Offsets, known: Incarnations, now: Incarnations) -> Offsets:
-        """Forget what was read of topics that are other ones now, where that is allowed."""
+        """Drop the offsets of recreated topics, if the options allow it."""
         changed = made_anew(known, now)
         if changed and self._options.on_data_loss is OnDataLoss.FAIL:
             raise DataLossError(broker.made_anew_text(*changed[0]))
@@ -153,7 +153,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _first_of_new(self, begun: Offsets, known: Offsets) -> Offsets:
-        """A queue that appeared after the query began is read from its beginning."""
+        """Begin queues that appeared after the query began at their first message."""
         return self._brokers.earliest(queue for queue in known if queue not in begun)
 
     def _refuse_cut_history(self, begun: Offsets, latest: Offsets) -> None:

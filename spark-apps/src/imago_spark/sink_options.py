@@ -29,14 +29,14 @@ _SEND_BYTES_MIN: Final = 4 << 10
 
 
 class Delivery(Enum):
-    """What a task that is run again does to the rows that it has sent before."""
+    """What a repeated task does with rows that it has sent before."""
 
     IDEMPOTENT = "idempotent"
     AT_LEAST_ONCE = "atLeastOnce"
 
 
 class QueueBy(Enum):
-    """What decides on a row's queue."""
+    """What selects a row's queue."""
 
     KEY = "key"
     ROUND_ROBIN = "roundRobin"
@@ -108,7 +108,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def check_columns(options: SinkOptions, columns: Sequence[tuple[str, str]]) -> None:
-    """Refuse rows that cannot become messages; each column is its name and Spark type."""
+    """Refuse rows that cannot become messages; each column is a name and a Spark type."""
     kinds = dict(columns)
     for name, kind in kinds.items():
         if name in _PASSED_OVER:

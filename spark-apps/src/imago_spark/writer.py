@@ -1,10 +1,10 @@
-"""The batch and the stream writer: each row a message, stored once however often a task is run.
+"""The batch and the stream writer: each row a message, stored once however often a task runs.
 
 Each partition of a sink is an idempotent producer: its id comes from the sink's id and the number
-of the partition, its epoch is the number of the micro-batch. An attempt that is run again, or a
-micro-batch that is replayed after a restart, says the same messages under the same numbers, and
-brokers store what they do not have yet. A later micro-batch shuts out what is left of earlier ones.
-Nothing is retried here: the producer sends again, in `imago_client/core/idempotent.py`.
+of the partition; its epoch is the number of the micro-batch. A repeated attempt, or a micro-batch
+that Spark replays after a restart, sends the same messages under the same numbers, and brokers
+store those that they lack. A later micro-batch fences what is left of earlier ones. Nothing is
+retried here: the producer resends, in `imago_client/core/idempotent.py`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _queues(options: SinkOptions, topic: str) -> Queues:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a table. Made when the write is planned, then sent to the workers."""
+    """Writes a table. Spark plans the write with it, then sends it to the workers."""
 
     def __init__(self, options: SinkOptions, sink_id: str) -> None:
         self._options, self._sink_id = options, sink_id
@@ -72,11 +72,10 @@ class BatchWriter(DataSourceArrowWriter):
         return _send(self._options, self._sink_id, 0, self._planned, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing is left to do: a row is visible once its task has sent it."""
+        """Do nothing: a row is visible once its task has sent it."""
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing can be taken back; run again, the write says the same and adds what is missing
-        only if it has a `sinkId` of its own."""
+        """Do nothing: sent rows stay. A repeated write adds missing ones only with a `sinkId`."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -96,10 +95,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _send(self._options, sink_id, int(batch), self._planned, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Nothing is left to do: a row is visible once its task has sent it."""
+        """Do nothing: a row is visible once its task has sent it."""
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Nothing can be taken back; the replay of the micro-batch adds what is missing."""
+        """Do nothing: the replay of the micro-batch adds the missing rows."""
 
 
 def _send(

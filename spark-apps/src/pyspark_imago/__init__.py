@@ -1,4 +1,4 @@
-"""PySpark looks for data sources in top-level modules named `pyspark_…`: this one is found so."""
+"""PySpark finds data sources in top-level modules named `pyspark_…`, such as this one."""
 
 from imago_spark.source import ImagoDataSource as DefaultSource
 

@@ -1,8 +1,8 @@
-"""What staged Parquet files hold, read back from the files themselves.
+"""What staged Parquet files contain, read back from the files themselves.
 
-Spark writes the rows of one range of one queue by one task, so each file holds rows of one queue,
-and the smallest and largest of each column, which Parquet keeps beside them, say which. That is
-what is committed: not what was asked for, but what was written.
+One Spark task writes the rows of one range of one queue, so each file holds rows of one queue.
+Parquet keeps the smallest and largest value of each column, which name the range. A commit records
+what was written, not what was requested.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class _Content:
 
 
 def staged(attempt: Path, query: str, batch: int) -> StagedBatch:
-    """Return what an attempt's folder holds, to be committed as a batch of a checkpoint.
+    """Return the content of an attempt's folder, to commit as a batch of a checkpoint.
 
-    TableError: a queue's rows are not all there, or a file is not of one queue.
+    TableError: rows of a queue are missing, or a file holds rows of several queues.
     """
     files: list[DataFile] = []
     contents: list[_Content] = []
@@ -75,7 +75,7 @@ def _content(path: Path) -> _Content:
 
 
 def _bounds(metadata: Any, names: Iterable[str]) -> dict[str, tuple[Any, Any]]:
-    """Return smallest and largest value of columns; TableError: a file does not say."""
+    """Return the smallest and largest value of columns; TableError: a file lacks them."""
     places = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
     found: dict[str, tuple[Any, Any]] = {}
     for name in names:

@@ -1,18 +1,18 @@
-"""Lands topics as Parquet, partitioned by the date of storing, and checks every body's checksum.
+"""Write topics as Parquet, partitioned by the date of storing; verify every body's checksum.
 
     python -m imago_spark.pipelines.ingest --config FILE [--epoch N]
     python -m imago_spark.pipelines.ingest --bootstrap 127.0.0.1:9876 --topics orders --path OUT
 
 With a configuration file (`pipelines.settings`) it is a stream into a table (`pipelines.table`)
-that goes on where the last run ended, until SIGTERM, or with `trigger = "available-now"` until
-what was there is landed. `--epoch` is the run's, as `POST /admin/v1/pipelines/{name}/epoch` has
-allowed it: once a higher one is in force, nothing more is committed.
+that continues where the last run ended, until SIGTERM, or with `trigger = "available-now"` until
+it has written all messages that existed at its start. `--epoch` is the run's, as `POST
+/admin/v1/pipelines/{name}/epoch` granted it: under a higher epoch nothing more is committed.
 
-Without one it lands what is there now, over whatever the folder holds.
+Without a file it writes the current messages and replaces the folder's content.
 
-Prints one line of JSON: rows, rows whose body does not match the checksum stored with it, and of
-the second form seconds. Exit codes: 0 done, 1 failed or (second form) a body was damaged, 2 wrong
-configuration, 5 another run was allowed.
+Prints one line of JSON: rows, rows whose body does not match its stored checksum, and in the second
+form seconds. Exit codes: 0 done, 1 failed or (second form) a body was damaged, 2 wrong
+configuration, 5 another run took over.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ EXIT_USAGE = 2
 
 
 def build(spark: SparkSession, options: dict[str, str]) -> DataFrame:
-    """Return the topics' rows with their date and whether the body is what was stored."""
+    """Return the topics' rows with their date and whether the body matches its checksum."""
     return checked(spark.read.format("imago").options(**options).load())
 
 
 def land(frame: DataFrame, path: str) -> dict[str, int]:
-    """Write the rows; return how many there were and how many bodies were damaged."""
+    """Write the rows; return their number and the number of damaged bodies."""
     seen = Observation("landed")
     bad = F.sum(F.when(F.col(CHECKED), 0).otherwise(1))
     observed = frame.observe(

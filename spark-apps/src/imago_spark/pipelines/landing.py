@@ -1,9 +1,9 @@
 """Topics as a stream into a table: each micro-batch becomes one commit.
 
-Spark's checkpoint says which offsets a micro-batch has, and a micro-batch that was begun is run
-again with the same offsets. The table says which of them are committed: one that is, is passed
-over. A checkpoint that is new goes on where the table ends. So a driver may die at any moment, and
-each row is in the table once.
+Spark's checkpoint records the offsets of each micro-batch, and Spark repeats an unfinished one with
+the same offsets. The table records which of them are committed, and the stream skips those. A new
+checkpoint continues where the table ends. So a driver may die at any moment, and the table has each
+row once.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _QUERY_ID = "sql.streaming.queryId"
 
 
 def checked(rows: DataFrame) -> DataFrame:
-    """Add the rows' date and whether the body is what was stored.
+    """Add the rows' date and whether the body matches its checksum.
 
-    A compressed body has the checksum of its compressed form: there is nothing to compare.
+    The checksum of a compressed body is that of its compressed form: there is nothing to compare.
     """
     is_compressed = F.col("sys_flag").bitwiseAND(1) != 0
     matches = F.crc32("value").bitwiseAND(CRC_MASK) == F.col("body_crc")
@@ -50,7 +50,7 @@ def checked(rows: DataFrame) -> DataFrame:
 
 
 class Landing:
-    """What happens to each micro-batch; `may_write` raises FencedError when that is over."""
+    """Handles each micro-batch; `may_write` raises FencedError once another run took over."""
 
     def __init__(
         self, table: TableWriter, may_write: Callable[[], None], *, skips_lost: bool = False
@@ -101,7 +101,7 @@ def start(spark: SparkSession, settings: IngestSettings, landing: Landing) -> St
 
 
 def _beginning(settings: IngestSettings, table: TableWriter) -> str:
-    """Return where a checkpoint that is new begins: where the table ends."""
+    """Return the beginning for a new checkpoint: the end of the table."""
     elsewhere = LATEST if settings.from_latest else EARLIEST
     queues = TopicBrokers(parse_options(settings.source_options())).queues()
     ends = {queue: table.last.ends.get(queue, elsewhere) for queue in queues}

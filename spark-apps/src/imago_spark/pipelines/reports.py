@@ -1,7 +1,7 @@
-"""How far a run is, told to whoever looks: in the pipeline's record, and as offsets of a group.
+"""Report the progress of a run: in the pipeline's record, and as offsets of a group.
 
-The record (`GET /admin/v1/pipelines/{name}`) has the table's rows and the lag. The group has what
-is committed to the table, so that every tool shows its lag; nothing is ever read from it.
+The record (`GET /admin/v1/pipelines/{name}`) holds the table's rows and the lag. The group holds
+the table's committed offsets, so that every tool shows its lag; nobody reads from it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Fence:
             self._run = Client(config).pipeline_run(settings.pipeline, settings.epoch)
 
     def __call__(self) -> None:
-        """Return if it may. FencedError: another run may; SourceError: nobody can say."""
+        """Return if it may. FencedError: another run may; SourceError: no broker answers."""
         if self._run is None:
             return
         try:
@@ -46,7 +46,7 @@ class Fence:
 
 
 class Reports:
-    """Tells how far the table is; for one thread."""
+    """Reports the table's progress; for one thread."""
 
     def __init__(self, settings: IngestSettings) -> None:
         self._settings = settings
@@ -54,7 +54,7 @@ class Reports:
         self._told: dict[MessageQueue, int] = {}
 
     def tell(self, commit: Commit) -> None:
-        """Tell it. FencedError: another run may write; SourceError: it cannot be told now."""
+        """Report it. FencedError: another run may write; SourceError: no broker accepts it now."""
         try:
             lag = self._lag(commit.ends)
             self._tell_group(commit.ends)

@@ -1,4 +1,4 @@
-"""The Spark session of an application: a local one, or what it was submitted to."""
+"""The Spark session of an application: a local one, or the submitted one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def session(
 ) -> SparkSession:
     """Return a local session whose workers run this very Python.
 
-    `is_short`: for seconds of work, which end before a better compiled JVM would pay. `tries`: how
-    often a task may be run before the job fails.
+    `is_short`: for work of seconds, which ends before better JVM compilation would pay.
+    `tries`: how often a task may run before the job fails.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     java_options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if is_short else ""
@@ -35,12 +35,12 @@ def session(
 
 
 def is_submitted() -> bool:
-    """Whether somebody has said where to run: spark-submit, or the image's entrypoint."""
+    """Whether spark-submit, or the image's entrypoint, has configured where to run."""
     return "PYSPARK_SUBMIT_ARGS" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def submitted_session(name: str) -> SparkSession:
-    """Return the session that whoever submitted us has configured; days are those of UTC."""
+    """Return the session that the submitter configured; days are those of UTC."""
     return (
         SparkSession.builder.appName(name)
         .config("spark.sql.session.timeZone", "UTC")

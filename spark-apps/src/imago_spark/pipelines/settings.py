@@ -49,7 +49,7 @@ _CONFIG: Final = ("trigger", "triggerSeconds", "onDataLoss", "splitBytes", "prog
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestSettings:
-    """What the application is to do."""
+    """The settings of one run of the application."""
 
     bootstrap: str
     topics: tuple[str, ...]
@@ -67,7 +67,7 @@ class IngestSettings:
     progress_s: int = 5
 
     def source_options(self) -> dict[str, str]:
-        """Return the options of the source, without where to begin."""
+        """Return the options of the source, without its beginning."""
         options = {"bootstrap": self.bootstrap, "subscribe": ",".join(self.topics)}
         if self.pipeline is not None:
             options |= {"pipeline": self.pipeline, "epoch": str(self.epoch)}
@@ -81,7 +81,7 @@ class IngestSettings:
 
 
 def load(path: Path, epoch: int | None) -> IngestSettings:
-    """Read a configuration file. OptionError names what is wrong with it."""
+    """Read a configuration file. OptionError names its mistake."""
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

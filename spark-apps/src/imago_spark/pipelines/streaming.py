@@ -1,4 +1,4 @@
-"""One run of the ingest application from its first question to its last word."""
+"""One run of the ingest application, from start to exit code."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ LAST_WORDS_SIZE_MAX: Final = 1000
 
 
 class StopSignal:
-    """Whether SIGTERM or SIGINT came."""
+    """Whether SIGTERM or SIGINT arrived."""
 
     def __init__(self) -> None:
         self.asked = False
 
     def install(self) -> None:
-        """Take the signals from now on."""
+        """Handle the signals from now on."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._note)
 
@@ -54,7 +54,7 @@ class StopSignal:
 
 
 def run(settings: IngestSettings, open_session: Callable[[], SparkSession]) -> int:
-    """Run until there is no more to do, or SIGTERM; return the exit code."""
+    """Run until nothing is left to do, or SIGTERM; return the exit code."""
     stop, fence = StopSignal(), Fence(settings)
     stop.install()
     table = TableWriter(settings.path, epoch=settings.epoch)
@@ -76,7 +76,7 @@ def run(settings: IngestSettings, open_session: Callable[[], SparkSession]) -> i
 
 
 def _ended(code: int, why: str) -> int:
-    """Say why, also where Kubernetes keeps a container's last words; return the code."""
+    """Report the cause, also to Kubernetes' termination log; return the exit code."""
     log.error("%s", why)
     if LAST_WORDS.exists():
         with contextlib.suppress(OSError):
@@ -107,7 +107,7 @@ def _watch(
     reports: Reports,
     stop: StopSignal,
 ) -> None:
-    """Return when the query has ended or is to be stopped; tell progress meanwhile."""
+    """Return when the query has ended or should stop; report progress meanwhile."""
     told_at = 0.0
     while not stop.asked and not query.awaitTermination(LOOK_SECONDS):
         if time.monotonic() - told_at >= settings.progress_s:

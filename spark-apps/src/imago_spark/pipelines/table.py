@@ -2,20 +2,20 @@
 
 ```
 PATH/date=2026-11-21/000000000012-00000.parquet   committed rows; any reader of Parquet finds them
-PATH/_imago/commits/000000/000000000012.json      what a commit added, and how far the table is
-PATH/_imago/staging/<attempt>/date=…/….parquet    rows on their way; readers pass over `_` names
+PATH/_imago/commits/000000/000000000012.json      the content of a commit, and the table's offsets
+PATH/_imago/staging/<attempt>/date=…/….parquet    uncommitted rows; readers skip `_` names
 ```
 
-A batch is written below `staging`, then committed by making its file of `commits` with a hard link,
-which fails if that number is taken: this is the moment from which its rows are there. Then its
-files are moved to their places, and whoever comes next moves what is left, so a reader of the
-folder sees no row twice and none that is not committed; only a batch whose run died in that moment
-is seen in part until the next run begins.
+A run writes a batch below `staging`, then commits it by creating its file of `commits` with a hard
+link, which fails if that number exists: from this moment its rows belong to the table. Then the run
+moves the batch's files to their places, and the next run moves those that are left. So a reader of
+the folder sees no row twice and no uncommitted row; only if a run dies in that moment does a reader
+see a part of its batch, until the next run begins.
 
 A run begins with a commit that adds nothing. Since numbers have no gaps, no earlier run can commit
-after it: its next number is taken. A run with a lower epoch than the last one's cannot begin.
+after it: its next number exists. A run with a lower epoch than the last one's cannot begin.
 
-The folder must be on a file system with hard links and atomic renames that all pods see: a claim,
+The folder must be on a file system with hard links and atomic renames that all pods share: a claim,
 not an object store.
 """
 
@@ -55,7 +55,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """Rows of one queue in a batch: all from `start` up to, not including, `end`."""
+    """Rows of one queue in a batch: from `start` up to, not including, `end`."""
 
     queue: MessageQueue
     start: int
@@ -64,7 +64,7 @@ class Landed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One commit, and the table as of it."""
+    """One commit, and the state of the table after it."""
 
     number: int
     epoch: int
@@ -85,7 +85,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class StagedBatch:
-    """What is staged and ready to be committed."""
+    """A staged batch, ready to commit."""
 
     query: str
     batch: int
@@ -99,7 +99,7 @@ class StagedBatch:
 
 
 class TableWriter:
-    """One run's hold of a table. Not for several threads."""
+    """The right of one run to write a table. Not thread-safe."""
 
     def __init__(self, path: Path, *, epoch: int = 0) -> None:
         self.path, self._epoch = path, epoch
@@ -110,13 +110,13 @@ class TableWriter:
 
     @property
     def last(self) -> Commit:
-        """The last commit of this run, the beginning included."""
+        """The last commit of this run, including its first."""
         if self._last is None:
             raise AssertionError("begin() comes first")
         return self._last
 
     def begin(self) -> Commit:
-        """Shut out all runs before; finish what they left. FencedError: a later one has begun."""
+        """Exclude all earlier runs; finish what they left. FencedError: a later one has begun."""
         self._commits.mkdir(parents=True, exist_ok=True)
         self._staging.mkdir(exist_ok=True)
         while True:
@@ -138,7 +138,7 @@ class TableWriter:
         return opened
 
     def stage(self) -> Path:
-        """Return a new folder's path to write a batch to."""
+        """Return the path of a new folder to write a batch to."""
         return self._staging / f"{self._epoch}-{uuid4().hex}"
 
     def has(self, query: str, batch: int) -> bool:
@@ -146,10 +146,10 @@ class TableWriter:
         return self.last.query == query and batch <= self.last.batch
 
     def commit(self, added: StagedBatch, *, holes: bool = False) -> Commit:
-        """Add a batch. `holes`: rows that are gone for good may be missing before it.
+        """Add a batch. `holes`: rows before it may be missing because they are gone for good.
 
-        FencedError: another run has begun. TableError: rows that the table has already, or that
-        would be missing.
+        FencedError: another run has begun. TableError: the table has some of the rows already, or
+        would lack rows before them.
         """
         last = self.last
         for landed in added.landed:
@@ -172,7 +172,7 @@ class TableWriter:
         return made
 
     def read_last(self) -> Commit | None:
-        """Return the last commit of anybody; None: there is none."""
+        """Return the last commit of any run; None: there is none."""
         folders = _numbers(self._commits)
         for folder in sorted(folders, reverse=True):
             if numbers := _numbers(self._commits / folder):
@@ -180,7 +180,7 @@ class TableWriter:
         return None
 
     def read(self, number: int) -> Commit:
-        """Return one commit. TableError: it cannot be understood."""
+        """Return one commit. TableError: it is unreadable."""
         path = self._path_of(number)
         try:
             return _decode(json.loads(path.read_bytes()))
@@ -203,7 +203,7 @@ class TableWriter:
         return self._commits / f"{number // FOLDER_SIZE:06d}" / f"{number:012d}.json"
 
     def _put(self, commit: Commit) -> bool:
-        """Make the file of a commit; False: somebody has made it."""
+        """Create the file of a commit; False: it exists."""
         for file in commit.files:
             _sync(self._staging / file.staged)
         path = self._path_of(commit.number)
@@ -221,7 +221,7 @@ class TableWriter:
         return True
 
     def _publish(self, commit: Commit) -> None:
-        """Move the files of a commit to their places, those that are not there yet."""
+        """Move the files of a commit to their places, unless they are there."""
         folders = {(self.path / file.path).parent for file in commit.files}
         for folder in folders:
             folder.mkdir(exist_ok=True)
