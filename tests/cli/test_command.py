@@ -67,7 +67,7 @@ def test_the_help_of_a_command_flows_as_wide_as_the_terminal() -> None:
         [sys.executable, "-m", "imago_cli", "up", "--help"],
         capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "200"},
     )  # fmt: skip
-    assert "A process that cannot start ends the start: it is named" in done.stdout
+    assert "If a process cannot start, the command names it" in done.stdout
 
 
 def test_an_unknown_command_is_a_usage_error(imago: Imago) -> None:

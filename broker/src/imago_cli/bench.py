@@ -58,21 +58,25 @@ def attach(root: typer.Typer) -> None:
 
 
 def bench(
-    topic: Annotated[str, typer.Option(help="Made when missing; its messages stay.")] = "bench",
+    topic: Annotated[
+        str, typer.Option(help="Topic to send to; created if missing. Its messages stay.")
+    ] = "bench",
     protocol: Annotated[
-        Protocol | None, typer.Option(help="One of the two; without it both, in turn.")
+        Protocol | None, typer.Option(help="Protocol to measure; unless given, both in turn.")
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0.5, max=3600, help="Of each protocol.")] = 5.0,
-    size: Annotated[int, typer.Option(min=1, max=4 << 20, help="Bytes of a message.")] = 1024,
-    in_flight: Annotated[int, typer.Option(min=1, max=4096, help="Sends at once.")] = 64,
+    seconds: Annotated[
+        float, typer.Option(min=0.5, max=3600, help="Seconds for each protocol.")
+    ] = 5.0,
+    size: Annotated[int, typer.Option(min=1, max=4 << 20, help="Message size in bytes.")] = 1024,
+    in_flight: Annotated[int, typer.Option(min=1, max=4096, help="Concurrent sends.")] = 64,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     metaq: MetaqServers = DEFAULT_METAQ,
     as_json: AsJson = False,
 ) -> None:
     """Send messages through a running cluster for a while; show rates and latencies.
 
-    The sender is one Python process and is itself the limit of the rate; what a broker can do is
-    measured by the benchmarks of the source tree, with a generator in C.
+    The sender is one Python process and limits the rate. To find a broker's own limit, run the
+    benchmarks of the source tree, whose generator is in C.
     """
     with connected(bootstrap) as client:
         if topic not in client.admin.topics():

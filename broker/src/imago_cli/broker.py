@@ -23,9 +23,9 @@ def broker(
 ) -> None:
     """Run one broker process until SIGTERM.
 
-    SIGHUP: read the configuration again and take what may change while the broker runs.
-    SIGTERM: take the broker out of the registry, accept no more, answer what is in flight, write
-    everything to disk, exit 0. Exit codes: 0 in order, 1 unexpected, 2 wrong configuration or a
+    SIGHUP: read the configuration again and apply what may change while the broker runs.
+    SIGTERM: leave the registry, accept no more requests, answer those in flight, write everything
+    to disk, exit 0. Exit codes: 0 orderly stop, 1 unexpected error, 2 wrong configuration or a
     busy port, 3 data folder damaged or locked, 4 disk error, 5 fenced by another broker.
     """
     raise typer.Exit(serve(config, ready_fd))

@@ -1,4 +1,4 @@
-"""`imago cluster`: who leads what, and why not."""
+"""`imago cluster`: who leads each shard, and why."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ASK_SECONDS_MAX = 2.0
 
 def attach(root: typer.Typer) -> None:
     """Add the group of commands."""
-    group = typer.Typer(no_args_is_help=True, help="Show the cluster: who leads what, and why.")
+    group = typer.Typer(no_args_is_help=True, help="Show who leads each shard, and why.")
     group.command("status")(status)
     group.command("explain")(explain)
     root.add_typer(group, name="cluster")
@@ -46,7 +46,7 @@ def status(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
 
 
 def explain(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
-    """Say for each shard why it is led by whom it is, what it waits for and what comes next."""
+    """Explain for each shard who leads it and why, what it waits for and what comes next."""
     cluster = ask(admin, "/admin/v1/cluster")
     if as_json:
         print_json({shard["name"]: shard["explain"] for shard in cluster["shards"]})
@@ -65,7 +65,7 @@ def explain(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
 
 
 def hindrances(shard: Mapping[str, Any]) -> Iterator[str]:
-    """Say of each live member that is not in sync what it says of itself."""
+    """Return what keeps each live member that is not in sync, in its own words."""
     for member in shard["members"]:
         if member["inSync"]:
             continue
@@ -82,7 +82,7 @@ def hindrances(shard: Mapping[str, Any]) -> Iterator[str]:
 
 
 def member_rows(shard: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
-    """One row a live member, and one for each that is missing."""
+    """Return one row per live member, and one for each that is missing."""
     alive = set()
     for member in shard["members"]:
         alive.add(member["uuid"])
@@ -104,7 +104,7 @@ def member_rows(shard: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
 
 
 def missing_members(cluster: Mapping[str, Any], shard: Mapping[str, Any]) -> str:
-    """Say how many members of a shard are not there; empty: none is missing."""
+    """Return how many members of a shard are missing; empty: none."""
     wanted, there = cluster.get("replicas", 0), len(shard["members"])
     if shard.get("drained") or there >= wanted:
         return ""
@@ -115,7 +115,7 @@ def missing_members(cluster: Mapping[str, Any], shard: Mapping[str, Any]) -> str
 
 
 def shown(value: object) -> object:
-    """A number, or nothing where nobody knows it."""
+    """Return a number, or nothing while it is unknown."""
     return "" if value is None else value
 
 

@@ -27,9 +27,9 @@ COMMANDS: dict[str, CommandRow] = {
     "demo": CommandRow(
         "imago_cli.demo.command", "Show both protocols and Spark agreeing on real records."
     ),
-    "cluster": CommandRow("imago_cli.cluster", "Show who leads what, and why not."),
+    "cluster": CommandRow("imago_cli.cluster", "Show who leads each shard, and why."),
     "shard": CommandRow("imago_cli.shard", "Show shards, hand leadership over, force an election."),
-    "topic": CommandRow("imago_cli.topic", "Create, change, list and delete topics."),
+    "topic": CommandRow("imago_cli.topic", "Create, change, list, move and delete topics."),
     "group": CommandRow("imago_cli.group", "Show consumer groups, their lag; move, delete them."),
     "produce": CommandRow("imago_cli.produce", "Send messages."),
     "consume": CommandRow("imago_cli.consume", "Read messages."),
@@ -42,7 +42,7 @@ COMMANDS: dict[str, CommandRow] = {
     "log": CommandRow("imago_cli.log", "Check or show a broker's files while it is stopped."),
     "config": CommandRow("imago_cli.config", "Show, explain and convert configurations."),
     "doctor": CommandRow(
-        "imago_cli.doctor.command", "Find the usual mistakes on this machine, with the cure."
+        "imago_cli.doctor.command", "Find common mistakes on this machine, with the cure."
     ),
 }
 

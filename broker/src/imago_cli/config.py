@@ -66,7 +66,7 @@ def convert(
         Path | None, typer.Option("--output", "-o", help="File to write; refused if it exists.")
     ] = None,
 ) -> None:
-    """Translate MetaQ's server.ini; what has no counterpart is said on standard error."""
+    """Translate MetaQ's server.ini; standard error names settings without a counterpart."""
     try:
         conversion = convert_ini(ini.read_text(encoding="utf-8"))
     except ConfigError as error:

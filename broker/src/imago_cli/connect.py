@@ -38,11 +38,11 @@ MetaqServers = Annotated[
     typer.Option(
         "--metaq",
         envvar="IMAGO_METAQ",
-        help="With --protocol metaq: the brokers' addresses, HOST:PORT[,…], one a shard.",
+        help="With --protocol metaq: broker addresses, HOST:PORT[,…], one per shard.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = Fals
 
 
 def describe(group: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Show a group's members and how far it is in each queue."""
+    """Show a group's members and its offset in each queue."""
     with connected(bootstrap) as client:
         _check_exists(client, group)
         found = client.admin.describe_group(group)
@@ -85,12 +85,12 @@ def reset(
     to: Annotated[str, typer.Option(help="earliest, latest, ms since 1970, or an ISO 8601 time.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     make: Annotated[
-        bool, typer.Option("--create", help="Make the group, for consumers that are yet to come.")
+        bool, typer.Option("--create", help="Create the group, for consumers that start later.")
     ] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Move a group in a topic. Members that are connected go on from there at once."""
+    """Move a group in a topic. Connected members continue there at once."""
     target = parse_target(to)
     with connected(bootstrap) as client:
         if not make:
@@ -108,7 +108,7 @@ def reset(
 
 
 def delete(group: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, yes: Yes = False) -> None:
-    """Delete a group: its settings, and how far it is in every topic."""
+    """Delete a group with its settings and its offsets in every topic."""
     with connected(bootstrap) as client:
         _check_exists(client, group)
         confirm(f"Delete group {group} and all its offsets?", yes=yes)

@@ -49,8 +49,8 @@ def attach(root: typer.Typer) -> None:
 def check(folder: Folder, as_json: Json = False) -> None:
     """Verify every file: each record's checksum, and each view against the records.
 
-    Exit code 0 when all is well or the next start puts it right, 3 when data is damaged, 2 when
-    there is no stopped store to check.
+    Exit code 0 if all is well or the next start repairs it, 3 if data is damaged, 2 if the folder
+    holds no stopped store.
     """
     findings: list[Finding] = []
     with _told_errors(), _progress(shown=not as_json) as progress:
@@ -75,12 +75,12 @@ def dump(
     start: Annotated[
         int, typer.Option("--from", help="First log offset; with --queue first queue offset.")
     ] = 0,
-    count: Annotated[int, typer.Option(help="At most so many records; 0: all.", min=0)] = (
+    count: Annotated[int, typer.Option(help="Maximum number of records; 0: all.", min=0)] = (
         COUNT_DEFAULT
     ),
     as_json: Json = False,
 ) -> None:
-    """Show records in the order of the log; JSON is one line a record."""
+    """Show records in log order; JSON has one line per record."""
     if queue is not None and topic is None:
         raise CommandUsageError("--queue needs --topic: a queue is a topic's")
     with _told_errors():

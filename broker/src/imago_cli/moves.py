@@ -18,7 +18,9 @@ from imago_cli.output import counted, print_json, print_line, say
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-ShardName = Annotated[str, typer.Argument(metavar="SHARD", help="Like 0 or shard-0.")]
+ShardName = Annotated[
+    str, typer.Argument(metavar="SHARD", help="Number or name, like 0 or shard-0.")
+]
 Shards = Annotated[str | None, typer.Option("--to", help="Shards, like shard-1,shard-2.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Show the progress until the shard is drained.")]
 LOOK_SECONDS = 2.0
@@ -43,7 +45,7 @@ def attach_to_topic(group: typer.Typer) -> None:
 def drain(
     shard: ShardName, wait: Wait = False, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False
 ) -> None:
-    """Have all topics of a shard go on elsewhere; what is stored on it stays to be read."""
+    """Move all topics of a shard elsewhere; consumers still read its stored messages."""
     found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
     _ask_master(found, "/admin/v1/drain")
     if wait:
@@ -55,7 +57,7 @@ def drain(
 
 
 def undrain(shard: ShardName, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
-    """Take a drain back: the shard's topics take messages there again, and new ones come."""
+    """Cancel a drain: the shard accepts messages and new topics again."""
     found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
     answer = _ask_master(found, "/admin/v1/undrain")
     if as_json:
@@ -67,7 +69,7 @@ def undrain(shard: ShardName, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = Fa
 def drained(
     shard: ShardName, wait: Wait = False, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False
 ) -> None:
-    """Show what keeps a shard from being drained. Exit code 1: it is not."""
+    """Show what keeps a shard from being drained. Exit code 1: it is not drained."""
     if wait:
         _wait(admin, shard, as_json=as_json)
         return
@@ -79,7 +81,7 @@ def drained(
 def remove(
     shard: ShardName, admin: Admin = DEFAULT_ADMIN, yes: Yes = False, as_json: AsJson = False
 ) -> None:
-    """Forget a shard that is drained and whose brokers are stopped."""
+    """Forget a drained shard whose brokers are stopped."""
     found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
     name = found["name"]
     if not found["drained"]:
@@ -97,12 +99,12 @@ def remove(
 
 def move(
     topic: str,
-    source: Annotated[str, typer.Option("--from", help="The shard that it leaves.")],
+    source: Annotated[str, typer.Option("--from", help="Shard that the topic leaves.")],
     to: Annotated[str, typer.Option("--to", help="Shards, like shard-1,shard-2.")],
     admin: Admin = DEFAULT_ADMIN,
     as_json: AsJson = False,
 ) -> None:
-    """Have a topic take its messages on other shards; what it has on this one is read out."""
+    """Send a topic's new messages to other shards; consumers still read those on this one."""
     found = find_shard(ask(admin, "/admin/v1/cluster"), source)
     answer = _ask_master(found, f"/admin/v1/topics/{quote(topic, safe='')}/move", to=_listed(to))
     if as_json:
@@ -114,7 +116,7 @@ def move(
 def spread(
     topic: str, to: Shards = None, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False
 ) -> None:
-    """Give a topic queues on more shards: those named, or all that take topics."""
+    """Give a topic queues on more shards: the named ones, or all that accept topics."""
     cluster = ask(admin, "/admin/v1/cluster")
     path = f"/admin/v1/topics/{quote(topic, safe='')}"
     extra = {} if to is None else {"to": _listed(to)}
@@ -143,7 +145,7 @@ def find_shard(cluster: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def progress(shard: Mapping[str, Any]) -> Iterator[str]:
-    """Say what is left on a shard, one line a cause."""
+    """Yield what is left on a shard, one line per cause."""
     name, left = shard["name"], shard.get("drain")
     if shard["drained"]:
         yield f"{name} is drained: stop its brokers, then imago shard remove {name}"

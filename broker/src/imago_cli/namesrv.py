@@ -37,8 +37,8 @@ def namesrv(
 ) -> None:
     """Run RocketMQ's name service as a process of its own, until SIGTERM.
 
-    It holds no state: all of it is in the registry that zookeeper.connect names, and any number
-    of these processes answer alike.
+    It has no state: everything is in the registry that zookeeper.connect names, and any number of
+    these processes give the same answers.
     """
     settings = read_config(config)
     if settings.zookeeper.connect == "none":

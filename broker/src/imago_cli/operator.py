@@ -36,29 +36,29 @@ def operator(
         str,
         typer.Option(
             envvar=f"{PREFIX}NAMESPACES",
-            help="Namespaces to work in, with commas between; empty: all. With names it needs no"
-            " right on the whole Kubernetes cluster.",
+            help="Namespaces to operate, separated by commas; empty: all. With names it needs no"
+            " cluster-wide right.",
         ),
     ] = "",
     lease_namespace: Annotated[
         str,
         typer.Option(
             envvar=f"{PREFIX}LEASE_NAMESPACE",
-            help="Namespace of the Lease; our own unless given.",
+            help="Namespace of the Lease; unless given, the operator's own.",
         ),
     ] = "",
     lease_name: Annotated[
         str,
         typer.Option(
             envvar=f"{PREFIX}LEASE_NAME",
-            help="The Lease that says which of several operators works.",
+            help="Lease that elects one of several operators.",
         ),
     ] = "imago-operator",
     identity: Annotated[
         str,
         typer.Option(
             envvar=f"{PREFIX}IDENTITY",
-            help="Who we are in the Lease; the host's name and some letters unless given.",
+            help="Identity in the Lease; unless given, the host name and some letters.",
         ),
     ] = "",
     broker_image: Annotated[
@@ -82,8 +82,8 @@ def operator(
         str,
         typer.Option(
             envvar=f"{PREFIX}FINALIZER_RELEASE_AFTER",
-            help="After this a resource that is being deleted is let go, though its cluster could"
-            " not be told.",
+            help="When to release a resource that is being deleted although no broker of its"
+            " cluster answers.",
         ),
     ] = "15m",
     log_level: Annotated[
@@ -93,14 +93,14 @@ def operator(
         Path | None,
         typer.Option(
             envvar=f"{PREFIX}KUBECONFIG",
-            help="How to reach Kubernetes; the pod's service account, or KUBECONFIG, unless given.",
+            help="Kubeconfig; unless given, the pod's service account or KUBECONFIG.",
         ),
     ] = None,
     ready_fd: Annotated[int, typer.Option(hidden=True)] = -1,
 ) -> None:
     """Run clusters on Kubernetes, until SIGTERM.
 
-    Any number of these processes may run: one works, the others wait for its Lease.
+    Any number of these processes may run: one holds the Lease and works, the others wait for it.
     """
     if importlib.util.find_spec("kopf") is None:
         raise CommandUsageError("kopf is not installed", cure=install("operator"))

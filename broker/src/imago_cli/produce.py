@@ -58,24 +58,24 @@ def produce(
     message: Annotated[
         list[str] | None, typer.Argument(help="Messages; without any, the lines of stdin.")
     ] = None,
-    protocol: Annotated[Protocol, typer.Option(help="How to send.")] = Protocol.rocketmq,
+    protocol: Annotated[Protocol, typer.Option(help="Protocol to send with.")] = Protocol.rocketmq,
     key: Annotated[
         str | None,
-        typer.Option(help="Look-up key; all messages with it go to one queue. RocketMQ only."),
+        typer.Option(help="Look-up key; one key's messages go to one queue. RocketMQ only."),
     ] = None,
     tags: Annotated[str | None, typer.Option(help="Tag; MetaQ's attribute.")] = None,
-    count: Annotated[int, typer.Option(min=1, help="Send each message so often.")] = 1,
+    count: Annotated[int, typer.Option(min=1, help="How often to send each message.")] = 1,
     idempotent: Annotated[
         bool, typer.Option(help="Store each message once, whatever fails. RocketMQ only.")
     ] = False,
     in_flight: Annotated[
         int | None,
         typer.Option(
-            min=1, max=4096, help="Sends at once.", show_default="64, and 1 with --key: in order"
+            min=1, max=4096, help="Concurrent sends.", show_default="64, and 1 with --key: in order"
         ),
     ] = None,
     create: Annotated[
-        bool, typer.Option("--create", help="Make the topic where there is none.")
+        bool, typer.Option("--create", help="Create the topic if it is missing.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     metaq: MetaqServers = DEFAULT_METAQ,

@@ -77,7 +77,7 @@ def show(shard: ShardName, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False
 def handover(
     shard: ShardName, to: Member = None, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False
 ) -> None:
-    """Have the master give leadership to another member, or to the best."""
+    """Hand leadership to another member, or to the best."""
     found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
     master = next((m for m in found["members"] if m["uuid"] == found["master"]), None)
     if master is None:
@@ -104,10 +104,10 @@ def elect(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Have a member lead a shard that has no master, by default the one with the longest log.
+    """Elect a leader for a shard without master, by default the member with the longest log.
 
-    Without --allow-data-loss only a member that has every acknowledged message is taken. With it
-    the election is on record as one that may have lost messages.
+    Without --allow-data-loss only a member with every acknowledged message may lead. With it, the
+    shard's history records that the election may have lost messages.
     """
     found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
     if found["master"] is not None:

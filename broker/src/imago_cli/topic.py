@@ -77,11 +77,11 @@ def create(
     perm: Perm = None,
     assignments: Settings = None,
     if_absent: Annotated[
-        bool, typer.Option(help="A topic that is there already will do, if it is as asked for.")
+        bool, typer.Option(help="Accept an existing topic that has these settings.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Create a topic on every shard. One that is there already is an error."""
+    """Create a topic on every shard. An existing one is an error."""
     _refuse_system(topic)
     settings = attributes(assignments)
     with connected(bootstrap) as client:
@@ -114,11 +114,11 @@ def alter(
     assignments: Settings = None,
     hide_messages: Annotated[
         bool,
-        typer.Option("--hide-messages", help="Fewer queues, whatever messages the others hold."),
+        typer.Option("--hide-messages", help="Allow fewer queues even if they hide messages."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Change what is named of a topic, on every shard that has it; all else stays."""
+    """Change the named settings of a topic, on every shard that has it; all others stay."""
     _refuse_system(topic)
     settings = attributes(assignments)
     if queues is None and perm is None and not settings:

@@ -54,21 +54,21 @@ def attach(root: typer.Typer) -> None:
 
 def demo(
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the cluster up afterwards, until Ctrl-C.")
+        bool, typer.Option("--keep", help="Keep the cluster running afterwards, until Ctrl-C.")
     ] = False,
     replicas: Annotated[int, typer.Option(help="Members of each shard.", min=1, max=5)] = 1,
     data: Annotated[
-        Path, typer.Option(help="Folder for everything; what an earlier run left there goes.")
+        Path, typer.Option(help="Folder for all files; an earlier run's content is removed.")
     ] = DEFAULT_DATA,
     as_json: AsJson = False,
 ) -> None:
-    """Run a real cluster here and see both protocols and Spark agree on real records.
+    """Run a real cluster here and check that both protocols and Spark agree on real records.
 
-    Two shards, ZooKeeper and a name service as processes of this machine. The machine's own
-    package lists, change logs and dpkg log go in, half through each protocol; a group of each
-    protocol reads all of it, what the other wrote too; Spark lands the topic as Parquet. Counts
-    and checksums are compared record by record. Exit codes: 0 all agree, 1 they do not, and what
-    differs, 2 the folder is not the demonstration's.
+    Two shards, ZooKeeper and a name service run as processes of this machine. The messages are its
+    own package lists, change logs and dpkg log, half through each protocol; a group of each
+    protocol reads all of them; Spark writes the topic as Parquet. The command compares counts and
+    checksums record by record. Exit codes: 0 all agree, 1 something differs, which it prints, 2 the
+    folder belongs to something else.
     """
     folder = prepare_folder(data.absolute())
     with client_errors():

@@ -72,7 +72,7 @@ async def start_cluster(data: Path, log_path: Path, *, replicas: int) -> Cluster
         await process.wait()
         raise CommandError(
             f"the cluster did not start: {_last_words(log_path)}",
-            cure=f"see {log_path}; `imago doctor` finds the usual mistakes",
+            cure=f"see {log_path}; `imago doctor` finds common mistakes",
         )
     return Cluster(process, orjson.loads(line))
 

@@ -1,1 +1,1 @@
-"""`imago doctor`: the usual mistakes on this machine, each with its cure."""
+"""`imago doctor`: common mistakes on this machine, each with its cure."""

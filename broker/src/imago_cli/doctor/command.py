@@ -1,4 +1,4 @@
-"""`imago doctor`: finds the usual mistakes on this machine, each with its cure."""
+"""`imago doctor`: finds common mistakes on this machine, each with its cure."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ def attach(root: typer.Typer) -> None:
 
 def doctor(
     config: Annotated[
-        Path | None, typer.Option(help="Configuration of a broker; default: all defaults.")
+        Path | None, typer.Option(help="Configuration of a broker; unless given, the defaults.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder of an `imago up`; default: the one that runs here.")
+        Path | None,
+        typer.Option(help="Folder of an `imago up`; unless given, the one that runs here."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Find the usual mistakes on this machine, each with its cure.
+    """Find common mistakes on this machine, each with its cure.
 
-    Exit code 0 when nothing is wrong that keeps a broker from working, 1 otherwise.
+    Exit code 0 if nothing keeps a broker from working, 1 otherwise.
     """
     findings = list(diagnose(config, data))
     failed = any(finding.level is CheckLevel.ERROR for finding in findings)

@@ -27,17 +27,17 @@ def handover(
     shard: Annotated[str, typer.Argument(help="Number or name of a shard.", show_default=False)],
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="POD", help="Who leads next; the best unless given."),
+        typer.Option("--to", metavar="POD", help="Pod that leads next; unless given, the best."),
     ] = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Have the master of a shard give leadership to another member, or to the best.
+    """Hand leadership of a shard to another member, or to the best.
 
-    Clients of both protocols go on without an error: the former master relays those that have not
-    found the next one yet.
+    Clients of both protocols see no error: the former master relays the requests of those that
+    have not found the next one yet.
     """
     kube = Kubectl(namespace, context, kubeconfig)
     kube.get(CLUSTERS, cluster)

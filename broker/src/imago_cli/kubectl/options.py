@@ -21,7 +21,7 @@ Namespace = Annotated[
 ]
 Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")]
 Kubeconfig = Annotated[
-    str | None, typer.Option("--kubeconfig", metavar="FILE", help="Another kubeconfig.")
+    str | None, typer.Option("--kubeconfig", metavar="FILE", help="Path of a kubeconfig.")
 ]
-Output = Annotated[Format, typer.Option("--output", "-o", help="What to print.")]
+Output = Annotated[Format, typer.Option("--output", "-o", help="Output format.")]
 Cluster = Annotated[str, typer.Argument(help="Name of an ImagoCluster.", show_default=False)]

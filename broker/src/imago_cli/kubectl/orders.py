@@ -31,7 +31,7 @@ def pause(
     kubeconfig: Kubeconfig = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Have the operator leave a cluster alone. Brokers and clients go on."""
+    """Stop the operator from changing a cluster. Brokers and clients continue."""
     _order(
         Kubectl(namespace, context, kubeconfig),
         CLUSTERS,
@@ -49,7 +49,7 @@ def resume(
     kubeconfig: Kubeconfig = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Have the operator work on a cluster again."""
+    """Let the operator change a cluster again."""
     _order(
         Kubectl(namespace, context, kubeconfig),
         CLUSTERS,
@@ -63,17 +63,17 @@ def resume(
 def restart(
     cluster: Cluster,
     pod: Annotated[
-        str | None, typer.Option("--pod", help="Only this pod; all of them unless given.")
+        str | None, typer.Option("--pod", help="Only this pod; unless given, all.")
     ] = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Restart brokers in the operator's order: one by one, each when it may, masters hand over.
+    """Restart brokers in the operator's order: one by one, each master after a handover.
 
-    Nothing restarts at once: the operator asks each broker whether it may go. Windows, manual
-    approval and the like do not hold back what is ordered here.
+    The operator asks each broker whether it may stop. Windows and manual approval do not delay a
+    restart that is ordered here.
     """
     kube = Kubectl(namespace, context, kubeconfig)
     order = {names.RESTART: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
@@ -95,16 +95,14 @@ def approve(
     cluster: Cluster,
     desired: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[ID]", help="What is approved; not needed where one thing waits for it."
-        ),
+        typer.Argument(metavar="[ID]", help="Id to approve; optional if one action waits."),
     ] = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Approve what waits for a person: held restarts, and rebalances that are only proposed.
+    """Approve a waiting action: a held restart or a proposed rebalance.
 
     ID is that of `status.pendingApprovals`, or the name of an ImagoRebalance.
     """
@@ -119,7 +117,7 @@ def approve(
 
 
 def pending(kube: Kubectl, cluster: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return what waits for a person: id, kind, summary."""
+    """Return the actions that wait for a person: id, kind, summary."""
     found = list(cluster.get("status", {}).get("pendingApprovals", ()))
     return found + [
         {

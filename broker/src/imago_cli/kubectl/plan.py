@@ -44,12 +44,11 @@ def plan(
     kubeconfig: Kubeconfig = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show what an edit would do, and do nothing.
+    """Show the effects of an edit without applying it.
 
-    The server itself says whether it would take the edit (a dry run, admission included). What
-    follows is found by the operator's own functions: all that the edit changes, and what the
-    operator would do at its next look, with brokers and objects as they are now. Exit code 1: it
-    would be refused.
+    A dry run asks the API server whether it accepts the edit, admission included. The operator's
+    own functions then find what the edit changes, and what the operator does next, given the
+    current brokers and objects. Exit code 1: the server refuses the edit.
     """
     kube = Kubectl(namespace, context, kubeconfig)
     found = [_looked_at(kube, one) for one in kube.dry_run(file)]

@@ -32,7 +32,7 @@ def topics(
     kubeconfig: Kubeconfig = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """List topics with their shards, queues and messages; sealed ones only give what they have."""
+    """List topics with their shards, queues and messages; sealed queues accept no more."""
     kube = Kubectl(namespace, context, kubeconfig)
     brokers = _brokers(kube, cluster)
     if topic is None:
@@ -56,9 +56,9 @@ def groups(
     kubeconfig: Kubeconfig = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """List consumer groups with their members and their lag, or one with each of its queues.
+    """List consumer groups with their members and lag, or one group queue by queue.
 
-    MetaQ's consumers keep their offsets in ZooKeeper: they are counted by themselves.
+    MetaQ's consumers keep their offsets in ZooKeeper; the list shows them separately.
     """
     kube = Kubectl(namespace, context, kubeconfig)
     brokers = _brokers(kube, cluster)

@@ -61,7 +61,7 @@ def explain(
     kubeconfig: Kubeconfig = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Say which case the operator is in, what it waits for, what comes next, and what to do."""
+    """Explain what the operator does, what it waits for, what comes next, and what to do."""
     kube = Kubectl(namespace, context, kubeconfig)
     found = kube.get(CLUSTERS, cluster)
     story = Story.of(found, pending(kube, found))

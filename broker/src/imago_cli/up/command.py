@@ -56,7 +56,7 @@ def attach(root: typer.Typer) -> None:
 
 
 def up(
-    shards: Annotated[int | None, typer.Option(help="Shards.", show_default="1")] = None,
+    shards: Annotated[int | None, typer.Option(help="Number of shards.", show_default="1")] = None,
     replicas: Annotated[
         int | None,
         typer.Option(help="Members of each shard, one broker process each.", show_default="1"),
@@ -64,16 +64,16 @@ def up(
     zookeeper: Annotated[
         str | None,
         typer.Option(
-            help="auto: one from PySpark's jars; none: one broker alone; or HOST:PORT[,…].",
+            help="auto: from PySpark's jars; none: one broker without it; or HOST:PORT[,…].",
             show_default="auto",
         ),
     ] = None,
-    data: Annotated[Path, typer.Option(help="Folder of everything on disk.")] = DEFAULT_DATA,
+    data: Annotated[Path, typer.Option(help="Folder for all files.")] = DEFAULT_DATA,
     cluster: Annotated[
         str | None, typer.Option(help="Name of the cluster.", show_default="imago")
     ] = None,
     port_base: Annotated[
-        int | None, typer.Option(help="First of a block of ports; nothing else is bound.")
+        int | None, typer.Option(help="First port of a block; imago up binds no other.")
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -83,17 +83,17 @@ def up(
         Path | None, typer.Option(help="MetaQ's server.ini: topics, partitions, policies.")
     ] = None,
     restart: Annotated[
-        bool, typer.Option("--restart/--no-restart", help="Start again what dies.")
+        bool, typer.Option("--restart/--no-restart", help="Restart processes that die.")
     ] = True,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one line of JSON once everything serves.")
+        bool, typer.Option("--json", help="Print one line of JSON once all is ready.")
     ] = False,
 ) -> None:
     """Run a whole cluster of real processes on this machine, until SIGTERM or Ctrl-C.
 
-    The same --data brings the same cluster back, with what is in it. A process that cannot start
-    ends the start: it is named, and nothing is left running. Once everything serves, one that dies
-    is started again, with growing pauses, for as long as it takes; the others go on.
+    The same --data brings back the same cluster with its content. If a process cannot start, the
+    command names it, stops all others and fails. Afterwards it restarts a process that dies, with
+    growing pauses, as often as necessary; the others continue.
     """
     _log_to_stderr()
     os.umask(OTHERS)
