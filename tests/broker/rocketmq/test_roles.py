@@ -31,6 +31,8 @@ CHANGES = {
     Code.SEND_REPLY_MESSAGE,
     Code.SEND_REPLY_MESSAGE_V2,
     Code.CONSUMER_SEND_MSG_BACK,
+    Code.END_TRANSACTION,
+    Code.RESUME_CHECK_HALF_MESSAGE,
     Code.UPDATE_CONSUMER_OFFSET,
     Code.LOCK_BATCH_MQ,
     Code.UNLOCK_BATCH_MQ,
@@ -44,6 +46,8 @@ CHANGES = {
     Code.INVOKE_BROKER_TO_RESET_OFFSET,
 }
 STATE = {Code.QUERY_CONSUMER_OFFSET, Code.GET_MAX_OFFSET}
+ENDS = {Code.END_TRANSACTION}
+"""Has an answer of its own elsewhere."""
 PULLS = {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE}
 MESSAGES = PULLS | {
     Code.GET_MIN_OFFSET,
@@ -111,6 +115,8 @@ async def test_what_is_promised_to_clients_waits_for_the_other_members(broker: B
         Code.SEND_REPLY_MESSAGE,
         Code.SEND_REPLY_MESSAGE_V2,
         Code.CONSUMER_SEND_MSG_BACK,
+        Code.END_TRANSACTION,
+        Code.RESUME_CHECK_HALF_MESSAGE,
     }  # wait as messages do, at the level of their topic
     unlock = {Code.UNLOCK_BATCH_MQ}  # a lock that comes back ends by itself
     wait = {code for code, row in rows.items() if row.replicated}
@@ -118,7 +124,7 @@ async def test_what_is_promised_to_clients_waits_for_the_other_members(broker: B
 
 
 @pytest.mark.parametrize("role", OTHER_ROLES)
-@pytest.mark.parametrize("code", sorted(CHANGES | STATE | MESSAGES - PULLS))
+@pytest.mark.parametrize("code", sorted((CHANGES | STATE | MESSAGES) - PULLS - ENDS))
 async def test_master_s_business_is_not_available_elsewhere(
     broker: Broker, peer: RemotingPeer, role: Role, code: Code
 ) -> None:
@@ -129,6 +135,19 @@ async def test_master_s_business_is_not_available_elsewhere(
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "not the master" in (answer.remark or "")
     assert (str(LEADER_PORT) in (answer.remark or "")) == (role is Role.SLAVE)
+    assert broker.store.log_end == end
+
+
+@pytest.mark.parametrize("role", OTHER_ROLES)
+async def test_end_of_a_transaction_is_told_so_by_who_does_not_lead(
+    broker: Broker, peer: RemotingPeer, role: Role
+) -> None:
+    step_down(broker, role)
+    end = broker.store.log_end
+    header = {"producerGroup": "P", "tranStateTableOffset": 0, "commitLogOffset": 0, "msgId": "u"}
+    answer = await peer.call(Code.END_TRANSACTION, {**header, "commitOrRollback": 8})
+    assert answer.code == ResponseCode.SLAVE_NOT_AVAILABLE
+    assert answer.remark == "Message store is slave mode, so end transaction is forbidden"
     assert broker.store.log_end == end
 
 

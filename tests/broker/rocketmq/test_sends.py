@@ -206,30 +206,6 @@ async def test_queue_beyond_the_last_is_invalid(peer: RemotingPeer) -> None:
     assert answer.remark.startswith("request queueId[4] is illegal")
 
 
-@pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize(
-    ("more", "properties"),
-    [({"f": 4}, ""), ({"f": 12}, ""), ({}, "TRAN_MSG\x01true\x02PGROUP\x01g\x02")],
-    ids=["prepared", "rollback", "marked"],
-)
-async def test_half_message_is_refused_and_never_visible(
-    peer: RemotingPeer, more: dict[str, int], properties: str, known: bool
-) -> None:
-    if known:
-        await peer.put("T", b"0", queue_id=1)
-    unique = "UNIQ_KEY\x01" + "1" * 32 + "\x02"
-    answer = await peer.put("T", b"half", properties=unique + properties, **more)
-    assert answer.code == ResponseCode.NO_PERMISSION
-    assert answer.remark is not None
-    assert answer.remark.endswith("sending transaction message is forbidden")
-    for topic in ("T", "RMQ_SYS_TRANS_HALF_TOPIC"):
-        assert (await peer.pull(topic)).code != ResponseCode.SUCCESS
-
-
-async def test_end_of_a_transaction_is_not_supported(peer: RemotingPeer) -> None:
-    assert (await peer.call(37)).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-
-
 async def test_timer_message_is_refused_as_by_a_broker_without_timers(peer: RemotingPeer) -> None:
     answer = await peer.put("T", b"x", properties="TIMER_DELAY_SEC\x015\x02")
     assert answer.code == ResponseCode.SYSTEM_ERROR

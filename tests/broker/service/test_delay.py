@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,63 +9,23 @@ import pytest
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.model.topics import TopicConfig
-from imago_broker.processors.rocketmq.delaying import delayed_entry
 from imago_broker.service.clock_shift import ClockShift
 from imago_broker.service.copies import read_copy
 from imago_broker.service.delay import DelayService
+from imago_broker.service.delaying import delayed_entry
 from imago_broker.service.messages import MessageService
 from imago_broker.service.topics import TopicService
 from imago_testing.stores.in_memory import open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock
+from imago_testing.virtual.timers import ManualLoop
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
 
 HOUR = 3_600_000
 LEVELS = "1s 10s 60s 1800s 3600s 7200s"
 DELAYS = (1000, 10_000, 60_000, 1_800_000, 3_600_000, 7_200_000)
-
-
-@dataclass
-class Timer:
-    cancelled: bool = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class ManualLoop:
-    """Timers that fire as the clock's monotonic time passes; everything else is at once."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self._clock = clock
-        self._timers: list[tuple[float, int, Timer, Callable[[], None]]] = []
-        self._numbers = count()
-        self._soon: list[Callable[[], None]] = []
-
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Any:
-        handle = Timer()
-        at = self._clock.monotonic_ms() + seconds * 1000
-        heapq.heappush(self._timers, (at, next(self._numbers), handle, callback))
-        return handle
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        self._soon.append(callback)
-
-    call_soon_threadsafe = call_soon
-
-    def run(self) -> None:
-        """Fire what is due, until nothing is."""
-        while self._soon or (self._timers and self._timers[0][0] <= self._clock.monotonic_ms()):
-            soon, self._soon = self._soon, []
-            for callback in soon:
-                callback()
-            while self._timers and self._timers[0][0] <= self._clock.monotonic_ms():
-                _, _, handle, callback = heapq.heappop(self._timers)
-                if not handle.cancelled:
-                    callback()
 
 
 class Broker:

@@ -13,6 +13,7 @@ from imago_broker.model import names
 from imago_broker.model.sealing import seal_of, takes_messages
 from imago_broker.service.delay import KIND as DELAY_KIND
 from imago_broker.service.delay import LEVELS_MAX
+from imago_broker.service.transaction_log import find_open
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -41,7 +42,7 @@ class ShardRemaining:
     bytes: int
     """About as many bytes of the log as `unread.messages` are."""
     delayed: int
-    """Messages that wait for their time."""
+    """Messages that wait for their time, or for the end of their transaction."""
     lingers_until_ms: int
     """Until when producers that have not looked are served; 0: no longer."""
     expires_ms: int | None
@@ -115,7 +116,7 @@ async def measure(services: AdminServices, blocked: str) -> ShardRemaining:
         unread_topics=tuple(left),
         unread=total(part for part, _, _ in left.values()),
         bytes=sum(size for _, size, _ in left.values()),
-        delayed=_delayed(services),
+        delayed=_delayed(services) + len(find_open(services.store).open),
         lingers_until_ms=max((s.until_ms for s in seals if s.until_ms > now_ms), default=0),
         expires_ms=None if None in expiries else max((ms for ms in expiries if ms), default=None),
         settled=seen,

@@ -304,6 +304,7 @@ class Broker:
             role=self.role,
             ports=self.ports,
             traffic=self.rocketmq.traffic,
+            transactions=self.rocketmq.transactions,
             metaq_counters=self.metaq_counters,
             health=lambda: self.health,
             member=self.member,
@@ -317,6 +318,7 @@ class Broker:
             core=self.core,
             serving_rules=self.serving_rules,
             delay=self.rocketmq.delay,
+            transactions=self.rocketmq.transactions,
             held_pulls=self.rocketmq.hold,
             client_ports=self.client_ports,
             fail=self.fail,
@@ -347,8 +349,10 @@ class Broker:
         except CoordinatorError as error:
             raise FatalError(str(error), exit_code=ExitCode.UNEXPECTED) from error
         self._announced.callback(self.rocketmq.delay.stop)
+        self._announced.callback(self.rocketmq.transactions.stop)
         if member is None:
             self.rocketmq.delay.start()
+            self.rocketmq.transactions.start()
         else:
             self._announced.push_async_callback(lambda: member.leave(orderly=self._clean))
             await member.start()

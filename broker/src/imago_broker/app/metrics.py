@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from imago_broker.server.listener import Listener
     from imago_broker.service.role import RoleState
     from imago_broker.service.traffic import Traffic
+    from imago_broker.service.transactions import TransactionService
     from imago_log.repair.scrubbing import ScrubCounts
     from imago_log.results import StoreHealth
     from imago_log.store import MessageStore
@@ -39,6 +40,7 @@ def add_metrics(
     role: RoleState,
     ports: Ports,
     traffic: Traffic,
+    transactions: TransactionService,
     metaq_counters: MetaqCounters,
     health: Callable[[], StoreHealth],
     member: ShardMember | None,
@@ -53,6 +55,7 @@ def add_metrics(
             *_ports(ports),
             *_input(ports.input_budget),
             *_rocketmq(traffic),
+            *_transactions(transactions),
             *metaq_samples(metaq_counters),
         ]
     )
@@ -174,4 +177,20 @@ def _rocketmq(traffic: Traffic) -> list[Sample]:
     return [
         _counter("rocketmq_messages_out", "Messages pulled.", lambda: traffic.messages),
         _counter("rocketmq_bytes_out", "Bytes pulled.", lambda: traffic.bytes),
+    ]
+
+
+def _transactions(transactions: TransactionService) -> list[Sample]:
+    counts = transactions.counts
+    return [
+        _gauge("transactions_open", "Open transactions.", lambda: len(transactions.halves)),
+        _counter("transactions_begun", "Half messages stored.", lambda: counts.opened),
+        _counter("transactions_committed", "Committed.", lambda: counts.committed),
+        _counter("transactions_rolled_back", "Rolled back.", lambda: counts.rolled_back),
+        _counter("transactions_given_up", "Asked about too often.", lambda: counts.given_up),
+        _counter("transactions_lost", "Half messages that cannot be read.", lambda: counts.lost),
+        _counter("transaction_checks", "Checks of open ones.", lambda: counts.checks),
+        _counter(
+            "transaction_checks_unasked", "Checks without a live producer.", lambda: counts.unasked
+        ),
     ]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from imago_broker.service.delay import DelayService
     from imago_broker.service.pull_hold import PullHold
     from imago_broker.service.serving_rules import ServingRules
+    from imago_broker.service.transactions import TransactionService
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class RoleServices:
         core: CoreServices,
         serving_rules: ServingRules,
         delay: DelayService,
+        transactions: TransactionService,
         held_pulls: PullHold,
         client_ports: ClientPorts,
         fail: Callable[[FatalError], None],
@@ -47,6 +49,7 @@ class RoleServices:
         self._core = core
         self._serving_rules = serving_rules
         self._delay = delay
+        self._transactions = transactions
         self._held_pulls = held_pulls
         self._client_ports = client_ports
         self._fail = fail
@@ -73,6 +76,7 @@ class RoleServices:
 
     def _settled_in(self) -> None:
         self._delay.start()
+        self._transactions.start()
         self._held_pulls.look_at_all()
 
     def hold(self) -> None:
@@ -88,6 +92,7 @@ class RoleServices:
     def step_down(self, why: str) -> None:
         """Serve as master no more."""
         self._delay.stop()
+        self._transactions.stop()
         self._core.offsets.lost_leadership()
         self._held_pulls.release_all()
         if not self._handing_over:

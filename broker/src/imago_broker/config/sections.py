@@ -163,6 +163,35 @@ class RocketmqSection:
         True, "Whether replies to requests are kept in the cluster's reply topic.", dynamic=True
     )
     idle_seconds: int = setting(120, "A connection without traffic is closed after this.", low=1)
+    transaction_timeout_ms: int = setting(
+        6000,
+        "How old a half message is, at least, when its producer is asked what became of it, unless "
+        "the message itself says so.",
+        low=0,
+        high=86_400_000,
+        dynamic=True,
+    )
+    transaction_check_interval_ms: int = setting(
+        30_000,
+        "Time between two rounds in which producers are asked.",
+        low=10,
+        high=86_400_000,
+        dynamic=True,
+    )
+    transaction_checks_max: int = setting(
+        15,
+        "How often a producer is asked about one message before it is put into "
+        "`TRANS_CHECK_MAX_TIME_TOPIC`.",
+        low=1,
+        high=10_000,
+        dynamic=True,
+    )
+    transactions_max: int = setting(
+        100_000, "Most open transactions of this broker.", low=0, high=1_000_000, dynamic=True
+    )
+    transactions_per_group_max: int = setting(
+        50_000, "Most open transactions of one group of producers.", low=0, dynamic=True
+    )
 
     def __post_init__(self) -> None:
         check(self)

@@ -32,6 +32,12 @@ DLQ_PREFIX = "%DLQ%"
 DEFAULT_TOPIC = "TBW102"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 META_TOPIC = "IMAGO_META"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+"""Messages of transactions whose outcome is open, or was."""
+TRANSACTION_MARK_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+"""How they ended."""
+GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+"""Messages of transactions about which producers were asked too often."""
 
 _NAME = re.compile(r"[%|A-Za-z0-9_-][%|A-Za-z0-9_.-]*", re.ASCII)
 
@@ -43,9 +49,9 @@ SYSTEM_TOPICS = frozenset(
         "BenchmarkTest",
         "OFFSET_MOVED_EVENT",
         "SELF_TEST_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        GIVEN_UP_TOPIC,
+        HALF_TOPIC,
+        TRANSACTION_MARK_TOPIC,
         "RMQ_SYS_TRACE_TOPIC",
     }
 )
@@ -62,9 +68,9 @@ CLOSED_TO_SENDERS = frozenset(
         TIMER_TOPIC,
         "OFFSET_MOVED_EVENT",
         "SELF_TEST_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        GIVEN_UP_TOPIC,
+        HALF_TOPIC,
+        TRANSACTION_MARK_TOPIC,
     }
 )
 """System topics into which no client may put."""

@@ -259,7 +259,7 @@ class _Level:
             return None
         tail = self._store.tail(topic, min(int(queue), max(config.queues - 1, 0)))
         sys_flag = parked.sys_flag & (SYS_COMPRESSED | SYS_COMPRESSION_MASK)
-        shape = _shape(parked)
+        shape = shape_of(parked)
         if tail.dual and sys_flag and shape is None:
             # The topic was made anew since, for MetaQ too. Its readers get the body as it is.
             log.warning("delayed_message_left_packed topic=%r", topic)
@@ -303,7 +303,7 @@ class _Level:
         self._timer = self._loop.call_later(wait_ms / 1000, self.look)
 
 
-def _shape(parked: StoredCopy) -> tuple[int, int] | None:
+def shape_of(parked: StoredCopy) -> tuple[int, int] | None:
     """Return the shape that was found when the message came."""
     length, comma, checksum = parked.text(SHAPE).partition(",")
     if not comma or not (length + checksum).isdecimal():

@@ -43,6 +43,9 @@ def _positive(text: str) -> int:
 
 _CHANGEABLE: dict[str, tuple[str, Callable[[str], object]]] = {
     "maxMessageSize": ("message_bytes_max", _positive),
+    "transactionTimeOut": ("transaction_timeout_ms", int),
+    "transactionCheckInterval": ("transaction_check_interval_ms", int),
+    "transactionCheckMax": ("transaction_checks_max", int),
 }
 """RocketMQ's name of a setting that may change while the broker runs: our name, its reader."""
 
@@ -156,7 +159,10 @@ class BrokerAdmin:
             "messageDelayLevel": settings.delay_levels,
             "longPollingEnable": "true",
             "enablePropertyFilter": "false",
-            "rejectTransactionMessage": "true",
+            "rejectTransactionMessage": "false",
+            "transactionTimeOut": str(settings.transaction_timeout_ms),
+            "transactionCheckInterval": str(settings.transaction_check_interval_ms),
+            "transactionCheckMax": str(settings.transaction_checks_max),
             "timerWheelEnable": "false",
             "brokerRole": "ASYNC_MASTER" if serving_rules.leads else "SLAVE",
             "flushDiskType": "ASYNC_FLUSH",

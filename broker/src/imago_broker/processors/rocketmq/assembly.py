@@ -23,6 +23,8 @@ from imago_broker.service.resets import PendingResets
 from imago_broker.service.sequencing import SequencedPuts
 from imago_broker.service.sweeping import Sweeper
 from imago_broker.service.traffic import Traffic
+from imago_broker.service.transaction_checks import TransactionChecks
+from imago_broker.service.transactions import TransactionService
 from imago_broker.service.versions import TableVersion
 from imago_wire.remoting.message_ids import UniqueKeys
 
@@ -64,6 +66,8 @@ class RocketmqAssembly:
     clients: ClientRegistry
     locks: QueueLocks
     delay: DelayService
+    transactions: TransactionService
+    checks: TransactionChecks
     hold: PullHold
     unique_keys: UniqueKeys
     resets: PendingResets
@@ -97,7 +101,7 @@ def assemble(
     """Make what only RocketMQ needs and connect it with what the broker has anyway.
 
     `before_settings_change` is told when a client changes settings, so that every interface shows
-    the same. The delay service is not started: that happens once the broker may write.
+    the same. Delay and transactions are not started: that happens once the broker may write.
     """
     store = messages.store
     hold = PullHold(loop, clock, held_max=settings.pull_holds_max)
@@ -109,9 +113,22 @@ def assemble(
     topics.on_change.append(lambda _name, _config: topic_version.bump(clock.epoch_ms()))
     topics.on_change.append(lambda name, _config: hold.topic_changed(name))
     clients, locks, resets = ClientRegistry(), QueueLocks(), PendingResets()
+    live = LiveSettings(settings, before_settings_change)
+    transactions = TransactionService(
+        messages, topics, delay, loop=loop, clock=clock, settings=live
+    )
+    checks = TransactionChecks(
+        transactions,
+        messages,
+        clients,
+        loop=loop,
+        clock=clock,
+        settings=live,
+        broker_name=identity.broker_name,
+    )
     return RocketmqAssembly(
         identity=identity,
-        settings=LiveSettings(settings, before_settings_change),
+        settings=live,
         store=store,
         messages=messages,
         sequenced=SequencedPuts(messages),
@@ -126,6 +143,8 @@ def assemble(
         clients=clients,
         locks=locks,
         delay=delay,
+        transactions=transactions,
+        checks=checks,
         hold=hold,
         unique_keys=UniqueKeys(
             store.config.store_host[:-4], os.getpid(), secrets.randbits(32), clock.epoch_ms

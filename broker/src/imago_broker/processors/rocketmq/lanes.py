@@ -21,6 +21,7 @@ class Lanes:
     client: Lane
     heartbeat: Lane
     admin: Lane
+    transaction: Lane
 
     @classmethod
     def made(cls) -> Lanes:
@@ -32,6 +33,7 @@ class Lanes:
             client=Lane("client", 100_000),
             heartbeat=Lane("heartbeat", 50_000),
             admin=Lane("admin", 10_000),
+            transaction=Lane("transaction", 100_000),
         )
 
     @property

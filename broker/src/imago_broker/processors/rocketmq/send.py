@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from imago_broker.model import names
 from imago_broker.processors.rocketmq import rules
-from imago_broker.processors.rocketmq.delaying import delayed_entry
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.inflating import Inflater
 from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED, illegal_message
@@ -31,6 +30,8 @@ from imago_broker.processors.rocketmq.sequenced import (
     take_numbers,
 )
 from imago_broker.service.copies import joined
+from imago_broker.service.delaying import delayed_entry
+from imago_broker.service.halves import is_half
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError
 from imago_wire.record import (
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
     from imago_broker.config.live import LiveSettings
     from imago_broker.config.sections import RocketmqSection
+    from imago_broker.processors.rocketmq.half_sends import HalfSends
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.processors.rocketmq.inflating import Shape
     from imago_broker.processors.rocketmq.rules import GroupRules
@@ -73,6 +75,7 @@ class SendProcessor:
         topics: TopicService,
         group_rules: GroupRules,
         delay: DelayService,
+        halves: HalfSends,
         identity: RocketmqIdentity,
         settings: LiveSettings[RocketmqSection],
         unique_keys: UniqueKeys,
@@ -85,6 +88,7 @@ class SendProcessor:
         self._topics = topics
         self._group_rules = group_rules
         self._delay = delay
+        self._halves = halves
         self._identity = identity
         self._settings = settings
         self._unique_keys = unique_keys
@@ -116,6 +120,9 @@ class SendProcessor:
             sending.delay_level = 0
             sending.properties = props.without(sending.properties, (b"DELAY",))
         sending.properties = with_cluster(self._with_unique_key(sending.properties), self._cluster)
+        sending.half = is_half(sending.sys_flag, sending.properties)
+        if sending.half:
+            self._halves.require_room(sending)
         parts = [BatchEntry(sending.body, sending.properties, sending.flag)]
         self._finish(exchange, sending, parts)
 
@@ -132,7 +139,7 @@ class SendProcessor:
         special = any(
             delay_level(part.properties) or props.find(part.properties, b"TRAN_MSG")
             for part in parts
-        )
+        ) or is_half(sending.sys_flag, sending.properties)
         if special or not parts:
             return illegal_message(self._settings.current.message_bytes_max)
         self._finish(exchange, sending, parts)
@@ -142,7 +149,7 @@ class SendProcessor:
         """Put the messages, as soon as the shape of compressed ones is known."""
         parts, sending.claimed = take_numbers(parts)
         if sending.claimed is not None:
-            require_direct(sending.topic, sending.delay_level)
+            require_direct(sending.topic, waits=bool(sending.delay_level) or sending.half)
         config = self._topics.get(sending.topic)
         if config is None or not config.dual:
             self._put_parts(exchange, sending, parts, [None] * len(parts))
@@ -177,6 +184,9 @@ class SendProcessor:
             return
         level = self._topics.handles.level_of(sending.topic.encode())
         token, claimed = (exchange, sending), sending.claimed
+        if sending.half:
+            self._halves.put(entries[0], sending, level, self._stored, token)
+            return
         if claimed is None:
             self._messages.put(entries, level, self._stored, token)
             return
@@ -188,6 +198,8 @@ class SendProcessor:
     def _entry(
         self, exchange: Exchange, sending: Sending, part: BatchEntry, shape: Shape | None
     ) -> Entry:
+        if sending.half:
+            return self._halves.entry(sending, part, shape, exchange.channel.born_host)
         if sending.delay_level:
             return delayed_entry(
                 self._store,

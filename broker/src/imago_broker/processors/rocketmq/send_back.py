@@ -9,11 +9,11 @@ from imago_broker.model import names
 from imago_broker.model.sealing import seal_of
 from imago_broker.model.topics import PERM_WRITE
 from imago_broker.processors.rocketmq import rules
-from imago_broker.processors.rocketmq.delaying import delayed_entry
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.outcomes import STATUS_NAMES
 from imago_broker.processors.rocketmq.sending import SYS_KEPT
 from imago_broker.service.copies import read_copy, with_default, with_value
+from imago_broker.service.delaying import delayed_entry
 from imago_broker.service.messages import PutStatus
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError

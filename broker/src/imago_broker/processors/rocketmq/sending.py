@@ -14,6 +14,7 @@ from imago_broker.model.sealing import seal_of
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import RequestError
 from imago_broker.service.copies import joined
+from imago_broker.service.halves import is_half
 from imago_wire import properties as props
 from imago_wire.layout import SYS_COMPRESSED, SYS_COMPRESSION_MASK, SYS_TRANSACTION_MASK
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -42,6 +43,7 @@ TIMER_PROPERTIES = (b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS")
 class Sending:
     """What a send request says, in one form for both header classes."""
 
+    producer_group: str
     topic: str
     default_topic: str
     default_queues: int
@@ -58,12 +60,15 @@ class Sending:
     """Of a message that has to wait; 0 for none."""
     claimed: Numbers | None = None
     """Of an idempotent producer: which of its messages these are."""
+    half: bool = False
+    """It begins a transaction."""
 
     @classmethod
     def of(cls, exchange: Exchange) -> Sending:
         """Read the request, in either form of its header."""
         header = read_send_header(exchange.ext)
         return cls(
+            producer_group=header.producer_group,
             topic=header.topic,
             default_topic=header.default_topic,
             default_queues=header.default_topic_queue_nums,
@@ -121,10 +126,9 @@ def _created(topics: TopicService, on_made: OnTopicMade, sending: Sending) -> To
 
 
 def require_supported(host: str, sending: Sending) -> None:
-    """Refuse transactions and timers: a half message must never become visible."""
-    half = sending.sys_flag & SYS_TRANSACTION_MASK
-    marked = props.find(sending.properties, b"TRAN_MSG")
-    if half or (marked is not None and marked.lower() == b"true"):
+    """Refuse timers, and what looks like the end of a transaction."""
+    ended = sending.sys_flag & SYS_TRANSACTION_MASK
+    if ended and not is_half(sending.sys_flag, sending.properties):
         raise rules.forbidden(f"the broker[{host}] sending transaction message is forbidden")
     delayed = props.find(sending.properties, b"DELAY")
     timed = any(props.find(sending.properties, name) for name in TIMER_PROPERTIES)

@@ -54,11 +54,12 @@ def _marked(part: BatchEntry, claim: sequences.Sequence) -> BatchEntry:
     return part._replace(properties=joined(part.properties, stored))
 
 
-def require_direct(topic: str, delay_level: int) -> None:
+def require_direct(topic: str, *, waits: bool) -> None:
     """Refuse numbered messages that would not go to the queue in which they are numbered."""
-    if delay_level or topic.startswith("%"):
+    if waits or topic.startswith("%"):
         raise _illegal(
-            "an idempotent producer's message can be neither delayed nor sent to a retry topic: "
+            "an idempotent producer's message can be neither delayed, nor begin a transaction, nor "
+            "be sent to a retry topic: "
             "send it with a producer that is not idempotent"
         )
 

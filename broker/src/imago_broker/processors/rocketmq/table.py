@@ -10,6 +10,7 @@ from imago_broker.processors.rocketmq.admin_groups import GroupAdmin
 from imago_broker.processors.rocketmq.admin_progress import ProgressAdmin
 from imago_broker.processors.rocketmq.admin_topics import TopicAdmin
 from imago_broker.processors.rocketmq.directions import Directions
+from imago_broker.processors.rocketmq.half_sends import HalfSends
 from imago_broker.processors.rocketmq.members import MemberProcessor
 from imago_broker.processors.rocketmq.offsets import OffsetProcessor
 from imago_broker.processors.rocketmq.pull import PullProcessor, PullReading
@@ -21,6 +22,7 @@ from imago_broker.processors.rocketmq.runtime_info import RuntimeFigures
 from imago_broker.processors.rocketmq.send import SendProcessor
 from imago_broker.processors.rocketmq.send_back import SendBackProcessor
 from imago_broker.processors.rocketmq.send_path import SendPath
+from imago_broker.processors.rocketmq.transactions import TransactionProcessor
 from imago_broker.service.serving_rules import Asks
 from imago_wire.remoting.codes import RequestCode as Code
 
@@ -82,6 +84,7 @@ def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> li
         topics=parts.topics,
         group_rules=parts.group_rules,
         delay=parts.delay,
+        halves=HalfSends(parts.transactions, parts.settings),
         identity=parts.identity,
         settings=parts.settings,
         unique_keys=parts.unique_keys,
@@ -124,6 +127,13 @@ def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> li
         group_rules=parts.group_rules,
     )
     query = QueryProcessor(store=parts.store, clock=parts.clock)
+    transaction = TransactionProcessor(
+        parts.transactions,
+        parts.checks,
+        messages=parts.messages,
+        clock=parts.clock,
+        settings=parts.settings,
+    )
     pulls: _PullColumns = {"elsewhere": pull.redirect, "fast": False}
     return [
         Row(Code.SEND_MESSAGE, send.send, lanes.send, Asks.CHANGE),
@@ -132,6 +142,14 @@ def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> li
         Row(Code.SEND_REPLY_MESSAGE, replying.send_reply, lanes.send, Asks.CHANGE),
         Row(Code.SEND_REPLY_MESSAGE_V2, replying.send_reply, lanes.send, Asks.CHANGE),
         Row(Code.CONSUMER_SEND_MSG_BACK, back.send_back, lanes.send, Asks.CHANGE),
+        Row(
+            Code.END_TRANSACTION,
+            transaction.end,
+            lanes.transaction,
+            Asks.CHANGE,
+            elsewhere=transaction.elsewhere,
+        ),
+        Row(Code.RESUME_CHECK_HALF_MESSAGE, transaction.resume, lanes.transaction, Asks.CHANGE),
         Row(Code.PULL_MESSAGE, pull.pull, lanes.pull, Asks.MESSAGES, **pulls),
         Row(Code.LITE_PULL_MESSAGE, pull.pull, lanes.pull, Asks.MESSAGES, **pulls),
         Row(Code.QUERY_CONSUMER_OFFSET, offset.query, lanes.client, Asks.STATE, replicated=True),

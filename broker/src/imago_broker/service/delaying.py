@@ -42,11 +42,13 @@ def delayed_entry(
     born_host: bytes,
     reconsume_times: int,
     shape: tuple[int, int] | None = None,
+    prepared_offset: int = 0,
 ) -> Entry:
     """Return the entry that parks a message in its level's queue; a higher level is the last.
 
     `shape` is that of a compressed body whose real topic MetaQ clients read: found now, so that
-    a body that cannot be inflated is refused and not lost when it is due.
+    a body that cannot be inflated is refused and not lost when it is due. `prepared_offset` names
+    the half message of one that a transaction has committed.
     """
     level = min(level, delay.level_max)
     kept = props.without(properties, _REPLACED)
@@ -62,6 +64,7 @@ def delayed_entry(
         born_ms=born_ms,
         born_host=born_host,
         reconsume_times=reconsume_times,
+        prepared_offset=prepared_offset,
         # Like RocketMQ: the unit of a parked message holds when it is due, not its tag.
         unit_tag=delay.due_ms(level),
     )

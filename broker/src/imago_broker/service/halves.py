@@ -1,0 +1,139 @@
+"""Half messages on their way in, and the messages that they stand for on their way out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.model import names
+from imago_broker.service.copies import joined
+from imago_broker.service.delay import SHAPE, shape_of
+from imago_broker.service.delaying import delayed_entry
+from imago_wire import properties as props
+from imago_wire.errors import ProtocolError
+from imago_wire.layout import (
+    SYS_COMMIT,
+    SYS_COMPRESSED,
+    SYS_COMPRESSION_MASK,
+    SYS_PREPARED,
+    SYS_TRANSACTION_MASK,
+)
+from imago_wire.record import make_entry
+
+if TYPE_CHECKING:
+    from imago_broker.service.copies import StoredCopy
+    from imago_broker.service.delay import DelayService
+    from imago_broker.service.topics import TopicService
+    from imago_log.store import MessageStore
+    from imago_wire.record import Entry, QueueTail
+
+
+class NoPlaceError(LookupError):
+    """The topic of a message is gone, or cannot take it."""
+
+
+_KEPT = SYS_COMPRESSED | SYS_COMPRESSION_MASK
+_OF_THE_HALF = (
+    b"TRAN_MSG",
+    b"REAL_TOPIC",
+    b"REAL_QID",
+    b"TRANSACTION_CHECK_TIMES",
+    b"TRAN_PREPARED_QUEUE_OFFSET",
+    SHAPE,
+)
+"""What a committed message does not carry, and no client may bring but the first."""
+_REPLACED = (*_OF_THE_HALF[1:], b"__transactionId__", *props.RESERVED_NAMES)
+
+
+def is_half(sys_flag: int, properties: bytes) -> bool:
+    """Whether a send begins a transaction: by the property, or by the flag alone."""
+    marked = props.find(properties, b"TRAN_MSG")
+    said = marked is not None and marked.lower() == b"true"
+    return said or sys_flag & SYS_TRANSACTION_MASK == SYS_PREPARED
+
+
+def half_entry(
+    tail: QueueTail,
+    *,
+    topic: str,
+    queue_id: int,
+    group: str,
+    body: bytes,
+    properties: bytes,
+    flag: int,
+    sys_flag: int,
+    born_ms: int,
+    born_host: bytes,
+    shape: tuple[int, int] | None,
+) -> Entry:
+    """Return the entry of a half message for the queue `tail`.
+
+    `shape` is that of a compressed body whose topic MetaQ clients read: found now, so that a body
+    that cannot be inflated is refused and not lost when it is committed.
+    """
+    unique = props.find(properties, b"UNIQ_KEY") or b""
+    where = b"REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02__transactionId__\x01%b\x02" % (
+        topic.encode(), queue_id, unique,
+    )  # fmt: skip
+    if shape is not None:
+        where += SHAPE + b"\x01%d,%d\x02" % shape
+    kept = props.without(properties, _REPLACED)
+    if not props.find(kept, b"PGROUP"):
+        kept = joined(props.without(kept, (b"PGROUP",)), b"PGROUP\x01%b\x02" % group.encode())
+    return make_entry(
+        tail,
+        body,
+        joined(kept, where),
+        flag=flag,
+        sys_flag=sys_flag & _KEPT,
+        born_ms=born_ms,
+        born_host=born_host,
+    )
+
+
+def committed_entry(
+    store: MessageStore, delay: DelayService, topics: TopicService, half: StoredCopy
+) -> Entry:
+    """Return the entry of the message that a half message stands for, its half message named.
+
+    NoPlaceError: its topic is gone, or no longer takes it.
+    """
+    topic, queue = half.text(b"REAL_TOPIC"), half.text(b"REAL_QID")
+    config = topics.get(topic)
+    if config is None or not queue.isdecimal() or topic in names.CLOSED_TO_SENDERS:
+        raise NoPlaceError(f"topic[{topic}] not exist, apply first please!")
+    queue_id = min(int(queue), max(config.queues - 1, 0))
+    properties, shape = props.without(half.properties, _OF_THE_HALF), shape_of(half)
+    level = props.find(properties, b"DELAY")
+    sys_flag = half.sys_flag & _KEPT
+    try:
+        if level and level.isdigit() and int(level[:10]) > 0:
+            return delayed_entry(
+                store,
+                delay,
+                int(level[:10]),
+                topic=topic,
+                queue_id=queue_id,
+                body=half.body,
+                properties=properties,
+                flag=half.flag,
+                sys_flag=sys_flag,
+                born_ms=half.born_ms,
+                born_host=half.born_host,
+                reconsume_times=half.reconsume_times,
+                shape=shape,
+                prepared_offset=half.physical_offset,
+            )
+        return make_entry(
+            store.tail(topic, queue_id),
+            half.body,
+            properties,
+            flag=half.flag,
+            sys_flag=sys_flag | SYS_COMMIT,
+            born_ms=half.born_ms,
+            born_host=half.born_host,
+            reconsume_times=half.reconsume_times,
+            prepared_offset=half.physical_offset,
+            metaq_shape=shape,
+        )
+    except ProtocolError as error:
+        raise NoPlaceError(f"topic {topic}: {error}") from error

@@ -1,0 +1,69 @@
+"""The newest open half messages, kept in memory: most are ended soon, and then need not be read."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from imago_broker.model import names
+from imago_broker.service.copies import StoredCopy
+
+if TYPE_CHECKING:
+    from imago_wire.record import Entry, Placed
+
+RECENT_BYTES_MAX = 32 << 20
+OVERHEAD = 600
+"""About what a message takes beside its body and properties."""
+
+
+class RecentHalves:
+    """By queue offset, in order; the oldest go when they are too many."""
+
+    def __init__(self, bytes_max: int = RECENT_BYTES_MAX) -> None:
+        self._copies: OrderedDict[int, StoredCopy] = OrderedDict()
+        self._bytes_max = bytes_max
+        self.bytes = 0
+
+    def add(self, half: StoredCopy) -> None:
+        """Keep one, unless it alone is too large."""
+        self.bytes += _size(half)
+        self._copies[half.queue_offset] = half
+        while self.bytes > self._bytes_max:
+            _, oldest = self._copies.popitem(last=False)
+            self.bytes -= _size(oldest)
+
+    def get(self, offset: int) -> StoredCopy | None:
+        """Return one that is kept."""
+        return self._copies.get(offset)
+
+    def drop(self, offset: int) -> None:
+        """Let one go that has ended."""
+        gone = self._copies.pop(offset, None)
+        if gone is not None:
+            self.bytes -= _size(gone)
+
+
+def copy_of(entry: Entry, placed: Placed) -> StoredCopy:
+    """Return a half message as it would be read from the log; its times and host are not known."""
+    _, body, properties, flag, sys_flag, born_ms, born_host, reconsume_times, *_ = entry
+    queue_offset, physical_offset, size, *_ = placed
+    return StoredCopy(
+        size=size,
+        topic=names.HALF_TOPIC,
+        body=body,
+        properties=properties,
+        flag=flag,
+        sys_flag=sys_flag,
+        born_ms=born_ms,
+        born_host=born_host,
+        reconsume_times=reconsume_times,
+        store_ms=0,
+        store_host=b"",
+        queue_offset=queue_offset,
+        physical_offset=physical_offset,
+        unit_tag=None,
+    )
+
+
+def _size(half: StoredCopy) -> int:
+    return len(half.body) + len(half.properties) + OVERHEAD

@@ -1,0 +1,183 @@
+"""Asking producers what became of transactions that they left open.
+
+In every round each half message that is older than its immunity is asked about, over a connection
+of any live producer of its group. One that was asked about often enough, or is as old as the oldest
+file of the log may be, is given up. A round is made in slices, so that other requests get in
+between, and a producer that does not read what it was sent is not asked more.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from imago_broker.core.transactions import Half, Outcome
+from imago_broker.model import names
+from imago_broker.service.transaction_log import group_of, immunity_ms, read_half, unique_of
+from imago_wire import properties as props
+from imago_wire.record import StoredMessage
+from imago_wire.remoting.codes import RequestCode
+from imago_wire.remoting.headers.send import CheckTransactionStateRequestHeader
+from imago_wire.remoting.messages import encode_message
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterator
+
+    from imago_broker.config.live import LiveSettings
+    from imago_broker.config.sections import RocketmqSection
+    from imago_broker.ports import Clock
+    from imago_broker.service.channel import Channel
+    from imago_broker.service.clients import ClientRegistry
+    from imago_broker.service.copies import StoredCopy
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.transactions import TransactionService
+
+SLICE = 64
+SLICE_BYTES = 1 << 20
+SLICE_PAUSE_MS = 5
+
+
+class TransactionChecks:
+    """The rounds of one broker. They begin when it is known what is open."""
+
+    def __init__(
+        self,
+        transactions: TransactionService,
+        messages: MessageService,
+        clients: ClientRegistry,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        settings: LiveSettings[RocketmqSection],
+        broker_name: str,
+    ) -> None:
+        self._transactions, self._messages, self._clients = transactions, messages, clients
+        self._loop, self._clock, self._settings = loop, clock, settings
+        self._broker_name = broker_name
+        self._timer: asyncio.TimerHandle | None = None
+        self._left: Iterator[int] = iter(())
+        self._turns = 0
+        transactions.on_ready.append(self._wait)
+        transactions.on_stop.append(self._stop)
+
+    def recognise(self, offset: int, half: StoredCopy) -> None:
+        """Note whose a half message of the log is, and from when on it is asked about."""
+        immunity, limited = immunity_ms(
+            half.properties, self._settings.current.transaction_timeout_ms
+        )
+        age_ms = max(0, self._clock.epoch_ms() - half.store_ms)
+        until_ms = self._clock.monotonic_ms() + max(0, immunity - age_ms)
+        unique = unique_of(half.properties)
+        known = Half(half.physical_offset, group_of(half), unique, until_ms, limited)
+        self._transactions.halves.recognise(offset, known)
+
+    def _wait(self) -> None:
+        self._stop()
+        interval_ms = self._settings.current.transaction_check_interval_ms
+        self._timer = self._loop.call_later(interval_ms / 1000, self._begin_round)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _begin_round(self) -> None:
+        self._left = iter(tuple(self._transactions.halves))
+        self._slice()
+
+    def _slice(self) -> None:
+        """Look at some half messages, then let others have their turn."""
+        halves, now_ms = self._transactions.halves, self._clock.monotonic_ms()
+        size, seen = 0, False
+        for offset in islice(self._left, SLICE):
+            seen = True
+            if halves.due(offset, now_ms):
+                size += self._look(offset, now_ms)
+            if size >= SLICE_BYTES:
+                break
+        if seen:
+            self._timer = self._loop.call_later(SLICE_PAUSE_MS / 1000, self._slice)
+        else:
+            self._transactions.note()
+            self._wait()
+
+    def _look(self, offset: int, now_ms: int) -> int:
+        """Ask about one half message, or give it up; return how many bytes that took."""
+        transactions = self._transactions
+        copy = read_half(self._messages.store, offset)
+        if copy is None:
+            if offset < self._messages.store.queue_range(names.HALF_TOPIC, 0)[1]:
+                transactions.lose(offset)
+            return 0
+        self.recognise(offset, copy)
+        half = transactions.halves.get(offset)
+        if half is None or not transactions.halves.due(offset, now_ms):
+            return copy.size
+        if half.checks >= self._settings.current.transaction_checks_max or self._expires(copy):
+            transactions.end(offset, Outcome.GIVEN_UP, lambda _: None)
+            return copy.size
+        half.checks += 1
+        transactions.checked()
+        transactions.counts.checks += 1
+        channel = self._channel(half.group)
+        if channel is None:
+            transactions.counts.unasked += 1
+        else:
+            channel.notify(
+                RequestCode.CHECK_TRANSACTION_STATE, self._header(copy), check_body(copy)
+            )
+        return copy.size
+
+    def _expires(self, half: StoredCopy) -> bool:
+        """Whether its file may be deleted before the next round."""
+        retention_ms = self._messages.store.config.retention_ms
+        if not retention_ms:
+            return False
+        age_ms = self._clock.epoch_ms() - half.store_ms
+        return age_ms + self._settings.current.transaction_check_interval_ms >= retention_ms
+
+    def _channel(self, group: str) -> Channel | None:
+        """Return the connection of a live producer, another one each time."""
+        channels = [channel for channel in self._clients.producers(group) if channel.is_open]
+        if not channels:
+            return None
+        self._turns += 1
+        return channels[self._turns % len(channels)]
+
+    def _header(self, half: StoredCopy) -> dict[str, str]:
+        unique = half.text(b"UNIQ_KEY")
+        return CheckTransactionStateRequestHeader(
+            topic=half.text(b"REAL_TOPIC"),
+            tran_state_table_offset=half.queue_offset,
+            commit_log_offset=half.physical_offset,
+            msg_id=unique,
+            transaction_id=unique,
+            offset_msg_id=half.offset_message_id,
+            bname=self._broker_name,
+        ).to_ext()
+
+
+def check_body(half: StoredCopy) -> bytes:
+    """Return the half message as the record of the message that it stands for."""
+    queue = half.text(b"REAL_QID")
+    return encode_message(
+        StoredMessage(
+            size=0,
+            topic=half.text(b"REAL_TOPIC"),
+            queue_id=int(queue) if queue.isdecimal() else 0,
+            queue_offset=half.queue_offset,
+            physical_offset=half.physical_offset,
+            flag=half.flag,
+            sys_flag=half.sys_flag,
+            born_ms=half.born_ms,
+            born_host=half.born_host,
+            store_ms=half.store_ms,
+            store_host=half.store_host,
+            reconsume_times=half.reconsume_times,
+            prepared_offset=0,
+            body=half.body,
+            body_crc=0,
+            properties=props.decode(half.properties),
+        )
+    )

@@ -1,0 +1,260 @@
+"""Transactions of RocketMQ's producers: half messages in, their outcomes into the log.
+
+What is open is known from the log (`transaction_log`) and followed from there on (`core`). Outcomes
+of a turn are written down together: one mark, and behind it the messages that it puts, in one
+append. While a leader does not know yet what is open, those who report outcomes wait.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from imago_broker.core.transactions import Half, OpenHalves, Outcome, OutcomeVerdict
+from imago_broker.model import names
+from imago_broker.model.topics import TopicConfig
+from imago_broker.service import transaction_log
+from imago_broker.service.outcome_writer import OutcomeWriter
+from imago_broker.service.put_status import PutStatus
+from imago_broker.service.recent_halves import copy_of
+from imago_broker.service.transaction_log import Found, unique_of
+from imago_broker.service.transaction_term import (
+    Ended,
+    Ending,
+    Term,
+    TransactionCounts,
+    TransactionRefusedError,
+)
+from imago_log.errors import StoreError
+from imago_wire.record import ENTRY_PROPERTIES, PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+
+    from imago_broker.config.live import LiveSettings
+    from imago_broker.config.sections import RocketmqSection
+    from imago_broker.core.acknowledgement import Acknowledgement
+    from imago_broker.ports import Clock
+    from imago_broker.service.delay import DelayService
+    from imago_broker.service.messages import Done, MessageService
+    from imago_broker.service.topics import TopicService
+    from imago_wire.record import Entry, Placed, QueueTail
+
+logger = logging.getLogger(__name__)
+
+HELD_MAX = 10_000
+"""Outcomes that wait until it is known what is open."""
+NOTE_EVERY = 10_000
+"""Outcomes after which it is noted what is open."""
+
+
+class TransactionService:
+    """All transactions of a shard's leader. `start` it once all that is in the log is visible."""
+
+    def __init__(
+        self,
+        messages: MessageService,
+        topics: TopicService,
+        delay: DelayService,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        settings: LiveSettings[RocketmqSection],
+    ) -> None:
+        self._messages, self._topics = messages, topics
+        self._clock, self._settings = clock, settings
+        self._term = Term()
+        self.counts = TransactionCounts()
+        self._writer = OutcomeWriter(
+            messages,
+            topics,
+            delay,
+            loop=loop,
+            clock=clock,
+            counts=self.counts,
+            written_down=self._written_down,
+        )
+        self.on_ready: list[Callable[[], None]] = []
+        """Called when it has become known what is open."""
+        self.on_stop: list[Callable[[], None]] = []
+
+    @property
+    def halves(self) -> OpenHalves:
+        """What is open in this leadership."""
+        return self._term.halves
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is known what is open."""
+        return self._term.ready
+
+    # Leadership
+
+    def start(self) -> None:
+        """Find in the log what is open, and finish what the leader before could not."""
+        store, term = self._messages.store, self._term
+        found = transaction_log.find_open(store)
+        for offset, checks in found.open.items():
+            term.halves.restore(offset, checks)
+        term.halves.known_end = found.half_end
+        term.half_border.offset = max(term.half_border.offset, found.half_end)
+        term.mark_border.offset = found.mark_end
+        term.ended_end = found.half_end
+        for offset, outcome in found.ended:
+            term.halves.end(offset, outcome)
+        term.generation = transaction_log.generation_of(store.meta(transaction_log.KIND))
+        if found.open or found.missing:
+            logger.info("transactions_found open=%d cut=%d", len(found.open), len(found.missing))
+        self._writer.finish(term, found.missing, lambda: self._is_ready(term))
+
+    def stop(self) -> None:
+        """Write nothing down any more; what was not is open for the next leader."""
+        term = self._term
+        if term.ready:
+            self.note()
+        term.over = True
+        self._term = Term()
+        for listener in self.on_stop:
+            listener()
+        for ending in term.endings.values():
+            ending.tell(PutStatus.NOT_WRITABLE)
+        for held in term.held:
+            held()
+
+    def when_ready(self, then: Callable[[], None]) -> bool:
+        """Call `then` when it is known what is open, or this member leads no more.
+
+        False: too many wait already.
+        """
+        if len(self._term.held) >= HELD_MAX:
+            return False
+        self._term.held.append(then)
+        return True
+
+    def _is_ready(self, term: Term) -> None:
+        if term.over:
+            return
+        term.ready = True
+        held, term.held = term.held, []
+        for listener in self.on_ready:
+            listener()
+        for each in held:
+            each()
+
+    # Half messages
+
+    def require_room(self, group: str) -> None:
+        """TransactionRefusedError: so many are open that no half message more is taken."""
+        halves, settings = self._term.halves, self._settings.current
+        of_group = halves.of_group(group)
+        if len(halves) >= settings.transactions_max:
+            raise TransactionRefusedError(
+                f"{len(halves)} transactions of this broker are open, at most "
+                f"{settings.transactions_max} may be: end some, or raise rocketmq.transactions_max"
+            )
+        if of_group >= settings.transactions_per_group_max:
+            raise TransactionRefusedError(
+                f"{of_group} transactions of producer group {group} are open, at most "
+                f"{settings.transactions_per_group_max} may be: end some, or raise "
+                "rocketmq.transactions_per_group_max"
+            )
+
+    def half_tail(self) -> QueueTail:
+        """Return the queue of half messages; it and what goes with it is made now if need be."""
+        for name in (names.HALF_TOPIC, names.TRANSACTION_MARK_TOPIC, names.GIVEN_UP_TOPIC):
+            if self._topics.get(name) is None:
+                self._topics.create_or_update(TopicConfig(name=name, read_queues=1, write_queues=1))
+        return self._messages.store.tail(names.HALF_TOPIC, 0)
+
+    def put_half(
+        self,
+        entry: Entry,
+        group: str,
+        immunity: tuple[int, bool],
+        level: Acknowledgement | None,
+        done: Done,
+        token: object,
+    ) -> None:
+        """Put a half message; `immunity`: for how many ms, and whether the message says so."""
+        term = self._term
+        term.halves.count(group, 1)
+        ticket = term.half_border.begin()
+
+        def put(_: object, status: PutStatus, placed: Sequence[Placed]) -> None:
+            if placed:
+                offset = placed[0][PLACED_QUEUE_OFFSET]
+                now_ms = self._clock.monotonic_ms()
+                half = Half(
+                    placed[0][PLACED_PHYSICAL_OFFSET],
+                    group,
+                    unique_of(entry[ENTRY_PROPERTIES]),
+                    now_ms + immunity[0],
+                    immunity[1],
+                )
+                term.half_border.report(ticket, offset + 1)
+                if term.halves.add(offset, half):
+                    term.recent.add(copy_of(entry, placed[0]))
+                self.counts.opened += 1
+            else:
+                term.half_border.report(ticket, 0)
+                term.halves.count(group, -1)
+            done(token, status, placed)
+
+        self._messages.put([entry], level, put, None)
+
+    # Outcomes
+
+    def end(self, offset: int, outcome: Outcome, ended: Ended) -> OutcomeVerdict:
+        """Write down how an open half message ends; `ended` is told.
+
+        CONTRADICTED, UNKNOWN: it is not told. REPEAT of what is in the log already: neither.
+        """
+        term = self._term
+        verdict = term.halves.judge(offset, outcome)
+        if verdict is OutcomeVerdict.REPEAT:
+            self.counts.repeated += 1
+            if (ending := term.endings.get(offset)) is not None:
+                ending.waiting.append(ended)
+                return OutcomeVerdict.END
+        if verdict is OutcomeVerdict.END:
+            term.halves.begin(offset, outcome)
+            ending = term.endings[offset] = Ending(offset, outcome, [ended])
+            self._writer.write(term, ending)
+        return verdict
+
+    def lose(self, offset: int) -> None:
+        """Forget a half message whose record nobody can read any more."""
+        self._writer.lose(self._term, offset)
+
+    # The note in the metadata
+
+    def note(self) -> None:
+        """Note what is open, so that the next start reads only what came after.
+
+        Left for later while a half message has ended of whose forerunners it is not known where
+        they are.
+        """
+        term, store = self._term, self._messages.store
+        borders = term.half_border.offset, term.mark_border.offset
+        if term.ended_end > borders[0] or (not term.since_note and borders == term.noted):
+            return
+        halves = term.halves
+        checks = {offset: half.checks for offset in halves if (half := halves.get(offset))}
+        found = Found(open=checks, half_end=borders[0], mark_end=borders[1])
+        try:
+            store.put_meta(transaction_log.note_changes(found, term.generation + 1))
+            term.generation += 1
+            store.put_meta(transaction_log.stale_pieces(store.meta(transaction_log.KIND)))
+        except StoreError as error:
+            logger.warning("transactions_not_noted reason=%s", error)
+            return
+        term.since_note, term.noted = 0, borders
+
+    def _written_down(self) -> None:
+        if self._term.since_note >= NOTE_EVERY:
+            self.note()
+
+    def checked(self) -> None:
+        """Say that checks were counted, which the next note has to tell."""
+        self._term.since_note += 1

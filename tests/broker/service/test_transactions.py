@@ -1,0 +1,382 @@
+"""Transactions through crashes and failovers: what is committed arrives once, nothing else does.
+
+Every leader begins with what the last one left, cut at some record behind all that was confirmed:
+inside an append, too. Producers repeat themselves, say nothing, or something else in the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from imago_broker.config.live import LiveSettings
+from imago_broker.config.sections import RocketmqSection
+from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.core.transactions import Outcome, OutcomeVerdict
+from imago_broker.model import names
+from imago_broker.model.topics import TopicConfig
+from imago_broker.service import outcome_writer
+from imago_broker.service.copies import read_copy
+from imago_broker.service.delay import DelayService
+from imago_broker.service.halves import half_entry
+from imago_broker.service.messages import MessageService, PutStatus
+from imago_broker.service.topics import TopicService
+from imago_broker.service.transaction_checks import TransactionChecks
+from imago_broker.service.transactions import TransactionService
+from imago_testing.searching import examples
+from imago_testing.stores.members import open_member
+from imago_testing.stores.vfs import MemoryVfs
+from imago_testing.virtual.clocks import ManualClock
+from imago_testing.virtual.timers import ManualLoop
+from imago_wire.record import scan_records
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Mapping, Sequence
+
+INTERVAL_MS = 1000
+SETTINGS = RocketmqSection(
+    transaction_timeout_ms=500,
+    transaction_check_interval_ms=INTERVAL_MS,
+    transaction_checks_max=1000,
+)
+
+
+@dataclass
+class Case:
+    """One transaction, as its producer knows it."""
+
+    name: str
+    outcome: Outcome
+    offset: int = -1
+    log_offset: int = -1
+    sent_end: int = 0
+    """End of the log when the half message was answered."""
+    ended_end: int = 0
+    """The same when the outcome was answered; 0: it was not."""
+    confirmed: bool = False
+
+
+class Leader:
+    """What stands behind transactions, over one data folder, for one life of its leader."""
+
+    def __init__(self, vfs: MemoryVfs, clock: ManualClock, epoch: int, cut: int | None) -> None:
+        self.clock, self.loop = clock, ManualLoop(clock)
+        loop = cast("asyncio.AbstractEventLoop", self.loop)
+        self.store = open_member(vfs, cast("Any", clock.epoch_ms), segment_bytes_max=8192)
+        if cut is not None:
+            self.store.follow(epoch - 1)
+            self.store.truncate(cut)
+        self.store.lead(epoch)
+        self.messages = MessageService(
+            self.store,
+            loop=loop,
+            clock=clock,
+            level_of=lambda _: Acknowledgement.LEADER,
+        )
+        self.topics = TopicService(
+            self.store,
+            default_level=Acknowledgement.LEADER,
+            topics_max=100,
+            auto_create_enabled=True,
+            default_queues=8,
+            before_change=self.messages.flush_turn,
+        )
+        if self.topics.get("T") is None:
+            self.topics.create_or_update(TopicConfig(name="T", read_queues=1, write_queues=1))
+        self.delay = DelayService(self.messages, self.topics, loop=loop, clock=clock)
+        settings = LiveSettings(SETTINGS)
+        self.transactions = TransactionService(
+            self.messages, self.topics, self.delay, loop=loop, clock=clock, settings=settings
+        )
+        self.asked: list[tuple[int, int]] = []
+        clients = SimpleNamespace(producers=lambda _group: [self])
+        self.checks = TransactionChecks(
+            self.transactions,
+            self.messages,
+            cast("Any", clients),
+            loop=loop,
+            clock=clock,
+            settings=settings,
+            broker_name="b",
+        )
+        self.transactions.half_tail()
+        self.messages.when_visible(self.store.log_end, self.transactions.start)
+
+    is_open = True
+
+    def notify(self, _code: int, ext: Mapping[str, str], _body: bytes) -> None:
+        """Be the producer that is asked."""
+        self.asked.append((int(ext["tranStateTableOffset"]), int(ext["commitLogOffset"])))
+
+    def confirm(self) -> None:
+        """All members have all of the log."""
+        self.store.set_high_watermark(self.store.log_end)
+        self.messages.acknowledgements.progressed()
+        self.loop.run()
+
+    def delivered(self) -> list[str]:
+        found = self.store.read("T", 0, 0, messages_max=100_000, bytes_max=1 << 24)
+        told, at = [], 0
+        while at < len(found.body):
+            copy = read_copy(found.body, at)
+            told.append(copy.body.rstrip(b".").decode())
+            at += copy.size
+        return told
+
+
+class World:
+    """Leaders that follow each other, producers, and what they may expect."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng, self.clock, self.vfs = Random(seed), ManualClock(), MemoryVfs()
+        self.epoch, self.confirmed_end = 1, 0
+        self.leader = Leader(self.vfs, self.clock, self.epoch, None)
+        self.cases: list[Case] = []
+        self.confirm()
+
+    # What happens
+
+    def begin(self) -> None:
+        case = Case(
+            f"m{len(self.cases)}", self.rng.choice([Outcome.COMMITTED, Outcome.ROLLED_BACK])
+        )
+        leader = self.leader
+        entry = half_entry(
+            leader.transactions.half_tail(),
+            topic="T",
+            queue_id=0,
+            group="P",
+            body=case.name.encode().ljust(self.rng.choice([8, 300]), b"."),
+            properties=b"TRAN_MSG\x01true\x02UNIQ_KEY\x01%b\x02" % case.name.encode(),
+            flag=0,
+            sys_flag=0,
+            born_ms=1,
+            born_host=bytes(8),
+            shape=None,
+        )
+
+        def done(_: object, status: PutStatus, placed: Sequence[Any]) -> None:
+            assert status is PutStatus.OK
+            case.offset, case.log_offset = placed[0][0], placed[0][1]
+            case.sent_end = leader.store.log_end
+
+        leader.transactions.put_half(entry, "P", (500, False), None, done, None)
+        self.cases.append(case)
+
+    def end(self, case: Case, outcome: Outcome | None = None) -> OutcomeVerdict | None:
+        """Report an outcome, as the processor passes it on; None: it is not the message's place."""
+        leader, wanted = self.leader, outcome or case.outcome
+        if not leader.transactions.ready or case.offset < 0:
+            return None
+        half = leader.transactions.halves.get(case.offset)
+        record = leader.store.record_at(case.log_offset)
+        unique = half.unique if half is not None else ""
+        if not unique and record is not None:
+            copy = read_copy(record)
+            unique = copy.text(b"UNIQ_KEY") if copy.topic == names.HALF_TOPIC else ""
+        if unique != case.name:
+            return None
+
+        def ended(status: PutStatus | str) -> None:
+            if status is PutStatus.OK and wanted is case.outcome:
+                case.ended_end = leader.store.log_end
+
+        return leader.transactions.end(case.offset, wanted, ended)
+
+    def answer_checks(self, share: float = 0.5) -> None:
+        asked, self.leader.asked = self.leader.asked, []
+        for offset, log_offset in asked:
+            for case in self.cases:
+                if (case.offset, case.log_offset) == (offset, log_offset) and case.sent_end:
+                    if self.rng.random() < share:
+                        self.end(case)
+                    break
+            else:
+                # Sent, but its producer heard of it no more: only the message says who it was.
+                self._answer_unheard(offset, log_offset)
+
+    def _answer_unheard(self, offset: int, log_offset: int) -> None:
+        record = self.leader.store.record_at(log_offset)
+        assert record is not None
+        name = read_copy(record).text(b"UNIQ_KEY")
+        case = next(case for case in self.cases if case.name == name)
+        case.offset, case.log_offset = offset, log_offset
+        self.end(case)
+
+    def pass_time(self, ms: int) -> None:
+        for _ in range(0, ms, 100):
+            self.clock.advance(100)
+            self.leader.loop.run()
+
+    def confirm(self) -> None:
+        self.leader.loop.run()
+        self.leader.confirm()
+        self.confirmed_end = self.leader.store.log_end
+        for case in self.cases:
+            if case.ended_end and case.ended_end <= self.confirmed_end:
+                case.confirmed = True
+
+    def fail_over(self) -> None:
+        """Kill the leader; another one has a part of what was not confirmed."""
+        cut = self.rng.choice(self.borders())
+        self.vfs = self.vfs.crashed(power_loss=False)
+        self.epoch += 2
+        self.leader = Leader(self.vfs, self.clock, self.epoch, cut)
+        for case in self.cases:
+            if case.sent_end > cut:  # its producer has a number that may be another's by now
+                case.sent_end = 0
+            if case.ended_end > cut:
+                case.ended_end = 0
+        if self.rng.random() < 0.8:
+            self.confirm()
+
+    def borders(self) -> list[int]:
+        """Return the ends of all records that are not confirmed, of any append."""
+        store, at = self.leader.store, self.confirmed_end
+        found = [at]
+        while at < store.log_end:
+            data = bytes(store.read_log(at, 1 << 20))
+            scan = scan_records(data, at)
+            found += [view.physical_offset + view.size for view in scan.views]
+            at += len(data)
+        return found
+
+    # What must hold
+
+    def check(self) -> None:
+        told = self.leader.delivered()
+        assert len(told) == len(set(told)), "each is delivered once"
+        decided = {case.name: case for case in self.cases}
+        for name in told:
+            assert decided[name].outcome is Outcome.COMMITTED, f"{name} was rolled back"
+        if self.leader.store.high_watermark < self.confirmed_end:
+            return  # this leader cannot know yet what readers may see
+        for case in self.cases:
+            if case.confirmed and case.outcome is Outcome.COMMITTED:
+                assert case.name in told, f"{case.name} was acknowledged"
+
+    def step(self) -> None:
+        """Let one thing happen, and look."""
+        roll = self.rng.random()
+        for share, happen in (
+            (0.3, self._begin_some),
+            (0.6, self._end_some),
+            (0.75, self.confirm),
+            (0.83, self._ask),
+            (0.9, self._note),
+            (1.0, self.fail_over),
+        ):
+            if roll < share:
+                happen()
+                break
+        self.check()
+
+    def _begin_some(self) -> None:
+        for _ in range(self.rng.randint(1, 4)):
+            self.begin()
+        self._maybe_end_turn()
+
+    def _end_some(self) -> None:
+        for case in self.rng.choices(self.cases, k=self.rng.randint(1, 6)) if self.cases else ():
+            self.end(case)
+            if case.confirmed and self.rng.random() < 0.3:
+                verdict = self.end(case, _other(case.outcome))
+                assert verdict in (OutcomeVerdict.CONTRADICTED, None)
+        self._maybe_end_turn()
+
+    def _ask(self) -> None:
+        self.pass_time(INTERVAL_MS)
+        self.answer_checks()
+
+    def _note(self) -> None:
+        self.leader.loop.run()
+        if self.leader.transactions.ready:
+            self.leader.transactions.note()
+
+    def _maybe_end_turn(self) -> None:
+        if self.rng.random() < 0.7:
+            self.leader.loop.run()
+
+    def settle(self) -> None:
+        """Have everybody answer until nothing is open; then nothing is left to come."""
+        for _ in range(20):
+            self.confirm()
+            self.pass_time(INTERVAL_MS + 600)
+            self.answer_checks(share=1.0)
+            self.confirm()
+            if self.leader.transactions.ready and not len(self.leader.transactions.halves):
+                break
+        assert not len(self.leader.transactions.halves)
+        self.check()
+        stored = self.stored()
+        told = set(self.leader.delivered())
+        for case in self.cases:
+            if case.outcome is Outcome.COMMITTED and case.name in stored:
+                assert case.name in told, f"{case.name} was never delivered"
+
+    def stored(self) -> set[str]:
+        """Return the transactions whose half message is in the log."""
+        store, found, at = self.leader.store, set(), 0
+        _, end = store.queue_range(names.HALF_TOPIC, 0)
+        while at < end:
+            block = store.read(names.HALF_TOPIC, 0, at, messages_max=1000, bytes_max=1 << 24)
+            place = 0
+            while place < len(block.body):
+                copy = read_copy(block.body, place)
+                found.add(copy.text(b"UNIQ_KEY"))
+                place += copy.size
+            at = block.next_offset
+        return found
+
+
+def _other(outcome: Outcome) -> Outcome:
+    return Outcome.ROLLED_BACK if outcome is Outcome.COMMITTED else Outcome.COMMITTED
+
+
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_each_transaction_ends_as_its_producer_says_through_failovers(seed: int) -> None:
+    world = World(seed)
+    for _ in range(60):
+        world.step()
+    world.settle()
+
+
+@pytest.mark.parametrize("cut_at", range(4))
+def test_messages_that_a_crash_cut_off_their_mark_are_put_by_the_next_leader(cut_at: int) -> None:
+    world = World(0)
+    for _ in range(3):
+        world.begin()
+    for case in world.cases:
+        case.outcome = Outcome.COMMITTED
+    world.confirm()
+    for case in world.cases:
+        world.end(case)
+    world.leader.loop.run()
+    borders = world.borders()
+    assert len(borders) == 5  # the mark and three messages
+    world.rng = cast("Any", SimpleNamespace(choice=lambda _: borders[1 + cut_at], random=lambda: 0))
+    world.fail_over()
+    world.confirm()
+    assert world.leader.delivered() == ["m0", "m1", "m2"]
+    world.rng = Random(1)
+    world.settle()
+    assert world.leader.delivered() == ["m0", "m1", "m2"]
+
+
+def test_unit_of_outcomes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcome_writer, "MARKED_MAX", 2)
+    world = World(3)
+    for _ in range(5):
+        world.begin()
+    world.confirm()
+    for case in world.cases:
+        case.outcome = Outcome.COMMITTED
+        world.end(case)
+    world.confirm()
+    assert world.leader.delivered() == [f"m{n}" for n in range(5)]
+    assert world.leader.store.queue_range(names.TRANSACTION_MARK_TOPIC, 0) == (0, 3)
