@@ -365,9 +365,11 @@ async def test_silent_callers_who_come_back_keep_no_member_out(leader: ShardBrok
     await asyncio.gather(*hogs, return_exceptions=True)
 
 
-async def test_strangers_have_places_apart_from_those_of_members(leader: ShardBrokers) -> None:
+async def test_strangers_have_places_apart_from_those_of_members(
+    leader: ShardBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     port = leader.brokers[0].ports.replication
-    port.is_member = lambda peer: peer == "127.0.0.1"
+    monkeypatch.setattr(leader.shell(0), "is_member", lambda peer: peer == "127.0.0.1")
     strangers = [
         await Caller.to(leader, source=f"127.0.1.{each % 200}")
         for each in range(port_module.SILENT_MAX + 1)
@@ -382,9 +384,11 @@ async def test_strangers_have_places_apart_from_those_of_members(leader: ShardBr
     await serves_on(leader)
 
 
-async def test_one_stranger_has_its_part_of_the_places(leader: ShardBrokers) -> None:
+async def test_one_stranger_has_its_part_of_the_places(
+    leader: ShardBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     port = leader.brokers[0].ports.replication
-    port.is_member = lambda _: False
+    monkeypatch.setattr(leader.shell(0), "is_member", lambda _: False)
     other = await Caller.to(leader, source="127.0.1.2")
     count = port_module.SILENT_PER_ADDRESS_MAX
     callers = [await Caller.to(leader, source="127.0.1.1") for _ in range(count + 1)]

@@ -14,6 +14,7 @@ from imago_broker.model.sealing import seal_of, takes_messages
 from imago_broker.service.delay import KIND as DELAY_KIND
 from imago_broker.service.delay import LEVELS_MAX
 from imago_broker.service.transaction_log import find_open
+from imago_wire.entries import PLACED_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -176,7 +177,7 @@ def _bytes(
     for queue in queues:
         first, end = bounds[queue]
         places = services.store.placed(topic, queue, first, min(end - first, SAMPLE))
-        sizes += (place[2] for place in places)
+        sizes += (place[PLACED_SIZE] for place in places)
     return messages * sum(sizes) // len(sizes) if sizes else 0
 
 

@@ -109,14 +109,14 @@ class ShardMember:
     async def start(self) -> None:
         """Take part in the shard; our registration stands."""
         config = self._config
-        if config.broker.replicas > 1:
-            self._port.start()
         limits = ShardLimits(
             min_in_sync=config.min_in_sync,
             lag_ms_max=config.replication.lag_ms_max,
             lost_ms_max=config.replication.lost_ms_max,
         )
         self.shell = ShardShell(self._parts, limits, self._host)
+        if config.broker.replicas > 1:
+            self._port.start(self.shell)
         self._role.on_change.append(lambda _: self._settled.set())
         self.shell.start()
         try:

@@ -11,15 +11,12 @@ import errno
 import logging
 import socket
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from imago_broker.replication.link import Link, prepared
 from imago_broker.replication.silent import Silent
 from imago_wire.replication.encoder import encode
 from imago_wire.replication.frames import RefusalCode, Refuse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
@@ -58,17 +55,24 @@ class RefusedPeers:
         logger.warning("replication_refused peer=%s reason=%s detail=%s", peer, reason, detail)
 
 
+class LinkTaker(Protocol):
+    """Whoever serves the connections of a port."""
+
+    def take_link(self, link: Link) -> None:
+        """Serve a connection; the port is told by `gone` of its end."""
+
+    def is_member(self, address: str) -> bool:
+        """Return whether a member may call from this address."""
+        ...
+
+
 class ReplicationPort:
-    """A listening socket whose connections are handed to `on_link`."""
+    """A listening socket; who starts it serves its connections."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
         self.port = port
         """The bound port, once bound; 0 before then means any free one."""
-        self.on_link: Callable[[Link], None] = Link.close
-        """Takes over a connection; it calls `gone` at its end."""
-        self.is_member: Callable[[str], bool] = _nobody
-        """Whether a member may call from this address."""
         self.refused = RefusedPeers()
         self._strangers = Silent(SILENT_MAX, SILENT_PER_ADDRESS_MAX)
         self._members = Silent(SILENT_MEMBERS_MAX, SILENT_MEMBERS_MAX)
@@ -92,12 +96,12 @@ class ReplicationPort:
         self.port = sock.getsockname()[1]
         self._sock = sock
 
-    def start(self) -> None:
-        """Accept from now on."""
+    def start(self, taker: LinkTaker) -> None:
+        """Accept from now on, for this taker."""
         assert self._sock is not None, "bound before"
         self._loop = asyncio.get_running_loop()
         self._sock.listen(BACKLOG)
-        self._loop.add_reader(self._sock.fileno(), self._acceptable)
+        self._loop.add_reader(self._sock.fileno(), self._acceptable, taker)
 
     def refuse(self, link: Link, epoch: int) -> None:
         """Tell a caller that this member does not lead; it looks into the registry then."""
@@ -132,12 +136,12 @@ class ReplicationPort:
         self._strangers.discard(link)
         self._members.discard(link)
 
-    def _acceptable(self) -> None:
+    def _acceptable(self, taker: LinkTaker) -> None:
         assert self._sock is not None
         assert self._loop is not None
         wait = self._members.full_for(SILENT_SECONDS_MIN, self._loop.time())
         if wait > 0:
-            self._pause(wait)
+            self._pause(wait, taker)
             return
         try:
             sock, _ = self._sock.accept()
@@ -148,7 +152,7 @@ class ReplicationPort:
                 raise
             # Readable until somebody closes something: wait instead of spinning.
             self.refused.note("", "descriptors", str(error))
-            self._pause(PAUSE_SECONDS)
+            self._pause(PAUSE_SECONDS, taker)
             return
         link = Link(prepared(sock), self._loop, self._known)
         members = len(self._links) - self.silent
@@ -156,26 +160,21 @@ class ReplicationPort:
             self._busy(link, f"{members} connections")
             link.close()
             return
-        places = self._members if self.is_member(link.peer) else self._strangers
+        places = self._members if taker.is_member(link.peer) else self._strangers
         for other in places.in_the_way(link.peer):
             self._busy(other, f"silent, and {len(places)} others are")
             other.end("another caller has its place")
             self.gone(other)
         self._links.add(link)
         places.add(link, self._loop.time())
-        self.on_link(link)
+        taker.take_link(link)
 
-    def _pause(self, seconds: float) -> None:
+    def _pause(self, seconds: float, taker: LinkTaker) -> None:
         assert self._sock is not None
         assert self._loop is not None
         self._loop.remove_reader(self._sock.fileno())
-        self._resume = self._loop.call_later(seconds, self.start)
+        self._resume = self._loop.call_later(seconds, self.start, taker)
 
     def _busy(self, link: Link, detail: str) -> None:
         self.refused.note(link.peer, "busy", detail)
         link.send(encode(Refuse(0, RefusalCode.BUSY, detail)))
-
-
-def _nobody(_: str) -> bool:
-    """Stand where the owner of the port will put its own."""
-    return False

@@ -106,8 +106,6 @@ class ShardShell:
         parts.registry.on_change(self._view_changed)
         parts.registry.on_state(self._session_changed)
         parts.messages.acknowledgements.on_durable(self._durable_moved)
-        parts.port.on_link = self._take_link
-        parts.port.is_member = self._is_member
         self._store.on_append.add(self._appended)
         self._look()
         self._set_timer()
@@ -223,7 +221,7 @@ class ShardShell:
             self.dispatch(events.LeaseRenewed(until_ms))
             self._parts.messages.acknowledgements.progressed()
 
-    def _take_link(self, link: Link) -> None:
+    def take_link(self, link: Link) -> None:
         """Serve a connection: as the leader, or by telling that we are none."""
         leading = self.executor.leading
         if leading is None or self._closed:
@@ -231,10 +229,10 @@ class ShardShell:
         else:
             leading.take(link)
 
-    def _is_member(self, peer: str) -> bool:
+    def is_member(self, address: str) -> bool:
         """Whether a member of our shard may call from this address."""
         identity = self._parts.identity
-        return self._parts.addresses.includes(peer, identity.view().members(identity.shard))
+        return self._parts.addresses.includes(address, identity.view().members(identity.shard))
 
     # Time
 

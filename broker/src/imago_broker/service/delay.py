@@ -117,7 +117,15 @@ class DelayService:
         store = self._messages.store
         progress = store.meta(KIND)
         self._levels = [
-            _Level(self, level, int(progress.get(str(level), 0)))
+            _Level(
+                self,
+                level,
+                int(progress.get(str(level), 0)),
+                messages=self._messages,
+                topics=self._topics,
+                loop=self._loop,
+                clock=self._clock,
+            )
             for level in range(1, self.level_max + 1)
         ]
         for level in self._levels:
@@ -152,14 +160,24 @@ _SCHEDULE_TOPIC = names.SCHEDULE_TOPIC.encode()
 class _Level:
     """One level: its cursor, and at most one timer or one put under way."""
 
-    def __init__(self, service: DelayService, number: int, offset: int) -> None:
+    def __init__(
+        self,
+        service: DelayService,
+        number: int,
+        offset: int,
+        *,
+        messages: MessageService,
+        topics: TopicService,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+    ) -> None:
         self.number = number
         self.offset = offset
         self._service = service
-        self._messages = service._messages
-        self._topics = service._topics
-        self._loop = service._loop
-        self._clock = service._clock
+        self._messages = messages
+        self._topics = topics
+        self._loop = loop
+        self._clock = clock
         self._delay_ms = service.delay_ms(number)
         self._timer: asyncio.TimerHandle | None = None
         self._busy = False

@@ -16,6 +16,7 @@ from imago_broker.service.acknowledgements import Acknowledgements, Answer, Done
 from imago_broker.service.arrivals import Arrivals
 from imago_broker.service.put_status import APPENDED, PutStatus
 from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
+from imago_wire.entries import ENTRY_TAIL
 from imago_wire.errors import LimitExceededError
 from imago_wire.record import Entry, Placed
 
@@ -32,7 +33,7 @@ __all__ = ["APPENDED", "Done", "MessageService", "PutStatus"]
 
 logger = logging.getLogger(__name__)
 
-_tail_of = itemgetter(0)
+_tail_of = itemgetter(ENTRY_TAIL)
 _Job = tuple[list[Entry], Acknowledgement | None, Done, object]
 """The entries, the level asked for, whom to tell, with which token."""
 
@@ -202,7 +203,7 @@ class MessageService:
         kept = []
         for job in jobs:
             entries, level, done, token = job
-            if (level or self._level_of(entries[0][0].topic)).needs_replicas:
+            if (level or self._level_of(entries[0][ENTRY_TAIL].topic)).needs_replicas:
                 tell(done, token, PutStatus.TOO_FEW_IN_SYNC, ())
             else:
                 kept.append(job)
@@ -238,7 +239,7 @@ class MessageService:
         for entries, level, done, token in jobs:
             end = at + len(entries)
             places = placed[at:end]
-            wanted = level or self._level_of(entries[0][0].topic)
+            wanted = level or self._level_of(entries[0][ENTRY_TAIL].topic)
             if wanted is leader:
                 tell(done, token, PutStatus.OK, places)
             else:

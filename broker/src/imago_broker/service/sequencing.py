@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from imago_broker.core.sequencing import UNKNOWN, Gathered, ProducerState, Verdict, judge
+from imago_wire.entries import ENTRY_TAIL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +88,7 @@ class SequencedPuts:
         if self._turn != self._messages.turn:
             self._turn = self._messages.turn
             self._gathered, self._groups = Gathered(), {}
-        tail = entries[0][0]
+        tail = entries[0][ENTRY_TAIL]
         queue = (tail.topic.decode("utf-8", "replace"), tail.queue_id)
         logged = self._logged(claimed.producer, queue)
         state = self._gathered.state_of(queue, claimed.producer, logged)

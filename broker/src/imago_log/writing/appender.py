@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_log.errors import DeadQueueError, LogIOError
+from imago_wire.entries import ENTRY_BODY, ENTRY_BORN_HOST, ENTRY_PROPERTIES, ENTRY_TAIL
 from imago_wire.hot import RecordBuilder, entries_size_max
 from imago_wire.layout import BLANK_SIZE
 from imago_wire.record import record_size
@@ -132,10 +133,10 @@ class Appender:
         store_host_size = len(self._config.store_host)
         return [
             record_size(
-                len(entry[0].topic),
-                len(entry[2]),
-                len(entry[1]),
-                born_host_size=len(entry[6]),
+                len(entry[ENTRY_TAIL].topic),
+                len(entry[ENTRY_PROPERTIES]),
+                len(entry[ENTRY_BODY]),
+                born_host_size=len(entry[ENTRY_BORN_HOST]),
                 store_host_size=store_host_size,
             )
             for entry in entries

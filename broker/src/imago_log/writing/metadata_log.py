@@ -15,6 +15,7 @@ from imago_log.metadata.changes import (
     encode_changes,
     is_dual,
 )
+from imago_wire.entries import PLACED_PHYSICAL_OFFSET
 from imago_wire.hot import make_entry
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class MetadataLog:
         if not entries:
             return self._log.end
         placed = self._appender.write(entries, 0 if frees else self._log.kept // 2)
-        self._metadata.apply(changes, placed[0][1])
+        self._metadata.apply(changes, placed[0][PLACED_PHYSICAL_OFFSET])
         self._metadata.reach(self._log.end)
         self._queues.write_now(META_TOPIC)
         return self._log.end
