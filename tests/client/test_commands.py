@@ -93,6 +93,7 @@ async def test_what_goes_in_by_one_protocol_comes_out_by_both(
         assert [row.get("body") for row in by_metaq] == ["one", "two", "three", None]
         assert [row["attribute"] for row in by_metaq] == ["paid", "paid", "sent", "sent"]
         assert run.ok("consume orders --tags paid --count 1") == "one\n"
+        assert run.ok("consume orders --filter TAGS='sent' --count 1") == "three\n"
         assert run.ok("consume orders --from latest") == ""
 
     await commands(body)
@@ -155,6 +156,8 @@ async def test_repeated_message_is_counted(
         ("produce orders x --protocol metaq --create", CommandError, "do not accept topic orders"),
         ("consume orders --offsets f", CommandUsageError, "only with --protocol metaq"),
         ("consume orders --protocol metaq --tags a", CommandUsageError, "do not filter"),
+        ("consume orders --protocol metaq --filter a=1", CommandUsageError, "--filter: MetaQ"),
+        ("consume orders --tags a --filter a=1", CommandUsageError, "not beside --tags"),
     ],
 )
 async def test_mistakes_are_told_with_their_cause(

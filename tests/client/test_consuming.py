@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_client import (
+    BrokerError,
     Client,
     ConsumerConfig,
     Message,
     NoRouteError,
     ResetTo,
     RetryLater,
+    Sql,
     StartFrom,
     UsageError,
 )
@@ -106,6 +108,30 @@ async def test_tags_are_filtered(client: Client) -> None:
     async with client.push_consumer(earliest(), {"orders": "a||c"}, collector):
         await collector.until_count(3)
     assert collector.bodies == [b"a", b"c", b"a"]
+
+
+async def test_sql_selects_by_properties(client: Client) -> None:
+    await client.admin.create_topic("orders", queues=1)
+    producer = client.producer()
+    for price in (3, 7, 5, 9):
+        message = Message("orders", b"%d" % price, properties={"price": f"{price}"})
+        await producer.send(message)
+    collector = Collector()
+    async with client.push_consumer(earliest(), {"orders": Sql("price > 4")}, collector):
+        await collector.until_count(3)
+    assert collector.bodies == [b"7", b"5", b"9"]
+    (queue,) = await client.pull_consumer("readers").queues("orders")
+    pulled = await client.pull_consumer("readers").pull(queue, 0, tags=Sql("price = 3"))
+    assert [message.body for message in pulled.messages()] == [b"3"]
+
+
+async def test_member_with_a_filter_that_is_none_does_not_start(client: Client) -> None:
+    await client.admin.create_topic("orders", queues=1)
+    consumer = client.push_consumer(earliest(), {"orders": Sql("price >")}, Collector())
+    with pytest.raises(BrokerError, match="Encountered"):
+        await consumer.start()
+    with pytest.raises(UsageError, match="empty"):
+        client.push_consumer(earliest(), {"orders": Sql(" ")}, Collector())
 
 
 async def test_two_members_share_the_queues_and_take_over(client: Client, bootstrap: str) -> None:

@@ -32,6 +32,7 @@ MODULES: Final = (
     "tests.fuzz.record",
     "tests.fuzz.remoting",
     "tests.fuzz.replication",
+    "tests.fuzz.sql92",
 )
 CPU_S_MAX: Final = 1.0
 """An input that keeps a decoder busy for longer is a failure: a peer could send it."""

@@ -84,6 +84,10 @@ def consume(
     ] = FromOption.earliest,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after so many.")] = None,
     tags: Annotated[str, typer.Option(help="Only these tags, joined with ||.")] = "*",
+    sql: Annotated[
+        str | None,
+        typer.Option("--filter", help="Only what SQL92 selects, as in `price > 5 AND TAGS = 'a'`."),
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Without a group: wait for more at the end.")
     ] = False,
@@ -102,6 +106,14 @@ def consume(
     """
     if offsets is not None and (protocol is not Protocol.metaq or group is None):
         raise CommandUsageError("--offsets: only with --protocol metaq and --group")
+    if sql is not None:
+        from imago_client import Sql
+
+        if tags != "*":
+            raise CommandUsageError(
+                "--filter: not beside --tags", cure="say TAGS = 'a' in the filter"
+            )
+        tags = Sql(sql)
     reading = Reading(topic, tags, start, count, follow, as_json, Pace("read", count))
     with client_errors():
         try:
@@ -233,10 +245,12 @@ async def _follow(
 
 
 async def _metaq(servers: str, reading: Reading, group: str | None, offsets: Path | None) -> None:
+    from imago_client import Sql
     from imago_client.metaq import MetaqClient
 
     if reading.tags != "*":
-        raise CommandUsageError("--tags: MetaQ brokers do not filter", cure="read with rocketmq")
+        option = "--filter" if isinstance(reading.tags, Sql) else "--tags"
+        raise CommandUsageError(f"{option}: MetaQ brokers do not filter", cure="read with rocketmq")
     async with MetaqClient(servers) as client:
         if reading.topic not in (known := await metaq_topics(client)):
             raise no_topic(reading.topic, known)

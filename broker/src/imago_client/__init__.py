@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         ResetTo,
     )
     from imago_client.core.outgoing import batches
+    from imago_client.core.subscriptions import Sql
     from imago_client.errors import (
         AnswerError,
         BodyError,
@@ -56,6 +57,7 @@ _HOMES = {
     "core.administration": ("QueueBounds", "ShardInfo"),
     "core.group_administration": ("GroupDescription", "GroupProgress", "Member", "ResetTo"),
     "core.outgoing": ("batches",),
+    "core.subscriptions": ("Sql",),
     "errors": (
         "AnswerError",
         "BodyError",
@@ -120,6 +122,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "ShardInfo",
+    "Sql",
     "StartFrom",
     "TopicExistsError",
     "TryAgainError",

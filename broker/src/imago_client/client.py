@@ -61,7 +61,8 @@ class Client:
     ) -> PushConsumer:
         """Return a member of a group (its configuration, or just its name); start it to join.
 
-        `topics`: names, or names with TAG expressions (`{"orders": "paid || sent"}`).
+        `topics`: names, or names with TAG expressions (`{"orders": "paid || sent"}`) or
+        SQL92 filters over properties (`{"orders": Sql("price > 5")}`).
         """
         settings = ConsumerConfig(group=config) if isinstance(config, str) else config
         wanted = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, ALL)

@@ -49,8 +49,9 @@ class PullConsumer:
     ) -> Pulled:
         """Read messages of a queue from `offset` on; go on at the answer's `next_offset`.
 
-        `poll_s`: how long the broker may wait for a message if there is none. `bulk_bytes`: ask
-        for larger answers than RocketMQ's 32 messages or 256 KiB, where the broker gives them.
+        `tags`: a TAG expression, or a `Sql` filter. `poll_s`: how long the broker may wait for a
+        message if there is none. `bulk_bytes`: ask for larger answers than RocketMQ's 32 messages
+        or 256 KiB, where the broker gives them.
         """
         return await self._driver.run(
             pulling.pull(

@@ -99,7 +99,12 @@ def _running(command: RemotingCommand, consumer: PushConsumer) -> bytes:
             for queue, offset in consumer.committable().items()
         },
         subscription_set=tuple(
-            SubscriptionData(topic=one.topic, sub_string=one.expression, sub_version=one.version)
+            SubscriptionData(
+                topic=one.topic,
+                sub_string=one.expression,
+                sub_version=one.version,
+                expression_type=one.kind,
+            )
             for one in consumer.subscriptions
         ),
     ).encode()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from imago_log.disk.worker import Worker
     from imago_log.metadata.changes import JSON, Change
     from imago_log.metadata.producers import Producers
+    from imago_log.reading.by_properties import Wanted
     from imago_log.repair.scrubbing import ScrubCounts
     from imago_log.results import DamagedRange, FileSlice, MetaqRead, ReadResult, StoreHealth
     from imago_wire.hot import QueueTail
@@ -163,15 +164,16 @@ class MessageStore:
         messages_max: int,
         bytes_max: int,
         tags: frozenset[int] | None = None,
+        wanted: Wanted | None = None,
     ) -> ReadResult:
         """Return records from a queue offset on, at least one if there is one to return.
 
-        `tags`: signed 32-bit hashes of the wanted tags; None wants all. Messages that are lost in
-        a damaged part of the log are passed over.
+        `tags`: signed 32-bit hashes of the wanted tags; None wants all. `wanted`, instead: which
+        messages by their properties. Messages that are lost in a damaged part of the log are
+        passed over.
         """
-        return self._reader.read(
-            topic, queue_id, offset, messages_max=messages_max, bytes_max=bytes_max, tags=tags
-        )
+        limits = {"messages_max": messages_max, "bytes_max": bytes_max}
+        return self._reader.read(topic, queue_id, offset, **limits, tags=tags, wanted=wanted)
 
     def read_positions(self, topic: str, queue_id: int, position: int, bytes_max: int) -> MetaqRead:
         """Return messages in MetaQ's form from a position on.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -149,8 +150,8 @@ async def test_heartbeats_of_the_c_client_with_numbers_for_words_are_understood(
     assert group.subscriptions["T"].sub_version == 17
 
 
-async def test_filters_other_than_tags_are_refused_at_the_start_of_a_consumer(
-    peer: RemotingPeer,
+async def test_filters_are_checked_at_the_start_of_a_consumer(
+    peer: RemotingPeer, broker: Broker
 ) -> None:
     def body(kind: str, text: str) -> bytes:
         subscription = {"topic": "T", "subString": text, "expressionType": kind}
@@ -160,9 +161,17 @@ async def test_filters_other_than_tags_are_refused_at_the_start_of_a_consumer(
 
     check = RequestCode.CHECK_CLIENT_CONFIG
     assert (await peer.call(check, {}, body("TAG", "a || b"))).code == ResponseCode.SUCCESS
-    assert (await peer.call(check, {}, body("SQL92", "a > 1"))).code == ResponseCode.SYSTEM_ERROR
-    parse = await peer.call(check, {}, body("TAG", "||"))
+    assert (await peer.call(check, {}, body("SQL92", "a > 1"))).code == ResponseCode.SUCCESS
+    parse = await peer.call(check, {}, body("SQL92", "a >> 1"))
     assert parse.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert (parse.remark or "").startswith('Encountered ">" at line 1, column 4')
+    unknown = await peer.call(check, {}, body("XPATH", "a > 1"))
+    assert unknown.code == ResponseCode.SYSTEM_ERROR
+    settings = broker.rocketmq.settings
+    settings.change(replace(settings.current, property_filter=False))
+    off = await peer.call(check, {}, body("SQL92", "a > 1"))
+    assert off.code == ResponseCode.SYSTEM_ERROR
+    assert off.remark == "The broker does not support consumer to filter message by SQL92"
 
 
 def queues(client: str, *queue_ids: int) -> bytes:

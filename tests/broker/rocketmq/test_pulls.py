@@ -267,9 +267,11 @@ async def test_pull_refusals_are_those_of_rocketmq(peer: RemotingPeer, broker: B
         assert (beyond.remark or "").startswith(f"queueId[{queue_id}] is illegal, topic:[T]")
     no_heartbeat = await peer.pull("T", sysFlag=0)
     assert no_heartbeat.code == ResponseCode.SUBSCRIPTION_NOT_EXIST
-    sql = await peer.pull("T", expressionType="SQL92", subscription="a > 1")
-    assert sql.code == ResponseCode.SYSTEM_ERROR
-    assert sql.remark == "The broker does not support consumer to filter message by SQL92"
+    unknown_kind = await peer.pull("T", expressionType="XPATH", subscription="a > 1")
+    assert unknown_kind.code == ResponseCode.SYSTEM_ERROR
+    assert unknown_kind.remark == (
+        "The broker does not support consumer to filter message by XPATH"
+    )
     senseless = await peer.pull("T", subscription=" || ")
     assert senseless.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
     settings = broker.groups.get("consumers")

@@ -68,6 +68,7 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_log.reading.rereading": {"LOOKS_MAX": 64},
     "imago_log.views.queue_writing": {"LOOKED_AT_MAX": 3, "WRITES_MAX": 2},
     "imago_log.reading.by_offset": {"FILTERED_UNITS_MAX": 5, "UNITS_AT_ONCE": 3},
+    "imago_log.reading.by_properties": {"EXAMINED_MAX": 5, "UNITS_AT_ONCE": 3},
     "imago_log.commitlog.records": {"GAP_BYTES_MAX": 200, "WINDOW_BYTES_MAX": 500},
     "imago_log.repair.scrubbing": {"BLOCK_BYTES": 300, "STEP_BYTES_MIN": 300},
     "imago_log.lifecycle.sync_job": {"FILES_AT_ONCE": 2},

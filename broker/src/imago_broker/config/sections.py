@@ -155,6 +155,11 @@ class RocketmqSection:
         30_000, "Longest time a pull is held.", low=0, high=600_000, dynamic=True
     )
     pull_holds_max: int = setting(100_000, "Most pulls held at one moment.", low=0)
+    property_filter: bool = setting(
+        True,
+        "Whether consumers may filter by SQL92 over properties; RocketMQ's enablePropertyFilter.",
+        dynamic=True,
+    )
     delay_levels: str = setting(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         "The delay of each level, from level 1 on.",

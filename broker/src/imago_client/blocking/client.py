@@ -65,7 +65,8 @@ class Client:
     ) -> GroupConsumer:
         """Return a member of a group that shares the topics' queues; poll it to read.
 
-        `topics`: names, or names with TAG expressions (`{"orders": "paid || sent"}`).
+        `topics`: names, or names with TAG expressions (`{"orders": "paid || sent"}`) or
+        SQL92 filters over properties (`{"orders": Sql("price > 5")}`).
         """
         settings = ConsumerConfig(group=config) if isinstance(config, str) else config
         wanted = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, ALL)

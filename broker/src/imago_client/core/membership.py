@@ -10,10 +10,12 @@ from imago_client.core.effects import Oneway, Operation, Request, ask_ok
 from imago_client.core.failover import through_failover
 from imago_client.core.lookup import find_route
 from imago_client.core.pulling import commit, committed_offset, max_offset, min_offset, offset_at
+from imago_client.core.subscriptions import TAG
 from imago_client.errors import BrokerError, ClientError, NoRouteError
 from imago_client.message_queue import MessageQueue
 from imago_client.messages import RETRY_PREFIX
 from imago_wire.remoting.bodies.client import (
+    CheckClientRequestBody,
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
@@ -68,6 +70,24 @@ def heartbeat(
         except ClientError as error:
             errors.append(error)
     return errors
+
+
+def check_filters(
+    state: ClientState, config: ConsumerConfig, subscriptions: Iterable[Subscription]
+) -> Operation[None]:
+    """Have a broker of each topic say whether it can filter so. BrokerError: it cannot, and why."""
+    for subscription in subscriptions:
+        if subscription.kind == TAG:
+            continue
+        route: TopicRoute = yield from find_route(state, subscription.topic)
+        body = CheckClientRequestBody(
+            client_id=state.client_id,
+            group=config.group,
+            subscription_data=_subscription_data(subscription),
+        ).encode(standard=True)
+        code, timeout_s = RequestCode.CHECK_CLIENT_CONFIG, state.config.request_timeout_s
+        for shard in sorted(route.addresses)[:1]:
+            yield from ask_ok(Request(route.reader(shard), code, body=body, timeout_s=timeout_s))
 
 
 def unregister(
@@ -232,6 +252,7 @@ def _subscription_data(subscription: Subscription) -> SubscriptionData:
     return SubscriptionData(
         topic=subscription.topic,
         sub_string=subscription.expression,
+        expression_type=subscription.kind,
         code_set=frozenset(subscription.codes),
         tags_set=subscription.tags,
         sub_version=subscription.version,

@@ -157,7 +157,7 @@ def _pull_header(asked: PullArguments) -> PullMessageRequestHeader:
         suspend_timeout_millis=int(asked.poll_s * 1000),
         subscription=asked.subscription.expression,
         sub_version=asked.subscription.version,
-        expression_type="TAG",
+        expression_type=asked.subscription.kind,
         max_msg_bytes=asked.bulk_bytes,
     )
 

@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic: a TAG expression, `*` or tags joined with ||."""
+"""What a consumer wants of a topic: `*`, tags joined with ||, or a SQL92 filter."""
 
 from __future__ import annotations
 
@@ -13,17 +13,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ALL = "*"
+TAG, SQL92 = "TAG", "SQL92"
+"""RocketMQ's kinds of expressions."""
+
+
+class Sql(str):
+    """A SQL92 filter over properties, where a TAG expression may stand: `Sql("price > 5")`."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A topic and the tags wanted of it; no tags means every message."""
+    """A topic and what is wanted of it; no tags means every message, or those of the filter."""
 
     topic: str
     expression: str
     tags: frozenset[str]
     version: int
     """ms since 1970 when it was made: the newer one counts."""
+    kind: str = TAG
 
     @property
     def codes(self) -> tuple[int, ...]:
@@ -45,8 +54,15 @@ def group_subscriptions(
 
 
 def subscribe(topic: str, expression: str, version: int) -> Subscription:
-    """Return the subscription that an expression describes. UsageError: it names no tag."""
+    """Return the subscription that an expression describes. UsageError: it names no tag.
+
+    Whether a `Sql` filter is one, the broker says.
+    """
     check_name("topic", topic)
+    if isinstance(expression, Sql):
+        if not expression.strip():
+            raise UsageError("Sql: the filter is empty; `*` wants every message")
+        return Subscription(topic, str(expression), frozenset(), version, SQL92)
     text = expression.strip() or ALL
     if text == ALL:
         return Subscription(topic, ALL, frozenset(), version)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_log.reading.by_properties import read_wanted
 from imago_log.results import ReadResult, ReadStatus
 from imago_log.views.lost import first_kept
 from imago_log.views.unit_files import LOST_SIZE_FIELD
@@ -19,6 +20,7 @@ from imago_wire.record import key_hash
 if TYPE_CHECKING:
     from imago_log.commitlog.damage import Damage
     from imago_log.commitlog.records import LogRecords, Run
+    from imago_log.reading.by_properties import Wanted
     from imago_log.views.consume_queue import ConsumeQueue
     from imago_log.views.key_index import KeyIndex
 
@@ -34,6 +36,7 @@ def read_queue(
     offset: int,
     limits: tuple[int, int],
     tags: frozenset[int] | None,
+    wanted: Wanted | None = None,
 ) -> ReadResult:
     """Read from one queue; `bounds` are its visible offsets, `limits` messages and bytes."""
     low, high = bounds
@@ -43,10 +46,12 @@ def read_queue(
         return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
     if offset < low:
         return ReadResult(ReadStatus.OFFSET_TOO_SMALL, low, low, high)
-    if offset == high:
-        return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
-    if offset > high:
-        return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+    if offset >= high:
+        beyond = offset > high
+        status = ReadStatus.OFFSET_OVERFLOW_BADLY if beyond else ReadStatus.OFFSET_OVERFLOW_ONE
+        return ReadResult(status, high, low, high)
+    if wanted is not None:
+        return read_wanted(queue, records, bounds, offset, limits, wanted)
     if tags is None and not records.damage.may_lose:
         units = queue.units(offset, min(high - offset, max(limits[0], 1)))
         count, size = fitting_units(units, limits[1])

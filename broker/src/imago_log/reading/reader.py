@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from imago_log.commitlog.damage import Damage
     from imago_log.commitlog.records import LogRecords
     from imago_log.commitlog.watermark import HighWatermark
+    from imago_log.reading.by_properties import Wanted
     from imago_log.reading.rereading import Rereader
     from imago_log.repair.inspecting import Inspector
     from imago_log.views.consume_queue import ConsumeQueue
@@ -59,24 +60,26 @@ class MessageReader:
         messages_max: int,
         bytes_max: int,
         tags: frozenset[int] | None = None,
+        wanted: Wanted | None = None,
     ) -> ReadResult:
         """Return records from a queue offset on, at least one if there is one to return.
 
-        `tags`: signed 32-bit hashes of the wanted tags; None wants all. Messages that are lost in
-        a damaged part of the log are passed over.
+        `tags`: signed 32-bit hashes of the wanted tags; None wants all. `wanted`, instead: which
+        messages by their properties. Messages that are lost in a damaged part of the log are
+        passed over.
         """
         queue = self._directory.find(topic, queue_id)
         bounds = (0, 0) if queue is None else self._visibility.bounds(queue)
         limits = (messages_max, bytes_max)
         records = self._records
         try:
-            return by_offset.read_queue(queue, records, bounds, offset, limits, tags)
+            return by_offset.read_queue(queue, records, bounds, offset, limits, tags, wanted)
         except UnreadableError as error:
             low, high = bounds
 
             def read() -> ReadResult:
                 again = (0, 0) if queue is None else self._visibility.bounds(queue)
-                return by_offset.read_queue(queue, records, again, offset, limits, tags)
+                return by_offset.read_queue(queue, records, again, offset, limits, tags, wanted)
 
             later = ReadResult(ReadStatus.MESSAGE_WAS_REMOVING, offset, low, high)
             return self._rereader.read(error, queue, max(offset, low), read, later)

@@ -313,7 +313,7 @@ class RocketmqClient:
 
     @contextlib.contextmanager
     def push(self, topic: str, group: str, **options: object) -> Iterator[PushConsumer]:
-        """Options: expression, model, orderly, from, failures, reconsume_max, retry_delay_level."""
+        """Options: expression, sql, model, orderly, from, failures, reconsume_max and more."""
         with self._handle("push", topic=topic, group=group, **options) as name:
             yield PushConsumer(self.driver, name)
 
@@ -324,7 +324,7 @@ class RocketmqClient:
 
     @contextlib.contextmanager
     def lite(self, group: str, **options: object) -> Iterator[LiteConsumer]:
-        """Options: topic and expression to subscribe; without, queues are assigned by hand."""
+        """Options: topic, expression or sql to subscribe; without, queues are assigned by hand."""
         with self._handle("lite", group=group, **options) as name:
             yield LiteConsumer(self.driver, name)
 

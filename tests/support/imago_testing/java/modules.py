@@ -94,8 +94,8 @@ METAQ_CLIENT = JavaModule("metaq-client", ("driver", "metaq"))
 ROCKETMQ4_CLIENT = JavaModule("rocketmq4-client", ("driver", "rocketmq"))
 ROCKETMQ5_CLIENT = JavaModule("rocketmq5-client", ("driver", "rocketmq"))
 METAQ_SERVER = JavaModule("metaq-server", ("metaq-server",))
-ROCKETMQ4_SERVER = JavaModule("rocketmq4-server")
-ROCKETMQ5_SERVER = JavaModule("rocketmq5-server")
+ROCKETMQ4_SERVER = JavaModule("rocketmq4-server", ("filter",))
+ROCKETMQ5_SERVER = JavaModule("rocketmq5-server", ("filter",))
 
 
 def _run(command: list[str], seconds_max: float) -> str | None:

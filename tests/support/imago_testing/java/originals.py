@@ -47,6 +47,7 @@ listenPort={port}
 namesrvAddr=127.0.0.1:{namesrv}
 storePathRootDir={data}
 storePathCommitLog={data}/commitlog
+enablePropertyFilter=true
 diskMaxUsedSpaceRatio=99
 {more}"""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_broker.core.sql92.errors import FilterError
 from imago_broker.model import names
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
-from imago_broker.processors.rocketmq.subscriptions import require_tag_type, tag_codes
+from imago_broker.processors.rocketmq.rows import REMARK_SIZE_MAX
 from imago_broker.service.locks import KIND as LOCK_KIND
-from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies.client import (
     CheckClientRequestBody,
     GetConsumerListByGroupResponseBody,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from imago_broker.ports import Clock
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.processors.rocketmq.rules import GroupRules
+    from imago_broker.processors.rocketmq.subscriptions import MessageSelector
     from imago_broker.service.clients import ClientRegistry, ConsumerGroup
     from imago_broker.service.groups import GroupService
     from imago_broker.service.locks import QueueKey, QueueLocks
@@ -53,6 +54,7 @@ class MemberProcessor:
         locks: QueueLocks,
         identity: RocketmqIdentity,
         group_rules: GroupRules,
+        selector: MessageSelector,
     ) -> None:
         self._store = store
         self._topics = topics
@@ -63,6 +65,7 @@ class MemberProcessor:
         self._locks = locks
         self._identity = identity
         self._group_rules = group_rules
+        self._selector = selector
         clients.on_group_change.append(self._tell_members)
         serving_rules.role.on_change.append(self._role_changed)
         self._role_changed(serving_rules.role.current)
@@ -112,11 +115,11 @@ class MemberProcessor:
     def check_config(self, exchange: Exchange) -> Reply:
         """CHECK_CLIENT_CONFIG: whether the broker can filter as this subscription wants."""
         subscription = CheckClientRequestBody.decode(exchange.command.body).subscription_data
-        require_tag_type(subscription.expression_type)
         try:
-            tag_codes(subscription.sub_string)
-        except ProtocolError as error:
-            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+            self._selector.check(subscription)
+        except FilterError as error:
+            remark = str(error)[:REMARK_SIZE_MAX]
+            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
         return OK
 
     def lock(self, exchange: Exchange) -> Reply:

@@ -1,8 +1,8 @@
 """Pulls: reading a queue, at once or as soon as something arrives.
 
 A pull that finds nothing and may wait is held until an append brings a message that it wants, its
-time is up, or its connection closes. While it is held, messages that its tags do not match are
-passed over once and never looked at again.
+time is up, or its connection closes. While it is held, messages that its tags or its filter do not
+match are passed over once and never looked at again.
 
 A member of the shard that does not serve pulls sends the consumer to the master: clients follow the
 broker id of an answer, not an error. One that serves them as a slave does so up to where all
@@ -25,7 +25,6 @@ from imago_broker.processors.rocketmq.pull_request import (
     FLAG_SUSPEND,
     PullRequest,
 )
-from imago_broker.processors.rocketmq.subscriptions import wanted_tags
 from imago_broker.service.serving_rules import Asks
 from imago_wire.remoting.bodies.route import MASTER_ID
 from imago_wire.remoting.codes import ResponseCode
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
     from imago_broker.core.budget import OutputBudget
     from imago_broker.processors.rocketmq.directions import Directions
     from imago_broker.processors.rocketmq.rules import GroupRules
-    from imago_broker.service.clients import ClientRegistry
-    from imago_broker.service.groups import GroupService
+    from imago_broker.processors.rocketmq.subscriptions import MessageSelector, Selection
     from imago_broker.service.offsets import ConsumerOffsets
     from imago_broker.service.pull_hold import Held, PullHold
     from imago_broker.service.resets import PendingResets
@@ -76,8 +74,7 @@ class PullProcessor:
         reading: PullReading,
         *,
         group_rules: GroupRules,
-        groups: GroupService,
-        clients: ClientRegistry,
+        selector: MessageSelector,
         offsets: ConsumerOffsets,
         budget: OutputBudget,
     ) -> None:
@@ -85,8 +82,7 @@ class PullProcessor:
         self._hold = reading.hold
         self._serving_rules = reading.serving_rules
         self._group_rules = group_rules
-        self._groups = groups
-        self._clients = clients
+        self._selector = selector
         self._offsets = offsets
         self._budget = budget
         reading.serving_rules.role.on_change.append(self._role_changed)
@@ -96,8 +92,8 @@ class PullProcessor:
         request = PullRequest(exchange.ext)
         self._check(exchange, request)
         self._allow(request)
-        tags = wanted_tags(self._clients, self._groups, request)
-        pull = _Pull(self._reading, exchange, request, tags)
+        chosen = self._selector.select(request)
+        pull = _Pull(self._reading, exchange, request, chosen)
         outcome = pull.look()
         reset = outcome.result is RESET
         if request.commits and not reset and self._serving_rules.leads:
@@ -169,12 +165,12 @@ class _Pull:
     """One pull from its first look to its answer."""
 
     __slots__ = (
+        "_chosen",
         "_exchange",
         "_held",
         "_offset",
         "_reading",
         "_request",
-        "_tags",
     )
 
     def __init__(
@@ -182,12 +178,12 @@ class _Pull:
         reading: PullReading,
         exchange: Exchange,
         request: PullRequest,
-        tags: frozenset[int] | None,
+        chosen: Selection,
     ) -> None:
         self._reading = reading
         self._exchange = exchange
         self._request = request
-        self._tags = tags
+        self._chosen = chosen
         self._offset = request.queue_offset
         self._held: Held | None = None
 
@@ -215,7 +211,7 @@ class _Pull:
     def _wake(self, late: bool) -> bool:
         outcome = self._look_again()
         if not late and outcome.may_wait:
-            # Nothing that the tags want: go on waiting, behind what was passed over.
+            # Nothing that is wanted: go on waiting, behind what was passed over.
             self._offset = outcome.next_offset
             return False
         self._exchange.channel.unwatch(self._gone)
@@ -264,7 +260,8 @@ class _Pull:
             self._offset,
             messages_max=self._request.messages_max,
             bytes_max=self._request.bytes_max,
-            tags=self._tags,
+            tags=self._chosen.tags,
+            wanted=self._chosen.wanted,
         )
 
     def _outcome(self, found: ReadResult) -> PullOutcome:

@@ -111,7 +111,12 @@ class PullOutcome:
 
     @property
     def may_wait(self) -> bool:
-        """Whether a pull that is held goes on waiting: nothing came that is for it."""
+        """Whether a pull that is held goes on waiting: nothing came that is for it.
+
+        Where one look did not reach the queue's end, the client comes again at once instead.
+        """
+        if self.result is PullResult.PASSED_OVER and self.next_offset < self.max_offset:
+            return False
         return self.result in _WAITS
 
     def reply(self) -> Reply:

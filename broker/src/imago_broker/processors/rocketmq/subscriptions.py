@@ -1,19 +1,23 @@
-"""Which messages a pull wants: the tags of its subscription."""
+"""Which messages a pull wants: the tags of its subscription, or a SQL92 filter."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from imago_broker.core.sql92.errors import FilterError
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import RequestError
 from imago_broker.processors.rocketmq.pull_request import FLAG_SUBSCRIPTION, PullRequest
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies.client import MessageModel
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.subscriptions import ALL, TAG, tag_subscription
+from imago_wire.remoting.subscriptions import ALL, SQL92, TAG, tag_subscription
 
 if TYPE_CHECKING:
+    from imago_broker.config.live import LiveSettings
+    from imago_broker.config.sections import RocketmqSection
+    from imago_broker.core.sql92.filters import FilterCache, PropertyFilter
     from imago_broker.service.clients import ClientRegistry
     from imago_broker.service.groups import GroupService
     from imago_wire.remoting.bodies.client import SubscriptionData
@@ -29,29 +33,80 @@ def tag_codes(expression: str) -> frozenset[int] | None:
     return None if subscription.sub_string == ALL else subscription.code_set
 
 
-def require_tag_type(expression_type: str | None) -> None:
-    """Refuse every kind of filter but tags, as a broker with enablePropertyFilter=false does."""
-    if expression_type not in (None, "", TAG):
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR,
-            f"The broker does not support consumer to filter message by {expression_type}",
-        )
+class Selection(NamedTuple):
+    """What a reader wants: nothing set wants everything."""
+
+    tags: frozenset[int] | None = None
+    """Hashes of tags."""
+    wanted: PropertyFilter | None = None
 
 
-def wanted_tags(
-    clients: ClientRegistry, groups: GroupService, request: PullRequest
-) -> frozenset[int] | None:
-    """Return the tag hashes that a pull wants, or None for all; refuse what RocketMQ refuses."""
-    if request.sys_flag & FLAG_SUBSCRIPTION:
-        require_tag_type(request.expression_type)
+class MessageSelector:
+    """Says what pulls want, by their own subscription or by that of their group."""
+
+    def __init__(
+        self,
+        *,
+        clients: ClientRegistry,
+        groups: GroupService,
+        filters: FilterCache,
+        settings: LiveSettings[RocketmqSection],
+    ) -> None:
+        self._clients, self._groups = clients, groups
+        self._filters, self._settings = filters, settings
+
+    def select(self, request: PullRequest) -> Selection:
+        """Return what a pull wants; refuse what RocketMQ refuses, in its order."""
+        if not request.sys_flag & FLAG_SUBSCRIPTION:
+            return self._registered_selection(request)
         try:
-            return tag_codes(request.subscription)
-        except ProtocolError:
+            found = self._selection(request.expression_type, request.subscription)
+        except (ProtocolError, FilterError):
             raise RequestError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-                "parse the consumer's subscription failed",
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
             ) from None
-    return _codes(_registered(clients, groups, request))
+        self._require_filters(request.expression_type)
+        return found
+
+    def check(self, subscription: SubscriptionData) -> None:
+        """Refuse a subscription that cannot be served. FilterError: its filter is none."""
+        self._require_filters(subscription.expression_type)
+        if not _is_tag_type(subscription.expression_type):
+            self._filters.get(subscription.sub_string)
+
+    def _require_filters(self, expression_type: str | None) -> None:
+        """Refuse filters over properties where they are switched off, and unknown kinds."""
+        allowed = self._settings.current.property_filter and expression_type == SQL92
+        if not allowed and not _is_tag_type(expression_type):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {expression_type}",
+            )
+
+    def _selection(self, expression_type: str | None, text: str) -> Selection:
+        if _is_tag_type(expression_type):
+            return Selection(tags=tag_codes(text))
+        if expression_type == SQL92:
+            return Selection(wanted=self._filters.get(text))
+        return Selection()
+
+    def _registered_selection(self, request: PullRequest) -> Selection:
+        subscription = _registered(self._clients, self._groups, request)
+        if _is_tag_type(subscription.expression_type):
+            return Selection(tags=_codes(subscription))
+        try:
+            found = self._selection(subscription.expression_type, subscription.sub_string)
+        except FilterError:
+            raise RequestError(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                "The broker's consumer filter data is not exist!Your expression may be wrong!",
+            ) from None
+        self._require_filters(subscription.expression_type)
+        return found
+
+
+def _is_tag_type(expression_type: str | None) -> bool:
+    return expression_type in (None, "", TAG)
 
 
 def _registered(
@@ -82,7 +137,6 @@ def _registered(
         raise RequestError(
             ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
         )
-    require_tag_type(subscription.expression_type)
     return subscription
 
 

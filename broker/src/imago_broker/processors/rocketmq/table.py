@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
+from imago_broker.core.sql92.filters import FilterCache
 from imago_broker.processors.rocketmq.admin_broker import BrokerAdmin
 from imago_broker.processors.rocketmq.admin_groups import GroupAdmin
 from imago_broker.processors.rocketmq.admin_progress import ProgressAdmin
@@ -23,6 +24,7 @@ from imago_broker.processors.rocketmq.send import SendProcessor
 from imago_broker.processors.rocketmq.send_back import SendBackProcessor
 from imago_broker.processors.rocketmq.send_path import SendPath
 from imago_broker.processors.rocketmq.transactions import TransactionProcessor
+from imago_broker.processors.rocketmq.subscriptions import MessageSelector
 from imago_broker.service.serving_rules import Asks
 from imago_wire.remoting.codes import RequestCode as Code
 
@@ -106,7 +108,10 @@ def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> li
         clock=parts.clock,
         settings=parts.settings,
     )
-    pull = _pull_processor(parts)
+    selector = MessageSelector(
+        clients=parts.clients, groups=parts.groups, filters=FilterCache(), settings=parts.settings
+    )
+    pull = _pull_processor(parts, selector)
     offset = OffsetProcessor(
         store=parts.store,
         topics=parts.topics,
@@ -125,6 +130,7 @@ def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> li
         locks=parts.locks,
         identity=parts.identity,
         group_rules=parts.group_rules,
+        selector=selector,
     )
     query = QueryProcessor(store=parts.store, clock=parts.clock)
     transaction = TransactionProcessor(
@@ -171,7 +177,7 @@ def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> li
     ]
 
 
-def _pull_processor(parts: RocketmqAssembly) -> PullProcessor:
+def _pull_processor(parts: RocketmqAssembly, selector: MessageSelector) -> PullProcessor:
     reading = PullReading(
         store=parts.store,
         topics=parts.topics,
@@ -190,8 +196,7 @@ def _pull_processor(parts: RocketmqAssembly) -> PullProcessor:
     return PullProcessor(
         reading,
         group_rules=parts.group_rules,
-        groups=parts.groups,
-        clients=parts.clients,
+        selector=selector,
         offsets=parts.offsets,
         budget=parts.budget,
     )

@@ -6,6 +6,7 @@ import dev.imago.interop.Handles;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -31,7 +32,9 @@ final class LiteConsumers {
         Versions.prepare(consumer, with.text("namesrv"), with.text("name"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAutoCommit(false);
-        if (with.has("topic")) {
+        if (with.has("sql")) {
+            consumer.subscribe(with.text("topic"), MessageSelector.bySql(with.text("sql")));
+        } else if (with.has("topic")) {
             consumer.subscribe(with.text("topic"), with.text("expression", "*"));
         }
         consumer.start();

@@ -7,6 +7,7 @@ import dev.imago.interop.Inbox;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyContext;
@@ -37,7 +38,11 @@ final class PushConsumers {
         consumer.setSuspendCurrentQueueTimeMillis(100);
         consumer.setConsumeThreadMin(2);
         consumer.setConsumeThreadMax(2);
-        consumer.subscribe(with.text("topic"), with.text("expression", "*"));
+        if (with.has("sql")) {
+            consumer.subscribe(with.text("topic"), MessageSelector.bySql(with.text("sql")));
+        } else {
+            consumer.subscribe(with.text("topic"), with.text("expression", "*"));
+        }
         Subscriber subscriber = new Subscriber(consumer, with);
         if (with.flag("orderly")) {
             consumer.registerMessageListener((MessageListenerOrderly) subscriber::inOrder);

@@ -1,0 +1,11 @@
+"""Why an expression is no filter."""
+
+from __future__ import annotations
+
+
+class FilterError(ValueError):
+    """The expression is refused; the text says why, in RocketMQ's words where it has some."""
+
+
+class NoValueError(Exception):
+    """Values that cannot be compared met in a message: RocketMQ's filter fails, nothing matches."""
