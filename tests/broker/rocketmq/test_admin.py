@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imago_broker.processors.rocketmq.original_settings import FIXED, original_settings
 from imago_testing.peers.remoting import RemotingPeer, heartbeat
 from imago_wire.remoting.bodies.client import MessageQueue
 from imago_wire.remoting.bodies.stats import ConsumeStats, TopicStatsTable
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.properties_text import decode_properties_text, encode_properties_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -234,9 +236,58 @@ async def test_settings_of_the_broker(peer: RemotingPeer, broker: Broker) -> Non
     assert (await peer.put("T", b"x" * 1001)).code == ResponseCode.MESSAGE_ILLEGAL
     fixed = await peer.call(Code.UPDATE_BROKER_CONFIG, {}, b"brokerName=x\n")
     assert fixed.code == ResponseCode.NO_PERMISSION
-    for text in (b"", b"other=1", b"maxMessageSize=0", b"maxMessageSize=x"):
+    wrong = (b"maxMessageSize=0", b"maxMessageSize=x", b"traceOn=x", b"defaultQueryMaxNum=1.5")
+    for text in (b"", b"other=1", b"traceOn=true\nother=1", *wrong):
         refused = await peer.call(Code.UPDATE_BROKER_CONFIG, {}, text)
         assert refused.code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_settings_without_a_meaning_here_are_kept_shown_and_logged(
+    peer: RemotingPeer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def shown() -> dict[str, str]:
+        return decode_properties_text((await peer.call(Code.GET_BROKER_CONFIG)).body)
+
+    before = await shown()
+    assert before["defaultQueryMaxNum"] == "32"
+    assert before["enablePropertyFilter"] == "true"
+    text = b"defaultQueryMaxNum=64\nenablePropertyFilter=false\nflushDiskType=SYNC_FLUSH\n"
+    for _ in range(2):
+        assert (await peer.call(Code.UPDATE_BROKER_CONFIG, {}, text)).code == ResponseCode.SUCCESS
+    told = {"defaultQueryMaxNum": "64", "flushDiskType": "SYNC_FLUSH"}
+    assert await shown() == before | told | {"enablePropertyFilter": "false"}
+    notes = [one for one in caplog.messages if one.startswith("setting_without_effect")]
+    assert sorted(notes) == [
+        f"setting_without_effect name={name} value={value!r}" for name, value in told.items()
+    ]
+    assert (await peer.call(Code.UPDATE_BROKER_CONFIG, {}, b"traceOn=x")).code != 0
+    assert (await shown())["traceOn"] == before["traceOn"]
+
+
+async def test_every_setting_of_the_originals_is_taken_but_what_the_broker_is(
+    peer: RemotingPeer,
+) -> None:
+    settings = original_settings()
+    assert len(settings) > 400
+    assert settings.keys() >= FIXED
+    for name in (
+        "defaultQueryMaxNum",
+        "brokerFastFailureEnable",
+        "timerWheelEnable",
+        "haListenPort",
+    ):
+        assert name in settings
+    entries = {
+        name: "1000" if name == "maxMessageSize" else setting.default
+        for name, setting in settings.items()
+        if name not in FIXED and (setting.default or setting.kind == "text")
+    }
+    body = encode_properties_text(entries)
+    assert (await peer.call(Code.UPDATE_BROKER_CONFIG, {}, body)).code == ResponseCode.SUCCESS
+    for name in sorted(FIXED):
+        refused = await peer.call(Code.UPDATE_BROKER_CONFIG, {}, f"{name}=1".encode())
+        assert refused.code == ResponseCode.NO_PERMISSION
+        assert refused.remark == "Can not update config in black list."
 
 
 async def test_figures_that_the_tools_parse_are_there_and_can_be_parsed(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_wire.record import decode_record
-from imago_wire.remoting.bodies.route import MASTER_ID, KvTable
+from imago_wire.remoting.bodies.route import KvTable
 from imago_wire.remoting.bodies.stats import ConsumeQueueData, QueryConsumeQueueResponseBody
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers.admin import (
@@ -19,35 +18,13 @@ from imago_wire.remoting.properties_text import decode_properties_text, encode_p
 from imago_wire.tags import tag_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from imago_broker.config.live import LiveSettings
-    from imago_broker.config.sections import RocketmqSection
-    from imago_broker.ports import Registry
-    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.processors.rocketmq.original_settings import BrokerSettings
     from imago_broker.processors.rocketmq.runtime_info import RuntimeFigures
-    from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.topics import TopicService
     from imago_broker.service.versions import TableVersion
     from imago_log.store import MessageStore
 
 QUEUE_ENTRIES_MAX = 1000
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if not 0 < number <= 16 << 20:
-        raise ValueError("must be 1 to 16777216")
-    return number
-
-
-_CHANGEABLE: dict[str, tuple[str, Callable[[str], object]]] = {
-    "maxMessageSize": ("message_bytes_max", _positive),
-    "transactionTimeOut": ("transaction_timeout_ms", int),
-    "transactionCheckInterval": ("transaction_check_interval_ms", int),
-    "transactionCheckMax": ("transaction_checks_max", int),
-}
-"""RocketMQ's name of a setting that may change while the broker runs: our name, its reader."""
 
 
 class BrokerAdmin:
@@ -58,49 +35,29 @@ class BrokerAdmin:
         *,
         store: MessageStore,
         topics: TopicService,
-        registry: Registry,
-        serving_rules: ServingRules,
         topic_version: TableVersion,
-        identity: RocketmqIdentity,
-        settings: LiveSettings[RocketmqSection],
+        settings: BrokerSettings,
         figures: RuntimeFigures,
     ) -> None:
         self._store = store
         self._topics = topics
-        self._registry = registry
-        self._serving_rules = serving_rules
         self._topic_version = topic_version
-        self._identity = identity
         self._settings = settings
         self._figures = figures
 
     def get_config(self, exchange: Exchange) -> Reply:
-        """GET_BROKER_CONFIG: what of RocketMQ's settings has a meaning here."""
+        """GET_BROKER_CONFIG: all of RocketMQ's settings."""
         version = self._topic_version.body(exchange.command.version)
         header = GetBrokerConfigResponseHeader(version=version.encode().decode())
-        return Reply(ext=header.to_ext(), body=encode_properties_text(self._config_entries()))
+        return Reply(ext=header.to_ext(), body=encode_properties_text(self._settings.entries()))
 
     def update_config(self, exchange: Exchange) -> Reply:
-        """UPDATE_BROKER_CONFIG: all of it, or nothing when one key cannot be changed."""
+        """UPDATE_BROKER_CONFIG: all of it, or nothing where one name or value is wrong."""
         entries = decode_properties_text(exchange.command.body)
         if not entries:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "string2Properties error")
-        settings = self._settings.current
-        for key, value in entries.items():
-            settings = self._changed(settings, key, value)
-        self._settings.change(settings)
+        self._settings.change(entries)
         return OK
-
-    def _changed(self, settings: RocketmqSection, key: str, value: str) -> RocketmqSection:
-        if key in _CHANGEABLE:
-            name, read = _CHANGEABLE[key]
-            try:
-                return replace(settings, **{name: read(value.strip())})  # type: ignore[arg-type]  # the readers give what their field takes
-            except ValueError as error:
-                raise RequestError(ResponseCode.SYSTEM_ERROR, f"{key}: {error}") from None
-        if key in self._config_entries():
-            raise RequestError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"the broker has no setting {key[:64]}")
 
     def runtime_info(self, _: Exchange) -> Reply:
         """GET_BROKER_RUNTIME_INFO."""
@@ -138,45 +95,6 @@ class BrokerAdmin:
         )
         remark = None if entries else f"Index {index} of {queue_id}@{topic} is not exist!"
         return Reply(remark=remark, body=body.encode())
-
-    def _config_entries(self) -> dict[str, str]:
-        identity, settings = self._identity, self._settings.current
-        serving_rules, own = self._serving_rules, self._registry.registered
-        replica_id = own.replica + 1 if own is not None and not serving_rules.leads else MASTER_ID
-        return {
-            "brokerClusterName": identity.cluster,
-            "brokerName": identity.broker_name,
-            "brokerId": str(replica_id),
-            "brokerIP1": identity.host,
-            "listenPort": str(identity.port),
-            "brokerPermission": "6",
-            "defaultTopicQueueNums": str(settings.default_queues),
-            "autoCreateTopicEnable": _truth(settings.auto_create_topic),
-            "autoCreateSubscriptionGroup": _truth(settings.auto_create_group),
-            "regionId": settings.region,
-            "traceOn": _truth(settings.trace_on),
-            "maxMessageSize": str(settings.message_bytes_max),
-            "messageDelayLevel": settings.delay_levels,
-            "longPollingEnable": "true",
-            "rejectTransactionMessage": "false",
-            "transactionTimeOut": str(settings.transaction_timeout_ms),
-            "transactionCheckInterval": str(settings.transaction_check_interval_ms),
-            "transactionCheckMax": str(settings.transaction_checks_max),
-            "enablePropertyFilter": _truth(settings.property_filter),
-            "timerWheelEnable": "false",
-            "brokerRole": "ASYNC_MASTER" if serving_rules.leads else "SLAVE",
-            "flushDiskType": "ASYNC_FLUSH",
-            "fileReservedTime": str(self._store.config.retention_ms // 3_600_000),
-            "filterServerNums": "0",
-            "slaveReadEnable": _truth(serving_rules.slave_reads),
-            "traceTopicEnable": "false",
-            "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
-            "useTLS": "false",
-        }
-
-
-def _truth(value: bool) -> str:
-    return "true" if value else "false"
 
 
 def _entries(records: bytes) -> list[ConsumeQueueData]:

@@ -14,6 +14,7 @@ from imago_broker.processors.rocketmq.directions import Directions
 from imago_broker.processors.rocketmq.half_sends import HalfSends
 from imago_broker.processors.rocketmq.members import MemberProcessor
 from imago_broker.processors.rocketmq.offsets import OffsetProcessor
+from imago_broker.processors.rocketmq.original_settings import BrokerSettings
 from imago_broker.processors.rocketmq.pull import PullProcessor, PullReading
 from imago_broker.processors.rocketmq.queries import QueryProcessor
 from imago_broker.processors.rocketmq.relays import RelayProcessor
@@ -234,11 +235,14 @@ def _admin_rows(parts: RocketmqAssembly) -> list[Row]:
     broker = BrokerAdmin(
         store=parts.store,
         topics=parts.topics,
-        registry=parts.registry,
-        serving_rules=parts.serving_rules,
         topic_version=parts.topic_version,
-        identity=parts.identity,
-        settings=parts.settings,
+        settings=BrokerSettings(
+            store=parts.store,
+            registry=parts.registry,
+            serving_rules=parts.serving_rules,
+            identity=parts.identity,
+            settings=parts.settings,
+        ),
         figures=_runtime_figures(parts),
     )
     relay = RelayProcessor(store=parts.store, clients=parts.clients, identity=parts.identity)
