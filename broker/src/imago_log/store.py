@@ -169,8 +169,7 @@ class MessageStore:
         """Return records from a queue offset on, at least one if there is one to return.
 
         `tags`: signed 32-bit hashes of the wanted tags; None wants all. `wanted`, instead: which
-        messages by their properties. Messages that are lost in a damaged part of the log are
-        passed over.
+        messages by their properties. Messages lost in damage of the log are passed over.
         """
         limits = {"messages_max": messages_max, "bytes_max": bytes_max}
         return self._reader.read(topic, queue_id, offset, **limits, tags=tags, wanted=wanted)

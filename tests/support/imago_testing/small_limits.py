@@ -68,7 +68,12 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_log.reading.rereading": {"LOOKS_MAX": 64},
     "imago_log.views.queue_writing": {"LOOKED_AT_MAX": 3, "WRITES_MAX": 2},
     "imago_log.reading.by_offset": {"FILTERED_UNITS_MAX": 5, "UNITS_AT_ONCE": 3},
-    "imago_log.reading.by_properties": {"EXAMINED_MAX": 5, "UNITS_AT_ONCE": 3},
+    "imago_log.reading.by_properties": {
+        "EXAMINED_MAX": 5,
+        "EXAMINED_BYTES_MAX": 600,
+        "WORK_MAX": 600,
+        "UNITS_AT_ONCE": 3,
+    },
     "imago_log.commitlog.records": {"GAP_BYTES_MAX": 200, "WINDOW_BYTES_MAX": 500},
     "imago_log.repair.scrubbing": {"BLOCK_BYTES": 300, "STEP_BYTES_MIN": 300},
     "imago_log.lifecycle.sync_job": {"FILES_AT_ONCE": 2},
@@ -148,6 +153,7 @@ KEPT: dict[str, dict[str, str]] = {
         "WHOLE_BYTES_MAX": "what no record may pass",
     },
     "imago_broker.replication.requests": {"REQUESTS_MAX": _COUNT},
+    "imago_log.reading.by_properties": {"FIXED_WORK": "a weight, nothing that is read at once"},
 }
 """By module: constants that stay, and why."""
 

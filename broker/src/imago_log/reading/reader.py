@@ -65,8 +65,7 @@ class MessageReader:
         """Return records from a queue offset on, at least one if there is one to return.
 
         `tags`: signed 32-bit hashes of the wanted tags; None wants all. `wanted`, instead: which
-        messages by their properties. Messages that are lost in a damaged part of the log are
-        passed over.
+        messages by their properties. Messages lost in damage of the log are passed over.
         """
         queue = self._directory.find(topic, queue_id)
         bounds = (0, 0) if queue is None else self._visibility.bounds(queue)

@@ -1,6 +1,6 @@
 """SQL92 filters: the grammar, Java's types, three-valued logic, limits.
 
-What original brokers make of the same expressions is in tests/interop/test_rocketmq_filters.py.
+What original brokers make of the same expressions is in test_originals.py beside this.
 """
 
 from __future__ import annotations
