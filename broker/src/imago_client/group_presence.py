@@ -33,7 +33,7 @@ class GroupPresence:
         self._subscriptions = subscriptions
 
     async def join(self) -> None:
-        """Be a member. ClientError: a filter is refused, or no broker of the topics could be told."""
+        """Be a member. ClientError: a filter is refused, or no broker could be told."""
         wanted = self._subscriptions.values()
         await self._driver.run(membership.check_filters(self._state, self._config, wanted))
         errors = await self._tell_brokers()

@@ -24,8 +24,8 @@ from imago_broker.processors.rocketmq.runtime_info import RuntimeFigures
 from imago_broker.processors.rocketmq.send import SendProcessor
 from imago_broker.processors.rocketmq.send_back import SendBackProcessor
 from imago_broker.processors.rocketmq.send_path import SendPath
-from imago_broker.processors.rocketmq.transactions import TransactionProcessor
 from imago_broker.processors.rocketmq.subscriptions import MessageSelector
+from imago_broker.processors.rocketmq.transactions import TransactionProcessor
 from imago_broker.service.serving_rules import Asks
 from imago_wire.remoting.codes import RequestCode as Code
 
