@@ -34,6 +34,7 @@ FEATURES: Final = {
     "retry": "failed messages come again",
     "dead": "dead letters",
     "delay": "delay levels",
+    "transactions": "transactions: commit, rollback, answer to checks",
     "query": "find messages by id and key",
     "admin": "administration and statistics by the client's library",
     "across": "read what the other protocol wrote",

@@ -148,6 +148,33 @@ class Producer:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionProducer:
+    driver: JavaDriver
+    name: str
+
+    def send(self, topic: str, messages: Sequence[Outgoing], state: str) -> list[Sent]:
+        """Send in transactions that all end so: COMMIT_MESSAGE, ROLLBACK_MESSAGE, UNKNOW."""
+        forms = [message.form(topic) for message in messages]
+        sent = self.driver.call(
+            "transactions.send", producer=self.name, messages=forms, state=state
+        )
+        return [Sent.of(form) for form in sent]
+
+    def decide(self, keys: str, state: str) -> None:
+        """Say this from now on when the broker asks about messages with these keys."""
+        self.driver.call("transactions.decide", producer=self.name, keys=keys, state=state)
+
+    def checks(self, count: int, *, seconds_max: float = TAKE_SECONDS) -> list[Received]:
+        """Wait for `count` checks; return the messages that the broker asked about."""
+        timeout_ms = int(seconds_max * 1000)
+        return received(
+            self.driver.call(
+                "transactions.checks", producer=self.name, count=count, timeout_ms=timeout_ms
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PushConsumer:
     driver: JavaDriver
     name: str
@@ -310,6 +337,11 @@ class RocketmqClient:
         """Options: retries, compress_over, compression (ZLIB, LZ4, ZSTD)."""
         with self._handle("producer", group=group, **options) as name:
             yield Producer(self.driver, name)
+
+    @contextlib.contextmanager
+    def transactions(self, group: str) -> Iterator[TransactionProducer]:
+        with self._handle("transactions", group=group) as name:
+            yield TransactionProducer(self.driver, name)
 
     @contextlib.contextmanager
     def push(self, topic: str, group: str, **options: object) -> Iterator[PushConsumer]:

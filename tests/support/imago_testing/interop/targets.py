@@ -54,7 +54,7 @@ def running_target(name: TargetName, folder: Path) -> Iterator[Target]:
     """Start the target, and stop it at the end."""
     match name:
         case TargetName.IMAGO:
-            with imago_up(folder, shards=_SHARDS) as ready:
+            with imago_up(folder, shards=_SHARDS, options=_SETTINGS) as ready:
                 yield _imago(ready)
         case TargetName.METAQ_ORIGINAL:
             with metaq_original(folder, METAQ_TOPICS) as broker:
@@ -118,6 +118,13 @@ def _folder(parent: Path, name: str) -> Path:
     return folder
 
 
+_SETTINGS = (
+    "--set",
+    "rocketmq.transaction_timeout_ms=1000",
+    "--set",
+    "rocketmq.transaction_check_interval_ms=1000",
+)
+"""So that nobody waits half a minute to be asked about a transaction."""
 _METAQ_INI = """\
 [system]
 brokerId=0

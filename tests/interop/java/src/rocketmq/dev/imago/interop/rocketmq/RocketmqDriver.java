@@ -9,6 +9,7 @@ public final class RocketmqDriver {
     public static void main(String[] none) throws Exception {
         Driver driver = new Driver();
         new Producers().register(driver);
+        new Transactions().register(driver);
         new PushConsumers().register(driver);
         new PullConsumers().register(driver);
         new LiteConsumers().register(driver);
