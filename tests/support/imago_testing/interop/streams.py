@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from imago_client import ClientError, Message
 from imago_testing.interop.metaq import Put
-from imago_testing.interop.rocketmq import Outgoing
+from imago_testing.interop.rocketmq import Outgoing, Received
 from imago_testing.java.driver import DriverError
 from imago_testing.processes.servers import wait_until
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from imago_client.blocking import producer as ours
-    from imago_testing.interop.metaq import MetaqConsumer, MetaqProducer
+    from imago_testing.interop.metaq import Got, MetaqConsumer, MetaqProducer
     from imago_testing.interop.rocketmq import Producer, PushConsumer
 
 PAUSE_SECONDS = 0.005
@@ -32,6 +32,9 @@ OWN_TIMEOUT = "等待响应超时"
 """What the MetaQ client answers itself when its connection closes under a request."""
 NO_CONNECTION = "无可用连接"
 """What the MetaQ client answers itself between closing a connection and opening the next."""
+
+Taken = tuple[bytes, str]
+"""The body of a message that a consumer was given, and where that message stands."""
 
 Outcomes = list[str | None]
 """Per message what was wrong; None: acknowledged."""
@@ -113,9 +116,10 @@ class Stream:
 class Reader:
     """One consumer: keeps what it is given until it is told to stop."""
 
-    def __init__(self, name: str, take: Callable[[], Sequence[bytes]]) -> None:
+    def __init__(self, name: str, take: Callable[[], Sequence[Taken]]) -> None:
         self.name = name
         self.got: list[bytes] = []
+        self._places: list[str] = []
         self._take = take
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name)
@@ -141,9 +145,22 @@ class Reader:
             missing = sorted(map(origin, wanted - set(self.got)))
             raise TimeoutError(f"{error}; {len(missing)} are missing: {missing[:5]}") from None
 
+    def more_than_once(self) -> list[str]:
+        """Return what came several times, and from where: one place, or stored several times."""
+        places: dict[bytes, list[str]] = {}
+        for body, place in zip(self.got, self._places, strict=False):
+            places.setdefault(body, []).append(place)
+        return [
+            f"{origin(body)}: {' and '.join(found)}"
+            for body, found in places.items()
+            if len(found) > 1
+        ]
+
     def _run(self) -> None:
         while not self._stop.is_set():
-            self.got += self._take()
+            taken = self._take()
+            self._places += [place for _, place in taken]
+            self.got += [body for body, _ in taken]
 
 
 def until_acknowledged(streams: Sequence[Stream], count: int) -> None:
@@ -210,9 +227,17 @@ def _unless_ok(status: str) -> str | None:
     return None if status.endswith("OK") else status
 
 
-def taking(consumer: MetaqConsumer | PushConsumer) -> Callable[[], Sequence[bytes]]:
+def taking(consumer: MetaqConsumer | PushConsumer) -> Callable[[], Sequence[Taken]]:
     """What a consumer was given since the last call; waits a little where there is nothing."""
-    return lambda: [each.body for each in consumer.take(1, seconds_max=_TAKE_SECONDS)]
+    return lambda: [_taken(each) for each in consumer.take(1, seconds_max=_TAKE_SECONDS)]
+
+
+def _taken(message: Got | Received) -> Taken:
+    if isinstance(message, Received):
+        born_s, stored_s = message.born_ms / 1000, message.stored_ms / 1000
+        times = f"born {born_s:.3f}, stored {stored_s:.3f}"
+        return message.body, f"{message.queue} offset {message.offset} id {message.id} {times}"
+    return message.body, f"partition {message.partition} id {message.id}"
 
 
 def until_routed(queues: Callable[[str], Sequence[object]], topic: str, count: int = 1) -> None:
