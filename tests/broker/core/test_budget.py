@@ -115,11 +115,23 @@ def test_far_too_much_at_once_is_dropped_without_waiting() -> None:
     assert budget.dropped
 
 
+class Watcher:
+    """Notes what a budget tells it."""
+
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
+
+    def full(self) -> None:
+        self._calls.append("full")
+
+    def calm(self) -> None:
+        self._calls.append("calm")
+
+
 def test_a_peer_that_is_gone_lets_the_waiting_ones_go_on() -> None:
     budget = InputBudget(2 * FRAME)
     calls: list[str] = []
-    budget.on_full = lambda: calls.append("full")
-    budget.on_calm = lambda: calls.append("calm")
+    budget.watched_by(Watcher(calls))
     peers = [Peer(budget, FRAME) for _ in range(5)]
     for _ in range(FRAME // READ):
         for peer in peers:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Protocol
 
 SMALL_ANSWER_BYTES = 64 << 10
 """What a socket usually takes at once, so that it costs no memory of ours."""
@@ -58,6 +55,16 @@ class InputHolder(Protocol):
         ...
 
 
+class BudgetWatcher(Protocol):
+    """Whoever relieves a budget that stays full."""
+
+    def full(self) -> None:
+        """Connections wait unread from now on."""
+
+    def calm(self) -> None:
+        """All are read again."""
+
+
 class InputBudget:
     """Bytes of commands whose end has not come, over all connections of all listeners.
 
@@ -67,19 +74,22 @@ class InputBudget:
     those above the share, the oldest commands first, until half of the budget is free.
     """
 
-    __slots__ = ("_held_by", "_waiting", "bytes_max", "dropped", "held", "on_calm", "on_full")
+    __slots__ = ("_held_by", "_waiting", "_watcher", "bytes_max", "dropped", "held")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.held = 0
         self.dropped = 0
         """Connections that were ended to make room."""
-        self.on_full: Callable[[], None] = _nothing
-        self.on_calm: Callable[[], None] = _nothing
+        self._watcher: BudgetWatcher | None = None
         self._held_by: dict[InputHolder, int] = {}
         """Those whose command began first stand first."""
         self._waiting: dict[InputHolder, None] | None = None
         """Who is not read for now, in the order in which they began to wait; None: all are."""
+
+    def watched_by(self, watcher: BudgetWatcher) -> None:
+        """Tell the watcher when the budget is full, and when it is no longer."""
+        self._watcher = watcher
 
     @property
     def waiting(self) -> int:
@@ -102,8 +112,7 @@ class InputBudget:
                 self._calm()
             return
         if self._waiting is None:
-            self._waiting = {}
-            self.on_full()
+            self._full()
         if self.held > AT_ONCE_FACTOR * self.bytes_max:
             self.relieve()
         elif size > self._share:
@@ -145,12 +154,14 @@ class InputBudget:
             del self._waiting[holder]
             holder.steer()
 
+    def _full(self) -> None:
+        self._waiting = {}
+        if self._watcher is not None:
+            self._watcher.full()
+
     def _calm(self) -> None:
         waiting, self._waiting = self._waiting, None
-        self.on_calm()
+        if self._watcher is not None:
+            self._watcher.calm()
         for holder in waiting or ():
             holder.steer()
-
-
-def _nothing() -> None:
-    """Stand where the owner of the budget puts its own."""

@@ -88,8 +88,11 @@ class InputGuard:
     def __init__(self, budget: InputBudget) -> None:
         self._budget = budget
         self._timer: asyncio.TimerHandle | None = None
-        budget.on_full = self._full
-        budget.on_calm = self.close
+        budget.watched_by(self)
+
+    def calm(self) -> None:
+        """Relieve nothing: there is room again."""
+        self.close()
 
     def close(self) -> None:
         """Wait for nothing more."""
@@ -97,7 +100,8 @@ class InputGuard:
             self._timer.cancel()
             self._timer = None
 
-    def _full(self) -> None:
+    def full(self) -> None:
+        """Relieve the budget in a while, unless it is calm by then."""
         log.warning("input_full held=%d limit=%d", self._budget.held, self._budget.bytes_max)
         self._plan()
 
