@@ -140,8 +140,7 @@ class MessageStore:
     def tail(self, topic: str, queue_id: int) -> QueueTail:
         """Return the handle that entries of this queue carry; KeyError for an unknown topic.
 
-        The queue is made when it does not exist. A handle dies with its topic: take a new one
-        after delete and create.
+        The queue is made when it does not exist. A handle dies with its topic: take a new one.
         """
         return self._directory.tail(topic, queue_id)
 
@@ -204,6 +203,10 @@ class MessageStore:
         """
         return self._reader.placed(topic, queue_id, offset, count)
 
+    def units(self, topic: str, queue_id: int, offset: int, count: int) -> bytes:
+        """Return up to `count` visible units from a queue offset on, 20 bytes each (`UNIT`)."""
+        return self._reader.units(topic, queue_id, offset, count)
+
     def store_time(self, topic: str, queue_id: int, offset: int) -> int | None:
         """Return the store time of one message in epoch milliseconds, or None."""
         return self._reader.store_time(topic, queue_id, offset)
@@ -211,10 +214,7 @@ class MessageStore:
     def find_key(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
     ) -> list[bytes]:
-        """Return whole records whose KEYS or UNIQ_KEY holds the key, oldest first.
-
-        Of more than `count_max` the newest.
-        """
+        """Return whole records that have the key, the newest `count_max` of them, oldest first."""
         return self._reader.find_key(topic, key, begin_ms, end_ms, count_max)
 
     # Metadata

@@ -18,6 +18,8 @@ from imago_wire.errors import ProtocolError
 PREFIX: Final = b"__IMAGO_"
 """All properties whose names begin so are taken off an incoming message."""
 SENT: Final = b"__IMAGO_SENT"
+TIMER_MARK: Final = b"__IMAGO_TIMER"
+"""Property of a message that waited for a time of its own: where it was parked."""
 MARK: Final = SENT + names.NAME_END
 """Bytes that no record of a sequenced message lacks."""
 NUMBER_MAX: Final = (1 << 63) - 1

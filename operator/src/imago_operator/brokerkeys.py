@@ -59,6 +59,8 @@ KEYS: Final[dict[str, BrokerKey]] = {
     "rocketmq.delay_levels": BrokerKey(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", False
     ),
+    "rocketmq.timer_delay_ms_max": BrokerKey(259200000, True),
+    "rocketmq.recall_enabled": BrokerKey(True, True),
     "rocketmq.store_replies": BrokerKey(True, True),
     "rocketmq.idle_seconds": BrokerKey(120, False),
     "rocketmq.transaction_timeout_ms": BrokerKey(6000, True),

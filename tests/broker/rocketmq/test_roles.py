@@ -30,6 +30,7 @@ CHANGES = {
     Code.SEND_BATCH_MESSAGE,
     Code.SEND_REPLY_MESSAGE,
     Code.SEND_REPLY_MESSAGE_V2,
+    Code.RECALL_MESSAGE,
     Code.CONSUMER_SEND_MSG_BACK,
     Code.END_TRANSACTION,
     Code.RESUME_CHECK_HALF_MESSAGE,
@@ -48,6 +49,8 @@ CHANGES = {
 STATE = {Code.QUERY_CONSUMER_OFFSET, Code.GET_MAX_OFFSET}
 ENDS = {Code.END_TRANSACTION}
 """Has an answer of its own elsewhere."""
+RECALLS = {Code.RECALL_MESSAGE}
+"""Refused elsewhere with a code of their own."""
 PULLS = {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE}
 MESSAGES = PULLS | {
     Code.GET_MIN_OFFSET,
@@ -106,6 +109,16 @@ async def test_every_code_says_what_it_asks_of_a_member(broker: Broker) -> None:
     }
 
 
+@pytest.mark.parametrize("role", OTHER_ROLES)
+async def test_recalls_are_refused_elsewhere_in_the_original_s_words(
+    broker: Broker, peer: RemotingPeer, role: Role
+) -> None:
+    step_down(broker, role)
+    answer = await peer.call(Code.RECALL_MESSAGE, {"topic": "T", "recallHandle": "x"})
+    assert answer.code == ResponseCode.SLAVE_NOT_AVAILABLE
+    assert answer.remark == "recall failed, broker service not available"
+
+
 async def test_what_is_promised_to_clients_waits_for_the_other_members(broker: Broker) -> None:
     rows = build_processors(broker.rocketmq, asyncio.get_running_loop()).main.rows
     sends = {
@@ -114,6 +127,7 @@ async def test_what_is_promised_to_clients_waits_for_the_other_members(broker: B
         Code.SEND_BATCH_MESSAGE,
         Code.SEND_REPLY_MESSAGE,
         Code.SEND_REPLY_MESSAGE_V2,
+        Code.RECALL_MESSAGE,
         Code.CONSUMER_SEND_MSG_BACK,
         Code.END_TRANSACTION,
         Code.RESUME_CHECK_HALF_MESSAGE,
@@ -124,7 +138,7 @@ async def test_what_is_promised_to_clients_waits_for_the_other_members(broker: B
 
 
 @pytest.mark.parametrize("role", OTHER_ROLES)
-@pytest.mark.parametrize("code", sorted((CHANGES | STATE | MESSAGES) - PULLS - ENDS))
+@pytest.mark.parametrize("code", sorted((CHANGES | STATE | MESSAGES) - PULLS - ENDS - RECALLS))
 async def test_master_s_business_is_not_available_elsewhere(
     broker: Broker, peer: RemotingPeer, role: Role, code: Code
 ) -> None:

@@ -206,12 +206,6 @@ async def test_queue_beyond_the_last_is_invalid(peer: RemotingPeer) -> None:
     assert answer.remark.startswith("request queueId[4] is illegal")
 
 
-async def test_timer_message_is_refused_as_by_a_broker_without_timers(peer: RemotingPeer) -> None:
-    answer = await peer.put("T", b"x", properties="TIMER_DELAY_SEC\x015\x02")
-    assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert answer.remark == "accurate timer message is not enabled, timerWheelEnable is false"
-
-
 async def test_reserved_properties_that_a_client_echoes_are_made_anew(peer: RemotingPeer) -> None:
     await peer.put("T", b"first")
     (first,) = await peer.messages("T")

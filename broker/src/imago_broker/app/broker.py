@@ -305,6 +305,7 @@ class Broker:
             ports=self.ports,
             traffic=self.rocketmq.traffic,
             transactions=self.rocketmq.transactions,
+            timers=self.rocketmq.timers,
             metaq_counters=self.metaq_counters,
             health=lambda: self.health,
             member=self.member,
@@ -319,6 +320,7 @@ class Broker:
             serving_rules=self.serving_rules,
             delay=self.rocketmq.delay,
             transactions=self.rocketmq.transactions,
+            timers=self.rocketmq.timers,
             held_pulls=self.rocketmq.hold,
             client_ports=self.client_ports,
             fail=self.fail,
@@ -348,11 +350,9 @@ class Broker:
             raise FatalError(str(error), exit_code=ExitCode.USAGE) from error
         except CoordinatorError as error:
             raise FatalError(str(error), exit_code=ExitCode.UNEXPECTED) from error
-        self._announced.callback(self.rocketmq.delay.stop)
-        self._announced.callback(self.rocketmq.transactions.stop)
+        self._announced.callback(self.rocketmq.stop)
         if member is None:
-            self.rocketmq.delay.start()
-            self.rocketmq.transactions.start()
+            self.rocketmq.start()
         else:
             self._announced.push_async_callback(lambda: member.leave(orderly=self._clean))
             await member.start()

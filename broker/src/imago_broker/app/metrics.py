@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from imago_broker.ports import Registry
     from imago_broker.server.listener import Listener
     from imago_broker.service.role import RoleState
+    from imago_broker.service.timers import TimerService
     from imago_broker.service.traffic import Traffic
     from imago_broker.service.transactions import TransactionService
     from imago_log.repair.scrubbing import ScrubCounts
@@ -41,6 +42,7 @@ def add_metrics(
     ports: Ports,
     traffic: Traffic,
     transactions: TransactionService,
+    timers: TimerService,
     metaq_counters: MetaqCounters,
     health: Callable[[], StoreHealth],
     member: ShardMember | None,
@@ -56,6 +58,7 @@ def add_metrics(
             *_input(ports.input_budget),
             *_rocketmq(traffic),
             *_transactions(transactions),
+            *_timers(timers),
             *metaq_samples(metaq_counters),
         ]
     )
@@ -192,5 +195,16 @@ def _transactions(transactions: TransactionService) -> list[Sample]:
         _counter("transaction_checks", "Checks of open ones.", lambda: counts.checks),
         _counter(
             "transaction_checks_unasked", "Checks without a live producer.", lambda: counts.unasked
+        ),
+    ]
+
+
+def _timers(timers: TimerService) -> list[Sample]:
+    return [
+        _gauge("timers_pending", "Messages that wait for their time.", lambda: timers.pending),
+        _counter("timers_fired", "Of them delivered.", lambda: timers.figures.fired),
+        _counter("timers_late_ms", "By how much, summed up.", lambda: timers.figures.late_ms),
+        _gauge(
+            "timers_late_ms_max", "The most since the start.", lambda: timers.figures.late_ms_max
         ),
     ]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from imago_broker.service.delay import DelayService
     from imago_broker.service.pull_hold import PullHold
     from imago_broker.service.serving_rules import ServingRules
+    from imago_broker.service.timers import TimerService
     from imago_broker.service.transactions import TransactionService
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class RoleServices:
         serving_rules: ServingRules,
         delay: DelayService,
         transactions: TransactionService,
+        timers: TimerService,
         held_pulls: PullHold,
         client_ports: ClientPorts,
         fail: Callable[[FatalError], None],
@@ -48,7 +50,7 @@ class RoleServices:
         self._config = config
         self._core = core
         self._serving_rules = serving_rules
-        self._delay = delay
+        self._delay, self._timers = delay, timers
         self._transactions = transactions
         self._held_pulls = held_pulls
         self._client_ports = client_ports
@@ -77,6 +79,7 @@ class RoleServices:
     def _settled_in(self) -> None:
         self._delay.start()
         self._transactions.start()
+        self._timers.start()
         self._held_pulls.look_at_all()
 
     def hold(self) -> None:
@@ -93,6 +96,7 @@ class RoleServices:
         """Serve as master no more."""
         self._delay.stop()
         self._transactions.stop()
+        self._timers.stop()
         self._core.offsets.lost_leadership()
         self._held_pulls.release_all()
         if not self._handing_over:

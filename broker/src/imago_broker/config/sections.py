@@ -164,6 +164,16 @@ class RocketmqSection:
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         "The delay of each level, from level 1 on.",
     )
+    timer_delay_ms_max: int = setting(
+        72 * 3600 * 1000,
+        "How far ahead the time may be that a message names for its delivery; 0: none may.",
+        low=0,
+        high=7 * 24 * 3600 * 1000,
+        dynamic=True,
+    )
+    recall_enabled: bool = setting(
+        True, "Whether producers may take back messages that are not due yet.", dynamic=True
+    )
     store_replies: bool = setting(
         True, "Whether replies to requests are kept in the cluster's reply topic.", dynamic=True
     )

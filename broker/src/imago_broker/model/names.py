@@ -60,6 +60,8 @@ REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
 """Of the topic of a cluster's replies to requests."""
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 """Where messages wait that are to be delivered at a time of their own."""
+PARKING_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
+"""Where messages wait that belong to other topics."""
 
 CLOSED_TO_SENDERS = frozenset(
     {

@@ -6,6 +6,8 @@ from imago_broker.model import names
 from imago_broker.model.topics import PERM_INHERIT, PERM_READ_WRITE, TopicConfig
 
 DELAY_LEVELS_MAX = 18
+TIMER_BUCKETS = 1024
+"""Queues in which timers wait, by when they are due; one more is for what has fired."""
 
 
 def system_topics(cluster: str, default_queues: int) -> list[TopicConfig]:
@@ -18,6 +20,7 @@ def system_topics(cluster: str, default_queues: int) -> list[TopicConfig]:
             perm=PERM_READ_WRITE | PERM_INHERIT,
         ),
         _with_queues(names.SCHEDULE_TOPIC, DELAY_LEVELS_MAX),
+        _with_queues(names.TIMER_TOPIC, TIMER_BUCKETS + 1),
         _with_queues("SELF_TEST_TOPIC", 1),
     ]
     replies = names.reply_topic(cluster)

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from imago_wire import properties as props
 from imago_wire.record import offset_message_id
 from imago_wire.record_fields import read_layout, read_reserved
-from imago_wire.sequences import SENT
+from imago_wire.sequences import SENT, TIMER_MARK
 
 VALUE_END = b"\x02"
-_NOT_COPIED = frozenset({*props.RESERVED_NAMES, SENT})
+_NOT_COPIED = frozenset({*props.RESERVED_NAMES, SENT, TIMER_MARK})
 """Made anew for the copy; or true of the original alone, as a producer's number is."""
 
 

@@ -22,11 +22,8 @@ from imago_broker.model import names
 from imago_broker.service.clock_shift import ClockShift
 from imago_broker.service.copies import StoredCopy, read_copy
 from imago_broker.service.messages import APPENDED, PutStatus
+from imago_broker.service.parked import restored_entry
 from imago_log.errors import StoreError
-from imago_wire import properties as props
-from imago_wire.errors import ProtocolError
-from imago_wire.layout import SYS_COMPRESSED, SYS_COMPRESSION_MASK
-from imago_wire.record import make_entry
 
 if TYPE_CHECKING:
     import asyncio
@@ -48,9 +45,6 @@ BATCH_BYTES_MAX = 4 << 20
 RETRY_MS = 500
 LOOK_MS_MAX = 60_000
 """The wall clock may step: no level sleeps longer than this before it looks again."""
-SHAPE = b"IMAGO_SHAPE"
-"""Property of a parked message with a compressed body: length and checksum of MetaQ's form,
-found when it came. Only there; what is delivered carries it as every record does."""
 
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -255,7 +249,7 @@ class _Level:
                 wait_ms = self._held_wait_ms(parked.queue_offset, high)
             if wait_ms > 0:
                 return entries, next_offset, wait_ms
-            entry = self._restored(parked)
+            entry = restored_entry(self._store, self._topics, parked)
             if entry is not None:
                 entries.append(entry)
             next_offset, at = parked.queue_offset + 1, at + parked.size
@@ -267,36 +261,6 @@ class _Level:
         if offset >= self._held_until:
             self._held_until, self._held_ms = high, now_ms + self._delay_ms
         return self._held_ms - now_ms
-
-    def _restored(self, parked: StoredCopy) -> Entry | None:
-        """Return the message as it was meant, or None when there is no place for it any more."""
-        topic, queue = parked.text(b"REAL_TOPIC"), parked.text(b"REAL_QID")
-        config = self._topics.get(topic)
-        if config is None or not queue.isdecimal() or topic == names.SCHEDULE_TOPIC:
-            log.warning("delayed_message_dropped topic=%r offset=%d", topic, parked.queue_offset)
-            return None
-        tail = self._store.tail(topic, min(int(queue), max(config.queues - 1, 0)))
-        sys_flag = parked.sys_flag & (SYS_COMPRESSED | SYS_COMPRESSION_MASK)
-        shape = shape_of(parked)
-        if tail.dual and sys_flag and shape is None:
-            # The topic was made anew since, for MetaQ too. Its readers get the body as it is.
-            log.warning("delayed_message_left_packed topic=%r", topic)
-            sys_flag = 0
-        try:
-            return make_entry(
-                tail,
-                parked.body,
-                props.without(parked.properties, (SHAPE,)),
-                flag=parked.flag,
-                sys_flag=sys_flag,
-                born_ms=parked.born_ms,
-                born_host=parked.born_host,
-                reconsume_times=parked.reconsume_times,
-                metaq_shape=shape,
-            )
-        except ProtocolError as error:
-            log.error("delayed_message_dropped topic=%r reason=%s", topic, error)  # noqa: TRY400  the reason is all there is to say
-            return None
 
     def _delivered(self, next_offset: int, status: PutStatus, _: Sequence[Placed]) -> None:
         self._busy = False
@@ -319,11 +283,3 @@ class _Level:
         if self._stopped or self._busy or self._timer is not None:
             return
         self._timer = self._loop.call_later(wait_ms / 1000, self.look)
-
-
-def shape_of(parked: StoredCopy) -> tuple[int, int] | None:
-    """Return the shape that was found when the message came."""
-    length, comma, checksum = parked.text(SHAPE).partition(",")
-    if not comma or not (length + checksum).isdecimal():
-        return None
-    return int(length), int(checksum)

@@ -122,6 +122,16 @@ class MessageReader:
         units = UNIT.iter_unpack(queue.units(offset, count))
         return [(offset + i, place, size, -1, -1) for i, (place, size, _) in enumerate(units)]
 
+    def units(self, topic: str, queue_id: int, offset: int, count: int) -> bytes:
+        """Return up to `count` visible units from a queue offset on, 20 bytes each."""
+        queue = self._directory.find(topic, queue_id)
+        if queue is None:
+            return b""
+        low, high = self._visibility.bounds(queue)
+        if not low <= offset < high:
+            return b""
+        return queue.units(offset, min(count, high - offset))
+
     def store_time(self, topic: str, queue_id: int, offset: int) -> int | None:
         """Return the store time of one message in epoch milliseconds, or None."""
         queue = self._directory.find(topic, queue_id)

@@ -1,4 +1,4 @@
-"""Call-backs and timers of an event loop that a clock turned by hand fires."""
+"""An event loop's timers by a clock that is turned by hand."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Timer:
+class ManualTimer:
+    """What `call_later` returns."""
+
+    at: float
     cancelled: bool = False
 
     def cancel(self) -> None:
         self.cancelled = True
+
+    def when(self) -> float:
+        return self.at
 
 
 class ManualLoop:
@@ -26,14 +32,16 @@ class ManualLoop:
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
-        self._timers: list[tuple[float, int, Timer, Callable[[], None]]] = []
+        self._timers: list[tuple[float, int, ManualTimer, Callable[[], None]]] = []
         self._numbers = count()
         self._soon: list[Callable[[], None]] = []
 
+    def time(self) -> float:
+        return self._clock.monotonic_ms() / 1000
+
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Any:
-        handle = Timer()
-        at = self._clock.monotonic_ms() + seconds * 1000
-        heapq.heappush(self._timers, (at, next(self._numbers), handle, callback))
+        handle = ManualTimer(self.time() + seconds)
+        heapq.heappush(self._timers, (handle.at, next(self._numbers), handle, callback))
         return handle
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -43,11 +51,20 @@ class ManualLoop:
 
     def run(self) -> None:
         """Fire what is due, until nothing is."""
-        while self._soon or (self._timers and self._timers[0][0] <= self._clock.monotonic_ms()):
+        while self._soon or self._is_due():
             soon, self._soon = self._soon, []
             for callback in soon:
                 callback()
-            while self._timers and self._timers[0][0] <= self._clock.monotonic_ms():
+            while self._is_due():
                 _, _, handle, callback = heapq.heappop(self._timers)
                 if not handle.cancelled:
                     callback()
+
+    def turn(self) -> None:
+        """Do what was asked for the end of this turn, and no more."""
+        soon, self._soon = self._soon, []
+        for callback in soon:
+            callback()
+
+    def _is_due(self) -> bool:
+        return bool(self._timers) and self._timers[0][0] <= self.time() + 1e-9

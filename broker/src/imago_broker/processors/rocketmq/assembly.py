@@ -22,6 +22,7 @@ from imago_broker.service.pull_hold import PullHold
 from imago_broker.service.resets import PendingResets
 from imago_broker.service.sequencing import SequencedPuts
 from imago_broker.service.sweeping import Sweeper
+from imago_broker.service.timers import TimerService
 from imago_broker.service.traffic import Traffic
 from imago_broker.service.transaction_checks import TransactionChecks
 from imago_broker.service.transactions import TransactionService
@@ -68,6 +69,7 @@ class RocketmqAssembly:
     delay: DelayService
     transactions: TransactionService
     checks: TransactionChecks
+    timers: TimerService
     hold: PullHold
     unique_keys: UniqueKeys
     resets: PendingResets
@@ -81,6 +83,18 @@ class RocketmqAssembly:
     lanes: Lanes = field(default_factory=Lanes.made)
     on_topic_made: list[Callable[[TopicConfig, str], None]] = field(default_factory=list)
     """Told each topic that a send has made, and its template; not groups' own."""
+
+    def start(self) -> None:
+        """Do from now on what only a master does by itself."""
+        self.delay.start()
+        self.timers.start()
+        self.transactions.start()
+
+    def stop(self) -> None:
+        """Do it no more."""
+        self.transactions.stop()
+        self.timers.stop()
+        self.delay.stop()
 
 
 def assemble(
@@ -101,13 +115,16 @@ def assemble(
     """Make what only RocketMQ needs and connect it with what the broker has anyway.
 
     `before_settings_change` is told when a client changes settings, so that every interface shows
-    the same. Delay and transactions are not started: that happens once the broker may write.
+    the same. Delays, timers and transactions are not started: that happens once the broker may
+    write.
     """
     store = messages.store
     hold = PullHold(loop, clock, held_max=settings.pull_holds_max)
     delay = DelayService(messages, topics, loop=loop, clock=clock, levels=settings.delay_levels)
     messages.on_arrival(hold.arrived)
     messages.on_arrival(delay.arrived)
+    timers = TimerService(messages, topics, loop=loop, clock=clock)
+    messages.on_arrival(timers.arrived)
     now_ms = clock.epoch_ms()
     topic_version, group_version = TableVersion(now_ms), TableVersion(now_ms)
     topics.on_change.append(lambda _name, _config: topic_version.bump(clock.epoch_ms()))
@@ -145,6 +162,7 @@ def assemble(
         delay=delay,
         transactions=transactions,
         checks=checks,
+        timers=timers,
         hold=hold,
         unique_keys=UniqueKeys(
             store.config.store_host[:-4], os.getpid(), secrets.randbits(32), clock.epoch_ms

@@ -67,6 +67,10 @@ def _truth(text: str) -> bool:
     return text.lower() == "true"
 
 
+def _seconds(text: str) -> int:
+    return int(text) * 1000
+
+
 HONOURED: dict[str, tuple[str, Callable[[str], object]]] = {
     "maxMessageSize": ("message_bytes_max", _bytes),
     "autoCreateTopicEnable": ("auto_create_topic", _truth),
@@ -75,6 +79,9 @@ HONOURED: dict[str, tuple[str, Callable[[str], object]]] = {
     "transactionTimeOut": ("transaction_timeout_ms", int),
     "transactionCheckInterval": ("transaction_check_interval_ms", int),
     "transactionCheckMax": ("transaction_checks_max", int),
+    "timerMaxDelaySec": ("timer_delay_ms_max", _seconds),
+    "recallMessageEnable": ("recall_enabled", _truth),
+    "storeReplyMessageEnable": ("store_replies", _truth),
 }
 """RocketMQ's name of a setting that may change while the broker runs: our name, its reader."""
 
@@ -140,6 +147,9 @@ class BrokerSettings:
             "transactionTimeOut": str(settings.transaction_timeout_ms),
             "transactionCheckInterval": str(settings.transaction_check_interval_ms),
             "transactionCheckMax": str(settings.transaction_checks_max),
+            "timerMaxDelaySec": str(settings.timer_delay_ms_max // 1000),
+            "recallMessageEnable": _word(settings.recall_enabled),
+            "storeReplyMessageEnable": _word(settings.store_replies),
             **self._shown(),
         }
 
@@ -154,7 +164,7 @@ class BrokerSettings:
             "messageDelayLevel": settings.delay_levels,
             "longPollingEnable": "true",
             "rejectTransactionMessage": "false",
-            "timerWheelEnable": "false",
+            "timerWheelEnable": _word(settings.timer_delay_ms_max > 0),
             "flushDiskType": "ASYNC_FLUSH",
             "fileReservedTime": str(self._store.config.retention_ms // 3_600_000),
             "filterServerNums": "0",

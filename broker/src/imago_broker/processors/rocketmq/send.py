@@ -29,9 +29,11 @@ from imago_broker.processors.rocketmq.sequenced import (
     require_direct,
     take_numbers,
 )
+from imago_broker.processors.rocketmq.timing import checked_due_ms
 from imago_broker.service.copies import joined
-from imago_broker.service.delaying import delayed_entry
+from imago_broker.service.delaying import delayed_entry, timed_entry
 from imago_broker.service.halves import is_half
+from imago_broker.service.timing import is_timed
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError
 from imago_wire.record import (
@@ -41,6 +43,7 @@ from imago_wire.record import (
     offset_message_id,
 )
 from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.handles import RecallHandle
 from imago_wire.remoting.messages import BatchEntry, decode_batch
 
 if TYPE_CHECKING:
@@ -119,9 +122,13 @@ class SendProcessor:
             sending.topic, sending.queue_id = self._dead_letter_topic(sending), 0
             sending.delay_level = 0
             sending.properties = props.without(sending.properties, (b"DELAY",))
+        elif not sending.delay_level:
+            delay_ms_max = self._settings.current.timer_delay_ms_max
+            sending.due_ms = checked_due_ms(sending.properties, self._delay.now_ms(), delay_ms_max)
         sending.properties = with_cluster(self._with_unique_key(sending.properties), self._cluster)
         sending.half = is_half(sending.sys_flag, sending.properties)
         if sending.half:
+            sending.due_ms = 0  # it waits from when it is committed
             self._halves.require_room(sending)
         parts = [BatchEntry(sending.body, sending.properties, sending.flag)]
         self._finish(exchange, sending, parts)
@@ -137,7 +144,9 @@ class SendProcessor:
         except ProtocolError:
             parts = []
         special = any(
-            delay_level(part.properties) or props.find(part.properties, b"TRAN_MSG")
+            delay_level(part.properties)
+            or is_timed(part.properties)
+            or props.find(part.properties, b"TRAN_MSG")
             for part in parts
         ) or is_half(sending.sys_flag, sending.properties)
         if special or not parts:
@@ -149,7 +158,8 @@ class SendProcessor:
         """Put the messages, as soon as the shape of compressed ones is known."""
         parts, sending.claimed = take_numbers(parts)
         if sending.claimed is not None:
-            require_direct(sending.topic, waits=bool(sending.delay_level) or sending.half)
+            waits = bool(sending.delay_level or sending.due_ms) or sending.half
+            require_direct(sending.topic, waits=waits)
         config = self._topics.get(sending.topic)
         if config is None or not config.dual:
             self._put_parts(exchange, sending, parts, [None] * len(parts))
@@ -200,6 +210,21 @@ class SendProcessor:
     ) -> Entry:
         if sending.half:
             return self._halves.entry(sending, part, shape, exchange.channel.born_host)
+        if sending.due_ms:
+            return timed_entry(
+                self._store,
+                sending.due_ms,
+                topic=sending.topic,
+                queue_id=sending.queue_id,
+                body=part.body,
+                properties=part.properties,
+                flag=part.flag,
+                sys_flag=sending.sys_flag & SYS_KEPT,
+                born_ms=sending.born_ms,
+                born_host=exchange.channel.born_host,
+                reconsume_times=sending.reconsume_times,
+                shape=shape,
+            )
         if sending.delay_level:
             return delayed_entry(
                 self._store,
@@ -253,6 +278,10 @@ class SendProcessor:
         }
         if unique is not None:
             ext["transactionId"] = unique.decode(errors="replace")
+            if sending.due_ms and not sending.topic.startswith(names.RETRY_PREFIX):
+                broker, message = self._identity.broker_name, ext["transactionId"]
+                handle = RecallHandle(sending.topic, broker, sending.due_ms, message)
+                ext["recallHandle"] = str(handle)
         return Reply(STORED[status], ext=ext)
 
     def _with_unique_key(self, properties: bytes) -> bytes:

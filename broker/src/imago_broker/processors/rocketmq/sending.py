@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from imago_broker.model import names
 from imago_broker.model.sealing import seal_of
 from imago_broker.processors.rocketmq import rules
-from imago_broker.processors.rocketmq.exchange import RequestError
 from imago_broker.service.copies import joined
 from imago_broker.service.halves import is_half
 from imago_wire import properties as props
 from imago_wire.layout import SYS_COMPRESSED, SYS_COMPRESSION_MASK, SYS_TRANSACTION_MASK
-from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.headers.send import read_send_header
 from imago_wire.remoting.peer import Version
 
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 
 SYS_KEPT = SYS_COMPRESSED | SYS_COMPRESSION_MASK
 """What a client may say of its message; everything else the broker knows better."""
-
-TIMER_PROPERTIES = (b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS")
 
 
 @dataclass(slots=True)
@@ -58,6 +55,8 @@ class Sending:
     body: bytes
     delay_level: int = 0
     """Of a message that has to wait; 0 for none."""
+    due_ms: int = 0
+    """Of a message that waits for a time of its own; 0 for none."""
     claimed: Numbers | None = None
     """Of an idempotent producer: which of its messages these are."""
     half: bool = False
@@ -126,17 +125,10 @@ def _created(topics: TopicService, on_made: OnTopicMade, sending: Sending) -> To
 
 
 def require_supported(host: str, sending: Sending) -> None:
-    """Refuse timers, and what looks like the end of a transaction."""
+    """Refuse what looks like the end of a transaction."""
     ended = sending.sys_flag & SYS_TRANSACTION_MASK
     if ended and not is_half(sending.sys_flag, sending.properties):
         raise rules.forbidden(f"the broker[{host}] sending transaction message is forbidden")
-    delayed = props.find(sending.properties, b"DELAY")
-    timed = any(props.find(sending.properties, name) for name in TIMER_PROPERTIES)
-    if timed and not delayed:
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR,
-            "accurate timer message is not enabled, timerWheelEnable is false",
-        )
 
 
 def delay_level(properties: bytes) -> int:

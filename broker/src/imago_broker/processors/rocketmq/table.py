@@ -17,6 +17,7 @@ from imago_broker.processors.rocketmq.offsets import OffsetProcessor
 from imago_broker.processors.rocketmq.original_settings import BrokerSettings
 from imago_broker.processors.rocketmq.pull import PullProcessor, PullReading
 from imago_broker.processors.rocketmq.queries import QueryProcessor
+from imago_broker.processors.rocketmq.recalling import RecallProcessor
 from imago_broker.processors.rocketmq.relays import RelayProcessor
 from imago_broker.processors.rocketmq.replying import ReplyProcessor
 from imago_broker.processors.rocketmq.rows import Row, Table, build_table
@@ -109,6 +110,15 @@ def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> li
         clock=parts.clock,
         settings=parts.settings,
     )
+    recalling = RecallProcessor(
+        store=parts.store,
+        messages=parts.messages,
+        topics=parts.topics,
+        timers=parts.timers,
+        identity=parts.identity,
+        settings=parts.settings,
+        clock=parts.clock,
+    )
     selector = MessageSelector(
         clients=parts.clients, groups=parts.groups, filters=FilterCache(), settings=parts.settings
     )
@@ -148,6 +158,13 @@ def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> li
         Row(Code.SEND_BATCH_MESSAGE, send.send, lanes.send, Asks.CHANGE),
         Row(Code.SEND_REPLY_MESSAGE, replying.send_reply, lanes.send, Asks.CHANGE),
         Row(Code.SEND_REPLY_MESSAGE_V2, replying.send_reply, lanes.send, Asks.CHANGE),
+        Row(
+            Code.RECALL_MESSAGE,
+            recalling.recall,
+            lanes.send,
+            Asks.CHANGE,
+            elsewhere=recalling.elsewhere,
+        ),
         Row(Code.CONSUMER_SEND_MSG_BACK, back.send_back, lanes.send, Asks.CHANGE),
         Row(
             Code.END_TRANSACTION,

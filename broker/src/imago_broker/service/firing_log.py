@@ -1,0 +1,121 @@
+"""The firing records of a log: written with the timers they name, read at a start."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from imago_broker.core.timer_record import (
+    Firing,
+    decode_firing,
+    done_places,
+    encode_firing,
+    mark_of,
+)
+from imago_broker.model.names import TIMER_TOPIC
+from imago_broker.model.system_topics import TIMER_BUCKETS
+from imago_broker.service.copies import read_copy
+from imago_wire import properties as props
+from imago_wire.record import make_entry
+from imago_wire.record_fields import read_layout
+from imago_wire.sequences import TIMER_MARK
+
+if TYPE_CHECKING:
+    from imago_log.store import MessageStore
+    from imago_wire.record import Entry
+
+log = logging.getLogger(__name__)
+
+FIRING_QUEUE: Final = TIMER_BUCKETS
+"""Queue of the timer topic that has the firing records: the one behind the buckets."""
+RECORDS_MAX: Final = 1024
+BYTES_MAX: Final = 4 << 20
+
+
+class FiringLog:
+    """What has fired, by the log alone."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self.floor = 0
+        """The first record that was read."""
+        self.broken: tuple[int, int] | None = None
+        """The last record before this start, if fewer messages follow it than it names."""
+
+    @property
+    def end(self) -> int:
+        """Offset of the next record."""
+        return self._store.queue_range(TIMER_TOPIC, FIRING_QUEUE)[1]
+
+    def entry(self, firing: Firing, now_ms: int) -> Entry:
+        """Return the record of timers that fire now; their messages have to follow at once."""
+        return make_entry(
+            self._store.tail(TIMER_TOPIC, FIRING_QUEUE),
+            encode_firing(firing),
+            born_ms=now_ms,
+            born_host=self._store.config.store_host,
+        )
+
+    def stated(self, broken: tuple[int, int] | None) -> None:
+        """Note that a record which states what is broken is in the log."""
+        if broken == self.broken:
+            self.broken = None
+
+    def read(self, floor: int) -> list[tuple[int, int]]:
+        """Return what is done, by queue and offset, as the records from `floor` on say."""
+        store = self._store
+        low, high = store.queue_range(TIMER_TOPIC, FIRING_QUEUE)
+        at = self.floor = min(max(low, floor), high)
+        self.broken = None
+        records: list[tuple[int, Firing]] = []
+        last_place, last_size = -1, 0
+        while at < high:
+            found = store.read(
+                TIMER_TOPIC,
+                FIRING_QUEUE,
+                at,
+                messages_max=RECORDS_MAX,
+                bytes_max=BYTES_MAX,
+            )
+            if not found.count and found.next_offset <= at:
+                break
+            start = 0
+            while start < len(found.body):
+                copy = read_copy(found.body, start)
+                start += copy.size
+                try:
+                    records.append((copy.queue_offset, decode_firing(copy.body)))
+                except ValueError as error:
+                    log.error("firing_record_skipped offset=%d reason=%s", at, error)  # noqa: TRY400  the reason is all there is to say
+                    continue
+                last_place, last_size = copy.physical_offset, copy.size
+            at = max(at + 1, found.next_offset)
+        if records:
+            offset, last = records[-1]
+            followed = self._followers(last, last_place + last_size)
+            if followed < len(last.fired):
+                log.info("firing_cut offset=%d fired=%d of=%d", offset, followed, len(last.fired))
+                self.broken = (offset, followed)
+                records.append((-1, Firing((), (), self.broken)))
+        return done_places(records)
+
+    def _followers(self, firing: Firing, place: int) -> int:
+        """Return how many of the firing's messages stand behind its record, at `place`."""
+        file_size = self._store.config.segment_bytes_max
+        for index, (queue_id, offset) in enumerate(firing.fired):
+            record = self._store.record_at(place)
+            if record is None and place % file_size:  # it did not fit the file
+                place += file_size - place % file_size
+                record = self._store.record_at(place)
+            if record is None:
+                return index
+            mark = mark_of(queue_id, offset)
+            if props.find(_properties(record), TIMER_MARK) != mark:
+                return index
+            place += len(record)
+        return len(firing.fired)
+
+
+def _properties(record: bytes) -> bytes:
+    fields = read_layout(record, 0)
+    return record[fields.properties_at : fields.properties_at + fields.properties_size]

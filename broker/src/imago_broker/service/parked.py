@@ -1,0 +1,70 @@
+"""A parked message on its way out: put again, to where it belongs."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from imago_broker.model import names
+from imago_broker.service.copies import joined
+from imago_wire import properties as props
+from imago_wire.errors import ProtocolError
+from imago_wire.layout import SYS_COMPRESSED, SYS_COMPRESSION_MASK
+from imago_wire.record import make_entry
+
+if TYPE_CHECKING:
+    from imago_broker.service.copies import StoredCopy
+    from imago_broker.service.topics import TopicService
+    from imago_log.store import MessageStore
+    from imago_wire.record import Entry
+
+log = logging.getLogger(__name__)
+
+SHAPE = b"IMAGO_SHAPE"
+"""Property of a parked message with a compressed body: length and checksum of MetaQ's form,
+found when it came. Only there; what is delivered carries it as every record does."""
+
+
+def restored_entry(
+    store: MessageStore, topics: TopicService, parked: StoredCopy, more: bytes = b""
+) -> Entry | None:
+    """Return the message as it was meant, or None when there is no place for it any more.
+
+    `more`: properties that it gets beside its own.
+    """
+    topic, queue = parked.text(b"REAL_TOPIC"), parked.text(b"REAL_QID")
+    config = topics.get(topic)
+    if config is None or not queue.isdecimal() or topic in names.PARKING_TOPICS:
+        log.warning("delayed_message_dropped topic=%r offset=%d", topic, parked.queue_offset)
+        return None
+    tail = store.tail(topic, min(int(queue), max(config.queues - 1, 0)))
+    sys_flag = parked.sys_flag & (SYS_COMPRESSED | SYS_COMPRESSION_MASK)
+    shape = shape_of(parked)
+    if tail.dual and sys_flag and shape is None:
+        # The topic was made anew since, for MetaQ too. Its readers get the body as it is.
+        log.warning("delayed_message_left_packed topic=%r", topic)
+        sys_flag = 0
+    properties = props.without(parked.properties, (SHAPE,))
+    try:
+        return make_entry(
+            tail,
+            parked.body,
+            joined(properties, more) if more else properties,
+            flag=parked.flag,
+            sys_flag=sys_flag,
+            born_ms=parked.born_ms,
+            born_host=parked.born_host,
+            reconsume_times=parked.reconsume_times,
+            metaq_shape=shape,
+        )
+    except ProtocolError as error:
+        log.error("delayed_message_dropped topic=%r reason=%s", topic, error)  # noqa: TRY400  the reason is all there is to say
+        return None
+
+
+def shape_of(parked: StoredCopy) -> tuple[int, int] | None:
+    """Return the shape that was found when the message came."""
+    length, comma, checksum = parked.text(SHAPE).partition(",")
+    if not comma or not (length + checksum).isdecimal():
+        return None
+    return int(length), int(checksum)

@@ -1,0 +1,93 @@
+"""One queue of the timer topic while its timers are in memory: which of them are done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_OPEN, _FIRING, _FIRED, _RECALLED = range(4)
+
+
+class TimerBucket:
+    """Timers from `base` to `end`, a byte each; those before are all done."""
+
+    def __init__(
+        self, queue_id: int, base: int, *, since: int, begins_ms: int, closes_ms: int
+    ) -> None:
+        self.queue_id = queue_id
+        self.begins_ms = begins_ms
+        self.whole = False
+        """Whether all was read once: until then a recall of what was read may follow."""
+        self.base = base
+        self.end = base
+        """Up to where the queue's units were read."""
+        self.since = since
+        """The first firing record that may name timers of this bucket."""
+        self.closes_ms = closes_ms
+        """When to look next whether all are done."""
+        self.left = 0
+        """How many wait."""
+        self._done = bytearray()
+        self._before = set[int]()
+        """Done before they were read: what firing records say at a start."""
+
+    def expect_done(self, offsets: Iterable[int]) -> None:
+        """Note what is done of units that are not read yet."""
+        self._before.update(offset for offset in offsets if offset >= self.end)
+
+    def read(self, *, waits: bool) -> bool:
+        """Take the next unit in; return whether it is a timer that waits."""
+        waits = waits and self.end not in self._before
+        self._before.discard(self.end)
+        self._done.append(_OPEN if waits else _FIRED)
+        self.left += waits
+        self.end += 1
+        return waits
+
+    def is_done(self, offset: int) -> bool:
+        """Whether a timer has fired, or was dropped or recalled."""
+        at = offset - self.base
+        return at < 0 or (at < len(self._done) and bool(self._done[at]))
+
+    def has_fired(self, offset: int) -> bool:
+        """Whether it is too late for a recall."""
+        at = offset - self.base
+        return at < 0 or (at < len(self._done) and self._done[at] in (_FIRING, _FIRED))
+
+    def begin(self, offset: int) -> None:
+        """Note that a timer is being fired."""
+        self._set(offset, _OPEN, _FIRING, -1)
+
+    def finish(self, offset: int) -> None:
+        """Note that it has fired, or was dropped."""
+        self._set(offset, _FIRING, _FIRED, 0)
+
+    def fail(self, offset: int) -> None:
+        """Note that it has not fired after all."""
+        self._set(offset, _FIRING, _OPEN, 1)
+
+    def recall(self, offset: int) -> None:
+        """Note that a timer is not to fire."""
+        self._set(offset, _OPEN, _RECALLED, -1)
+
+    def revive(self, offset: int) -> None:
+        """Have a recalled timer wait again."""
+        self._set(offset, _RECALLED, _OPEN, 1)
+
+    def _set(self, offset: int, before: int, after: int, more: int) -> None:
+        at = offset - self.base
+        if 0 <= at < len(self._done) and self._done[at] == before:
+            self._done[at] = after
+            self.left += more
+
+    def first_open(self) -> int:
+        """Return the first offset that is not done."""
+        at = self._done.find(0)
+        return self.end if at < 0 else self.base + at
+
+    def trim(self, base: int) -> None:
+        """Forget what is before, all of it done."""
+        del self._done[: base - self.base]
+        self.base = base

@@ -1,0 +1,415 @@
+"""Messages that are delivered at a time of their own: each once, whatever breaks.
+
+A timer is parked as a record of the timer topic, in the queue of its bucket: the ten minutes in
+which it is due. The queue's unit holds when. So the consume queues of that topic are the index of
+all timers by due time: on disk, made from the log, copied and cut with it. In memory are only the
+buckets that come next, eight bytes a timer.
+
+What is due is fired by one append: a firing record, and behind it the messages; see
+`core.timer_record` for how the log then says what has fired. Firing records stand in a queue of
+their own; that all timers of a bucket are done is noted as metadata. A recall is a record of its
+timer's queue, whose unit names the timer: no due time is negative.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.core.timer_record import Firing, mark_of
+from imago_broker.core.timer_wheel import Timer, TimerWheel
+from imago_broker.model.names import TIMER_TOPIC
+from imago_broker.model.system_topics import TIMER_BUCKETS
+from imago_broker.service.copies import read_copy
+from imago_broker.service.firing_log import FiringLog
+from imago_broker.service.messages import APPENDED, PutStatus
+from imago_broker.service.parked import restored_entry
+from imago_broker.service.timer_batch import TimerBatch
+from imago_broker.service.timer_bucket import TimerBucket
+from imago_log.errors import StoreError
+from imago_wire.layout import UNIT
+from imago_wire.sequences import TIMER_MARK
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable, Sequence
+
+    from imago_broker.ports import Clock
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.topics import TopicService
+    from imago_log.store import MessageStore
+    from imago_wire.record import Entry, Placed, QueueTail
+
+log = logging.getLogger(__name__)
+
+KIND: Final = "timer"
+BUCKET_MS: Final = 600_000
+BUCKETS: Final = TIMER_BUCKETS
+"""A bucket's queue is used again after a little more than seven days."""
+_FLOOR: Final = "firings"
+"""Key of the first firing record that is needed still."""
+_TOPIC: Final = TIMER_TOPIC.encode()
+AHEAD_MS: Final = 60_000
+"""A bucket is read this long before its first timer may be due."""
+BATCH_MAX: Final = 256
+BATCH_BYTES_MAX: Final = 4 << 20
+UNITS_MAX: Final = 4096
+"""Units read of a bucket before others get a turn."""
+RETRY_MS: Final = 500
+UNREADABLE_MS: Final = 30_000
+"""A timer that lies in a damaged part of the log is looked at again after this."""
+LOOK_MS_MAX: Final = 1000
+"""The wall clock may step: nobody sleeps longer than this before looking again."""
+
+
+def bucket_of(due_ms: int) -> int:
+    """Return the queue of the timer topic for a due time."""
+    return due_ms // BUCKET_MS % BUCKETS
+
+
+def recall_tag(offset: int) -> int:
+    """Return what the unit of a recall holds: which timer of its queue it takes back."""
+    return -1 - offset
+
+
+class TimerFigures(NamedTuple):
+    """What the metrics tell."""
+
+    fired: int
+    late_ms: int
+    """Sum over all that fired."""
+    late_ms_max: int
+
+
+class TimerService:
+    """Fires what is due. `start` it once the broker may write, `stop` it before it may not."""
+
+    def __init__(
+        self,
+        messages: MessageService,
+        topics: TopicService,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+    ) -> None:
+        self._messages, self._topics = messages, topics
+        self._loop, self._clock = loop, clock
+        self._life = 0
+        """Number of the start; odd while it runs."""
+        self._wheel = TimerWheel()
+        self._loaded: dict[int, TimerBucket] = {}
+        self._waiting: dict[int, int] = {}
+        """Queues that are not in memory, by when their bucket begins."""
+        self._next_begin_ms: int | None = None
+        self._done: dict[int, list[int]] = {}
+        """What firing records told at the start of queues that are not in memory yet."""
+        self._firings = FiringLog(messages.store)
+        self._flying = False
+        """Whether timers are being appended."""
+        self._failed = False
+        self._refused: set[tuple[int, int]] = set()
+        """Timers that do not fit the log any more."""
+        self._alone = 0
+        """How many timers are to be fired one by one: one of them may be too large."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._fired = self._late_ms = self._late_ms_max = 0
+
+    @property
+    def figures(self) -> TimerFigures:
+        """Return the counts since the process began."""
+        return TimerFigures(self._fired, self._late_ms, self._late_ms_max)
+
+    @property
+    def pending(self) -> int:
+        """How many timers wait, about: recalls of buckets to come are counted with them."""
+        pending = sum(bucket.left for bucket in self._loaded.values())
+        for queue_id in self._waiting:
+            base, end = self._range(queue_id)
+            pending += end - base
+        return pending
+
+    def start(self) -> None:
+        """Read what the log says of timers and wait for what is due first."""
+        self.stop()
+        self._life += 1
+        floor = self._store.meta(KIND).get(_FLOOR, 0)
+        for queue_id, offset in self._firings.read(floor if isinstance(floor, int) else 0):
+            self._done.setdefault(queue_id, []).append(offset)
+        for queue_id in range(BUCKETS):
+            self._notice(queue_id)
+        self._look_in(0)
+
+    def stop(self) -> None:
+        """Fire nothing more. What the log has is what has fired."""
+        if self._life & 1:
+            self._life += 1
+        self._clear()
+
+    def arrived(self, tails: Iterable[QueueTail]) -> None:
+        """Look at the queues that grew."""
+        if not self._life & 1:
+            return
+        grown = False
+        for tail in tails:
+            if tail.topic != _TOPIC or tail.queue_id >= BUCKETS:
+                continue
+            if tail.queue_id not in self._waiting:
+                grown = True
+                if tail.queue_id not in self._loaded:
+                    self._notice(tail.queue_id)
+        if grown:
+            self._look_in(0)
+
+    def withdraw(self, queue_id: int, offset: int) -> bool:
+        """Hold a timer back that is being recalled; false: it has fired."""
+        bucket = self._loaded.get(queue_id)
+        if offset < self._base(queue_id):
+            return False
+        if bucket is not None:
+            if bucket.has_fired(offset):
+                return False
+            bucket.recall(offset)
+        return True
+
+    def give_back(self, queue_id: int, offset: int, due_ms: int) -> None:
+        """Let a timer fire after all: its recall was not stored."""
+        bucket = self._loaded.get(queue_id)
+        if bucket is not None and bucket.is_done(offset):
+            bucket.revive(offset)
+            self._wheel.add(Timer(due_ms, queue_id, offset))
+            self._look_in(0)
+
+    # What the log says
+
+    @property
+    def _store(self) -> MessageStore:
+        return self._messages.store
+
+    def _clear(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._wheel = TimerWheel()
+        self._loaded, self._waiting, self._done = {}, {}, {}
+        self._next_begin_ms = None
+        self._flying = self._failed = False
+        self._refused, self._alone = set(), 0
+
+    def _base(self, queue_id: int) -> int:
+        """Return the offset below which all timers of a queue are done."""
+        value = self._store.meta(KIND).get(str(queue_id), 0)
+        return value if isinstance(value, int) else 0
+
+    def _range(self, queue_id: int) -> tuple[int, int]:
+        low, high = self._store.queue_range(TIMER_TOPIC, queue_id)
+        return min(max(low, self._base(queue_id)), high), high
+
+    def _notice(self, queue_id: int) -> None:
+        """See whether a queue has timers, and when its bucket begins."""
+        base, end = self._range(queue_id)
+        if base == end:
+            return
+        unit = self._store.units(TIMER_TOPIC, queue_id, base, 1)
+        due_ms = UNIT.unpack(unit)[2] if unit else 0
+        begin_ms = max(0, due_ms) // BUCKET_MS * BUCKET_MS
+        self._waiting[queue_id] = begin_ms
+        if self._next_begin_ms is None or begin_ms < self._next_begin_ms:
+            self._next_begin_ms = begin_ms
+
+    # What is near
+
+    def _open_near(self, now_ms: int) -> None:
+        if self._next_begin_ms is None or self._next_begin_ms - AHEAD_MS > now_ms:
+            return
+        near = [q for q, begin_ms in self._waiting.items() if begin_ms - AHEAD_MS <= now_ms]
+        firings = self._firings.end
+        for queue_id in near:
+            begin_ms = self._waiting.pop(queue_id)
+            done = self._done.pop(queue_id, None)
+            bucket = TimerBucket(
+                queue_id,
+                self._range(queue_id)[0],
+                since=firings if done is None else self._firings.floor,
+                begins_ms=begin_ms,
+                closes_ms=max(begin_ms, now_ms) + BUCKET_MS,
+            )
+            bucket.expect_done(done or ())
+            self._loaded[queue_id] = bucket
+        self._next_begin_ms = min(self._waiting.values(), default=None)
+
+    def _read_units(self) -> bool:
+        """Read some units of each bucket that has more; return whether there are more."""
+        more = False
+        for bucket in self._loaded.values():
+            units = self._store.units(TIMER_TOPIC, bucket.queue_id, bucket.end, UNITS_MAX)
+            for _, size, tag in UNIT.iter_unpack(units):
+                offset = bucket.end
+                if bucket.read(waits=tag >= 0 and size > 0):
+                    self._wheel.add(Timer(tag, bucket.queue_id, offset))
+                elif tag < 0:
+                    bucket.recall(-1 - tag)
+            bucket.whole = bucket.whole or len(units) < UNITS_MAX * UNIT.size
+            more = more or len(units) == UNITS_MAX * UNIT.size
+        return more
+
+    def _close_past(self, now_ms: int) -> None:
+        """Note as done what is, of the buckets whose time is over."""
+        past = [bucket for bucket in self._loaded.values() if bucket.closes_ms <= now_ms]
+        if not past:
+            return
+        changes: list[tuple[str, str, int]] = []
+        gone: list[TimerBucket] = []
+        for bucket in past:
+            bucket.closes_ms = now_ms + BUCKET_MS
+            first = bucket.first_open()
+            if first > self._base(bucket.queue_id):
+                changes.append((KIND, str(bucket.queue_id), first))
+            bucket.trim(first)
+            if first == self._store.queue_range(TIMER_TOPIC, bucket.queue_id)[1]:
+                gone.append(bucket)
+        kept = [bucket.since for bucket in self._loaded.values() if bucket not in gone]
+        if self._done:  # of queues that are not in memory yet
+            kept.append(self._firings.floor)
+        changes.append((KIND, _FLOOR, min(kept, default=self._firings.end)))
+        try:
+            self._store.put_meta(changes)
+        except StoreError as error:
+            log.warning("timers_not_noted reason=%s", error)
+            return
+        for bucket in gone:
+            del self._loaded[bucket.queue_id]
+
+    # Firing
+
+    def _look_in(self, wait_ms: float) -> None:
+        if not self._life & 1:
+            return
+        if self._timer is not None:
+            if self._timer.when() <= self._loop.time() + wait_ms / 1000:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_later(wait_ms / 1000, self._look)
+
+    def _look(self) -> None:
+        """Do what is due, and set the timer for what comes next, whatever happens."""
+        self._timer = None
+        if self._failed and not self._flying:
+            self.start()  # what is in memory may be wrong by now, the log is not
+            return
+        try:
+            now_ms = self._clock.epoch_ms()
+            self._open_near(now_ms)
+            more = self._read_units()
+            begun = [each for each in self._loaded.values() if each.begins_ms <= now_ms]
+            if not self._flying and all(bucket.whole for bucket in begun):
+                self._fire(now_ms)
+            if not self._flying:
+                self._close_past(now_ms)
+        except Exception:
+            log.exception("timers_failed")
+            self._failed = True
+            self._look_in(RETRY_MS)
+            return
+        if more:
+            self._look_in(0)
+        elif self._loaded or self._waiting:
+            next_ms = None if self._flying else self._wheel.next_ms
+            wait_ms = LOOK_MS_MAX if next_ms is None else next_ms - self._clock.epoch_ms()
+            self._look_in(min(max(wait_ms, 0), LOOK_MS_MAX))
+
+    def _fire(self, now_ms: int) -> None:
+        batch = self._take(now_ms)
+        if not batch.taken:
+            return
+        self._alone = max(0, self._alone - len(batch.taken))
+        broken = self._firings.broken
+        record = self._firings.entry(Firing(batch.fired, batch.dropped, broken), now_ms)
+        # Its producers were answered long ago: nobody waits for a level.
+        self._messages.put(
+            [record, *batch.entries],
+            Acknowledgement.LEADER,
+            self._appended,
+            (self._life, batch.taken, broken),
+        )
+        self._flying = True
+
+    def _take(self, now_ms: int) -> TimerBatch:
+        """Take what is due off the wheel, as much as one append may have."""
+        batch = TimerBatch()
+        later: list[Timer] = []
+        count_max = 1 if self._alone > 0 else BATCH_MAX
+        while len(batch.taken) < count_max and batch.size < BATCH_BYTES_MAX:
+            timer = self._wheel.take(now_ms)
+            if timer is None:
+                break
+            bucket = self._loaded.get(timer.queue_id)
+            if bucket is None or bucket.is_done(timer.offset):
+                continue  # recalled
+            record = self._record(timer)
+            if record is None:
+                later.append(timer._replace(due_ms=now_ms + UNREADABLE_MS))
+            else:
+                bucket.begin(timer.offset)
+                batch.add(timer, record, self._entry(timer, record))
+        for timer in later:
+            self._wheel.add(timer)
+        return batch
+
+    def _entry(self, timer: Timer, record: bytes) -> Entry | None:
+        """Return the message that a timer becomes; None where it has no place any more."""
+        place = (timer.queue_id, timer.offset)
+        if not record or place in self._refused:
+            log.warning("timer_dropped queue=%d offset=%d", *place)
+            return None
+        mark = b"%b\x01%b\x02" % (TIMER_MARK, mark_of(*place))
+        return restored_entry(self._store, self._topics, read_copy(record), mark)
+
+    def _record(self, timer: Timer) -> bytes | None:
+        """Return a parked record; empty: it has expired; None: it cannot be read now."""
+        unit = self._store.units(TIMER_TOPIC, timer.queue_id, timer.offset, 1)
+        if not unit:
+            return b""
+        place = UNIT.unpack(unit)[0]
+        if place < self._store.log_start:
+            return b""
+        return self._store.record_at(place)
+
+    def _appended(
+        self,
+        token: tuple[int, list[Timer], tuple[int, int] | None],
+        status: PutStatus,
+        _: Sequence[Placed],
+    ) -> None:
+        life, taken, broken = token
+        if life != self._life:
+            return
+        self._flying = False
+        if status not in APPENDED:
+            self._not_appended(taken, status)
+            return
+        self._firings.stated(broken)
+        now_ms = self._clock.epoch_ms()
+        for timer in taken:
+            self._loaded[timer.queue_id].finish(timer.offset)
+            late_ms = max(0, now_ms - timer.due_ms)
+            self._late_ms += late_ms
+            self._late_ms_max = max(self._late_ms_max, late_ms)
+        self._fired += len(taken)
+        self._look_in(0)
+
+    def _not_appended(self, taken: list[Timer], status: PutStatus) -> None:
+        for timer in taken:
+            self._loaded[timer.queue_id].fail(timer.offset)
+            self._wheel.add(timer)
+        if status is PutStatus.TOO_LARGE:
+            if len(taken) == 1:
+                self._refused.add((taken[0].queue_id, taken[0].offset))
+            self._alone = len(taken)
+            self._look_in(0)
+            return
+        log.warning("timers_not_fired status=%s", status.value)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._look_in(RETRY_MS)
