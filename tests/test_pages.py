@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from imago_tools import rocketmq_codes
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -119,6 +121,11 @@ def test_tables_are_made_from_what_the_suite_runs_and_measured() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_page_of_request_codes_is_made_from_the_tables() -> None:
+    page = (ROOT / "docs" / "rocketmq-codes.md").read_text(encoding="utf-8")
+    assert page == rocketmq_codes.page(), "run `make docs`"
 
 
 def test_hosted_ci_runs_what_everybody_runs() -> None:

@@ -116,6 +116,23 @@ async def test_topic_made_by_a_send_is_routed(
     assert "Fresh" in json.loads(of_cluster.body)["topicList"]
 
 
+async def test_lists_of_system_and_unit_topics(peer: RemotingPeer) -> None:
+    system = await peer.call(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+    assert "imago" in json.loads(system.body)["topicList"]
+    for code in (
+        RequestCode.GET_UNIT_TOPIC_LIST,
+        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
+        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+    ):
+        listed = await peer.call(code)
+        assert (listed.code, json.loads(listed.body)["topicList"]) == (ResponseCode.SUCCESS, [])
+
+
+async def test_heartbeat_of_a_broker_is_taken(peer: RemotingPeer) -> None:
+    beat = {"clusterName": "C", "brokerName": "b", "brokerAddr": "127.0.0.1:1", "brokerId": "0"}
+    assert (await peer.call(RequestCode.BROKER_HEARTBEAT, beat)).code == ResponseCode.SUCCESS
+
+
 async def test_key_value_settings_are_kept(peer: RemotingPeer) -> None:
     where = {"namespace": "N", "key": "k"}
     missing = await peer.call(RequestCode.GET_KV_CONFIG, where)

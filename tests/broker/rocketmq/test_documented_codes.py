@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 from imago_broker.namesrv.server import NameService
 from imago_broker.namesrv.settings import NameServiceConfig
 from imago_broker.processors.rocketmq.table import build_processors
+from imago_tools import rocketmq_codes as codes
+from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
     from imago_broker.app import Broker
+    from imago_testing.peers.remoting import RemotingPeer
 
 PAGE = Path(__file__).parents[3] / "docs" / "rocketmq.md"
 
@@ -34,3 +37,28 @@ async def test_codes_of_the_name_service(broker: Broker) -> None:
     text = PAGE.read_text().split("The name service serves ")[1].split(". It")[0]
     table = NameService(NameServiceConfig(), broker.coordinator, broker.clock).table
     assert numbers(text) == set(table.rows)
+
+
+async def test_every_needed_code_is_served_or_said_to_be_absent(broker: Broker) -> None:
+    rows = build_processors(broker.rocketmq, asyncio.get_running_loop()).main.rows
+    names = NameService(NameServiceConfig(), broker.coordinator, broker.clock).table.rows
+    for server, table in (("broker", rows), ("name service", names)):
+        assert set(codes.served(server)) == set(table), "the page reads the tables another way"
+        missing = set(codes.NEEDED[server]) - set(table)
+        assert missing <= codes.ABSENT.keys(), "neither served nor said to be absent"
+    absent = codes.ABSENT.keys() & (rows.keys() | names.keys())
+    assert absent == set(), "served: take them out of ABSENT"
+
+
+async def test_every_served_code_has_a_test() -> None:
+    served = [row for server in codes.SOURCES for row in codes.served(server).values()]
+    assert [row.code.name for row in served if codes.test_of(row.code) is None] == []
+
+
+async def test_codes_that_nobody_serves_are_answered_as_the_original_does(
+    peer: RemotingPeer,
+) -> None:
+    for code in (*codes.NEVER, *codes.ABSENT):
+        answer = await peer.call(code)
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert answer.remark == f" request type {code} not supported"

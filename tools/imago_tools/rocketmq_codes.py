@@ -1,0 +1,145 @@
+"""Makes docs/rocketmq-codes.md: each request code of RocketMQ, who serves it, and its test.
+
+What is served is read from the source of the processor tables, tests by the names of the codes.
+
+python -m imago_tools.rocketmq_codes          write the page
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from imago_wire.remoting.codes import RequestCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = ROOT / "docs" / "rocketmq-codes.md"
+SOURCES: Final = {
+    "broker": "broker/src/imago_broker/processors/rocketmq/table.py",
+    "name service": "broker/src/imago_broker/namesrv/server.py",
+}
+CLASSES: Final = {"names": "NameProcessor", "foreign": "ForeignBrokers"}
+"""Handlers that a table gets as arguments."""
+TESTS: Final = ("tests/broker/rocketmq", "tests/broker/namesrv", "tests/broker")
+
+# What servers of RocketMQ have to serve, and what none of them does, by who is asked.
+NEEDED: Final = {
+    "broker": (
+        *(10, 11, 12, 14, 15, 17, 18, 21, 25, 26, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 41),
+        *(42, 43, 45, 46, 50, 51, 52, 53, 60, 61, 200, 201, 202, 203, 204, 207, 208, 215, 222, 223),
+        *(225, 300, 303, 305, 306, 307, 308, 309, 310, 314, 315, 316, 317, 320, 321, 323, 324, 325),
+        *(328, 329, 343, 345, 351, 352, 353, 361, 370, 400, 401, 402, 513, 906, 907, 908),
+        *range(2001, 2005),
+        *range(3001, 3011),
+        *range(200050, 200056),
+        200151,
+    ),
+    "name service": (
+        *(100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224, 304, 311, 312, 313),
+        *(318, 319, 322, 327, 901, 904),
+    ),
+}
+SENT: Final = (39, 40, 220, 221, 307, 309, 326, 905)
+"""Requests that servers send over the connections of clients and brokers."""
+NEVER: Final = (
+    *(13, 22, 23, 27, 47, 209, 210, 211, 212, 213, 214, 301, 302, 354, 355, 902, 903),
+    *range(1001, 1014),
+    200056,
+)
+"""Codes that no broker of RocketMQ's serves, or only its controller, container or RocksDB."""
+
+POP: Final = "POP consumption is not served"
+RIGHTS: Final = "access control is not served"
+TIMERS: Final = "timer messages are not served"
+ABSENT: Final[Mapping[int, str]] = {
+    **dict.fromkeys((50, 51, 52, 53, *range(3001, 3011)), RIGHTS),
+    **dict.fromkeys((*range(200050, 200056), 200151, 400, 401, 402), POP),
+    **dict.fromkeys((60, 61, 370), TIMERS),
+    217: "topics are registered by their brokers alone",
+    353: "a group may read all topics",
+    513: "static topics are not served",
+    906: "members of a shard have a protocol of their own",
+    907: "members of a shard have a protocol of their own: `imago shard list`",
+    908: "members of a shard have a protocol of their own",
+    **dict.fromkeys(range(2001, 2005), "reads of old messages are not slowed"),
+}
+"""Needed codes that are not served today, and why: taken out as they come."""
+
+
+class Served(NamedTuple):
+    """One row of a table."""
+
+    code: RequestCode
+    handler: str
+
+
+def served(server: str) -> dict[int, Served]:
+    """Return what a server's table serves, by its source."""
+    text = (ROOT / SOURCES[server]).read_text(encoding="utf-8")
+    classes = CLASSES | dict(re.findall(r"^    (\w+) = (\w+)\(", text, re.MULTILINE))
+    classes["pull"] = "PullProcessor"
+    found = re.findall(r"\bCode\.(\w+)[,:]\s+(\w+)\.(\w+)", text)
+    rows = (Served(RequestCode[code], f"{classes[owner]}.{name}") for code, owner, name in found)
+    return {int(row.code): row for row in rows}
+
+
+def test_of(code: RequestCode) -> str | None:
+    """Return the first test module that asks for a code, by its name or number."""
+    asked = re.compile(rf"\b{code.name}\b|\.(?:call|send|pull)\(\s*{int(code)}\b")
+    return next((name for name, text in _tests() if asked.search(text)), None)
+
+
+@cache
+def _tests() -> tuple[tuple[str, str], ...]:
+    """Return the test modules of the broker, those of RocketMQ's ports first."""
+    paths = [path for folder in TESTS for path in sorted((ROOT / folder).rglob("test_*.py"))]
+    return tuple((path.relative_to(ROOT).as_posix(), path.read_text("utf-8")) for path in paths)
+
+
+def page() -> str:
+    """Return the page."""
+    return "\n".join([*_lines(), ""])
+
+
+def _lines() -> Iterator[str]:
+    yield "# RocketMQ's request codes"
+    yield ""
+    yield "Made by `make docs` from the processor tables. Each code of RocketMQ 4.9 and 5.3, who"
+    yield "answers it here and which test asks for it. A code without a handler gets 3,"
+    yield "` request type N not supported`, and keeps its connection. There are no access rights:"
+    yield "every code is open to whoever reaches the port."
+    for server, codes in NEEDED.items():
+        rows = served(server)
+        yield from ("", f"## The {server}", "", "| code | name | handler | right | test |")
+        yield "|---|---|---|---|---|"
+        for number in sorted({*codes, *rows}):
+            yield _row(number, rows)
+    yield from ("", "## What servers send", "", "| code | name |", "|---|---|")
+    for number in SENT:
+        sent = "" if number != 905 else ": not sent"
+        yield f"| {number} | {RequestCode(number).name}{sent} |"
+    yield from ("", "## What no broker answers", "")
+    yield "Codes that RocketMQ's brokers do not serve either, or that belong to its controller, its"
+    yield "broker container or RocksDB, get 3:"
+    yield from textwrap.wrap(", ".join(map(str, NEVER)) + ".", 100)
+
+
+def _row(number: int, rows: Mapping[int, Served]) -> str:
+    name = RequestCode(number).name
+    if number not in rows:
+        return f"| {number} | {name} | 3: {ABSENT[number]} | | |"
+    test = test_of(rows[number].code)
+    shown = f"[{Path(test).name}](../{test})" if test else "none"
+    return f"| {number} | {name} | `{rows[number].handler}` | open | {shown} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.exit(0)
