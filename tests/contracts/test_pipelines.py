@@ -20,11 +20,11 @@ def progress(rows: int) -> PipelineProgress:
     return PipelineProgress(rows=rows, lag=3, batch=7, at=1_700_000_000_000)
 
 
-async def test_an_unknown_pipeline_has_no_run_that_may_write(registry: Registry) -> None:
+async def test_of_an_unknown_pipeline_the_run_of_epoch_0_may_write(registry: Registry) -> None:
     one = await registry.join()
     assert await one.pipelines.read_pipeline(NAME) == Pipeline()
-    with pytest.raises(CoordinatorConflictError, match="never allowed"):
-        await one.pipelines.report_pipeline(NAME, 0, progress(1))
+    await one.pipelines.report_pipeline(NAME, 0, progress(1))
+    assert await one.pipelines.read_pipeline(NAME) == Pipeline(), "a report makes no record"
     with pytest.raises(CoordinatorConflictError, match="never allowed"):
         await one.pipelines.report_pipeline(NAME, 1, progress(1))
     assert await one.pipelines.read_pipeline(NAME) == Pipeline()
@@ -43,6 +43,8 @@ async def test_the_fence_only_rises_and_others_see_it_at_once(registry: Registry
 async def test_only_the_run_in_force_reports(registry: Registry) -> None:
     one, two = await registry.join(), await registry.join()
     await one.pipelines.raise_pipeline_epoch(NAME, 3)
+    with pytest.raises(CoordinatorConflictError, match="3 is in force"):
+        await two.pipelines.report_pipeline(NAME, 0, progress(9))
     await two.pipelines.report_pipeline(NAME, 3, progress(10))
     await one.pipelines.raise_pipeline_epoch(NAME, 4)
     assert await two.pipelines.read_pipeline(NAME) == Pipeline(4), "told by a run that is over"

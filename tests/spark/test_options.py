@@ -99,5 +99,6 @@ def test_run_of_a_pipeline_comes_by_options_or_by_the_environment(
     monkeypatch.delenv("IMAGO_EPOCH")
     with pytest.raises(OptionError, match="give both"):
         parse_options(least)
-    with pytest.raises(OptionError, match="'epoch': '0' is not a number above 0"):
-        parse_options({**least, "epoch": "0"})
+    assert parse_options({**least, "epoch": "0"}).run == FencedRun("lake.u", 0)
+    with pytest.raises(OptionError, match="'epoch': '-1' is not a number of 0 or more"):
+        parse_options({**least, "epoch": "-1"})

@@ -169,7 +169,7 @@ def read_run(given: Mapping[str, str]) -> FencedRun | None:
         return None
     if not pipeline or not epoch:
         raise OptionError("options 'pipeline' and 'epoch': give both, or none")
-    return FencedRun(pipeline, read_option({"epoch": epoch}, "epoch", count_of, 0))
+    return FencedRun(pipeline, read_option({"epoch": epoch}, "epoch", _epoch, 0))
 
 
 def _topics(text: str) -> tuple[str, ...]:
@@ -179,6 +179,13 @@ def _topics(text: str) -> tuple[str, ...]:
     if not topics:
         raise ValueError("names no topic")
     return topics
+
+
+def _epoch(text: str) -> int:
+    """Return an epoch: 0 until somebody shuts a run out. ValueError: the text is something else."""
+    if not text.strip().isdecimal():
+        raise ValueError(f"{text!r} is not a number of 0 or more")
+    return int(text)
 
 
 def count_of(text: str) -> int:

@@ -44,17 +44,21 @@ def raising(path: str, name: str, epoch: int) -> Edit:
 
 
 def reporting(path: str, name: str, epoch: int, progress: PipelineProgress) -> Edit:
-    """Note what the run of this epoch says, and of no other."""
+    """Note what the run of this epoch says, and of no other.
 
-    def edit(data: bytes | None) -> bytes:
+    Epoch 0 is in force until somebody raises it. What its run says is kept only if there is a
+    record already: callers without a right to raise epochs make none.
+    """
+
+    def edit(data: bytes | None) -> bytes | None:
         stands = Pipeline() if data is None else decode_pipeline(path, data)
         if stands.epoch > epoch:
             raise CoordinatorConflictError(over(name, epoch, stands.epoch))
-        if stands.epoch < epoch or epoch == 0:
+        if stands.epoch < epoch:
             raise CoordinatorConflictError(
                 f"epoch {epoch} of pipeline {name!r} was never allowed: {stands.epoch} is in force"
             )
-        return encode_pipeline(replace(stands, progress=progress))
+        return None if data is None else encode_pipeline(replace(stands, progress=progress))
 
     return edit
 
