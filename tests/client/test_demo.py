@@ -41,9 +41,9 @@ def test_reader_that_saw_everything_once_has_no_differences() -> None:
     ("got", "why"),
     [
         (seen(*RECORDS[:3]), "reader: 2 records missing, the first is 3"),
-        (seen(*RECORDS, RECORDS[0]), "reader: 1 messages came twice"),
-        (seen(*RECORDS[:4], record(4, "y")), "reader: 1 bodies differ, the first is 4"),
-        (seen(*RECORDS, record(77)), "reader: 1 messages that nobody wrote"),
+        (seen(*RECORDS, RECORDS[0]), "reader: 1 message came twice"),
+        (seen(*RECORDS[:4], record(4, "y")), "reader: wrong bodies: 1, the first is 4"),
+        (seen(*RECORDS, record(77)), "reader: 1 message that nobody wrote"),
     ],
 )
 def test_every_difference_is_named(got: ReadRecords, why: str) -> None:
