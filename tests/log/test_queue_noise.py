@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 COUNT = 60
 UNIT = {"consumequeue": 20, "consumequeue_v": 12}
-STOPS = ["stopped", "killed"]
+STOPS = ["stopped", "killed", "power lost"]
 
 
 def filled(stop: str) -> tuple[MemoryVfs, Model]:
@@ -29,6 +29,7 @@ def filled(stop: str) -> tuple[MemoryVfs, Model]:
         clock.now_ms += 1000
         store.tick()
     left = vfs if stop == "stopped" else vfs.crashed(power_loss=False)
+    left.boot += stop == "power lost"
     store.close(clean=stop == "stopped")
     return left, model
 

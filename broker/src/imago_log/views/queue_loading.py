@@ -73,10 +73,11 @@ class QueueLoader:
         if self._is_stale(queue, topic):
             self._folders.clear(queue)
         end = queue.lookup.offset_of_log(self.limit)
-        noise = proven is None and self._has_noise_behind(queue, end)
+        noise = self._has_noise_behind(queue, end, torn=proven is not None)
         self._note_rest(queue, end)
         if proven is not None:
-            end = self._proven_end(queue, end, proven)
+            end, rejected = self._proven_end(queue, end, proven)
+            noise |= rejected
         queue.truncate(end, torn=proven is not None)
         if queue.agrees and (noise or not self._ends_right(queue)):
             self._fill_anew(queue, topic)
@@ -96,11 +97,14 @@ class QueueLoader:
             if self._keeps_cut:
                 self._witness.keep(queue, end)
 
-    def _has_noise_behind(self, queue: ConsumeQueue, end: int) -> bool:
-        """Whether what stands behind the units that count was not written there as units."""
-        if not all(files.is_blank_behind() for files in queue.files()):
+    def _has_noise_behind(self, queue: ConsumeQueue, end: int, *, torn: bool) -> bool:
+        """Whether what stands behind the units that count was not written there as units.
+
+        With `torn` they may be there in part, but nothing else.
+        """
+        if not torn and not all(files.is_blank_behind() for files in queue.files()):
             return True
-        if end == queue.end:
+        if end == queue.end or (torn and not any(queue.units(end, 1))):
             return False
         place, size, _ = queue.unit(end)
         return not self.limit <= place < PLACE_MAX or (size < 0 and size != LOST_SIZE_FIELD)
@@ -144,20 +148,24 @@ class QueueLoader:
         place, size, _ = queue.unit(queue.end - 1)
         return size != BLANK_SIZE_FIELD and 0 <= place < topic.birth
 
-    def _proven_end(self, queue: ConsumeQueue, end: int, proven: Proven) -> int:
+    def _proven_end(self, queue: ConsumeQueue, end: int, proven: Proven) -> tuple[int, bool]:
         """Return the end of the units that a power loss has certainly left whole.
 
-        Units of records below `limit` were synced; behind them anything may stand. One whose
-        record says the same queue and offset shows that all before it are good.
+        Units of records below `limit` were synced; behind them they may be missing. One whose
+        record says the same queue and offset shows that all before it are good. Second: whether
+        one on the way was neither synced nor missing, so that more may be lost than power takes.
         """
+        rejected = False
         while end > queue.first:
             unit = queue.units(end - 1, 1)
             if int.from_bytes(unit[8:12], "big") == BLANK_SIZE_FIELD:
-                return end
-            if int.from_bytes(unit[:8], "big") < self.limit and proven(queue, unit, end - 1):
-                return end
+                return end, rejected
+            below = not self.limit <= int.from_bytes(unit[:8], "big") < PLACE_MAX
+            if below and proven(queue, unit, end - 1):
+                return end, rejected
+            rejected |= below and any(unit)
             end -= 1
-        return end
+        return end, rejected
 
     def note_ends(self) -> None:
         """Remember where all queues on disk end, before their files are thrown away."""
