@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_log.metadata.producers import AGE_MS_MAX, QUEUES_MAX, RUNS_MAX, Producers
+from imago_log.metadata.changes import CHANGE_BYTES_MAX
+from imago_log.metadata.producers import (
+    AGE_MS_MAX,
+    QUEUES_MAX,
+    RUNS_MAX,
+    STATED_QUEUES_MAX,
+    Producers,
+)
 from imago_log.metadata.state import Metadata
 from imago_testing.stores.in_memory import DATA, HOST, START_MS, FakeClock, open_store
 from imago_testing.stores.vfs import MemoryVfs
@@ -237,6 +245,29 @@ def test_snapshot_and_statements_hold_the_state(
             assert stated.next_number(producer, queue) == view.next_number(producer, queue)
     assert stated.queues == view.queues
     assert stated.statements(len(steps)) == [], "what was said after them needs no saying again"
+
+
+def test_a_change_says_no_more_again_than_fits_into_a_record() -> None:
+    view, count = Producers(), 3 * STATED_QUEUES_MAX + 7
+    for place in range(count):
+        view.add(Sequence(P, 1, 0), (f"{place:0127d}", 1 << 30), 1 << 40, place, 1 << 42)
+    statements = view.statements(count)
+    assert len(statements) == 4
+    assert all(len(orjson.dumps(value)) < CHANGE_BYTES_MAX for _, _, value in statements)
+    stated, torn = Producers(), Producers()
+    torn.load(view.to_json(), count)
+    for number, (_, key, value) in enumerate(statements):
+        stated.state(key, value, count + number)
+        if not number:  # what follows may be lost with the log's tail
+            torn.state(key, value, count)
+    for found in (stated, torn):
+        assert found.queues == count
+        assert found.statements(count) == []
+        assert all(
+            found.next_number(P, queue) == view.next_number(P, queue)
+            for queue in ((f"{place:0127d}", 1 << 30) for place in range(count))
+        )
+    assert len(stated.statements(count + 1)) == 4, "it is told from its first part on"
 
 
 def test_snapshot_without_producers_says_nothing_of_them() -> None:

@@ -243,3 +243,21 @@ def test_short_lives_read_again_only_what_the_last_ones_wrote(
     for start, before in zip(starts[1:], ends, strict=False):
         assert start >= before, "the life before the last one is read again"
     model.check(open_store(vfs, clock))
+
+
+def test_a_topic_whose_creation_is_lost_gets_no_more_queues_than_topics_have() -> None:
+    vfs, model = MemoryVfs(), Model()
+    store = open_store(vfs)
+    store.create_topic("T", VALUE)
+    end = store.log_end
+    model.send(store, [("T", 1, 50), ("T", 2**31 - 1, 50), ("T", 2, 50)])
+    store.close()
+    log = DATA / "commitlog" / f"{0:020d}"
+    vfs.flip_bit(log, end - 60)  # of the topic's creation
+    for name in ("views", "metadata.json"):
+        vfs.unlink(DATA / "config" / name)
+    store = open_store(vfs)
+    assert store.damaged_ranges()
+    assert store.topics()["T"]["read_queues"] == 3
+    model.check(store)
+    store.close()

@@ -21,7 +21,7 @@ from imago_wire.hot import scan_records
 from imago_wire.sequences import MARK, read_stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from imago_wire.record import RecordView
     from imago_wire.sequences import Sequence as Sent
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 PRODUCER_KIND = "producer"
 RUNS_MAX = 16
 QUEUES_MAX = 100_000
+STATED_QUEUES_MAX = 256
+"""Queues of a producer that one change says again: what a change holds must fit into a record that
+every follower takes."""
 AGE_MS_MAX = 7 * 24 * 3600 * 1000
 
 JSON = Any
@@ -113,6 +116,10 @@ class _Queue:
             self.dropped = None
 
 
+STATE_FIELDS = 4
+"""Of a producer's state in a change; one more is the number of a part."""
+
+
 @dataclass(slots=True)
 class _Producer:
     epoch: int = 0
@@ -139,6 +146,16 @@ class _Producer:
             queue = _Queue(tuple(Run(*run) for run in runs), Run(*dropped) if dropped else None)
             made.queues[str(topic), int(queue_id)] = queue
         return made
+
+
+def _parts(state: list[JSON]) -> Iterator[list[JSON]]:
+    """Yield a producer's state in parts that fit into a change each, numbered if there are more."""
+    *head, queues = state
+    if len(queues) <= STATED_QUEUES_MAX:
+        yield state
+        return
+    for number, start in enumerate(range(0, len(queues), STATED_QUEUES_MAX)):
+        yield [*head, queues[start : start + STATED_QUEUES_MAX], number]
 
 
 class Producers:
@@ -271,16 +288,22 @@ class Producers:
     def statements(self, start: int) -> list[tuple[str, str, JSON]]:
         """Return the changes that say again what the log before `start` alone tells."""
         return [
-            (PRODUCER_KIND, key, producer.image(key).to_json()[1])
+            (PRODUCER_KIND, key, part)
             for key, producer in self._by_id.items()
             if producer.needs() < start
+            for part in _parts(producer.image(key).to_json()[1])
         ]
 
     def state(self, key: str, value: JSON, log_offset: int) -> None:
-        """Take a statement over: a producer's whole state where it stands in the log."""
-        producer = _Producer.from_json(value)
+        """Take over a producer's whole state where it stands in the log, or a part of it."""
+        whole, part = value[:STATE_FIELDS], value[STATE_FIELDS:]
+        producer = _Producer.from_json(whole)
         producer.stated = log_offset
         old = self._by_id.get(key)
+        if part and old is not None:  # the other queues have theirs: from other parts, or records
+            producer.queues = old.queues | producer.queues
+            if part[0]:
+                producer.stated = old.stated  # where the first part stands
         self.queues += len(producer.queues) - (0 if old is None else len(old.queues))
         self._by_id[key] = producer
         self.version += 1

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+REVIVED_QUEUES_MAX = 65_536
+"""No topic has more queues: a record behind damage that speaks of one is not believed."""
+
+
 class Dispatcher:
     """Takes the records of the log in order; remembers the newest time and MetaQ id."""
 
@@ -121,11 +125,14 @@ class Dispatcher:
 
     def _revive(self, name: str, view: RecordView) -> None:
         """Make a topic again that has records though nothing says that it was created."""
-        place = view.physical_offset
+        place, count = view.physical_offset, view.queue_id + 1
         topic = self.metadata.topics.get(name)
         if place < self.metadata.end:
             return  # what the log says of topics here is known as it is later
-        count = view.queue_id + 1
+        if count > REVIVED_QUEUES_MAX:
+            logger.error("topic.not-revived topic=%s queue=%d log_offset=%d: no topic has so many "
+                         "queues", name, view.queue_id, place)  # fmt: skip
+            return
         if topic is not None:
             if name not in self.revived or topic.value.get("read_queues", count) >= count:
                 return
