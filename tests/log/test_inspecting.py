@@ -155,3 +155,33 @@ def test_what_a_job_found_counts_though_nobody_asks_again(monkeypatch: pytest.Mo
     read.store.tick()
     assert len(read.store.damaged_ranges()) == 1
     read.store.close()
+
+
+def test_no_question_from_the_middle_of_a_record_finds_damage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A follower may ask from anywhere: what is not known to be damaged is not said to be."""
+    read = Read(monkeypatch)
+    read.keep_jobs()
+    store, place = read.store, read.model.sent[9].place
+    for at in range(place - 40, place + 40):
+        assert not store.verify(at, store.log_end)
+        read.work()
+        for _ in range(4):
+            store.tick()
+    assert store.damaged_ranges() == ()
+    store.close()
+
+
+def test_damage_that_a_question_meets_is_noted_once_it_was_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = Read(monkeypatch)
+    read.damage(40)
+    read.keep_jobs()
+    store, sent = read.store, read.model.sent[40]
+    assert not store.verify(sent.place, store.log_end)
+    read.work()
+    store.tick()
+    assert [(each.start, each.end) for each in store.damaged_ranges()] == [(sent.place, sent.end)]
+    store.close()

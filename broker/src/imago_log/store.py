@@ -383,7 +383,7 @@ class MessageStore:
         return self.components.healer.heal(offset, data)
 
     def verify(self, start: int, end: int) -> bool:
-        """Read the records from a border on now, at most to `end`; true: damage is noted."""
+        """Read the records from a border on now, at most to `end`; true: damage is known there."""
         return self.components.storage.inspector.read_through(start, end)
 
     @property

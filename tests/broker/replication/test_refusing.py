@@ -27,6 +27,13 @@ def test_nothing_is_appended_that_a_follower_does_not_take() -> None:
     assert UNFINISHED_BYTES_MAX == WHOLE_BYTES_MAX
 
 
+def stalled_at(shard: ShardBrokers, leader: int) -> list[str]:
+    """Return what the leader says of its followers."""
+    member = shard.brokers[leader].member
+    assert member is not None
+    return [each.stalled for each in member.shard_status().followers]
+
+
 async def test_writes_go_on_without_a_follower_that_refuses_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,8 +58,12 @@ async def test_writes_go_on_without_a_follower_that_refuses_the_log(
         assert len(refused) > 1, "it came again"
         assert await shard.put(leader, b"goes on") == [PutStatus.OK]
         assert "LimitExceededError" in shard.shell(refusing).obstacle
+        (stalled,) = filter(None, stalled_at(shard, leader))
+        assert "it refuses what follows log offset" in stalled
+        assert "LimitExceededError: record" in stalled
         monkeypatch.undo()
         await shard.all_in_sync(0, 1, 2)
         await shard.same_logs()
+        assert stalled_at(shard, leader) == ["", ""]
     finally:
         await shard.close()

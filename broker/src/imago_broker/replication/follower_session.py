@@ -202,7 +202,13 @@ class FollowerSession:
             # The store has told the application, which ends the process.
             self.close()
         except (ProtocolError, StoreError) as error:
-            self.end(f"{type(error).__name__}: {error}")
+            self._refuse(f"{type(error).__name__}: {error}")
+
+    def _refuse(self, reason: str) -> None:
+        """Take no more, and have the leader show why: there a copy that stands still is noticed."""
+        if self.copying:
+            self._send(Refuse(self._epoch, RefusalCode.PROTOCOL, reason[:120]))
+        self.end(reason)
 
     def _take(self, frame: Data) -> None:
         if not self.copying:

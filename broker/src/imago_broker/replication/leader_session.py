@@ -99,8 +99,8 @@ class LeadingSide(Protocol):
         """Take bytes that we had asked for."""
         ...
 
-    def distrusted(self, session: LeaderSession, cursor: SendCursor) -> None:
-        """The follower found no whole records in what it was sent and has not acknowledged."""
+    def distrusted(self, session: LeaderSession, cursor: SendCursor, refuse: Refuse) -> None:
+        """The follower does not take what it was sent and has not acknowledged, and says why."""
         ...
 
     def appended(self) -> None:
@@ -207,7 +207,7 @@ class LeaderSession:
         elif isinstance(frame, Repair):
             self._check_copying(frame.epoch)
             self._leadership.repaired(self, frame)
-        elif isinstance(frame, Refuse) and frame.code == RefusalCode.DAMAGED:
+        elif isinstance(frame, Refuse):
             self._distrusted(frame)
         else:
             raise SessionRefusedError(RefusalCode.PROTOCOL, f"unexpected {type(frame).__name__}")
@@ -257,7 +257,7 @@ class LeaderSession:
         """The follower takes no more; perhaps since what we sent is damaged here."""
         self._check_copying(refuse.epoch)
         assert self.cursor is not None, "copying"
-        self._leadership.distrusted(self, self.cursor)
+        self._leadership.distrusted(self, self.cursor, refuse)
         self.stage = SessionStage.ENDED
         self.link.close()
         self._leadership.ended(self, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from imago_broker.replication.leader_session import LeaderSession, SessionRefusedError, SessionStage
 from imago_broker.replication.sending import Allowance, SendCursor
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from imago_broker.replication.port import RefusedPeers
     from imago_broker.replication.repair import Asker
     from imago_log.store import MessageStore
-    from imago_wire.replication.frames import Fetch, Hello, Repair, RepairAsk
+    from imago_wire.replication.frames import Fetch, Hello, Refuse, Repair, RepairAsk
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +67,13 @@ class Followers(Protocol):
         ...
 
 
+class Refused(NamedTuple):
+    """What a follower did not take."""
+
+    offset: int
+    reason: str
+
+
 class Leading:
     """One leadership of this member. Made when it begins, closed when it ends."""
 
@@ -87,6 +94,8 @@ class Leading:
     ) -> None:
         self.epoch = epoch
         self.sessions: set[LeaderSession] = set()
+        self.refusals: dict[str, Refused] = {}
+        """Why members did not take what they were sent, by uuid, until they have taken it."""
         self._store = store
         self._identity = identity
         self._followers = followers
@@ -256,6 +265,9 @@ class Leading:
         if cursor is None:
             return
         self._followers.acked(session.member, cursor)
+        refused = self.refusals.get(session.member.uuid) if self.refusals else None
+        if refused is not None and cursor.acked > refused.offset:
+            del self.refusals[session.member.uuid]
         if cursor.next < self._store.log_end:
             self.appended()  # the window may have opened
 
@@ -271,15 +283,18 @@ class Leading:
         """Pass on bytes that were asked for; `Leadership.repaired`."""
         self._followers.repaired(session, repair.offset, repair.data)
 
-    def distrusted(self, session: LeaderSession, cursor: SendCursor) -> None:
+    def distrusted(self, session: LeaderSession, cursor: SendCursor, refuse: Refuse) -> None:
         """Look at once at what a follower could not take; `Leadership.distrusted`."""
-        damaged = self._store.verify(cursor.acked, cursor.next)
+        reason = "".join(each if each.isprintable() else "?" for each in refuse.text)
+        self.refusals[session.member.uuid] = Refused(cursor.acked, reason)
+        known = refuse.code == RefusalCode.DAMAGED and self._store.verify(cursor.acked, cursor.next)
         logger.warning(
-            "replication_distrusted peer=%s from=%d to=%d damaged_here=%s",
+            "replication_distrusted peer=%s from=%d to=%d damage_known_here=%s reason=%s",
             session.link.peer,
             cursor.acked,
             cursor.next,
-            damaged,
+            known,
+            reason,
         )
 
     def ended(self, session: LeaderSession, refusal: SessionRefusedError | None) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from imago_broker.core.shard.values import FollowerProgress
     from imago_broker.model.shard import Member
+    from imago_broker.replication.leading import Refused
     from imago_broker.replication.shell import ShardShell
     from imago_log.results import DamagedRange
 
@@ -27,11 +28,12 @@ def followers(
 
     `damaged`: what cannot be sent to them of our log.
     """
-    if shell.executor.leading is None:
+    leading = shell.executor.leading
+    if leading is None:
         return ()
     progress = shell.machine.watermark.progress()
     return tuple(
-        _follower(member, each, progress.end, now_ms, damaged)
+        _follower(member, each, progress.end, now_ms, damaged, leading.refusals.get(member.uuid))
         for member, each in sorted(progress.followers.items())
     )
 
@@ -42,10 +44,14 @@ def _follower(
     leader_end: int,
     now_ms: int,
     damaged: Sequence[DamagedRange],
+    refused: Refused | None,
 ) -> FollowerStatus:
     lag_bytes = max(0, leader_end - progress.end)
     since_ms = max(progress.caught_up_ms, progress.joined_ms)
     lag_ms = max(0, now_ms - since_ms) if lag_bytes else 0
+    stalled = _in_the_way(progress.end, damaged) if lag_ms >= STALLED_MS else ""
+    if not stalled and refused is not None:  # it comes again and again, so it lags never long
+        stalled = f"it refuses what follows log offset {refused.offset}: {refused.reason}"
     return FollowerStatus(
         uuid=member.uuid,
         incarnation=member.incarnation,
@@ -54,7 +60,7 @@ def _follower(
         durable=progress.durable,
         lag_bytes=lag_bytes,
         lag_ms=lag_ms,
-        stalled=_in_the_way(progress.end, damaged) if lag_ms >= STALLED_MS else "",
+        stalled=stalled,
     )
 
 

@@ -276,10 +276,14 @@ class Inspector:
         return _rows(queue, row.offset, 1) == [row]
 
     def read_through(self, start: int, end: int) -> bool:
-        """Look at the first place from a border on where no whole record is, up to `end`."""
+        """Look at the first place from a border on where no whole record is, up to `end`.
+
+        True: damage is known there. What the worker has still to look at is not: where `start` is
+        no border, as anybody may ask, there is none.
+        """
         end = min(end, self._log.end)
         at, _ = LogReader(self._log).run(start, end)
-        return at < end and self.look(at) is not Look.NOTHING
+        return at < end and self.look(at) is Look.KNOWN
 
     def put_right(self, queue: ConsumeQueue, offset: int, place: int, size: int) -> bool:
         """Write the units of the record at a place anew; false: it is not there any more."""
