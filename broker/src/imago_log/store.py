@@ -302,7 +302,7 @@ class MessageStore:
         """Begin to append, in an epoch of its own that starts at the log's end.
 
         When it returns, the epoch is on the device. StaleEpochError: it is not above every epoch
-        seen; nothing has changed.
+        seen; nothing has changed. NoSpaceError: the disk has no room to note it; the same.
         """
         self._member.lead(epoch)
 

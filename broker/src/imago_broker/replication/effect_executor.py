@@ -17,7 +17,7 @@ from imago_broker.replication.outlook import log_of
 from imago_broker.replication.peer_handlers import FollowerHandler, LeaderHandler
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.role import ShardRole
-from imago_log.errors import LogIOError, StaleEpochError, StoreError
+from imago_log.errors import LogIOError, NoSpaceError, StaleEpochError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,7 +163,12 @@ class EffectExecutor:
         parts = self._parts
         store = parts.store
         high_watermark = store.high_watermark
-        store.lead(effect.epoch)
+        try:
+            store.lead(effect.epoch)
+        except NoSpaceError as error:
+            self.note(f"does not lead epoch {effect.epoch}: {error}")
+            self._dispatch(events.NotLed(effect.epoch, store.epoch_seen))
+            return
         self.leading = Leading(
             effect.epoch,
             store,

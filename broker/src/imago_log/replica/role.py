@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.errors import StaleEpochError
+from imago_log.errors import NoSpaceError, StaleEpochError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,13 +45,19 @@ class ReplicaRole:
         """Begin to append, in an epoch of its own that starts at the log's end.
 
         When it returns, the epoch is on the device. StaleEpochError: it is not above every epoch
-        seen; nothing has changed.
+        seen; nothing has changed. NoSpaceError: the disk has no room to note it; the same.
         """
         epochs, log = self._epochs, self._log
         if epoch <= epochs.promised:
             raise StaleEpochError(epoch, epochs.promised)
+        no_room = None
         with self._status.failing():
-            epochs.lead(epoch, log.start, log.end)
+            try:
+                epochs.lead(epoch, log.start, log.end)
+            except NoSpaceError as error:
+                no_room = error
+        if no_room is not None:
+            raise no_room
         self._follower.begin_leading()
         self._status.lead()
         self._appender.begin()

@@ -34,6 +34,8 @@ def stand(transition: Transition) -> None:
         # Elections are decided on what the coordinator itself has just said: a snapshot that
         # lacks the leader's registration may be older than that registration.
         transition.ask()
+    elif transition.now_ms < state.yields_ms and state.forced is None:
+        _note(transition, "others come first: our disk has no room to note an epoch")
     elif transition.may_propose():
         _stand(transition)
 

@@ -97,6 +97,15 @@ class Led:
 
 
 @dataclass(frozen=True, slots=True)
+class NotLed:
+    """A `Lead` effect was not carried out, for want of room on the disk: nothing has changed."""
+
+    epoch: int
+    epoch_seen: int
+    """Highest epoch promised, as it is on disk."""
+
+
+@dataclass(frozen=True, slots=True)
 class Welcomed:
     """The leader that we follow answered our greeting."""
 
@@ -155,6 +164,7 @@ Event = (
     | SessionLost
     | LeaseRenewed
     | Led
+    | NotLed
     | Welcomed
     | EpochHeard
     | HandoverAsked

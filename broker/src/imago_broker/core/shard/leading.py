@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.core.shard.effects import (
@@ -17,15 +18,24 @@ from imago_broker.core.shard.in_sync import admissible, gone, resized
 from imago_broker.core.shard.values import MachineRole
 
 if TYPE_CHECKING:
-    from imago_broker.core.shard.events import Led
+    from imago_broker.core.shard.events import Led, NotLed
     from imago_broker.core.shard.state import Transition
     from imago_broker.core.shard.values import ShardProgress
     from imago_broker.model.shard import Member
 
 
+YIELD_MS = 5000
+"""How long a member that could not begin an epoch lets others lead."""
+
+
 def lead(transition: Transition) -> None:
-    """Begin the leadership that the shard's state gives us."""
+    """Begin the leadership that the shard's state gives us, or give it back: see `not_led`."""
     state = transition.state
+    if transition.now_ms < state.yields_ms:
+        if transition.may_propose():
+            cause = f"{state.uuid} has no room on its disk to lead"
+            transition.propose(replace(state.shard, leader=None, cause=cause, at_ms=0))
+        return
     epoch = state.shard.epoch
     if state.following is not None:
         transition.do(Unfollow())
@@ -57,6 +67,17 @@ def led(transition: Transition, event: Led) -> None:
     state = transition.state
     if state.role is MachineRole.LEADING and state.epoch == event.epoch:
         transition.set(led=True, led_ms=transition.now_ms, epoch_start=event.log.end)
+
+
+def not_led(transition: Transition, event: NotLed) -> None:
+    """Our disk has no room for the epoch: another member may lead, and we try again later."""
+    state = transition.state
+    if state.role is MachineRole.LEADING and state.epoch == event.epoch and not state.led:
+        transition.set(
+            role=MachineRole.ELECTING,
+            epoch_seen=event.epoch_seen,
+            yields_ms=transition.now_ms + YIELD_MS,
+        )
 
 
 def govern(transition: Transition) -> None:

@@ -219,6 +219,7 @@ _FACTS: Mapping[type, Callable[..., None]] = {
     events.SessionLost: _lost,
     events.LeaseRenewed: _lease_renewed,
     events.Led: leading.led,
+    events.NotLed: leading.not_led,
     events.Welcomed: following.welcomed,
     events.EpochHeard: _epoch_heard,
     events.HandoverAsked: _handover_asked,

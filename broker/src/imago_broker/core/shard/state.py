@@ -104,6 +104,9 @@ class State:
     patience_ms: int = 0
     """Since when it is these."""
 
+    yields_ms: int = 0
+    """Until then others lead, since our disk had no room to note an epoch."""
+
     # While following or leading.
     epoch: int = 0
     """Epoch of the leadership we are in."""
