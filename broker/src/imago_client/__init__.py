@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from imago_client.core.outgoing import batches
     from imago_client.core.subscriptions import Sql
+    from imago_client.core.transacting import Decision
     from imago_client.errors import (
         AnswerError,
         BodyError,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from imago_client.push_consumer import PushConsumer
     from imago_client.queue_reader import RetryLater
     from imago_client.received import Pulled, ReceivedMessage
+    from imago_client.transactions import OpenTransaction, TransactionProducer
 
 _HOMES = {
     "admin": ("Admin",),
@@ -58,6 +60,7 @@ _HOMES = {
     "core.group_administration": ("GroupDescription", "GroupProgress", "Member", "ResetTo"),
     "core.outgoing": ("batches",),
     "core.subscriptions": ("Sql",),
+    "core.transacting": ("Decision",),
     "errors": (
         "AnswerError",
         "BodyError",
@@ -83,6 +86,7 @@ _HOMES = {
     "push_consumer": ("PushConsumer",),
     "queue_reader": ("RetryLater",),
     "received": ("Pulled", "ReceivedMessage"),
+    "transactions": ("OpenTransaction", "TransactionProducer"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -97,6 +101,7 @@ __all__ = [
     "ClientError",
     "ConnectionLostError",
     "ConsumerConfig",
+    "Decision",
     "GroupDescription",
     "GroupProgress",
     "HidesMessagesError",
@@ -105,6 +110,7 @@ __all__ = [
     "MessageQueue",
     "NoRouteError",
     "NoTopicError",
+    "OpenTransaction",
     "OutOfOrderSequenceError",
     "Producer",
     "ProducerConfig",
@@ -125,6 +131,7 @@ __all__ = [
     "Sql",
     "StartFrom",
     "TopicExistsError",
+    "TransactionProducer",
     "TryAgainError",
     "UsageError",
     "batches",

@@ -16,12 +16,15 @@ from imago_client.producer import Producer
 from imago_client.pull_consumer import PullConsumer
 from imago_client.push_consumer import PushConsumer
 from imago_client.server_requests import answer_request
+from imago_client.transactions import TransactionProducer, group_of_check
+from imago_wire.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from types import TracebackType
 
     from imago_client.connection import Connection
+    from imago_client.core.transacting import Decision
     from imago_client.received import ReceivedMessage
     from imago_wire.remoting.command import RemotingCommand
 
@@ -38,6 +41,7 @@ class Client:
         self._state = new_state(self.config)
         self._driver = Driver(self.config, self._on_request)
         self._consumers: dict[str, PushConsumer] = {}
+        self._transacting: dict[str, TransactionProducer] = {}
         self.admin = Admin(self._state, self._driver)
 
     def producer(
@@ -48,6 +52,26 @@ class Client:
         if idempotent:
             settings = replace(settings, idempotent=True)
         return Producer(self._state, self._driver, settings)
+
+    def transaction_producer(
+        self,
+        group: str,
+        checker: Callable[[ReceivedMessage], Awaitable[Decision]],
+        config: ProducerConfig | None = None,
+    ) -> TransactionProducer:
+        """Return a producer whose messages are delivered once their transaction is committed.
+
+        `checker` decides about transactions of the group that nobody ended: see
+        `TransactionProducer`.
+        """
+        if group in self._transacting:
+            raise UsageError(f"group {group!r}: this client has a producer of it already")
+        settings = replace(config or ProducerConfig(), group=group)
+        producer = TransactionProducer(
+            self._state, self._driver, settings, checker, self._forget_transactions
+        )
+        self._transacting[group] = producer
+        return producer
 
     def pull_consumer(self, group: str) -> PullConsumer:
         """Return a consumer that reads what the caller asks for, with the group's offsets."""
@@ -78,6 +102,8 @@ class Client:
         """Stop the consumers, then close every connection."""
         for consumer in list(self._consumers.values()):
             await consumer.stop()
+        for producer in list(self._transacting.values()):
+            await producer.close()
         await self._driver.close()
 
     async def __aenter__(self) -> Self:
@@ -101,4 +127,13 @@ class Client:
             del self._consumers[consumer.config.group]
 
     def _on_request(self, connection: Connection, command: RemotingCommand) -> None:
-        answer_request(connection, command, self._consumers)
+        if command.code != RequestCode.CHECK_TRANSACTION_STATE:
+            answer_request(connection, command, self._consumers)
+            return
+        producer = self._transacting.get(group_of_check(command))
+        if producer is not None:
+            producer.asked(connection.address, command)
+
+    def _forget_transactions(self, producer: TransactionProducer) -> None:
+        if self._transacting.get(producer.config.group) is producer:
+            del self._transacting[producer.config.group]

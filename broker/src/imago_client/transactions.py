@@ -1,0 +1,168 @@
+"""The asyncio producer of transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Self
+
+from imago_client.core import sending, transacting
+from imago_client.core.transacting import Decision
+from imago_client.errors import ClientError
+from imago_client.message_queue import MessageQueue
+from imago_client.received import received
+from imago_wire import properties as names
+from imago_wire.errors import ProtocolError
+from imago_wire.record import decode_record
+from imago_wire.remoting.headers.send import CheckTransactionStateRequestHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+
+    from imago_client.config import ProducerConfig
+    from imago_client.core.state import ClientState
+    from imago_client.driver import Driver
+    from imago_client.messages import Message, SendResult
+    from imago_client.received import ReceivedMessage
+    from imago_wire.remoting.command import RemotingCommand
+
+    Checker = Callable[[ReceivedMessage], Awaitable[Decision]]
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_S = 30.0
+"""As the original clients: brokers forget who is silent for two minutes."""
+CHECKS_MAX = 1000
+"""Questions that the checker has not answered; the broker asks again about further ones."""
+
+
+class OpenTransaction:
+    """One message that nobody reads yet: `commit` or `rollback` it.
+
+    Who does neither is asked by the broker, through the producer's checker.
+    """
+
+    def __init__(self, producer: TransactionProducer, sent: SendResult) -> None:
+        self._producer = producer
+        self.sent = sent
+        """Where the half message is; a commit gives the message a place of its own."""
+
+    async def commit(self) -> None:
+        """Have the message delivered, once. It may be said again after an error."""
+        await self._producer._end(self.sent, Decision.COMMIT)  # noqa: SLF001  its producer made it
+
+    async def rollback(self) -> None:
+        """Have the message never delivered. It may be said again after an error."""
+        await self._producer._end(self.sent, Decision.ROLLBACK)  # noqa: SLF001  as above
+
+
+class TransactionProducer:
+    """Sends messages in transactions; made by `Client.transaction_producer`, used as `async with`.
+
+    `checker` is called with a message whose transaction was left open, of this producer or of
+    another of its group, and says what becomes of it. Whatever it raises counts as UNKNOWN.
+    """
+
+    def __init__(
+        self,
+        state: ClientState,
+        driver: Driver,
+        config: ProducerConfig,
+        checker: Checker,
+        forget: Callable[[TransactionProducer], None],
+    ) -> None:
+        self._state, self._driver, self.config = state, driver, config
+        self._checker, self._forget = checker, forget
+        self._rotations = sending.Rotations(state.rng.getrandbits(16))
+        self._topics: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._beats: asyncio.Task[None] | None = None
+
+    async def begin(
+        self, message: Message, *, queue: MessageQueue | None = None
+    ) -> OpenTransaction:
+        """Send a message that nobody reads before its transaction is committed.
+
+        The errors are those of `Producer.send`; of BrokerError also too many open transactions.
+        """
+        outgoing = transacting.prepare_half(self._state, self.config, message)
+        operation = sending.send(self._state, self.config, self._rotations, outgoing, queue)
+        async with self._driver.admission.room(len(outgoing.body)):
+            sent = await self._driver.run(operation)
+        if message.topic not in self._topics:
+            await self._join(message.topic)  # now at the latest the topic has brokers
+        return OpenTransaction(self, sent)
+
+    async def close(self) -> None:
+        """Be asked no more. What is open stays open for the others of the group."""
+        self._forget(self)
+        for task in [*self._tasks, *([self._beats] if self._beats else [])]:
+            task.cancel()
+        self._beats = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def asked(self, address: str, command: RemotingCommand) -> None:
+        """Have the checker decide about a message, and tell the broker that asks."""
+        if len(self._tasks) >= CHECKS_MAX:
+            return
+        task = asyncio.create_task(self._check(address, command), name="transaction check")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _check(self, address: str, command: RemotingCommand) -> None:
+        try:
+            asked = CheckTransactionStateRequestHeader.from_ext(command.ext)
+            stored = decode_record(command.body, inflate=True)
+            queue = MessageQueue(stored.topic, asked.bname or "", stored.queue_id)
+            decision = await self._checker(received(queue, stored))
+        except ProtocolError as error:
+            log.warning("transaction_check_unreadable broker=%s error=%s", address, error)
+            return
+        except Exception:
+            log.exception("transaction_checker_failed group=%s", self.config.group)
+            return  # the broker asks again
+        if decision is Decision.UNKNOWN:
+            return
+        try:
+            operation = transacting.answer_check(self.config, address, asked, decision)
+            await self._driver.run(operation)
+        except ClientError as error:
+            log.warning("transaction_check_unanswered broker=%s error=%s", address, error)
+
+    async def _end(self, sent: SendResult, decision: Decision) -> None:
+        await self._driver.run(transacting.end(self._state, self.config, sent, decision))
+
+    async def _join(self, topic: str) -> None:
+        self._topics.add(topic)
+        await self._beat()
+        if self._beats is None:
+            self._beats = asyncio.create_task(self._keep_beating(), name="producer's heart beats")
+
+    async def _keep_beating(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            await self._beat()
+
+    async def _beat(self) -> None:
+        operation = transacting.heartbeat(self._state, self.config, sorted(self._topics))
+        for error in await self._driver.run(operation):
+            log.warning("heartbeat_failed group=%s error=%s", self.config.group, error)
+
+
+def group_of_check(command: RemotingCommand) -> str:
+    """Return the group of producers that a check is for, as the message itself says."""
+    try:
+        return decode_record(command.body).properties.get(names.PRODUCER_GROUP, "")
+    except ProtocolError:
+        return ""

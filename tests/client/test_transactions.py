@@ -1,0 +1,79 @@
+"""The client's producer of transactions with a broker: commit, rollback, checks, repeats."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_client import BrokerError, Client, Decision, Message, UsageError
+from imago_testing.clusters.brokers import running_broker
+from imago_testing.processes.servers import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imago_broker.app import Broker
+    from imago_client import ReceivedMessage
+
+
+async def never(message: ReceivedMessage) -> Decision:
+    raise AssertionError(f"asked about {message.body!r}")
+
+
+def bodies(broker: Broker) -> list[bytes]:
+    store, found = broker.store, []
+    for queue in range(8):
+        found += [
+            body
+            for body in (b"kept", b"dropped", b"asked")
+            if body in store.read("T", queue, 0, messages_max=100, bytes_max=1 << 20).body
+        ]
+    return found
+
+
+async def test_committed_message_is_delivered_and_a_rolled_back_one_not(
+    client: Client, broker: Broker
+) -> None:
+    async with client.transaction_producer("P", never) as producer:
+        kept = await producer.begin(Message("T", b"kept", tags="a"))
+        dropped = await producer.begin(Message("T", b"dropped"))
+        assert bodies(broker) == []
+        await kept.commit()
+        await kept.commit()
+        await dropped.rollback()
+        with pytest.raises(BrokerError, match="was rolled back"):
+            await dropped.commit()
+    assert bodies(broker) == [b"kept"]
+    assert broker.rocketmq.transactions.counts.committed == 1
+
+
+async def test_checker_decides_about_what_was_left_open(tmp_path: Path) -> None:
+    settings = ("rocketmq.transaction_timeout_ms=0", "rocketmq.transaction_check_interval_ms=20")
+    asked: list[bytes] = []
+
+    async def checker(message: ReceivedMessage) -> Decision:
+        asked.append(message.body)
+        if len(asked) == 1:
+            raise RuntimeError("no database")
+        return Decision.UNKNOWN if len(asked) == 2 else Decision.COMMIT
+
+    async with (
+        running_broker(tmp_path, *settings) as broker,
+        Client(f"127.0.0.1:{broker.ports.namesrv_port}") as client,
+        client.transaction_producer("P", checker) as producer,
+    ):
+        await producer.begin(Message("T", b"asked"))
+        await asyncio.to_thread(
+            wait_until, lambda: bodies(broker) != [], seconds_max=50, what="the message is there"
+        )
+        assert bodies(broker) == [b"asked"]
+        assert set(asked) == {b"asked"}
+
+
+async def test_group_has_one_producer_in_a_client(client: Client) -> None:
+    async with client.transaction_producer("P", never):
+        with pytest.raises(UsageError, match="has a producer of it already"):
+            client.transaction_producer("P", never)
+    client.transaction_producer("P", never)
