@@ -37,6 +37,7 @@ FEATURES: Final = {
     "transactions": "transactions: commit, rollback, answer to checks",
     "query": "find messages by id and key",
     "admin": "administration and statistics by the client's library",
+    "tls": "TLS with a checked certificate",
     "across": "read what the other protocol wrote",
     "handover": "no error at a planned handover of the master",
     "killed": "goes on after `kill -9` of its broker",

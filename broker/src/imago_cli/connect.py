@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from imago_client.blocking import Client
+    from imago_client.config import ClientConfig
     from imago_client.metaq import MetaqClient
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9876"
@@ -62,12 +64,24 @@ def client_errors() -> Iterator[None]:
         raise CommandError(str(error)) from error
 
 
+def client_config(bootstrap: str) -> ClientConfig:
+    """Return how clients of these name services connect: with TLS where the environment says so."""
+    from imago_client.config import ClientConfig, parse_addresses
+
+    return ClientConfig(
+        bootstrap=parse_addresses(bootstrap),
+        tls_ca_file=os.environ.get("IMAGO_TLS_CA") or None,
+        tls_certificate_file=os.environ.get("IMAGO_TLS_CERTIFICATE") or None,
+        tls_key_file=os.environ.get("IMAGO_TLS_KEY") or None,
+    )
+
+
 @contextmanager
 def connected(bootstrap: str) -> Iterator[Client]:
     """Give a client of the cluster."""
     from imago_client.blocking import Client
 
-    with client_errors(), Client(bootstrap) as client:
+    with client_errors(), Client(client_config(bootstrap)) as client:
         yield client
 
 

@@ -19,6 +19,7 @@ from imago_cli.connect import (
     AsJson,
     Bootstrap,
     MetaqServers,
+    client_config,
     client_errors,
     metaq_topics,
     no_topic,
@@ -131,7 +132,7 @@ def consume(
 async def _rocketmq(bootstrap: str, reading: Reading, group: str | None) -> None:
     from imago_client import Client
 
-    async with Client(bootstrap) as client:
+    async with Client(client_config(bootstrap)) as client:
         if reading.topic not in (known := await client.admin.topics()):
             raise no_topic(reading.topic, known)
         if group is None:

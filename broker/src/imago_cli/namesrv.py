@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.config import BrokerConfig
+    from imago_broker.config.sections import TlsSection
     from imago_broker.model.cluster import ClusterView
     from imago_broker.namesrv.server import Serving
     from imago_broker.processors.rocketmq.rows import Table
+    from imago_broker.server.listener import Listener
+    from imago_broker.server.tls_certificates import Certificates
 
 
 def attach(root: typer.Typer) -> None:
@@ -134,9 +137,24 @@ async def _serve(
         input_budget=budget,
     )
     listener.protocol_factory = server.session
+    certificates = _secured(listener, settings.tls)
     try:
         listener.bind()
     except OSError as error:
         raise CommandUsageError(f"namesrv.port: {error.strerror}", cure=cure_of(error)) from error
     await listener.start()
+    if certificates is not None:
+        certificates.start()
     return listener
+
+
+def _secured(listener: Listener, tls: TlsSection) -> Certificates | None:
+    from imago_broker.app.tls import load_certificates, secure
+    from imago_broker.errors import FatalError
+
+    try:
+        certificates = load_certificates(tls)
+    except FatalError as error:
+        raise CommandUsageError(str(error)) from error
+    secure([listener], certificates, tls)
+    return certificates

@@ -17,6 +17,7 @@ from imago_cli.connect import (
     AsJson,
     Bootstrap,
     MetaqServers,
+    client_config,
     client_errors,
     metaq_topics,
     no_topic,
@@ -123,7 +124,7 @@ async def _rocketmq(
     from imago_client import Client, Message
 
     keys = (sending.key,) if sending.key else ()
-    async with Client(bootstrap) as client:
+    async with Client(client_config(bootstrap)) as client:
         if sending.create:
             await client.admin.create_topic(sending.topic)
         elif sending.topic not in (known := await client.admin.topics()):

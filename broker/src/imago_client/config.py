@@ -60,12 +60,20 @@ class ClientConfig:
     """Sends under way at once; more wait their turn, and their time-outs begin with it."""
     sends_bytes_max: int = 32 << 20
     """The same for the bytes of their bodies."""
+    tls_ca_file: str | None = None
+    """PEM file of authorities: speak TLS, with servers whose certificates they have signed for the
+    host that they are reached at; None: no TLS."""
+    tls_certificate_file: str | None = None
+    """PEM file of this client's own certificate, where servers ask for one; with `tls_key_file`."""
+    tls_key_file: str | None = None
     idle_s_max: float = 100.0
     """The blocking client drops a connection idle for so long: servers close at 120 s."""
 
     def __post_init__(self) -> None:
         if not self.bootstrap:
             raise UsageError("bootstrap: no address given, expected host:port[,host:port…]")
+        if self.tls_ca_file is None and (self.tls_certificate_file or self.tls_key_file):
+            raise UsageError("tls_certificate_file: means nothing without tls_ca_file")
         _positive(
             self,
             "connect_timeout_s",

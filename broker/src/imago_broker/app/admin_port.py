@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from imago_broker.core.budget import InputBudget, OutputBudget
     from imago_broker.server.listener import ListenerLimits
     from imago_broker.server.places import Places
+    from imago_broker.server.tls_certificates import Certificates
+    from imago_broker.server.tls_entry import TlsDoor
 
 KEEPALIVE_SECONDS = 75.0
 """How long a connection may wait for its next request. The library's own limit is an hour."""
@@ -59,6 +61,15 @@ class AdminPort:
     def port(self) -> int:
         """The bound port, once bound."""
         return self._listener.port
+
+    @property
+    def door(self) -> TlsDoor | None:
+        """What connections with TLS come through."""
+        return self._listener.door
+
+    def secure(self, certificates: Certificates) -> None:
+        """Serve https beside http."""
+        self._listener.secure(certificates, plain_too=True)
 
     def bind(self) -> None:
         """Take the port without accepting yet; OSError when it cannot be had."""

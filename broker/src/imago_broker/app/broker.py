@@ -377,7 +377,7 @@ class Broker:
         config = self.config
         if config.metaq.enabled:
             self.metaq = serve_metaq(
-                self.ports.metaq,
+                (self.ports.metaq, self.ports.metaq_tls),
                 config,
                 host=self.told_host,
                 messages=self.messages,

@@ -10,6 +10,7 @@ from imago_broker.app.admin_port import AdminPort
 from imago_broker.app.input_memory import input_budget, memory_limit
 from imago_broker.app.member_addresses import MemberAddresses
 from imago_broker.app.open_files import connections_that_fit, files_allowed, warn_if_few
+from imago_broker.app.tls import load_certificates, secure
 from imago_broker.config.relations import is_loopback
 from imago_broker.core.budget import OutputBudget
 from imago_broker.errors import ExitCode, FatalError
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     from imago_broker.config import BrokerConfig
     from imago_broker.model.cluster import ClusterView
+    from imago_broker.server.tls_certificates import Certificates
+    from imago_broker.server.tls_entry import TlsDoor
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +55,9 @@ class Ports:
         )
         """Of the callers of all ports together."""
         self.metaq = Listener(bind, config.metaq.port, Session, limits, places=places)
+        self.metaq_tls = Listener(
+            bind, max(0, config.tls.metaq_port), Session, limits, places=places
+        )
         self.rocketmq = Listener(bind, rocketmq.port, Session, limits, places=places)
         self.fast = Listener(bind, config.fast_port, Session, limits, places=places)
         self.names = Listener(bind, config.namesrv.port, Session, limits, places=places)
@@ -67,6 +73,9 @@ class Ports:
             places=places,
         )
 
+        self.certificates: Certificates | None = None
+        """Those of all listeners; None: there is no TLS."""
+
     def warn_if_open(self) -> None:
         """Say that there is no access control, where clients of other machines may come."""
         if self.wanted and not is_loopback(self._config.broker.bind):
@@ -79,6 +88,8 @@ class Ports:
         """The listeners that the configuration asks for, the admin port aside."""
         config = self._config
         wanted = [self.metaq] if config.metaq.enabled else []
+        if config.metaq.enabled and config.tls.metaq_port >= 0:
+            wanted.append(self.metaq_tls)
         if config.rocketmq.enabled:
             wanted += [self.rocketmq, self.fast]
         return [*wanted, self.names] if config.namesrv.enabled else wanted
@@ -123,14 +134,23 @@ class Ports:
         """Return what holds and relays the clients' requests while the mastership moves."""
         doors = [
             Door(self.metaq, lambda record: record.metaq),
+            # Nobody is told where another broker has this one.
+            Door(self.metaq_tls, lambda _: 0),
             Door(self.rocketmq, lambda record: record.rocketmq),
             Door(self.fast, lambda record: record.fast),
         ]
-        return ClientPorts(doors, loop=loop, append_now=append_now, answer_held=answer_held)
+        return ClientPorts(
+            doors,
+            loop=loop,
+            append_now=append_now,
+            answer_held=answer_held,
+            certificates=self.certificates,
+        )
 
     def bind(self) -> None:
         """Take all ports without accepting yet; FatalError names the one that cannot be had."""
         warn_if_few(self._config.limits.connections_max, self.places.count_max)
+        self._secure()
         try:
             for listener in self.wanted:
                 listener.bind()
@@ -144,6 +164,25 @@ class Ports:
                 exit_code=ExitCode.USAGE,
             ) from error
 
+    def _secure(self) -> None:
+        """Load the certificate, if there is one; FatalError says why it cannot be used."""
+        tls = self._config.tls
+        self.certificates = load_certificates(tls)
+        if self.certificates is None:
+            return
+        self.certificates.start()
+        secure((self.rocketmq, self.fast, self.names), self.certificates, tls)
+        self.metaq_tls.secure(self.certificates, plain_too=False)
+        if tls.admin != "disabled":
+            self.admin.secure(self.certificates)
+
+    @property
+    def doors(self) -> list[TlsDoor]:
+        """What connections with TLS come through, on all ports."""
+        listeners = (self.metaq_tls, self.rocketmq, self.fast, self.names)
+        doors = [listener.door for listener in listeners] + [self.admin.door]
+        return [door for door in doors if door is not None]
+
     def leave_files(self, log_bytes: int) -> None:
         """Leave a log of this size the files that it has open: all of its own."""
         log_files = log_bytes // self._config.store.segment_bytes_max + 2
@@ -152,6 +191,8 @@ class Ports:
     async def stop(self, *, drain_seconds: float) -> None:
         """Accept no more, answer what is in flight, close. May be called again."""
         self.replication.stop()
+        if self.certificates is not None:
+            self.certificates.stop()
         await asyncio.gather(
             self.admin.stop(),
             *(listener.stop(drain_seconds=drain_seconds) for listener in self.wanted),

@@ -41,7 +41,7 @@ def text_limits(config: BrokerConfig) -> TextLimits:
 
 
 def serve_metaq(
-    listener: Listener,
+    listeners: tuple[Listener, Listener],
     config: BrokerConfig,
     *,
     host: str,
@@ -55,12 +55,12 @@ def serve_metaq(
     input_budget: InputBudget,
     when_published: Callable[[str, Callable[[], None]], bool],
 ) -> MetaqAssembly:
-    """Have a bound listener speak MetaQ; return what its processors are made from."""
+    """Have listeners, without and with TLS, speak MetaQ; return what processors are made from."""
     parts = MetaqAssembly(
         identity=MetaqIdentity(
             broker_id=config.metaq_broker_id,
             host=host,
-            port=config.metaq.advertised_port or listener.port,
+            port=config.metaq.advertised_port or listeners[0].port,
         ),
         settings=LiveSettings(config.metaq),
         messages=messages,
@@ -72,11 +72,12 @@ def serve_metaq(
         budget=budget,
         counters=counters,
         realtime=RealTimeStatistics(clock.monotonic_ms()),
-        connections=lambda: listener.connections,
+        connections=lambda: sum(each.connections for each in listeners),
         config_file=lambda: config_file,
         when_published=when_published,
     )
     processors = build_processors(parts)
     limits = text_limits(config)
-    listener.protocol_factory = lambda: TextSession(processors, limits, budget, input_budget)
+    for each in listeners:
+        each.protocol_factory = lambda: TextSession(processors, limits, budget, input_budget)
     return parts

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from imago_broker.metrics import BrokerCollector, MetaqCounters
     from imago_broker.ports import Registry
     from imago_broker.server.listener import Listener
+    from imago_broker.server.tls_entry import TlsDoor
     from imago_broker.service.role import RoleState
     from imago_broker.service.timers import TimerService
     from imago_broker.service.traffic import Traffic
@@ -152,10 +153,50 @@ def _ports(ports: Ports) -> list[Sample]:
         *_port("rocketmq", ports.rocketmq),
         *_port("fast", ports.fast),
         *_port("namesrv", ports.names),
+        *_tls(ports),
         _gauge(
             "connections_max",
             "Connections of all client ports that the process has files for.",
             lambda: ports.places.count_max,
+        ),
+    ]
+
+
+def _tls(ports: Ports) -> list[Sample]:
+    certificates = ports.certificates
+    if certificates is None:
+        return []
+    doors = ports.doors
+
+    def total(read: Callable[[TlsDoor], int]) -> int:
+        return sum(map(read, doors))
+
+    return [
+        *_port("metaq_tls", ports.metaq_tls),
+        _gauge(
+            "tls_certificate_expires_seconds",
+            "End of the certificate in force, in seconds since 1970; 0: it is not valid now.",
+            lambda: certificates.contexts.expires_s,
+        ),
+        _gauge(
+            "tls_certificate_refused",
+            "1 while the certificate's files have something that cannot be used.",
+            lambda: bool(certificates.problem),
+        ),
+        _counter(
+            "tls_certificates_loaded",
+            "Certificates that came into force.",
+            lambda: certificates.loaded,
+        ),
+        _counter(
+            "tls_handshakes",
+            "Handshakes that were finished.",
+            lambda: total(lambda door: door.handshakes),
+        ),
+        _counter(
+            "tls_handshakes_failed",
+            "Connections that were not served for want of TLS.",
+            lambda: total(lambda door: door.failures.count),
         ),
     ]
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         NamesrvSection,
         RocketmqSection,
         StoreSection,
+        TlsSection,
     )
 
 HOST_BYTES_MAX: Final = 20
@@ -43,6 +44,8 @@ class Sections(Protocol):
     @property
     def admin(self) -> AdminSection: ...
     @property
+    def tls(self) -> TlsSection: ...
+    @property
     def zookeeper(self) -> ZookeeperSection: ...
     @property
     def store(self) -> StoreSection: ...
@@ -61,7 +64,27 @@ class Sections(Protocol):
 def problem(config: Sections) -> str | None:
     """Return what does not go together, with the keys and the cure, or None."""
     found = _ports_problem(config) or _sizes_problem(config)
-    return found or _replicas_problem(config) or _address_problem(config)
+    found = found or _replicas_problem(config) or _address_problem(config)
+    return found or _tls_problem(config.tls)
+
+
+def _tls_problem(tls: TlsSection) -> str | None:
+    """TLS is asked for without what it needs."""
+    if not tls.certificate_file:
+        for key, asked in (
+            ("tls.key_file", bool(tls.key_file)),
+            ("tls.client_auth", tls.client_auth != "none"),
+            ("tls.mode = enforcing", tls.mode == "enforcing"),
+            ("tls.metaq_port", tls.metaq_port >= 0),
+        ):
+            if asked:
+                return f"{key}: needs a certificate: set tls.certificate_file and tls.key_file"
+        return None
+    if not tls.key_file:
+        return "tls.certificate_file: needs its key: set tls.key_file"
+    if tls.client_auth != "none" and not tls.ca_file:
+        return f"tls.client_auth: {tls.client_auth}, needs authorities: set tls.ca_file"
+    return None
 
 
 def _address_problem(config: Sections) -> str | None:
@@ -131,6 +154,7 @@ def _bound(config: Sections) -> list[tuple[str, str, int]]:
     bind, bound = config.broker.bind, []
     if config.metaq.enabled:
         bound.append(("metaq.port", bind, config.metaq.port))
+        bound.append(("tls.metaq_port", bind, config.tls.metaq_port))
     if config.rocketmq.enabled:
         bound.append(("rocketmq.port", bind, config.rocketmq.port))
         set_apart = config.rocketmq.fast_port >= 0

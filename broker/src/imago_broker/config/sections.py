@@ -242,6 +242,45 @@ class AdminSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSection:
+    """TLS of the client ports and of the admin port."""
+
+    certificate_file: str = setting(
+        "",
+        "PEM file of the certificate, followed by those that lead to its authority; empty: no TLS."
+        " Read again, as the other files here, when it changes.",
+    )
+    key_file: str = setting("", "PEM file of its key, without a password.")
+    ca_file: str = setting(
+        "",
+        "PEM file of the authorities that certificates of clients and of other brokers are checked"
+        " with; empty: the certificates in `certificate_file`.",
+    )
+    client_auth: str = setting(
+        "none",
+        "Whether clients show a certificate of `ca_file`: none, optional, required.",
+        one_of=("none", "optional", "required"),
+    )
+    mode: str = setting(
+        "permissive",
+        "RocketMQ's ports and the name service: disabled, permissive (with TLS and without, on the"
+        " same port) or enforcing (TLS only).",
+        one_of=("disabled", "permissive", "enforcing"),
+    )
+    metaq_port: int = setting(
+        -1, "Port on which MetaQ is served with TLS; -1: none; 0: any free one.", low=-1, high=65535
+    )
+    admin: str = setting(
+        "permissive",
+        "The admin port: disabled, or permissive (https and http on the same port).",
+        one_of=("disabled", "permissive"),
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSection:
     """The log on disk."""
 

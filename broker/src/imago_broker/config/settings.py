@@ -24,6 +24,7 @@ from imago_broker.config.sections import (
     NamesrvSection,
     RocketmqSection,
     StoreSection,
+    TlsSection,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class BrokerConfig:
     rocketmq: RocketmqSection = field(default_factory=RocketmqSection)
     namesrv: NamesrvSection = field(default_factory=NamesrvSection)
     admin: AdminSection = field(default_factory=AdminSection)
+    tls: TlsSection = field(default_factory=TlsSection)
     replication: ReplicationSection = field(default_factory=ReplicationSection)
     zookeeper: ZookeeperSection = field(default_factory=ZookeeperSection)
     store: StoreSection = field(default_factory=StoreSection)

@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING
 
 from imago_broker.server.connection_states import WaitReason
 from imago_broker.server.handover import ClientSession
-from imago_broker.server.probe import until_it_leads
+from imago_broker.server.probe import port_to_ask, until_it_leads
 from imago_broker.server.relay import Address, Relay
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Sequence
 
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.server.listener import Listener
     from imago_broker.server.session import Session
+    from imago_broker.server.tls_certificates import Certificates
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +64,17 @@ class ClientPorts:
         loop: asyncio.AbstractEventLoop,
         append_now: Callable[[], None],
         answer_held: Callable[[], None],
+        certificates: Certificates | None = None,
     ) -> None:
-        """`append_now`: append the puts that were taken. `answer_held`: end all long polls."""
+        """`append_now`: append the puts that were taken. `answer_held`: end all long polls.
+
+        `certificates`: by which other brokers are trusted, where connections have TLS.
+        """
         self._doors = doors
         self._loop = loop
         self._append_now = append_now
         self._answer_held = answer_held
+        self._certificates = certificates
         self._phase = _Phase.SERVING
         self._to: BrokerRecord | None = None
         self._holding = False
@@ -132,7 +139,7 @@ class ClientPorts:
     async def _relay_when_it_leads(self, record: BrokerRecord) -> None:
         try:
             async with asyncio.timeout(TAKEOVER_SECONDS_MAX):
-                await until_it_leads(record)
+                await until_it_leads(record, self._probing_tls(record))
         except (OSError, TimeoutError) as error:
             log.warning(
                 "relay_impossible to=%s reason=%s", record.host, str(error) or "it does not lead"
@@ -196,10 +203,19 @@ class ClientPorts:
                 self._relays.remove(relay)
                 places.leave_own()
 
-        relay = Relay(Address(self._to.host, port), connects=self._connects, on_end=ended)
+        tls = self._certificates.contexts.client if self._certificates and session.secure else None
+        relay = Relay(Address(self._to.host, port), connects=self._connects, on_end=ended, tls=tls)
         self._relays.add(relay)
         if not session.handover.hand_over(relay):
             ended(relay)
+
+    def _probing_tls(self, record: BrokerRecord) -> ssl.SSLContext | None:
+        """Return what the next master is asked with: it serves TLS only where this broker does."""
+        asked = [each for each in self._doors if each.port_of(record) == port_to_ask(record)]
+        doors = [each.listener.door for each in asked]
+        if self._certificates is None or any(door is None or door.plain_too for door in doors):
+            return None
+        return self._certificates.contexts.client
 
     def _hold(self) -> None:
         self._holding = True

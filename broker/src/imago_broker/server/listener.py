@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING
 
 from imago_broker.server.places import KeptPlaces, Place, Places, Port
 from imago_broker.server.refusals import Refusals
+from imago_broker.server.tls_entry import TlsDoor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.server.session import Session
+    from imago_broker.server.tls_certificates import Certificates
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +65,8 @@ class Listener:
         """The bound port, once started; 0 before then means any free one."""
         self.accepted = 0
         self.refusals = Refusals()
+        self.door: TlsDoor | None = None
+        """What connections come through before they have a session, where there is TLS."""
         self.on_open: Callable[[Session], None] | None = None
         """Told each new connection, before anything is read from it."""
         self.protocol_factory = protocol_factory
@@ -91,6 +95,10 @@ class Listener:
     def sessions(self) -> frozenset[Session]:
         """The connections that are open at this moment."""
         return frozenset(self._sessions)
+
+    def secure(self, certificates: Certificates, *, plain_too: bool) -> None:
+        """Serve TLS from `start` on. `plain_too`: connections without it as well."""
+        self.door = TlsDoor(certificates, self, plain_too=plain_too)
 
     def bind(self) -> socket.socket:
         """Take the port without accepting yet; OSError when it cannot be had."""
@@ -139,6 +147,8 @@ class Listener:
         """Count a new connection, or say that there is no place for it."""
         if self._stopped:
             return False  # accepted just before, and not yet a session when the others were ended
+        if session in self._sessions:
+            return True  # it has the place of the one that was there before
         port = Port(len(self._sessions), self._limits.connections_max, self._kept)
         place = self.places.take(session.address, port)
         if isinstance(place, str):
@@ -163,10 +173,24 @@ class Listener:
         self.places.leave(place)
         self._left.set()
 
-    def _make(self) -> Session:
+    def replace(self, session: Session, following: Session) -> None:
+        """Give a connection's place to the session that serves it from now on."""
+        place = self._sessions.pop(session, None)
+        if place is not None:
+            self._sessions[following] = place
+
+    def make_session(self) -> Session:
+        """Make what serves a new connection."""
         session = self.protocol_factory()
         session.listener = self
         return session
+
+    def _make(self) -> Session:
+        if self.door is None:
+            return self.make_session()
+        entry = self.door.entry()
+        entry.listener = self
+        return entry
 
     def _sweep(self) -> None:
         """Ask some sessions; after the last of them wait for the rest of the second."""
@@ -180,6 +204,8 @@ class Listener:
         if not self._unswept:
             pause = SWEEP_SECONDS
             self.refusals.say()
+            if self.door is not None:
+                self.door.failures.say()
         self._sweeper = asyncio.get_running_loop().call_later(pause, self._sweep)
 
     async def _wait_until_empty(self, seconds: float) -> None:

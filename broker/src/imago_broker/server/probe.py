@@ -10,6 +10,8 @@ from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import encode_frame
 
 if TYPE_CHECKING:
+    import ssl
+
     from imago_broker.model.cluster import BrokerRecord
 
 PAUSE_SECONDS = 0.005
@@ -19,7 +21,7 @@ ANSWER_BYTES_MAX = 1 << 20
 _ASK_FRAME = encode_frame(RemotingCommand(code=RequestCode.GET_BROKER_CONFIG, opaque=1))
 
 
-async def until_it_leads(record: BrokerRecord) -> None:
+async def until_it_leads(record: BrokerRecord, tls: ssl.SSLContext | None = None) -> None:
     """Return once the broker says that it is the master; OSError when it cannot be asked.
 
     Asked through a client port: where that answers as the master, requests are taken. Each time
@@ -30,16 +32,20 @@ async def until_it_leads(record: BrokerRecord) -> None:
     while True:
         try:
             async with asyncio.timeout(patience):
-                if await _says_so(record):
+                if await _says_so(record, tls):
                     return
         except TimeoutError:
             patience *= 2
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _says_so(record: BrokerRecord) -> bool:
-    port = record.rocketmq or record.metaq
-    reader, writer = await asyncio.open_connection(record.host, port)
+def port_to_ask(record: BrokerRecord) -> int:
+    """Return the client port of a broker that is asked."""
+    return record.rocketmq or record.metaq
+
+
+async def _says_so(record: BrokerRecord, tls: ssl.SSLContext | None) -> bool:
+    reader, writer = await asyncio.open_connection(record.host, port_to_ask(record), ssl=tls)
     try:
         return await _leads(reader, writer, framed=bool(record.rocketmq))
     finally:

@@ -1,4 +1,4 @@
-"""Callers that found no place: counted, and told in one line a second."""
+"""Callers that were turned away: counted, and told in one line a second."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ logger = logging.getLogger(__name__)
 class Refusals:
     """Those of one port. `say` is called once a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, event: str = "connection_refused") -> None:
+        """`event` is what the line is called."""
         self.count = 0
+        self._event = event
         self._unsaid = 0
         self._quiet = False
         """Whether a line was written since the last `say`."""
@@ -32,6 +34,6 @@ class Refusals:
             self._write()
 
     def _write(self) -> None:
-        logger.warning("connection_refused count=%d %s", self._unsaid, self._last)
+        logger.warning("%s count=%d %s", self._event, self._unsaid, self._last)
         self._unsaid = 0
         self._quiet = True

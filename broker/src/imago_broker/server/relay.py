@@ -28,6 +28,7 @@ from imago_broker.server.upstream import Upstream
 from imago_wire.errors import ProtocolError
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from imago_broker.server.handover import ClientSession
@@ -78,11 +79,17 @@ class Relay(asyncio.Protocol):
     """One client's connection: the protocol of its transport while another broker answers."""
 
     def __init__(
-        self, to: Address, *, connects: asyncio.Semaphore, on_end: Callable[[Relay], None]
+        self,
+        to: Address,
+        *,
+        connects: asyncio.Semaphore,
+        on_end: Callable[[Relay], None],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`connects` bounds how many connect at once."""
+        """`connects` bounds how many connect at once; `tls`: what the new master is trusted by."""
         self._to = to
         self._connects = connects
+        self._tls = tls
         self._on_end = on_end
         self._state = _State.WAITING
         self._unsent = b""
@@ -150,7 +157,8 @@ class Relay(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self._eof = True
-        return self._ledger.answers_half_closed and (self._ledger.owing or bool(self._unsent))
+        owed = self._ledger.owing or bool(self._unsent)
+        return owed and self._ledger.answers_half_closed and not self._session.secure
 
     def pause_writing(self) -> None:
         self._client_slow = True
@@ -267,7 +275,7 @@ class Relay(asyncio.Protocol):
         self._become(_State.CONNECTING)
         self.steer()
         self._upstream = Upstream(self)
-        self._upstream.open(*self._to, self._connects, CONNECT_SECONDS_MAX)
+        self._upstream.open(*self._to, self._connects, CONNECT_SECONDS_MAX, self._tls)
 
     # -- the end -------------------------------------------------------------------------------
 

@@ -22,6 +22,9 @@ class SessionListener(Protocol):
     def leave(self, session: Session) -> None:
         """The connection is gone."""
 
+    def replace(self, session: Session, following: Session) -> None:
+        """Give a connection's place to the session that serves it from now on."""
+
 
 class Watchers:
     """Who is called when a connection is gone."""
@@ -53,6 +56,8 @@ class Session(asyncio.Protocol):
     transport: asyncio.Transport
     address: str = ""
     """The peer's address, without its port."""
+    secure = False
+    """Whether the connection has TLS."""
     watchers: Watchers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -61,6 +66,7 @@ class Session(asyncio.Protocol):
         self.watchers = Watchers()
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else ""
+        self.secure = transport.get_extra_info("sslcontext") is not None
         if self.listener is not None and not self.listener.admit(self):
             self.transport.abort()
 

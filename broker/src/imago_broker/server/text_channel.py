@@ -23,6 +23,8 @@ class TextChannel:
 
     transport: asyncio.Transport
     """Set before anything is written."""
+    sends_files = True
+    """Whether files may go past the transport: never where that encrypts."""
 
     def __init__(
         self, handover: ConnectionHandover, *, output_bytes_pause: int, output_bytes_max: int
@@ -66,7 +68,7 @@ class TextChannel:
         if self._state.closed:
             return
         sent = 0
-        if self.transport.get_write_buffer_size() == 0:
+        if self.sends_files and self.transport.get_write_buffer_size() == 0:
             sent = self._files.send(self.transport, head, data)
         if sent < len(head):
             self.reply(head[sent:], data.read())

@@ -75,6 +75,7 @@ class TextSession(ClientSession):
         """Begin to serve."""
         super().connection_made(transport)
         self.channel.transport = self.transport
+        self.channel.sends_files = not self.secure
         self.transport.set_write_buffer_limits(high=self._limits.output_bytes_pause)
         peer = transport.get_extra_info("peername")
         if peer:
@@ -110,7 +111,7 @@ class TextSession(ClientSession):
     def eof_received(self) -> bool:
         """Answer what was asked, then close; a peer may half-close after its last request."""
         self.handover.eof()
-        return True
+        return not self.secure  # TLS has no half-open connections
 
     def drain(self) -> None:
         self.handover.end()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    import ssl
 
 WRITE_BYTES_PAUSE = 1 << 20
 """Of bytes that one side has not taken, above which the other is not read."""
@@ -35,16 +38,32 @@ class Upstream(asyncio.Protocol):
         self._opening: asyncio.Task[None] | None = None
         self._closed = False
 
-    def open(self, host: str, port: int, turns: asyncio.Semaphore, seconds: float) -> None:
+    def open(
+        self,
+        host: str,
+        port: int,
+        turns: asyncio.Semaphore,
+        seconds: float,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         """Connect, in turn; be lost when that takes too long."""
         self._opening = asyncio.get_running_loop().create_task(
-            self._open(host, port, turns, seconds)
+            self._open(host, port, turns, seconds, tls)
         )
 
-    async def _open(self, host: str, port: int, turns: asyncio.Semaphore, seconds: float) -> None:
+    async def _open(
+        self,
+        host: str,
+        port: int,
+        turns: asyncio.Semaphore,
+        seconds: float,
+        tls: ssl.SSLContext | None,
+    ) -> None:
         try:
             async with turns, asyncio.timeout(seconds):
-                await asyncio.get_running_loop().create_connection(lambda: self, host, port)
+                await asyncio.get_running_loop().create_connection(
+                    lambda: self, host, port, ssl=tls
+                )
         except (OSError, TimeoutError) as error:
             self._opening = None
             self._lose(str(error) or "no connection in time")

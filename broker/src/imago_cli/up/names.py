@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from imago_cli.admin_http import cluster_at
 from imago_cli.exits import CommandError
 from imago_client.blocking import Client
+from imago_client.config import ClientConfig, parse_addresses
 from imago_client.errors import NoRouteError, TryAgainError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imago_broker.config import BrokerConfig
+    from imago_broker.config.sections import TlsSection
 
 NEW_TOPICS_LIKE = "TBW102"
 """Topic whose route RocketMQ clients use for a topic that does not exist yet."""
@@ -45,6 +47,18 @@ async def wait_for_names(address: str, configs: Sequence[BrokerConfig]) -> None:
         ) from error
 
 
+def _client_config(address: str, tls: TlsSection) -> ClientConfig:
+    """Return how the name service is asked: with TLS where nothing else is served."""
+    trusted = (tls.ca_file or tls.certificate_file) if tls.mode == "enforcing" else ""
+    shown = trusted and tls.client_auth != "none"
+    return ClientConfig(
+        bootstrap=parse_addresses(address),
+        tls_ca_file=trusted or None,
+        tls_certificate_file=tls.certificate_file if shown else None,
+        tls_key_file=tls.key_file if shown else None,
+    )
+
+
 def _cordoned(configs: Sequence[BrokerConfig]) -> set[str]:
     """Return brokers whose shards take no new topics, as the first that answers tells it."""
     for config in configs:
@@ -59,7 +73,7 @@ def _missing(address: str, served: Sequence[BrokerConfig]) -> set[str]:
     """Return brokers without an entry, or without one for topics yet to be made."""
     expected = {config.broker_name for config in served}
     creating = {c.broker_name for c in served if c.rocketmq.auto_create_topic}
-    with Client(address) as client:
+    with Client(_client_config(address, served[0].tls)) as client:
         try:
             missing = expected - {shard.shard for shard in client.admin.shards()}
             if missing or not creating:

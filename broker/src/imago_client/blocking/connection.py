@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import select
 import socket
+import ssl
 import struct
 import time
 from typing import TYPE_CHECKING, Final
 
 from imago_client.core.framing import request_frame
 from imago_client.errors import ConnectionLostError, RequestTimeoutError, why
+from imago_client.tls import client_context
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.frame import check_frame_size, check_header_size
 from imago_wire.remoting.header import decode_header
@@ -93,6 +96,8 @@ class BlockingConnection:
 
     def _was_left(self) -> bool:
         self._socket.setblocking(False)  # else Python waits for the time-out set last
+        if isinstance(self._socket, ssl.SSLSocket):  # it does not say what it has
+            return bool(select.select([self._socket], [], [], 0)[0])
         try:
             return self._socket.recv(1, socket.MSG_PEEK) == b""
         except BlockingIOError:
@@ -109,7 +114,14 @@ class BlockingConnection:
         except (OSError, UnicodeError) as error:
             raise self._lost(error) from error
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return made
+        tls = client_context(self._config)
+        if tls is None:
+            return made
+        try:
+            return tls.wrap_socket(made, server_hostname=host.strip("[]"))
+        except OSError as error:
+            made.close()
+            raise self._lost(error) from error
 
     def _read_frame(self, deadline: float, timeout_s: float) -> RemotingCommand:
         try:

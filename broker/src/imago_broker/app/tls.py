@@ -1,0 +1,42 @@
+"""The certificate that the configuration names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.errors import ExitCode, FatalError
+from imago_broker.server.tls_certificates import CertificateError, Certificates, TlsFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from imago_broker.config.sections import TlsSection
+    from imago_broker.server.listener import Listener
+
+
+def load_certificates(tls: TlsSection) -> Certificates | None:
+    """Return what the files have; None: none are named. FatalError: they cannot be used."""
+    if not tls.certificate_file:
+        return None
+    files = TlsFiles(
+        certificate=tls.certificate_file,
+        key=tls.key_file,
+        ca=tls.ca_file,
+        client_auth=tls.client_auth,
+    )
+    try:
+        return Certificates(files)
+    except CertificateError as error:
+        raise FatalError(
+            f"{error}; set tls.certificate_file and tls.key_file to a certificate and its key",
+            exit_code=ExitCode.USAGE,
+        ) from error
+
+
+def secure(
+    listeners: Iterable[Listener], certificates: Certificates | None, tls: TlsSection
+) -> None:
+    """Have RocketMQ's listeners serve TLS as `tls.mode` says."""
+    if certificates is not None and tls.mode != "disabled":
+        for listener in listeners:
+            listener.secure(certificates, plain_too=tls.mode == "permissive")

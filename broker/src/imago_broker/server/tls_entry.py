@@ -1,0 +1,169 @@
+"""New connections of a port that has TLS, until it is known which session serves them.
+
+The first byte tells: a TLS handshake begins with 22, and no request of RocketMQ or HTTP does (it
+would be a frame of 350 MB). Connections without TLS go to their session with that first read, and
+cost nothing from then on. Those that say nothing, or do not finish their handshake, are closed in
+`HANDSHAKE_SECONDS_MAX`; they count as connections of their address all the while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from imago_broker.server.refusals import Refusals
+from imago_broker.server.session import Session
+
+if TYPE_CHECKING:
+    from imago_broker.server.places import Places
+    from imago_broker.server.tls_certificates import Certificates
+
+HANDSHAKE_SECONDS_MAX: Final = 10
+_HANDSHAKE_RECORD: Final = 22
+"""First byte of a TLS connection."""
+
+
+class TlsListener(Protocol):
+    """The listener, as its door uses it."""
+
+    port: int
+
+    @property
+    def places(self) -> Places:
+        """Those of the whole process."""
+        ...
+
+    def make_session(self) -> Session:
+        """Make what serves a new connection."""
+        ...
+
+
+class TlsDoor:
+    """What the connections of one port have in common until they have their sessions."""
+
+    def __init__(
+        self, certificates: Certificates, listener: TlsListener, *, plain_too: bool
+    ) -> None:
+        self.certificates = certificates
+        self.plain_too = plain_too
+        """Whether connections without TLS are served."""
+        self.handshakes = 0
+        """Those that were finished."""
+        self.failures = Refusals("tls_handshake_failed")
+        self._listener = listener
+
+    def entry(self) -> TlsEntry:
+        """Make the protocol object of a new connection."""
+        return TlsEntry(self)
+
+    def make_session(self) -> Session:
+        """Make what serves a connection from here on."""
+        return self._listener.make_session()
+
+    def failed(self, address: str, reason: str) -> None:
+        """Count a connection that did not get a session."""
+        listener = self._listener
+        held = listener.places.held(address)
+        self.failures.note(reason, port=listener.port, peer=address, held=held)
+
+
+class TlsEntry(Session):
+    """One connection whose session is not chosen yet."""
+
+    def __init__(self, door: TlsDoor) -> None:
+        self._door = door
+        self._since_ms = time.monotonic_ns() // 1_000_000
+        self._task: asyncio.Task[None] | None = None
+        self._early = b""
+        """What came with the end of the handshake."""
+        self._left = False
+        self._timed_out = False
+
+    def data_received(self, data: bytes) -> None:
+        if self._task is not None:
+            self._early += data
+        elif data[0] == _HANDSHAKE_RECORD:
+            self._task = asyncio.get_running_loop().create_task(self._secure(data))
+        elif self._door.plain_too:
+            self._pass_on(self.transport, data)
+        else:
+            self._door.failed(self.address, "the port serves TLS only")
+            self.transport.close()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._left:
+            self._left = True
+            super().connection_lost(exc)
+
+    def sweep(self, now_ms: int) -> None:
+        """End a connection whose peer takes too long."""
+        if now_ms - self._since_ms > HANDSHAKE_SECONDS_MAX * 1000:
+            self._timed_out = True
+            self._door.failed(self.address, "no handshake in time")
+            self.transport.abort()
+
+    async def _secure(self, first: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        self.transport.pause_reading()
+        begun = loop.create_task(
+            loop.start_tls(
+                self.transport,
+                self,
+                self._door.certificates.contexts.server,
+                server_side=True,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
+            )
+        )
+        # It begins with its next turn, and is connected to the transport in the one after that,
+        # in which nothing is read yet.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        try:
+            if not begun.done():
+                _feed(self.transport, first)
+            secured = await begun
+        except (OSError, RuntimeError) as error:
+            if not self._timed_out:
+                self._door.failed(self.address, _reason(error))
+            self.transport.abort()
+            self.connection_lost(error)
+            return
+        assert secured is not None, "no other loop than ours gives None"
+        self._door.handshakes += 1
+        self._pass_on(secured, self._early)
+
+    def _pass_on(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Have a session serve the connection from here on."""
+        if self._left:
+            return
+        self._left = True
+        session = self._door.make_session()
+        if self.listener is not None:
+            self.listener.replace(self, session)
+        transport.set_protocol(session)
+        session.connection_made(transport)
+        if data:
+            session.data_received(data)
+
+
+def _feed(transport: asyncio.Transport, data: bytes) -> None:
+    """Give what was read before TLS began to the protocol that TLS is spoken by."""
+    protocol: Any = transport.get_protocol()
+    view = memoryview(data)
+    while view:
+        buffer = protocol.get_buffer(len(view))
+        size = min(len(buffer), len(view))
+        buffer[:size] = view[:size]
+        protocol.buffer_updated(size)
+        view = view[size:]
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return error.reason or str(error)
+    return str(error) or "the peer has closed it"

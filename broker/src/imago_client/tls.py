@@ -1,0 +1,37 @@
+"""What a client trusts and shows when it connects with TLS."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+from imago_client.errors import UsageError
+
+if TYPE_CHECKING:
+    from imago_client.config import ClientConfig
+
+
+def client_context(config: ClientConfig) -> ssl.SSLContext | None:
+    """Return how connections are secured; None: they are not. UsageError: a file is no good."""
+    if config.tls_ca_file is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the server's own certificate will do
+    try:
+        context.load_verify_locations(config.tls_ca_file)
+    except OSError as error:
+        raise UsageError(f"tls_ca_file: {config.tls_ca_file}: {_cause(error)}") from error
+    if config.tls_certificate_file is not None:
+        try:
+            context.load_cert_chain(config.tls_certificate_file, config.tls_key_file)
+        except OSError as error:
+            named = f"tls_certificate_file: {config.tls_certificate_file}"
+            raise UsageError(f"{named}: {_cause(error)}") from error
+    return context
+
+
+def _cause(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return f"{error.reason or error}"
+    return error.strerror or str(error)
