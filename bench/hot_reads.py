@@ -101,7 +101,7 @@ def read_on(
         for session, wire, asked in sessions:
             session.data_received(asked[turn])
             if protocol == "pull":
-                session.flush()
+                session.channel.flush()
             size += wire.taken()
     return size
 
