@@ -11,6 +11,13 @@ UUID = "656ba849-0393-468e-89d4-42b16cc6ea83"
 ROWS = [["shard-0", n, "follower", "yes", 123456, 10, "127.0.0.1:31662", n, UUID] for n in range(3)]
 
 
+@pytest.fixture(autouse=True)
+def without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Escapes, which some environments force, take no column of a screen."""
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+
+
 def drawn(capsys: pytest.CaptureFixture[str]) -> list[str]:
     print_table("cluster imago", COLUMNS, ROWS)
     return capsys.readouterr().out.splitlines()
