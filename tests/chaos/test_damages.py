@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import shutil
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_testing.chaos.cluster.damages import DAMAGES, NothingThereError
 from imago_testing.chaos.cluster.faults import FAULTS
+from imago_testing.chaos.cluster.file_faults import damage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,6 +102,19 @@ def test_damage_says_when_there_is_nothing_to_damage(name: str, gone: str, tmp_p
     with pytest.raises(NothingThereError, match=gone):
         DAMAGES[name](data, random.Random(1))
     assert files(data) == before
+
+
+async def test_a_fault_looks_for_something_to_damage_and_says_where_there_is_nothing(
+    tmp_path: Path,
+) -> None:
+    data = data_folder(tmp_path)
+    shutil.rmtree(data / "index")
+    shard: Any = SimpleNamespace(idle=[])
+    member: Any = SimpleNamespace(name="b1", data=data)
+    await damage(shard, member, ["garble_keys", "garble_queue"], random.Random(1))
+    assert shard.idle == []
+    await damage(shard, member, ["garble_keys"], random.Random(1))
+    assert shard.idle == ["b1 garble_keys: no file in index"]
 
 
 def test_every_damage_is_a_fault_of_the_cluster() -> None:

@@ -39,6 +39,8 @@ async def three(tmp_path: Path) -> AsyncIterator[ShardBrokers]:
         await made.start(0, 1, 2)
         await made.all_in_sync(0, 1, 2)
         await made.put(0, b"first")
+        views = [broker.coordinator.view for broker in made.brokers.values()]
+        await until(lambda: all(TOPIC in view().topics for view in views))
         yield made
     finally:
         for broker in made.brokers.values():

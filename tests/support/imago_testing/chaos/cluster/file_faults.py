@@ -10,7 +10,7 @@ from imago_testing.chaos.cluster.damages import DAMAGES, NothingThereError
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from imago_testing.chaos.cluster.members import Member
     from imago_testing.chaos.cluster.shard import Shard
@@ -20,32 +20,45 @@ if TYPE_CHECKING:
 _DOWN_SECONDS_MAX = 3.0
 
 
-async def _damage(shard: Shard, member: Member, name: str, rng: random.Random) -> None:
-    try:
-        done = await asyncio.to_thread(DAMAGES[name], member.data, rng)
-    except NothingThereError as error:
-        shard.idle.append(f"{member.name} {name}: {error}")
-        done = f"nothing damaged, {error}"
-    print(f"  {member.name} {name}: {done}", flush=True)
+async def damage(shard: Shard, member: Member, names: Sequence[str], rng: random.Random) -> None:
+    """Do the first of these damages that finds something there."""
+    problems = []
+    for name in names:
+        try:
+            done = await asyncio.to_thread(DAMAGES[name], member.data, rng)
+        except NothingThereError as error:
+            problems.append(f"{name}: {error}")
+        else:
+            print(f"  {member.name} {name}: {done}", flush=True)
+            return
+    shard.idle.append(f"{member.name} {'; '.join(problems)}")
+    print(f"  {member.name}: nothing damaged, {'; '.join(problems)}", flush=True)
+
+
+def _any(rng: random.Random) -> list[str]:
+    """Return all damages in an order of chance."""
+    return rng.sample(list(DAMAGES), len(DAMAGES))
 
 
 async def _bring_down(member: Member, rng: random.Random) -> None:
     await asyncio.to_thread(rng.choice([member.kill, member.stop]))
 
 
-async def _damage_one(name: str, shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+async def _damage_one(
+    names: Sequence[str], shard: Shard, rng: random.Random
+) -> AsyncIterator[None]:
     """A member goes down, in order or not, and finds its files damaged when it comes back."""
     member = rng.choice(shard.members)
     await _bring_down(member, rng)
     yield
-    await _damage(shard, member, name, rng)
+    await damage(shard, member, names, rng)
     await asyncio.sleep(rng.uniform(0, _DOWN_SECONDS_MAX))
     member.start()
 
 
 async def damage_files(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
     """The same with any of the damages."""
-    async for _ in _damage_one(rng.choice(list(DAMAGES)), shard, rng):
+    async for _ in _damage_one(_any(rng), shard, rng):
         yield
 
 
@@ -56,7 +69,7 @@ async def damage_both_followers(shard: Shard, rng: random.Random) -> AsyncIterat
         await _bring_down(member, rng)
     yield
     for member in followers:
-        await _damage(shard, member, rng.choice(list(DAMAGES)), rng)
+        await damage(shard, member, _any(rng), rng)
         member.start()
 
 
@@ -65,7 +78,7 @@ async def damage_then_kill_leader(shard: Shard, rng: random.Random) -> AsyncIter
     leader, member = shard.leader(), rng.choice(shard.followers())
     await _bring_down(member, rng)
     yield
-    await _damage(shard, member, rng.choice(list(DAMAGES)), rng)
+    await damage(shard, member, _any(rng), rng)
     member.start()
     await asyncio.sleep(rng.uniform(0.5, _DOWN_SECONDS_MAX))
     await asyncio.to_thread(leader.kill)
@@ -75,21 +88,23 @@ async def damage_then_kill_leader(shard: Shard, rng: random.Random) -> AsyncIter
 
 async def kill_all_damage_one(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
     """Every member dies, and one finds its files damaged."""
-    async for _ in _kill_all_damage(rng.choice(list(DAMAGES)), shard, rng):
+    async for _ in _kill_all_damage(_any(rng), shard, rng):
         yield
 
 
 async def kill_all_zero_tail(shard: Shard, rng: random.Random) -> AsyncIterator[None]:
     """Every member dies, and the last writes of one never reached its disk."""
-    async for _ in _kill_all_damage("zero_tail", shard, rng):
+    async for _ in _kill_all_damage(["zero_tail"], shard, rng):
         yield
 
 
-async def _kill_all_damage(name: str, shard: Shard, rng: random.Random) -> AsyncIterator[None]:
+async def _kill_all_damage(
+    names: Sequence[str], shard: Shard, rng: random.Random
+) -> AsyncIterator[None]:
     for member in shard.members:
         await asyncio.to_thread(member.kill)
     yield
-    await _damage(shard, rng.choice(shard.members), name, rng)
+    await damage(shard, rng.choice(shard.members), names, rng)
     for member in rng.sample(shard.members, len(shard.members)):
         member.start()
 
@@ -100,6 +115,6 @@ FILE_FAULTS: dict[str, Fault] = {
     "damage_then_kill_leader": damage_then_kill_leader,
     "kill_all_damage_one": kill_all_damage_one,
     "kill_all_zero_tail": kill_all_zero_tail,
-    **{name: partial(_damage_one, name) for name in DAMAGES},
+    **{name: partial(_damage_one, [name]) for name in DAMAGES},
 }
 """Also one for each damage, by its name."""
