@@ -35,6 +35,8 @@ FEATURES: Final = {
     "dead": "dead letters",
     "delay": "delay levels",
     "transactions": "transactions: commit, rollback, answer to checks",
+    "timer": "delivery at a time of its own, and recall",
+    "request": "request and reply",
     "query": "find messages by id and key",
     "admin": "administration and statistics by the client's library",
     "tls": "TLS with a checked certificate",

@@ -40,6 +40,7 @@ class Outgoing:
     tags: str | None = None
     keys: str | None = None
     delay_level: int | None = None
+    deliver_ms: int | None = None
     flag: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -57,10 +58,12 @@ class Sent:
     offset_id: str
     queue: Queue
     offset: int
+    recall_handle: str | None = None
 
     @classmethod
     def of(cls, form: Mapping[str, Any]) -> Sent:
-        return cls(form["status"], form["id"], form["offset_id"], Queue.of(form), form["offset"])
+        where = (form["offset_id"], Queue.of(form), form["offset"])
+        return cls(form["status"], form["id"], *where, form["recall_handle"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +144,33 @@ class Producer:
 
     def send_batch(self, topic: str, messages: Sequence[Outgoing]) -> Sent:
         return Sent.of(self._call("producer.send_batch", topic, messages))
+
+    def recall(self, topic: str, handle: str) -> str:
+        """Take a message back; return its id."""
+        answer = self.driver.call("producer.recall", producer=self.name, topic=topic, handle=handle)
+        return str(answer)
+
+    def request(
+        self, topic: str, message: Outgoing, *, seconds_max: float = TAKE_SECONDS
+    ) -> Callable[[], Received]:
+        """Send a request; call the result for its reply."""
+        future = self.driver.send(
+            "producer.request",
+            producer=self.name,
+            messages=[message.form(topic)],
+            timeout_ms=int(seconds_max * 1000),
+        )
+        return lambda: Received.of(future.result(CALL_SECONDS))
+
+    def reply(self, request: Received, body: bytes) -> Sent:
+        """Reply to a request as its consumer does."""
+        form = self.driver.call(
+            "producer.reply",
+            producer=self.name,
+            request=dict(request.properties),
+            body=b64encode(body).decode(),
+        )
+        return Sent.of(form)
 
     def queues(self, topic: str) -> list[Queue]:
         forms = self.driver.call("producer.queues", producer=self.name, topic=topic)

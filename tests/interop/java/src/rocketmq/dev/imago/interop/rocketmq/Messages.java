@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -27,6 +28,10 @@ final class Messages {
         }
         if (with.has("delay_level")) {
             message.setDelayTimeLevel(with.count("delay_level", 0));
+        }
+        if (with.has("deliver_ms")) {
+            MessageAccessor.putProperty(
+                message, "TIMER_DELIVER_MS", String.valueOf(with.number("deliver_ms")));
         }
         message.setFlag(with.count("flag", 0));
         with.map("properties").forEach(message::putUserProperty);
@@ -90,6 +95,7 @@ final class Messages {
         form.put("id", result.getMsgId());
         form.put("offset_id", result.getOffsetMsgId());
         form.put("offset", result.getQueueOffset());
+        form.put("recall_handle", Versions.recallHandle(result));
         return form;
     }
 }

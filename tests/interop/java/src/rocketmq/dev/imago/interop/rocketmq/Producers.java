@@ -11,7 +11,10 @@ import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
+import org.apache.rocketmq.common.message.MessageExt;
 
 /** Commands about producers, one for each way of sending. */
 final class Producers {
@@ -28,7 +31,10 @@ final class Producers {
             .on("producer.send_async", this::sendAsync)
             .on("producer.try_async", this::tryAsync)
             .on("producer.send_one_way", this::sendOneWay)
-            .on("producer.send_batch", this::sendBatch);
+            .on("producer.send_batch", this::sendBatch)
+            .on("producer.recall", this::recall)
+            .on("producer.request", this::request)
+            .on("producer.reply", this::reply);
     }
 
     private Object start(Arguments with) throws Exception {
@@ -136,6 +142,26 @@ final class Producers {
 
     private Object sendBatch(Arguments with) throws Exception {
         return Messages.write(producer(with).send(Messages.readAll(with)));
+    }
+
+    private Object recall(Arguments with) throws Exception {
+        return Versions.recall(producer(with), with.text("topic"), with.text("handle"));
+    }
+
+    /** Sends a request and waits for its reply. */
+    private Object request(Arguments with) throws Exception {
+        Message reply = producer(with)
+            .request(Messages.readAll(with).get(0), with.number("timeout_ms"));
+        return Messages.write((MessageExt) reply);
+    }
+
+    /** Replies to a request that a consumer was given, by its properties. */
+    private Object reply(Arguments with) throws Exception {
+        Message request = new Message();
+        with.map("request").forEach((name, value) ->
+            MessageAccessor.putProperty(request, name, value));
+        Message reply = MessageUtil.createReplyMessage(request, with.bytes("body"));
+        return Messages.write(producer(with).send(reply));
     }
 
     private DefaultMQProducer producer(Arguments with) {

@@ -3,6 +3,8 @@ package dev.imago.interop.rocketmq;
 import java.lang.reflect.Method;
 import java.util.Arrays;
 import org.apache.rocketmq.client.ClientConfig;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
 
 /** What differs between the versions: packages of classes that moved, methods that one lacks. */
 final class Versions {
@@ -25,6 +27,23 @@ final class Versions {
         client.setHeartbeatBrokerInterval(1000);
         client.setPersistConsumerOffsetInterval(500);
         client.setVipChannelEnabled(false);
+    }
+
+    /** The handle by which a message can be taken back; 4.9 has none. */
+    static String recallHandle(SendResult result) {
+        try {
+            return (String) result.getClass().getMethod("getRecallHandle").invoke(result);
+        } catch (ReflectiveOperationException missing) {
+            return null;
+        }
+    }
+
+    /** Takes a message back, which 4.9 cannot; returns its id. */
+    static String recall(DefaultMQProducer producer, String topic, String handle)
+            throws ReflectiveOperationException {
+        return (String) producer.getClass()
+            .getMethod("recallMessage", String.class, String.class)
+            .invoke(producer, topic, handle);
     }
 
     private static Method method(Object target, String name) throws NoSuchMethodException {
