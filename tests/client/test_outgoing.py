@@ -72,6 +72,8 @@ def test_batch_gives_every_message_its_own_id() -> None:
         ([], "holds no message"),
         ([Message("a", b""), Message("b", b"")], "two topics"),
         ([Message("a", b"", delay_level=1)], "delayed"),
+        ([Message("a", b"", delay_ms=1)], "delayed"),
+        ([Message("a", b"", deliver_at_ms=5)], "delayed"),
         ([Message("%RETRY%g", b"")], "retry topic"),
         ([Message("a", b""), Message("a", b"", wait_stored=False)], "differ"),
         ([Message("a", b"", ordering_key="1"), Message("a", b"", ordering_key="2")], "differ"),
@@ -96,6 +98,9 @@ def test_too_large_batch_says_how_to_cut_it() -> None:
         (lambda: Message("a", bytes(BODY_BYTES_MAX + 1)), "limit is 4194304"),
         (lambda: Message("a", b"", keys=("two words",)), "nor hold a space"),
         (lambda: Message("a", b"", delay_level=19), "0 to 18"),
+        (lambda: Message("a", b"", delay_ms=-1), "delay_ms: -1, must be a whole"),
+        (lambda: Message("a", b"", deliver_at_ms=1.5), "1.5, must be a whole"),  # type: ignore[arg-type]  # what users do
+        (lambda: Message("a", b"", deliver_at_ms=5, delay_ms=5), "only one"),
     ],
 )
 def test_impossible_messages_are_refused_when_made(make: object, why: str) -> None:

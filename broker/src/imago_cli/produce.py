@@ -47,6 +47,7 @@ class ProduceRun:
     tags: str | None
     idempotent: bool
     create: bool
+    delay_ms: int
 
 
 def attach(root: typer.Typer) -> None:
@@ -69,6 +70,9 @@ def produce(
     idempotent: Annotated[
         bool, typer.Option(help="Store each message once, whatever fails. RocketMQ only.")
     ] = False,
+    delay: Annotated[
+        float, typer.Option(min=0, help="Seconds until the messages are delivered. RocketMQ only.")
+    ] = 0.0,
     in_flight: Annotated[
         int | None,
         typer.Option(
@@ -91,7 +95,12 @@ def produce(
         raise CommandUsageError(
             "--idempotent: not possible through MetaQ", cure="leave --protocol out"
         )
-    sending = ProduceRun(topic, key, tags, idempotent, create)
+    if delay and (protocol is Protocol.metaq or idempotent):
+        raise CommandUsageError(
+            "--delay: possible neither through MetaQ nor with --idempotent",
+            cure="leave one of them out",
+        )
+    sending = ProduceRun(topic, key, tags, idempotent, create, round(delay * 1000))
     bodies = _bodies(message, count)
     pace = Pace("sent", len(message) * count if message else None)
     at_once = in_flight or (1 if key else 64)
@@ -133,7 +142,14 @@ async def _rocketmq(
 
         async def send(body: bytes) -> None:
             await producer.send(
-                Message(sending.topic, body, tags=sending.tags, keys=keys, ordering_key=sending.key)
+                Message(
+                    sending.topic,
+                    body,
+                    tags=sending.tags,
+                    keys=keys,
+                    ordering_key=sending.key,
+                    delay_ms=sending.delay_ms,
+                )
             )
 
         await send_all(bodies, send, pace, in_flight)

@@ -62,6 +62,10 @@ class Message:
     """Messages with one ordering key go to one queue, in order, while the queues stay the same."""
     delay_level: int = 0
     """1…18 on the broker's scale (1 s, 5 s, 10 s, 30 s, 1 min, …); 0 delivers at once."""
+    deliver_at_ms: int | None = None
+    """When to deliver, in epoch milliseconds; a time that is over means at once."""
+    delay_ms: int = 0
+    """How long to wait by the broker's clock; 0 delivers at once."""
     wait_stored: bool = True
     """False: the broker may acknowledge before flush and replication."""
     flag: int = 0
@@ -75,8 +79,14 @@ class Message:
         _check_keys(self.keys)
         if not 0 <= self.delay_level <= 18:
             raise UsageError(f"delay_level: {self.delay_level}, must be 0 to 18")
+        _check_times(self)
         if not -(1 << 31) <= self.flag < 1 << 31:
             raise UsageError(f"flag: {self.flag}, must be a number of 32 bits")
+
+    @property
+    def waits(self) -> bool:
+        """Whether it asks to be delivered later than it is sent."""
+        return bool(self.delay_level or self.delay_ms) or self.deliver_at_ms is not None
 
     def all_properties(self, unique_key: str) -> dict[str, str]:
         """Return the properties as they go on the wire."""
@@ -90,9 +100,23 @@ class Message:
             found[names.SHARDING_KEY] = self.ordering_key
         if self.delay_level:
             found[names.DELAY] = str(self.delay_level)
+        if self.deliver_at_ms is not None:
+            found[names.TIMER_DELIVER_MS] = str(self.deliver_at_ms)
+        if self.delay_ms:
+            found[names.TIMER_DELAY_MS] = str(self.delay_ms)
         if not self.wait_stored:
             found[names.WAIT] = "false"
         return found
+
+
+def _check_times(message: Message) -> None:
+    for what in ("deliver_at_ms", "delay_ms"):
+        value = getattr(message, what)
+        if value is not None and (not isinstance(value, int) or value < 0):
+            raise UsageError(f"{what}: {value!r}, must be a whole number of milliseconds")
+    ways = (message.delay_level, message.delay_ms, message.deliver_at_ms is not None)
+    if sum(map(bool, ways)) > 1:
+        raise UsageError("delay_level, delay_ms and deliver_at_ms: only one of them can be")
 
 
 class SendStatus(Enum):
@@ -116,6 +140,8 @@ class SendResult:
     """The unique key this client gave the message (of a batch: of its first message)."""
     stored_id: str
     """The broker's id: address and log offset in hexadecimal (of a batch: joined with commas)."""
+    recall_handle: str | None = None
+    """For `recall`, until it is due; of a message that waits for a time of its own."""
 
 
 class QueueEnd(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_client.core import idempotent, sending
+from imago_client.core import idempotent, recalling, sending
 from imago_client.core.lanes import ProducerLanes
 from imago_client.core.outgoing import prepare, prepare_batch
 from imago_client.errors import UsageError
@@ -62,6 +62,13 @@ class Producer:
         `imago_client.batches` cuts any number of messages into such batches.
         """
         return await self._send(prepare_batch(self._state, self._config, messages), queue)
+
+    async def recall(self, handle: str) -> str:
+        """Take back a message that is not due yet, by its result's `recall_handle`; return its id.
+
+        BrokerError: it is due already, or the broker allows no recalls.
+        """
+        return await self._driver.run(recalling.recall(self._state, self._config, handle))
 
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_client.core import idempotent, sending
+from imago_client.core import idempotent, recalling, sending
 from imago_client.core.lanes import ProducerLanes
 from imago_client.core.outgoing import prepare, prepare_batch
 from imago_client.errors import UsageError
@@ -61,6 +61,13 @@ class Producer:
         """
         outgoing = prepare_batch(self._state, self._config, messages)
         return self._driver.run(self._sending(outgoing, queue))
+
+    def recall(self, handle: str) -> str:
+        """Take back a message that is not due yet, by its result's `recall_handle`; return its id.
+
+        BrokerError: it is due already, or the broker allows no recalls.
+        """
+        return self._driver.run(recalling.recall(self._state, self._config, handle))
 
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> MessageQueue:
         """Send without asking for an acknowledgement: the message may be lost unnoticed.

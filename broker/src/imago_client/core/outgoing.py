@@ -150,14 +150,14 @@ def _check_fits(message: Message, first: Message) -> None:
         raise UsageError(f"batch: messages of two topics, {first.topic!r} and {message.topic!r}")
     if not _travel_together(first, message):
         raise UsageError("batch: its messages differ in ordering_key or wait_stored")
-    if message.delay_level:
+    if message.waits:
         raise UsageError("batch: a delayed message must be sent by itself")
     if message.topic.startswith(RETRY_PREFIX):
         raise UsageError("batch: not possible to a retry topic")
 
 
 def _check_idempotent(config: ProducerConfig, message: Message) -> None:
-    if config.idempotent and (message.delay_level or message.topic.startswith(RETRY_PREFIX)):
+    if config.idempotent and (message.waits or message.topic.startswith(RETRY_PREFIX)):
         raise UsageError(
             "idempotent: a delayed message, or one to a retry topic, reaches its queue later than"
             " it is sent; use a producer that is not idempotent"

@@ -254,7 +254,9 @@ def _result(
     except ProtocolError as error:
         raise AnswerError(address, str(error)) from None
     queue = MessageQueue(outgoing.topic, target.shard, header.queue_id)
-    return SendResult(status, queue, header.queue_offset, outgoing.message_id, header.msg_id)
+    return SendResult(
+        status, queue, header.queue_offset, outgoing.message_id, header.msg_id, header.recall_handle
+    )
 
 
 def _pause(causes: list[Exception]) -> Pause:
