@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.admin.remaining import measure
 from imago_broker.service.timers import bucket_of
 from imago_testing.peers.remoting import pull_ext, send_ext
+from imago_testing.peers.transactions import COMMIT, end, half
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.handles import RecallHandle, parse_recall_handle
 from imago_wire.remoting.messages import BatchEntry, decode_messages, encode_batch
@@ -195,6 +197,20 @@ async def test_recalls_are_refused_with_the_original_s_codes(
     change(broker, recall_enabled=False)
     answer = await recall(peer, str(good))
     assert (answer.code, answer.remark) == (16, "recall failed, operation is forbidden")
+
+
+async def test_timer_keeps_a_shard_from_being_drained(peer: RemotingPeer, broker: Broker) -> None:
+    await peer.put("T", b"x", properties="TIMER_DELAY_MS\x01400\x02UNIQ_KEY\x01u\x02")
+    assert (await measure(broker.admin_services(), "")).delayed == 1
+    await arriving(peer)
+    assert (await measure(broker.admin_services(), "")).delayed == 0
+
+
+async def test_half_message_waits_for_its_time_once_it_is_committed(peer: RemotingPeer) -> None:
+    one = await half(peer, b"later", more="TIMER_DELAY_MS\x01700\x02")
+    assert (await end(peer, one, COMMIT)).code == ResponseCode.SUCCESS
+    assert (await peer.pull("T")).code == ResponseCode.PULL_NOT_FOUND
+    assert (await arriving(peer)).body == b"later"
 
 
 async def test_timers_go_on_after_a_restart_of_the_service(

@@ -13,6 +13,7 @@ from imago_broker.model import names
 from imago_broker.model.sealing import seal_of, takes_messages
 from imago_broker.service.delay import KIND as DELAY_KIND
 from imago_broker.service.delay import LEVELS_MAX
+from imago_broker.service.firing_log import timers_waiting
 from imago_broker.service.transaction_log import find_open
 from imago_wire.entries import PLACED_SIZE
 
@@ -189,4 +190,4 @@ def _delayed(services: AdminServices) -> int:
         first, end = store.queue_range(names.SCHEDULE_TOPIC, level - 1)
         come = progress.get(str(level), 0)
         waiting += max(0, end - max(first, come if isinstance(come, int) else 0))
-    return waiting
+    return waiting + timers_waiting(store)

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+TIMER_KIND: Final = "timer"
+"""Of the metadata: by queue the offset below which all timers are done."""
+FLOOR_KEY: Final = "firings"
+"""Among them: the first firing record that is needed still."""
 FIRING_QUEUE: Final = TIMER_BUCKETS
 """Queue of the timer topic that has the firing records: the one behind the buckets."""
 RECORDS_MAX: Final = 1024
@@ -114,6 +118,26 @@ class FiringLog:
                 return index
             place += len(record)
         return len(firing.fired)
+
+
+def timers_waiting(store: MessageStore) -> int:
+    """Return how many timers a log has that have not fired, by the log alone.
+
+    Of a bucket that is not over recalls count, too: never too few.
+    """
+    noted = store.meta(TIMER_KIND)
+    bases: dict[int, int] = {}
+    waiting = 0
+    for queue_id in range(TIMER_BUCKETS):
+        low, high = store.queue_range(TIMER_TOPIC, queue_id)
+        value = noted.get(str(queue_id), 0)
+        bases[queue_id] = min(max(low, value if isinstance(value, int) else 0), high)
+        waiting += high - bases[queue_id]
+    if waiting:
+        floor = noted.get(FLOOR_KEY, 0)
+        done = FiringLog(store).read(floor if isinstance(floor, int) else 0)
+        waiting -= sum(offset >= bases[queue_id] for queue_id, offset in set(done))
+    return waiting
 
 
 def _properties(record: bytes) -> bytes:

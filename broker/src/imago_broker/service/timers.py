@@ -22,7 +22,7 @@ from imago_broker.core.timer_wheel import Timer, TimerWheel
 from imago_broker.model.names import TIMER_TOPIC
 from imago_broker.model.system_topics import TIMER_BUCKETS
 from imago_broker.service.copies import read_copy
-from imago_broker.service.firing_log import FiringLog
+from imago_broker.service.firing_log import FLOOR_KEY, TIMER_KIND, FiringLog
 from imago_broker.service.messages import APPENDED, PutStatus
 from imago_broker.service.parked import restored_entry
 from imago_broker.service.timer_batch import TimerBatch
@@ -43,12 +43,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KIND: Final = "timer"
 BUCKET_MS: Final = 600_000
 BUCKETS: Final = TIMER_BUCKETS
 """A bucket's queue is used again after a little more than seven days."""
-_FLOOR: Final = "firings"
-"""Key of the first firing record that is needed still."""
 _TOPIC: Final = TIMER_TOPIC.encode()
 AHEAD_MS: Final = 60_000
 """A bucket is read this long before its first timer may be due."""
@@ -133,7 +130,7 @@ class TimerService:
         """Read what the log says of timers and wait for what is due first."""
         self.stop()
         self._life += 1
-        floor = self._store.meta(KIND).get(_FLOOR, 0)
+        floor = self._store.meta(TIMER_KIND).get(FLOOR_KEY, 0)
         for queue_id, offset in self._firings.read(floor if isinstance(floor, int) else 0):
             self._done.setdefault(queue_id, []).append(offset)
         for queue_id in range(BUCKETS):
@@ -198,7 +195,7 @@ class TimerService:
 
     def _base(self, queue_id: int) -> int:
         """Return the offset below which all timers of a queue are done."""
-        value = self._store.meta(KIND).get(str(queue_id), 0)
+        value = self._store.meta(TIMER_KIND).get(str(queue_id), 0)
         return value if isinstance(value, int) else 0
 
     def _range(self, queue_id: int) -> tuple[int, int]:
@@ -264,14 +261,14 @@ class TimerService:
             bucket.closes_ms = now_ms + BUCKET_MS
             first = bucket.first_open()
             if first > self._base(bucket.queue_id):
-                changes.append((KIND, str(bucket.queue_id), first))
+                changes.append((TIMER_KIND, str(bucket.queue_id), first))
             bucket.trim(first)
             if first == self._store.queue_range(TIMER_TOPIC, bucket.queue_id)[1]:
                 gone.append(bucket)
         kept = [bucket.since for bucket in self._loaded.values() if bucket not in gone]
         if self._done:  # of queues that are not in memory yet
             kept.append(self._firings.floor)
-        changes.append((KIND, _FLOOR, min(kept, default=self._firings.end)))
+        changes.append((TIMER_KIND, FLOOR_KEY, min(kept, default=self._firings.end)))
         try:
             self._store.put_meta(changes)
         except StoreError as error:
