@@ -144,7 +144,7 @@ class BlockingConnectionProbe(BlockingConnection):
     """A connection that closes at the end of a block."""
 
     def __init__(self, address: str, config: ClientConfig) -> None:
-        super().__init__(address, config, lambda _: None)
+        super().__init__(address, config, lambda *_: None)
 
     def __enter__(self) -> Self:
         return self

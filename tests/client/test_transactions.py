@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_client import BrokerError, Client, Decision, Message, UsageError
+from imago_client.blocking import Client as BlockingClient
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.processes.servers import wait_until
 
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 
     from imago_broker.app import Broker
     from imago_client import ReceivedMessage
+
+
+CHECKS_AT_ONCE = (
+    "rocketmq.transaction_timeout_ms=0",
+    "rocketmq.transaction_check_interval_ms=20",
+)
 
 
 async def never(message: ReceivedMessage) -> Decision:
@@ -50,7 +57,6 @@ async def test_committed_message_is_delivered_and_a_rolled_back_one_not(
 
 
 async def test_checker_decides_about_what_was_left_open(tmp_path: Path) -> None:
-    settings = ("rocketmq.transaction_timeout_ms=0", "rocketmq.transaction_check_interval_ms=20")
     asked: list[bytes] = []
 
     async def checker(message: ReceivedMessage) -> Decision:
@@ -60,7 +66,7 @@ async def test_checker_decides_about_what_was_left_open(tmp_path: Path) -> None:
         return Decision.UNKNOWN if len(asked) == 2 else Decision.COMMIT
 
     async with (
-        running_broker(tmp_path, *settings) as broker,
+        running_broker(tmp_path, *CHECKS_AT_ONCE) as broker,
         Client(f"127.0.0.1:{broker.ports.namesrv_port}") as client,
         client.transaction_producer("P", checker) as producer,
     ):
@@ -77,3 +83,80 @@ async def test_group_has_one_producer_in_a_client(client: Client) -> None:
         with pytest.raises(UsageError, match="has a producer of it already"):
             client.transaction_producer("P", never)
     client.transaction_producer("P", never)
+
+
+def blocking_never(message: ReceivedMessage) -> Decision:
+    raise AssertionError(f"asked about {message.body!r}")
+
+
+async def test_blocking_producer_commits_and_rolls_back(bootstrap: str, broker: Broker) -> None:
+    def work() -> None:
+        with (
+            BlockingClient(bootstrap) as client,
+            client.transaction_producer("P", blocking_never) as producer,
+        ):
+            kept = producer.begin(Message("T", b"kept", tags="a"))
+            dropped = producer.begin(Message("T", b"dropped"))
+            assert bodies(broker) == []
+            kept.commit()
+            kept.commit()
+            dropped.rollback()
+            with pytest.raises(BrokerError, match="was rolled back"):
+                dropped.commit()
+            with pytest.raises(UsageError, match="has a producer of it already"):
+                client.transaction_producer("P", blocking_never)
+
+    await asyncio.to_thread(work)
+    assert bodies(broker) == [b"kept"]
+    assert broker.rocketmq.transactions.counts.committed == 1
+
+
+async def test_blocking_checker_decides_while_its_producer_polls(tmp_path: Path) -> None:
+    asked: list[bytes] = []
+
+    def checker(message: ReceivedMessage) -> Decision:
+        asked.append(message.body)
+        if len(asked) == 1:
+            raise RuntimeError("no database")
+        return Decision.UNKNOWN if len(asked) == 2 else Decision.COMMIT
+
+    def work(broker: Broker) -> None:
+        with (
+            BlockingClient(f"127.0.0.1:{broker.ports.namesrv_port}") as client,
+            client.transaction_producer("P", checker) as producer,
+        ):
+            assert producer.poll(0.01) == 0  # nobody to hear yet
+            producer.begin(Message("T", b"asked"))
+            assert asked == []  # no call but poll asks the checker
+            assert producer.poll(50) == 1
+            assert set(asked) == {b"asked"}
+            wait_until(
+                lambda: bodies(broker) == [b"asked"], seconds_max=50, what="the message is there"
+            )
+
+    async with running_broker(tmp_path, *CHECKS_AT_ONCE) as broker:
+        await asyncio.to_thread(work, broker)
+
+
+async def test_blocking_producer_is_asked_again_after_its_connections_were_lost(
+    tmp_path: Path,
+) -> None:
+    async with running_broker(tmp_path, *CHECKS_AT_ONCE) as broker:
+        loop, counts = asyncio.get_running_loop(), broker.rocketmq.transactions.counts
+
+        async def drop_connections() -> None:
+            for session in broker.ports.rocketmq.sessions:
+                session.transport.abort()
+
+        def work() -> None:
+            with (
+                BlockingClient(f"127.0.0.1:{broker.ports.namesrv_port}") as client,
+                client.transaction_producer("P", lambda _: Decision.ROLLBACK) as producer,
+            ):
+                producer.begin(Message("T", b"asked"))
+                asyncio.run_coroutine_threadsafe(drop_connections(), loop).result(50)
+                assert producer.poll(50) == 1
+                wait_until(lambda: counts.rolled_back == 1, seconds_max=50, what="it is dropped")
+
+        await asyncio.to_thread(work)
+        assert bodies(broker) == []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 from imago_client.admin import Admin
 from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from imago_client.core.subscriptions import ALL
+from imago_client.core.transacting import group_of_check
 from imago_client.driver import Driver
 from imago_client.errors import UsageError
 from imago_client.process import new_state
@@ -16,7 +17,7 @@ from imago_client.producer import Producer
 from imago_client.pull_consumer import PullConsumer
 from imago_client.push_consumer import PushConsumer
 from imago_client.server_requests import answer_request
-from imago_client.transactions import TransactionProducer, group_of_check
+from imago_client.transactions import TransactionProducer
 from imago_wire.remoting.codes import RequestCode
 
 if TYPE_CHECKING:

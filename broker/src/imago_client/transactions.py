@@ -7,14 +7,9 @@ import logging
 from typing import TYPE_CHECKING, Self
 
 from imago_client.core import sending, transacting
-from imago_client.core.transacting import Decision
+from imago_client.core.transacting import CHECKS_MAX, HEARTBEAT_S, Decision
 from imago_client.errors import ClientError
-from imago_client.message_queue import MessageQueue
-from imago_client.received import received
-from imago_wire import properties as names
 from imago_wire.errors import ProtocolError
-from imago_wire.record import decode_record
-from imago_wire.remoting.headers.send import CheckTransactionStateRequestHeader
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,6 +18,7 @@ if TYPE_CHECKING:
     from imago_client.config import ProducerConfig
     from imago_client.core.state import ClientState
     from imago_client.driver import Driver
+    from imago_client.message_queue import MessageQueue
     from imago_client.messages import Message, SendResult
     from imago_client.received import ReceivedMessage
     from imago_wire.remoting.command import RemotingCommand
@@ -30,11 +26,6 @@ if TYPE_CHECKING:
     Checker = Callable[[ReceivedMessage], Awaitable[Decision]]
 
 log = logging.getLogger(__name__)
-
-HEARTBEAT_S = 30.0
-"""As the original clients: brokers forget who is silent for two minutes."""
-CHECKS_MAX = 1000
-"""Questions that the checker has not answered; the broker asks again about further ones."""
 
 
 class OpenTransaction:
@@ -122,10 +113,8 @@ class TransactionProducer:
 
     async def _check(self, address: str, command: RemotingCommand) -> None:
         try:
-            asked = CheckTransactionStateRequestHeader.from_ext(command.ext)
-            stored = decode_record(command.body, inflate=True)
-            queue = MessageQueue(stored.topic, asked.bname or "", stored.queue_id)
-            decision = await self._checker(received(queue, stored))
+            asked, message = transacting.read_check(command)
+            decision = await self._checker(message)
         except ProtocolError as error:
             log.warning("transaction_check_unreadable broker=%s error=%s", address, error)
             return
@@ -158,11 +147,3 @@ class TransactionProducer:
         operation = transacting.heartbeat(self._state, self.config, sorted(self._topics))
         for error in await self._driver.run(operation):
             log.warning("heartbeat_failed group=%s error=%s", self.config.group, error)
-
-
-def group_of_check(command: RemotingCommand) -> str:
-    """Return the group of producers that a check is for, as the message itself says."""
-    try:
-        return decode_record(command.body).properties.get(names.PRODUCER_GROUP, "")
-    except ProtocolError:
-        return ""

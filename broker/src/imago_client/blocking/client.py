@@ -12,17 +12,21 @@ from imago_client.blocking.driver import BlockingDriver
 from imago_client.blocking.group import GroupConsumer
 from imago_client.blocking.pipelines import PipelineRun
 from imago_client.blocking.producer import Producer
+from imago_client.blocking.transactions import TransactionProducer
 from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from imago_client.core.subscriptions import ALL
+from imago_client.core.transacting import group_of_check
 from imago_client.errors import UsageError
 from imago_client.process import new_state
 from imago_wire.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from imago_client.blocking.admin import Admin
+    from imago_client.core.transacting import Decision
+    from imago_client.received import ReceivedMessage
     from imago_wire.remoting.command import RemotingCommand
 
 
@@ -34,6 +38,7 @@ class Client:
         self._state = new_state(self.config)
         self._driver = BlockingDriver(self.config, self._on_request)
         self._consumers: dict[str, GroupConsumer] = {}
+        self._transacting: dict[str, TransactionProducer] = {}
 
     @cached_property
     def admin(self) -> Admin:
@@ -51,6 +56,26 @@ class Client:
         if idempotent:
             settings = replace(settings, idempotent=True)
         return Producer(self._state, self._driver, settings)
+
+    def transaction_producer(
+        self,
+        group: str,
+        checker: Callable[[ReceivedMessage], Decision],
+        config: ProducerConfig | None = None,
+    ) -> TransactionProducer:
+        """Return a producer whose messages are delivered once their transaction is committed.
+
+        `checker` decides about transactions of the group that nobody ended, while `poll` runs:
+        see `TransactionProducer`.
+        """
+        if group in self._transacting:
+            raise UsageError(f"group {group!r}: this client has a producer of it already")
+        settings = replace(config or ProducerConfig(), group=group)
+        producer = TransactionProducer(
+            self._state, self._driver, settings, checker, self._forget_transactions
+        )
+        self._transacting[group] = producer
+        return producer
 
     def pull_consumer(self, group: str) -> PullConsumer:
         """Return a consumer that reads what the caller asks for, with the group's offsets."""
@@ -80,6 +105,8 @@ class Client:
         """Leave the groups, then close every connection."""
         for consumer in list(self._consumers.values()):
             consumer.close()
+        for producer in list(self._transacting.values()):
+            producer.close()
         self._driver.close()
 
     def __enter__(self) -> Self:
@@ -96,8 +123,17 @@ class Client:
     def _forget(self, consumer: GroupConsumer) -> None:
         self._consumers.pop(consumer.config.group, None)
 
-    def _on_request(self, command: RemotingCommand) -> None:
-        """Note that a group's members changed; pass over whatever else brokers say."""
+    def _forget_transactions(self, producer: TransactionProducer) -> None:
+        if self._transacting.get(producer.config.group) is producer:
+            del self._transacting[producer.config.group]
+
+    def _on_request(self, address: str, command: RemotingCommand) -> None:
+        """Note what asks for work at the next poll; pass over whatever else brokers say."""
+        if command.code == RequestCode.CHECK_TRANSACTION_STATE:
+            producer = self._transacting.get(group_of_check(command))
+            if producer is not None:
+                producer.asked(address, command)
+            return
         consumer = self._consumers.get(command.ext.get("consumerGroup", ""))
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED and consumer is not None:
             consumer.rebalance_soon()

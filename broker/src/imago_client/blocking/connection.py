@@ -37,7 +37,10 @@ class BlockingConnection:
     """
 
     def __init__(
-        self, address: str, config: ClientConfig, on_request: Callable[[RemotingCommand], None]
+        self,
+        address: str,
+        config: ClientConfig,
+        on_request: Callable[[str, RemotingCommand], None],
     ) -> None:
         self.address = address
         self._config = config
@@ -69,11 +72,7 @@ class BlockingConnection:
         """Return the answer to a request that was sent. RequestTimeoutError: give it up."""
         deadline = time.monotonic() + timeout_s
         while opaque not in self._answers:
-            command = self._read_frame(deadline, timeout_s)
-            if not command.is_response:
-                self._on_request(command)
-            elif command.opaque in self._wanted:  # else it came too late: drop it
-                self._answers[command.opaque] = command
+            self._take_in(deadline, timeout_s)
         self._wanted.discard(opaque)
         self.used_at = time.monotonic()
         return self._answers.pop(opaque)
@@ -82,6 +81,20 @@ class BlockingConnection:
         """Pass over the answer to a request when it comes."""
         self._wanted.discard(opaque)
         self._answers.pop(opaque, None)
+
+    def fileno(self) -> int:
+        """Return the socket's number, for `select`; below 0 once it is closed."""
+        return self._socket.fileno()
+
+    @property
+    def holds_input(self) -> bool:
+        """Whether TLS has bytes that `select` no longer sees."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+
+    def hear(self) -> None:
+        """Read one frame, of which bytes are there. ClientError: the connection is lost."""
+        timeout_s = self._config.request_timeout_s
+        self._take_in(time.monotonic() + timeout_s, timeout_s)
 
     def is_usable(self) -> bool:
         """Return whether a request may be sent: open, not idle for too long, not left."""
@@ -93,6 +106,13 @@ class BlockingConnection:
     def close(self) -> None:
         """Close the socket. Closing twice does no harm."""
         self._socket.close()
+
+    def _take_in(self, deadline: float, timeout_s: float) -> None:
+        command = self._read_frame(deadline, timeout_s)
+        if not command.is_response:
+            self._on_request(self.address, command)
+        elif command.opaque in self._wanted:  # else it came too late: drop it
+            self._answers[command.opaque] = command
 
     def _was_left(self) -> bool:
         self._socket.setblocking(False)  # else Python waits for the time-out set last

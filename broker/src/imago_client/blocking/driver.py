@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,7 +23,9 @@ T = TypeVar("T")
 class BlockingDriver:
     """Performs effects. Opens nothing before the first one, and all anew after a fork."""
 
-    def __init__(self, config: ClientConfig, on_request: Callable[[RemotingCommand], None]) -> None:
+    def __init__(
+        self, config: ClientConfig, on_request: Callable[[str, RemotingCommand], None]
+    ) -> None:
         self._config = config
         self._on_request = on_request
         self._connections: dict[str, BlockingConnection] = {}
@@ -52,6 +55,20 @@ class BlockingDriver:
         opaque = connection.send(request.code, request.header, request.body)
         return Ahead(connection, opaque, request.timeout_s)
 
+    def listen(self, seconds: float) -> None:
+        """Hear what brokers say unasked: wait for it so long, return once one has spoken.
+
+        ClientError: a connection is lost; the next use opens it anew.
+        """
+        self._leave_parents_connections()
+        open_now = [one for one in self._connections.values() if one.fileno() >= 0]
+        if not open_now:
+            time.sleep(seconds)
+            return
+        speaking = [one for one in open_now if one.holds_input]
+        for connection in speaking or select.select(open_now, [], [], seconds)[0]:
+            connection.hear()
+
     def close(self) -> None:
         """Close every connection."""
         self._closed = True
@@ -75,10 +92,7 @@ class BlockingDriver:
     def _connection(self, address: str) -> BlockingConnection:
         if self._closed:
             raise ClientClosedError
-        if self._process_id != os.getpid():
-            # The parent's sockets are shared with it: using them would mix both conversations.
-            self._drop_all()
-            self._process_id = os.getpid()
+        self._leave_parents_connections()
         connection = self._connections.get(address)
         if connection is None or not connection.is_usable():
             if connection is not None:
@@ -86,6 +100,12 @@ class BlockingDriver:
             connection = BlockingConnection(address, self._config, self._on_request)
             self._connections[address] = connection
         return connection
+
+    def _leave_parents_connections(self) -> None:
+        if self._process_id != os.getpid():
+            # The parent's sockets are shared with it: using them would mix both conversations.
+            self._drop_all()
+            self._process_id = os.getpid()
 
     def _drop_all(self) -> None:
         for connection in self._connections.values():

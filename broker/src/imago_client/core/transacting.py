@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from imago_client.core.effects import Oneway, Operation, Request, ask_ok
 from imago_client.core.failover import through_failover
 from imago_client.core.lookup import find_publish_route
 from imago_client.core.outgoing import prepare
 from imago_client.errors import ClientError, UsageError
+from imago_client.message_queue import MessageQueue
+from imago_client.received import received
 from imago_wire import properties as names
+from imago_wire.errors import ProtocolError
 from imago_wire.layout import SYS_PREPARED
+from imago_wire.record import decode_record
 from imago_wire.remoting.bodies.client import HeartbeatData, ProducerData
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.headers.send import (
@@ -28,6 +32,13 @@ if TYPE_CHECKING:
     from imago_client.core.outgoing import Outgoing
     from imago_client.core.state import ClientState
     from imago_client.messages import Message, SendResult
+    from imago_client.received import ReceivedMessage
+    from imago_wire.remoting.command import RemotingCommand
+
+HEARTBEAT_S: Final = 30.0
+"""As the original clients: brokers forget who is silent for two minutes."""
+CHECKS_MAX: Final = 1000
+"""Questions that the checker has not answered; the broker asks again about further ones."""
 
 
 class Decision(Enum):
@@ -78,6 +89,23 @@ def end(
         )
 
     yield from through_failover(state, sent.queue.topic, attempt)
+
+
+def group_of_check(command: RemotingCommand) -> str:
+    """Return the group of producers that a check is for, as the message itself says."""
+    try:
+        return decode_record(command.body).properties.get(names.PRODUCER_GROUP, "")
+    except ProtocolError:
+        return ""
+
+
+def read_check(
+    command: RemotingCommand,
+) -> tuple[CheckTransactionStateRequestHeader, ReceivedMessage]:
+    """Return what a broker asks, and the message that it asks about. ProtocolError: unreadable."""
+    asked = CheckTransactionStateRequestHeader.from_ext(command.ext)
+    stored = decode_record(command.body, inflate=True)
+    return asked, received(MessageQueue(stored.topic, asked.bname or "", stored.queue_id), stored)
 
 
 def answer_check(
