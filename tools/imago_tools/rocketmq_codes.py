@@ -57,18 +57,11 @@ NEVER: Final = (
 
 POP: Final = "POP consumption is not served"
 RIGHTS: Final = "access control is not served"
-TIMERS: Final = "asked by the slaves of an original broker alone"
 ABSENT: Final[Mapping[int, str]] = {
     **dict.fromkeys((50, 51, 52, 53, *range(3001, 3011)), RIGHTS),
     **dict.fromkeys((*range(200050, 200056), 200151, 400, 401, 402), POP),
-    **dict.fromkeys((60, 61), TIMERS),
     217: "topics are registered by their brokers alone",
-    353: "a group may read all topics",
     513: "static topics are not served",
-    906: "members of a shard have a protocol of their own",
-    907: "members of a shard have a protocol of their own: `imago shard list`",
-    908: "members of a shard have a protocol of their own",
-    **dict.fromkeys(range(2001, 2005), "reads of old messages are not slowed"),
 }
 """Needed codes that are not served today, and why: taken out as they come."""
 

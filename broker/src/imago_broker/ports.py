@@ -58,6 +58,18 @@ class RegistryDamagedError(CoordinatorError):
         self.path, self.reason = path, reason
 
 
+class ToldEntries(Protocol):
+    """Settings that tools have told this broker, by name, over its restarts."""
+
+    def read(self) -> dict[str, str]:
+        """Return what was told."""
+        ...
+
+    def write(self, entries: Mapping[str, str]) -> None:
+        """Keep this instead, durably; StoreError where it cannot be."""
+        ...
+
+
 class Registry(Protocol):
     """The registry of brokers and topics, seen by one process.
 

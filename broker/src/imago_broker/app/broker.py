@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.app.admin_view import admin_services
 from imago_broker.app.clock import SystemClock
-from imago_broker.app.coordination import make_coordinator
+from imago_broker.app.coordination import join, make_coordinator
 from imago_broker.app.core_services import CoreServices
 from imago_broker.app.identity import advertised_host, data_folder_uuid, numeric_address
 from imago_broker.app.listeners import Ports
@@ -24,6 +24,7 @@ from imago_broker.app.role_services import RoleServices
 from imago_broker.app.shard_member import ShardMember, is_member
 from imago_broker.app.storage import open_store
 from imago_broker.app.ticking import Ticker
+from imago_broker.app.told_settings import ToldSettings
 from imago_broker.config.metaq_render import render
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.metrics import BrokerCollector, MetaqCounters
@@ -76,6 +77,8 @@ class Broker:
     rocketmq: RocketmqAssembly
     failed: asyncio.Future[FatalError]
     uuid: str
+    told: ToldSettings
+    """Settings that RocketMQ's tools have changed."""
     core: CoreServices
     gate: ShardGate | None
     """Whether this member may acknowledge; None: the shard is not led through the registry."""
@@ -181,12 +184,13 @@ class Broker:
         self.registration.changed(self.record())
 
     def _rocketmq_settings_changed(self, settings: RocketmqSection) -> None:
-        """Keep what a RocketMQ tool changed, so that every interface shows the same."""
+        """Keep what a RocketMQ tool changed, so that every part and interface has the same."""
         self.config = replace(self.config, rocketmq=settings)
+        self.core.apply(self.config)
 
     def reload(self, config: BrokerConfig) -> Changes:
         """Take what can change now from a new configuration: see `reloading`."""
-        return reload(self.config, config, topics=self.topics, apply=self.apply)
+        return reload(self.config, self.told.over(config), topics=self.topics, apply=self.apply)
 
     def record(self) -> BrokerRecord:
         """Return how this broker announces itself."""
@@ -226,6 +230,8 @@ class Broker:
             lead=not is_member(config),
         )
         self._opened.callback(self._close_store)
+        self.told = ToldSettings(Path(config.broker.data_dir))
+        config = self.config = self.told.over(config)
         self.store.on_failure.add(self._store_failed_in_other_thread)
         self.first_log_end = self.store.log_end
         gate = self.gate = ShardGate(self.store, self.clock) if is_member(config) else None
@@ -246,15 +252,7 @@ class Broker:
             services.lead(config)
 
     async def _join(self) -> None:
-        try:
-            await self.coordinator.start()
-        except CoordinatorConflictError as error:
-            raise FatalError(str(error), exit_code=ExitCode.USAGE) from error
-        except CoordinatorError as error:
-            connect = self.config.zookeeper.connect
-            raise FatalError(
-                f"zookeeper.connect: {connect}: {error}", exit_code=ExitCode.UNEXPECTED
-            ) from error
+        await join(self.coordinator, self.config.zookeeper.connect)
         self._opened.push_async_callback(self.coordinator.stop)
         self.coordinator.on_state(self._registry_state_changed)
 
@@ -274,6 +272,7 @@ class Broker:
                 port=self.ports.told_rocketmq_port,
             ),
             settings=config.rocketmq,
+            told=self.told,
             before_settings_change=self._rocketmq_settings_changed,
             messages=self.messages,
             topics=self.topics,

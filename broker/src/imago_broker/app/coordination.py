@@ -1,4 +1,4 @@
-"""Choosing the coordinator that the configuration asks for."""
+"""Choosing the coordinator that the configuration asks for, and joining it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from imago_broker.cluster.memory import memory_coordinator
 from imago_broker.cluster.settings import CoordinatorConfig
+from imago_broker.errors import ExitCode, FatalError
+from imago_broker.ports import CoordinatorConflictError, CoordinatorError
 
 if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
@@ -31,3 +33,15 @@ def make_coordinator(config: BrokerConfig, config_file: bytes) -> Coordinator:
     from imago_broker.cluster.zookeeper import zookeeper_coordinator  # noqa: PLC0415  30 MB saved
 
     return zookeeper_coordinator(settings, config.zookeeper.connect)
+
+
+async def join(coordinator: Coordinator, connect: str) -> None:
+    """Start the coordinator of `connect`; FatalError says why that cannot be."""
+    try:
+        await coordinator.start()
+    except CoordinatorConflictError as error:
+        raise FatalError(str(error), exit_code=ExitCode.USAGE) from error
+    except CoordinatorError as error:
+        raise FatalError(
+            f"zookeeper.connect: {connect}: {error}", exit_code=ExitCode.UNEXPECTED
+        ) from error

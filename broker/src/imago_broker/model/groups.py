@@ -28,6 +28,8 @@ class GroupConfig:
     group_sys_flag: int = 0
     consume_timeout_minute: int = 15
     attributes: Mapping[str, str] = field(default_factory=dict)
+    forbidden_topics: tuple[str, ...] = ()
+    """Topics that the group may not read, sorted."""
 
     def __post_init__(self) -> None:
         if problem := names.group_problem(self.name):
@@ -35,10 +37,14 @@ class GroupConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that is stored with the log."""
-        return asdict(self)
+        stored = asdict(self)
+        forbidden = list(stored.pop("forbidden_topics"))
+        # Nothing forbidden: the form that every version has written.
+        return stored | {"forbidden_topics": forbidden} if forbidden else stored
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> GroupConfig:
         """Read `to_json`'s form; fields of a later version are dropped."""
         known = {f.name for f in fields(cls)}
-        return cls(**{key: item for key, item in value.items() if key in known})
+        found = {key: item for key, item in value.items() if key in known}
+        return cls(**found | {"forbidden_topics": tuple(found.get("forbidden_topics", ()))})

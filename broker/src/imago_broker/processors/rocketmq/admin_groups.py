@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.wire_forms import group_body, group_config
 from imago_wire.remoting.bodies.client import (
@@ -15,6 +17,7 @@ from imago_wire.remoting.bodies.client import (
     QuerySubscriptionResponseBody,
 )
 from imago_wire.remoting.bodies.config import (
+    GroupForbidden,
     SubscriptionGroupConfig,
     SubscriptionGroupList,
     SubscriptionGroupWrapper,
@@ -26,21 +29,29 @@ from imago_wire.remoting.headers.admin import (
     GetSubscriptionGroupConfigRequestHeader,
     QuerySubscriptionByConsumerRequestHeader,
     QueryTopicsByConsumerRequestHeader,
+    UpdateGroupForbiddenRequestHeader,
 )
 from imago_wire.remoting.headers.client import (
     GetConsumerConnectionListRequestHeader,
     GetProducerConnectionListRequestHeader,
 )
+from imago_wire.remoting.peer import Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from imago_broker.model.groups import GroupConfig
     from imago_broker.ports import Clock
+    from imago_broker.processors.rocketmq.rules import GroupRules
     from imago_broker.service.clients import ClientRegistry, ConnectedClient, ConsumerGroup
     from imago_broker.service.groups import GroupService
     from imago_broker.service.offsets import ConsumerOffsets
     from imago_broker.service.resets import PendingResets
     from imago_broker.service.versions import TableVersion
+
+FORBIDDEN_TOPICS_MAX = 1000
+READING_FORBIDDEN = 1 << 2
+"""The bit of reading among what the table of 5.x forbids."""
 
 
 class GroupAdmin:
@@ -55,6 +66,7 @@ class GroupAdmin:
         clients: ClientRegistry,
         resets: PendingResets,
         group_version: TableVersion,
+        group_rules: GroupRules,
     ) -> None:
         self._offsets = offsets
         self._groups = groups
@@ -62,6 +74,7 @@ class GroupAdmin:
         self._clients = clients
         self._resets = resets
         self._group_version = group_version
+        self._group_rules = group_rules
 
     def update(self, exchange: Exchange) -> Reply:
         """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP."""
@@ -75,8 +88,29 @@ class GroupAdmin:
 
     def _put(self, wanted: Iterable[SubscriptionGroupConfig]) -> None:
         for config in [group_config(body) for body in wanted]:
-            self._groups.update(config)
+            known = self._groups.get(config.name)
+            forbidden = known.forbidden_topics if known is not None else ()
+            self._groups.update(replace(config, forbidden_topics=forbidden))
         self._group_version.bump(self._clock.epoch_ms())
+
+    def forbid(self, exchange: Exchange) -> Reply:
+        """UPDATE_AND_GET_GROUP_FORBIDDEN: say, or ask, whether a group may read a topic."""
+        header = UpdateGroupForbiddenRequestHeader.from_ext(exchange.ext)
+        config = self._groups.get(header.group)
+        if header.readable is not None:
+            config = self._group_rules.require(header.group)
+            others = {*config.forbidden_topics} - {header.topic}
+            forbidden = others if header.readable else others | {header.topic}
+            if len(forbidden) > FORBIDDEN_TOPICS_MAX:
+                raise rules.invalid(
+                    f"group {header.group} has {FORBIDDEN_TOPICS_MAX} forbidden topics already"
+                )
+            config = replace(config, forbidden_topics=tuple(sorted(forbidden)))
+            self._groups.update(config)
+            self._group_version.bump(self._clock.epoch_ms())
+        readable = config is None or header.topic not in config.forbidden_topics
+        body = GroupForbidden(group=header.group, topic=header.topic, readable=readable)
+        return Reply(remark="", body=body.encode())
 
     def delete(self, exchange: Exchange) -> Reply:
         """DELETE_SUBSCRIPTIONGROUP: the settings, and the offsets where asked."""
@@ -96,6 +130,7 @@ class GroupAdmin:
         version = exchange.command.version
         wrapper = SubscriptionGroupWrapper(
             data_version=self._group_version.body(version),
+            forbidden_table=_forbidden(configs) if version >= Version.V5_0_0 else None,
             subscription_group_table={
                 config.name: group_body(config, version)
                 for config in configs[start : start + count]
@@ -180,6 +215,15 @@ class GroupAdmin:
                 ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online"
             )
         return group
+
+
+def _forbidden(configs: Iterable[GroupConfig]) -> dict[str, dict[str, int]]:
+    """Return the table of who may not read what, as RocketMQ 5 writes it."""
+    return {
+        config.name: dict.fromkeys(config.forbidden_topics, READING_FORBIDDEN)
+        for config in configs
+        if config.forbidden_topics
+    }
 
 
 def _connection(client: ConnectedClient) -> Connection:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from imago_broker.config.sections import RocketmqSection
     from imago_broker.core.budget import OutputBudget
     from imago_broker.model.topics import TopicConfig
-    from imago_broker.ports import Clock, Registry
+    from imago_broker.ports import Clock, Registry, ToldEntries
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
@@ -52,6 +52,7 @@ class RocketmqAssembly:
 
     identity: RocketmqIdentity
     settings: LiveSettings[RocketmqSection]
+    told: ToldEntries
     store: MessageStore
     messages: MessageService
     sequenced: SequencedPuts
@@ -101,6 +102,7 @@ def assemble(
     *,
     identity: RocketmqIdentity,
     settings: RocketmqSection,
+    told: ToldEntries,
     before_settings_change: Callable[[RocketmqSection], None],
     messages: MessageService,
     topics: TopicService,
@@ -146,6 +148,7 @@ def assemble(
     return RocketmqAssembly(
         identity=identity,
         settings=live,
+        told=told,
         store=store,
         messages=messages,
         sequenced=SequencedPuts(messages),

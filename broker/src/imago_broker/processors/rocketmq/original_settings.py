@@ -1,8 +1,8 @@
 """RocketMQ's settings of a broker, by its names: what is in force here, what is only kept.
 
 Tools read and write all of them. Some have a meaning here and change ours, some say what this
-broker is and cannot be changed; every other one is kept in memory as it was told, shown, and has
-no effect, which the log says.
+broker is and cannot be changed; every other one is kept as it was told, shown, and has no effect,
+which the log says. What was told stays over restarts, and wins over the configuration.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
 from imago_broker.processors.rocketmq.exchange import RequestError
+from imago_log.errors import StoreError
 from imago_wire.remoting.bodies.route import MASTER_ID
 from imago_wire.remoting.codes import ResponseCode
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from imago_broker.config.live import LiveSettings
     from imago_broker.config.sections import RocketmqSection
-    from imago_broker.ports import Registry
+    from imago_broker.ports import Registry, ToldEntries
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.service.serving_rules import ServingRules
     from imago_log.store import MessageStore
@@ -94,8 +95,19 @@ FIXED = frozenset(
 _READERS: dict[str, Callable[[str], object]] = {"whole": int, "number": float, "truth": _truth}
 
 
+def with_told(settings: RocketmqSection, told: Mapping[str, str]) -> RocketmqSection:
+    """Return the settings as tools have changed them; what makes no sense any more is left out."""
+    for name, value in told.items():
+        if name in HONOURED:
+            try:
+                settings = _honoured(settings, name, value)
+            except RequestError as error:
+                log.warning("told_setting_left_out name=%s reason=%s", name, error)
+    return settings
+
+
 class BrokerSettings:
-    """RocketMQ's settings of this broker, until it ends."""
+    """RocketMQ's settings of this broker."""
 
     def __init__(
         self,
@@ -105,28 +117,43 @@ class BrokerSettings:
         serving_rules: ServingRules,
         identity: RocketmqIdentity,
         settings: LiveSettings[RocketmqSection],
+        told: ToldEntries,
     ) -> None:
         self._store, self._registry, self._serving_rules = store, registry, serving_rules
         self._identity, self._settings = identity, settings
-        self._kept: dict[str, str] = {}
+        self._told = told
+        self._entries = told.read()
 
     def entries(self) -> dict[str, str]:
         """Return all settings: what is in force, then what was told, then RocketMQ's defaults."""
         defaults = {name: setting.default for name, setting in original_settings().items()}
-        return defaults | self._kept | self._in_force()
+        return defaults | self._entries | self._in_force()
 
     def change(self, entries: Mapping[str, str]) -> None:
         """Take all of it, or nothing where one name or value is wrong."""
-        settings, kept = self._settings.current, dict(self._kept)
-        for key, value in entries.items():
+        before = settings = self._settings.current
+        told = dict(self._entries)
+        for key, text in entries.items():
+            value = text.strip()
             if key in HONOURED:
-                settings = _honoured(settings, key, value.strip())
+                settings = _honoured(settings, key, value)
+                told[key] = value
             else:
-                kept[key] = _checked(key, value.strip())
+                told[key] = _checked(key, value)
         self._settings.change(settings)
-        for key, value in kept.items() - self._kept.items():
-            log.warning("setting_without_effect name=%s value=%.200r", key, value)
-        self._kept = kept
+        if told == self._entries:
+            return
+        try:
+            self._told.write(told)
+        except StoreError as error:
+            self._settings.change(before)
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"nothing was changed, it cannot be kept: {error}"
+            ) from error
+        for key, value in sorted(told.items() - self._entries.items()):
+            if key not in HONOURED:
+                log.warning("setting_without_effect name=%s value=%.200r", key, value)
+        self._entries = told
 
     def _in_force(self) -> dict[str, str]:
         identity, settings = self._identity, self._settings.current
@@ -172,7 +199,7 @@ class BrokerSettings:
             "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
             "useTLS": "false",
         }
-        return {name: value for name, value in facts.items() if name not in self._kept}
+        return {name: value for name, value in facts.items() if name not in self._entries}
 
 
 def _honoured(settings: RocketmqSection, key: str, value: str) -> RocketmqSection:

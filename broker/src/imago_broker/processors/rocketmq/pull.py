@@ -153,6 +153,10 @@ class PullProcessor:
         if not group.consume_enable:
             raise rules.forbidden(f"subscription group no permission, {request.group}")
         topic = rules.readable_topic(self._reading.topics, request.topic)
+        if request.topic in group.forbidden_topics:
+            raise rules.forbidden(
+                f"the consumer group[{request.group}] is forbidden for topic[{request.topic}]"
+            )
         if not 0 <= request.queue_id < topic.read_queues:
             raise rules.invalid(
                 f"queueId[{request.queue_id}] is illegal, topic:[{request.topic}] "

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 from imago_broker.core.sql92.filters import FilterCache
 from imago_broker.processors.rocketmq.admin_broker import BrokerAdmin
+from imago_broker.processors.rocketmq.admin_cold_data import ColdDataAdmin
 from imago_broker.processors.rocketmq.admin_groups import GroupAdmin
 from imago_broker.processors.rocketmq.admin_progress import ProgressAdmin
+from imago_broker.processors.rocketmq.admin_shard import ShardAdmin
 from imago_broker.processors.rocketmq.admin_topics import TopicAdmin
 from imago_broker.processors.rocketmq.directions import Directions
 from imago_broker.processors.rocketmq.half_sends import HalfSends
@@ -238,6 +240,7 @@ def _admin_rows(parts: RocketmqAssembly) -> list[Row]:
         clients=parts.clients,
         resets=parts.resets,
         group_version=parts.group_version,
+        group_rules=parts.group_rules,
     )
     progress = ProgressAdmin(
         store=parts.store,
@@ -249,18 +252,27 @@ def _admin_rows(parts: RocketmqAssembly) -> list[Row]:
         identity=parts.identity,
         resetter=parts.resetter,
     )
+    settings = BrokerSettings(
+        store=parts.store,
+        registry=parts.registry,
+        serving_rules=parts.serving_rules,
+        identity=parts.identity,
+        settings=parts.settings,
+        told=parts.told,
+    )
     broker = BrokerAdmin(
         store=parts.store,
         topics=parts.topics,
         topic_version=parts.topic_version,
-        settings=BrokerSettings(
-            store=parts.store,
-            registry=parts.registry,
-            serving_rules=parts.serving_rules,
-            identity=parts.identity,
-            settings=parts.settings,
-        ),
+        settings=settings,
         figures=_runtime_figures(parts),
+    )
+    cold_data = ColdDataAdmin(settings)
+    shard = ShardAdmin(
+        store=parts.store,
+        registry=parts.registry,
+        serving_rules=parts.serving_rules,
+        identity=parts.identity,
     )
     relay = RelayProcessor(store=parts.store, clients=parts.clients, identity=parts.identity)
     changes: dict[Code, Handler] = {
@@ -270,6 +282,7 @@ def _admin_rows(parts: RocketmqAssembly) -> list[Row]:
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: group.update,
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: group.update_list,
         Code.DELETE_SUBSCRIPTIONGROUP: group.delete,
+        Code.UPDATE_AND_GET_GROUP_FORBIDDEN: group.forbid,
         Code.CLONE_GROUP_OFFSET: progress.clone,
         Code.INVOKE_BROKER_TO_RESET_OFFSET: progress.reset,
     }
@@ -304,6 +317,15 @@ def _admin_rows(parts: RocketmqAssembly) -> list[Row]:
         Code.CLEAN_EXPIRED_CONSUMEQUEUE: broker.clean_up,
         Code.CLEAN_UNUSED_TOPIC: broker.clean_up,
         Code.DELETE_EXPIRED_COMMITLOG: broker.clean_up,
+        Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: cold_data.update,
+        Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: cold_data.remove,
+        Code.GET_COLD_DATA_FLOW_CTR_INFO: cold_data.show,
+        Code.SET_COMMITLOG_READ_MODE: cold_data.read_ahead,
+        Code.GET_BROKER_HA_STATUS: shard.status,
+        Code.EXCHANGE_BROKER_HA_INFO: shard.exchange,
+        Code.RESET_MASTER_FLUSH_OFFSET: shard.reset_flush_offset,
+        Code.GET_TIMER_CHECK_POINT: shard.timer_check_point,
+        Code.GET_TIMER_METRICS: shard.timer_metrics,
     }
     return [
         *(
