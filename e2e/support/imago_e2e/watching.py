@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from imago_e2e.kube import is_ready
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from imago_e2e.brokers import Brokers
 
 _STOP_SECONDS_MAX = 10.0
+_BY_KUBERNETES: Final = frozenset({"DeletionByTaintManager", "DeletionByPodGC"})
+"""Why Kubernetes deletes pods of a node that is not ready for too long, or is gone. It says so on
+the pod before it deletes it, and of nothing that anybody else deletes or evicts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,8 @@ class Seen:
     deleting: bool
     ready: bool
     gone: bool
+    evicted: bool
+    """Whether Kubernetes takes it from a node that is not ready, or is gone."""
 
 
 class Watch:
@@ -64,17 +69,17 @@ class Watch:
     def _run(self) -> None:
         assert self._watching.stdout is not None
         for line in self._watching.stdout:  # kubectl writes one event a line
-            self.seen.append(_seen(json.loads(line), time.monotonic()))
+            self.seen.append(seen_in(json.loads(line), time.monotonic()))
         if not self._stopping:
             self.seen.clear()  # a story that did not see all of it must not pass
 
     def taken(self) -> list[str]:
-        """Return the pods that somebody deleted, in order."""
-        found: dict[str, str] = {}
-        for each in self.seen:
-            if each.deleting:
-                found.setdefault(each.uid, each.pod)
-        return list(found.values())
+        """Return the pods that somebody deleted, in order; not those that Kubernetes evicted."""
+        return [each.pod for each in deletions(self.seen) if not each.evicted]
+
+    def evicted(self) -> list[str]:
+        """Return the pods that Kubernetes took from nodes that were not ready, in order."""
+        return [each.pod for each in deletions(self.seen) if each.evicted]
 
     def disturbed_together(self, shards: int = 1) -> list[str]:
         """Return whenever more brokers were away than may be, in words."""
@@ -82,23 +87,37 @@ class Watch:
         return disturbed_together(self.seen, shards)
 
 
+def deletions(seen: Iterable[Seen]) -> list[Seen]:
+    """Return how each pod that was deleted was seen first after that, in order.
+
+    Who deleted it shows there: of a pod that is going already on a node that is not ready
+    Kubernetes says later that it would evict it, too.
+    """
+    found: dict[str, Seen] = {}
+    for each in seen:
+        if each.deleting:
+            found.setdefault(each.uid, each)
+    return list(found.values())
+
+
 def disturbed_together(seen: Iterable[Seen], shards: int = 1) -> list[str]:
     """Return who was away at one time that should not have been, in words.
 
     A pod is away from its deletion until one of its name is ready. Never are two of one shard, nor
     some of more than so many shards; and none is taken away beside another of its shard that was
-    not ready by itself.
+    not ready by itself. That Kubernetes evicts a pod from a node that is not ready is nobody's
+    doing; whoever takes another away then has to count it as away.
     """
     last: dict[str, Seen] = {}
     away: dict[str, Seen] = {}
     found = []
     for each in seen:
         before = away.get(each.pod)
-        if before is None:
-            if each.deleting or each.gone:
+        if each.deleting or each.gone:
+            if before is None or (before.evicted and each.uid != before.uid):
                 away[each.pod] = each
-                found += _too_many(each, away, last, shards)
-        elif each.ready and each.uid != before.uid and not each.deleting:
+                found += [] if each.evicted else _too_many(each, away, last, shards)
+        elif before is not None and each.ready and each.uid != before.uid:
             del away[each.pod]
         last[each.pod] = each
     return found
@@ -117,7 +136,8 @@ def _too_many(
     return found + ([f"{' and '.join(sorted(away))}"] if len(concerned) > shards else [])
 
 
-def _seen(event: dict[str, Any], at: float) -> Seen:
+def seen_in(event: Mapping[str, Any], at: float) -> Seen:
+    """Return what an event of a watch says."""
     pod = event["object"]
     metadata = pod["metadata"]
     return Seen(
@@ -128,4 +148,10 @@ def _seen(event: dict[str, Any], at: float) -> Seen:
         deleting="deletionTimestamp" in metadata,
         ready=is_ready(pod),
         gone=event["type"] == "DELETED",
+        evicted=any(
+            condition["type"] == "DisruptionTarget"
+            and condition["status"] == "True"
+            and condition.get("reason") in _BY_KUBERNETES
+            for condition in pod["status"].get("conditions", ())
+        ),
     )
