@@ -28,18 +28,34 @@ def create_topics(server: harness.Server, workload: Workload) -> None:
         server.create_topic(name, queues)
 
 
-def one_run(workload: Workload, server: harness.Server, seconds: int) -> dict[str, Any]:
+def one_run(
+    workload: Workload, server: harness.Server, seconds: int, work: str = ""
+) -> dict[str, Any]:
+    """Run a workload once, or other work of its shape."""
     keys = {"seconds": seconds, "warmup": 1} | workload.keys
     harness.wait_for_calm()
     port = server.metaq if workload.protocol == "metaq" else server.rocketmq
-    return harness.load(workload.work, port, pids=[server.pid], **keys)
+    return harness.load(work or workload.work, port, pids=[server.pid], **keys)
+
+
+def beside_plain(workload: Workload, server: harness.Server, seconds: int) -> dict[str, Any]:
+    """Run the plain work, then the workload; return the latter, beside the former."""
+    plain = one_run(workload, server, seconds, workload.beside) if workload.beside else None
+    row = one_run(workload, server, seconds)
+    if plain is not None:
+        row["plain"] = plain
+        row["times_plain"] = round(row["server_cpu_us"] / plain["server_cpu_us"], 2)
+        row["others"] = max(row["others"], plain["others"])
+    return row
 
 
 def fill(workload: Workload, server: harness.Server) -> None:
     """Write the backlog that a catch-up workload reads."""
     seconds = max(2, workload.fill_bytes // (256 << 20))
     work, port = ("put", server.metaq) if workload.work == "get" else ("batch", server.rocketmq)
-    harness.load(work, port, pids=[], conns=16, depth=16, seconds=seconds, warmup=0)
+    numbered = int(workload.work == "filter")
+    keys = {"conns": 16, "depth": 16, "seconds": seconds, "warmup": 0, "numbered": numbered}
+    harness.load(work, port, pids=[], **keys)
 
 
 def calmest_run(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -54,7 +70,7 @@ def measure(workload: Workload, *, seconds: int, repeats: int, port_base: int) -
         create_topics(server, workload)
         if workload.fill_bytes:
             fill(workload, server)
-        runs = [one_run(workload, server, seconds) for _ in range(repeats)]
+        runs = [beside_plain(workload, server, seconds) for _ in range(repeats)]
         row = calmest_run(runs) | {"idle_rss_bytes": idle}
         row["start_seconds"] = round(server.first_ack_seconds, 2)
     if workload.floor:
@@ -71,6 +87,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
         "k msg/s",
         "MB/s",
         "CPU µs/msg",
+        "plain (times)",
         "floors",
         "p50 ms",
         "p99",
@@ -84,6 +101,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
             f"{row['rate'] / 1e3:,.1f}",
             f"{row['bytes_per_second'] / 1e6:,.0f}",
             f"{row['server_cpu_us']:.2f}",
+            plain(row),
             floors(row),
             f"{row['p50_us'] / 1e3:.2f}",
             f"{row['p99_us'] / 1e3:.2f}",
@@ -91,11 +109,19 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
             f"{row['others']:.0%}",
         )
     shown.caption = (
-        "floors: a C server that answers and stores nothing / one that appends the request to a "
-        "file, µs of CPU a message, and the first one's p99 ms, in the same run; others: share of "
-        "the machine that went elsewhere during the calmest run, which is the one shown"
+        "plain: µs of CPU a message of a plain send, or of a pull without filter, just before on "
+        "the same broker; floors: a C server that answers and stores nothing / one that appends "
+        "the request to a file, µs of CPU a message, and the first one's p99 ms, in the same run; "
+        "others: share of the machine that went elsewhere during the calmest run, which is shown"
     )
     return shown
+
+
+def plain(row: dict[str, Any]) -> str:
+    """What the plain work took, and how many times that the workload takes."""
+    if "plain" not in row:
+        return ""
+    return f"{row['plain']['server_cpu_us']:.2f} ({row['times_plain']:.1f} ×)"
 
 
 def floors(row: dict[str, Any]) -> str:

@@ -10,8 +10,9 @@ class Workload:
     """One row of the benchmark.
 
     `aim` and `aim_of` say what is hoped for on two cores (`server_cpu_us`: µs of broker CPU a
-    message, at most; `rate`, `bytes_per_second`: at least). `floor` also runs the same load
-    against the server that stores nothing.
+    message, at most; `times_plain`: how many times the CPU of the plain work, at most; `rate`,
+    `bytes_per_second`: at least). `floor` also runs the same load against the server that stores
+    nothing.
     """
 
     name: str
@@ -23,6 +24,8 @@ class Workload:
     floor: bool = True
     fill_bytes: int = 0
     """Backlog to write before reading."""
+    beside: str = ""
+    """The plain work that it is compared with, run just before on the same broker."""
 
     @property
     def protocol(self) -> str:
@@ -69,6 +72,43 @@ WORKLOADS = [
         "bytes_per_second",
         floor=False,
         fill_bytes=GIB,
+    ),
+    Workload(
+        "RocketMQ transactions, 64 × 1",
+        "transaction",
+        {"conns": 64},
+        aim=2.5,
+        aim_of="times_plain",
+        floor=False,
+        beside="send",
+    ),
+    Workload(
+        "RocketMQ timer messages of 1 s, 64 × 1",
+        "timer",
+        {"conns": 64, "warmup": 3},
+        aim=2.5,
+        aim_of="times_plain",
+        floor=False,
+        beside="send",
+    ),
+    Workload(
+        "RocketMQ delay level of 1 s, 64 × 1",
+        "delay",
+        {"conns": 64, "warmup": 3},
+        aim=2.5,
+        aim_of="times_plain",
+        floor=False,
+        beside="send",
+    ),
+    Workload(
+        "RocketMQ pull, SQL92 filter over all, half match",
+        "filter",
+        {"conns": 4, "fetch": 1 << 22, "messages": 32},
+        aim=2.5,
+        aim_of="times_plain",
+        floor=False,
+        fill_bytes=GIB // 4,
+        beside="pull",
     ),
     Workload(
         "MetaQ put, open loop 20 k/s", "put", {"conns": 16, "depth": 1024, "rate": 20_000}, aim=0

@@ -1,18 +1,22 @@
 /* The load generator: one thread, epoll, both protocols, closed or open loop; prints one JSON line.
  *
- * usage: load put|send|batch|get|pull|route|storm port=N [key=value …]
+ * usage: load put|send|transaction|timer|delay|batch|get|pull|filter|route|storm port=N [key=value …]
  *   put    MetaQ put              send   RocketMQ SEND_MESSAGE_V2      batch  SEND_BATCH_MESSAGE
+ *   transaction  a half message, then END_TRANSACTION that commits it: one message, counted at the second answer
+ *   timer  SEND_MESSAGE_V2 with TIMER_DELAY_SEC 1     delay  the same with DELAY 1 (the first level, one second)
+ *   filter PULL_MESSAGE with the SQL92 filter `part < 5`; batches with numbered=1 carry part = 0 … 9
  *   route  GET_ROUTEINFO_BY_TOPIC, one topic after another (port: the name service's)
  *   storm  open `conns` connections at once and have each one answered (MetaQ version), once
  *   get    MetaQ get, catching up and starting again at the end        pull   RocketMQ PULL_MESSAGE, likewise
  * keys: conns=64 depth=1 size=1024 seconds=5 warmup=1 rate=0 (open loop, messages/s) topic=bench topics=1 queues=4
- *       batch=16 fetch=1048576 (get) messages=32 (pull) imago=0 (1: ask for the big pulls) idle=0 (connections that do nothing) pid=N[,N…] (server: CPU time)
+ *       batch=16 numbered=0 (batch: 1: with a property `part`) fetch=1048576 (get) messages=32 (pull) imago=0 (1: ask for the big pulls) idle=0 (connections that do nothing) pid=N[,N…] (server: CPU time)
  * Latency is taken from the intended send time. */
 #include "frames.h"
 #include <sys/resource.h>
 
 enum { IN_MAX = 9 << 20, OUT_MAX = 4 << 20, BUCKETS = 64 * 40, WINDOWS_MAX = 1 << 16 };
-enum work { PUT, SEND, BATCH, GET, PULL, ROUTE, STORM };
+enum work { PUT, SEND, TRANSACTION, TIMER, DELAY, BATCH, GET, PULL, FILTER, ROUTE, STORM };
+enum { SECOND = 0x40000000 }; /* in the opaque: the END_TRANSACTION of a half message */
 
 struct conn {
     int fd, queue, in_flight;
@@ -25,7 +29,7 @@ struct conn {
 
 static struct {
     enum work work;
-    int port, conns, depth, size, seconds, warmup, topics, queues, batch, messages, imago, idle;
+    int port, conns, depth, size, seconds, warmup, topics, queues, batch, messages, imago, idle, numbered;
     long rate, fetch;
     char topic[128], pid[256];
 } o = {.conns = 64, .depth = 1, .size = 1024, .seconds = 5, .warmup = 1, .topics = 1, .queues = 4,
@@ -77,6 +81,30 @@ static int frame(unsigned char *p, const char *header, int header_size, const vo
     return 8 + header_size + size;
 }
 
+/* What makes a send more than a plain one. */
+static const char *extra_properties(void) {
+    switch (o.work) {
+    case TRANSACTION: return "TRAN_MSG\\u0001true\\u0002PGROUP\\u0001bench_producer\\u0002";
+    case TIMER: return "TIMER_DELAY_SEC\\u00011\\u0002";
+    case DELAY: return "DELAY\\u00011\\u0002";
+    default: return "";
+    }
+}
+
+/* Append the commit of the half message whose answer this is. */
+static void commit(struct conn *c, const char *answer, size_t size, unsigned opaque) {
+    char header[1024], unique[64] = "";
+    const char *id = memmem(answer, size, "\"msgId\":\"", 9), *key = memmem(answer, size, "\"transactionId\":\"", 17);
+    if (!id || !key) { fprintf(stderr, "half message without its place: %.*s\n", (int)size, answer); exit(2); }
+    sscanf(key + 17, "%63[0-9A-Fa-f]", unique);
+    int n = sprintf(header,
+        "{\"code\":37,\"extFields\":{\"producerGroup\":\"bench_producer\",\"tranStateTableOffset\":\"%ld\",\"commitLogOffset\":\"%lu\","
+        "\"commitOrRollback\":\"8\",\"fromTransactionCheck\":\"false\",\"msgId\":\"%s\",\"transactionId\":\"%s\"},\"flag\":0,"
+        "\"language\":\"JAVA\",\"opaque\":%u,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
+        (long)number_after(answer, size, "\"queueOffset\":\"", -1), strtoul(id + 9 + 16, NULL, 16), unique, unique, opaque | SECOND);
+    c->out_have += frame(c->out + c->out_have, header, n, "", 0);
+}
+
 /* Append one request to the connection's output. */
 static void request(struct conn *c, int64_t intended) {
     unsigned char *p = c->out + c->out_have;
@@ -97,13 +125,17 @@ static void request(struct conn *c, int64_t intended) {
         c->out_have += sprintf((char *)p, "get %s bench_group %d %ld %ld %d\r\n", topic, c->queue, c->offset, o.fetch, opaque);
         return;
     case SEND:
+    case TRANSACTION:
+    case TIMER:
+    case DELAY:
     case BATCH:
         n = sprintf(header,
-            "{\"code\":%d,\"extFields\":{\"a\":\"bench_producer\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"4\",\"e\":\"%d\",\"f\":\"0\","
-            "\"g\":\"1795258220883\",\"h\":\"0\",\"i\":\"UNIQ_KEY\\u0001%032lX\\u0002WAIT\\u0001true\\u0002\",\"j\":\"0\","
+            "{\"code\":%d,\"extFields\":{\"a\":\"bench_producer\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"4\",\"e\":\"%d\",\"f\":\"%d\","
+            "\"g\":\"1795258220883\",\"h\":\"0\",\"i\":\"UNIQ_KEY\\u0001%032lX\\u0002WAIT\\u0001true\\u0002%s\",\"j\":\"0\","
             "\"k\":\"false\",\"m\":\"%s\",\"n\":\"shard-0\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%d,"
             "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
-            o.work == SEND ? 310 : 320, topic, queue, k, o.work == SEND ? "false" : "true", opaque);
+            o.work == BATCH ? 320 : 310, topic, queue, o.work == TRANSACTION ? 4 : 0, k, extra_properties(),
+            o.work == BATCH ? "true" : "false", opaque);
         break;
     case ROUTE:
         n = sprintf(header,
@@ -113,10 +145,11 @@ static void request(struct conn *c, int64_t intended) {
     default:
         n = sprintf(header,
             "{\"code\":11,\"extFields\":{\"queueId\":\"%d\",\"maxMsgBytes\":\"%ld\",\"maxMsgNums\":\"%d\",\"sysFlag\":\"4\","
-            "\"suspendTimeoutMillis\":\"0\",\"commitOffset\":\"0\",\"topic\":\"%s\",\"queueOffset\":\"%ld\",\"expressionType\":\"TAG\","
-            "\"subscription\":\"*\",\"subVersion\":\"0\",\"consumerGroup\":\"bench_group\"%s},\"flag\":0,\"language\":\"JAVA\","
+            "\"suspendTimeoutMillis\":\"0\",\"commitOffset\":\"0\",\"topic\":\"%s\",\"queueOffset\":\"%ld\",\"expressionType\":\"%s\","
+            "\"subscription\":\"%s\",\"subVersion\":\"0\",\"consumerGroup\":\"bench_group\"%s},\"flag\":0,\"language\":\"JAVA\","
             "\"opaque\":%d,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
-            c->queue, o.fetch, o.messages, topic, c->offset, o.imago ? ",\"imagoBulk\":\"true\"" : "", opaque);
+            c->queue, o.fetch, o.messages, topic, c->offset, o.work == FILTER ? "SQL92" : "TAG",
+            o.work == FILTER ? "part < 5" : "*", o.imago ? ",\"imagoBulk\":\"true\"" : "", opaque);
     }
     c->out_have += o.work >= PULL ? frame(p, header, n, "", 0) : frame(p, header, n, body, body_size);
 }
@@ -167,7 +200,7 @@ static size_t rocketmq_answer(struct conn *c, const unsigned char *p, size_t hav
     long code = number_after(text, header, "\"code\":", -1);
     *opaque = number_after(text, header, "\"opaque\":", 0);
     *messages = o.work == BATCH ? o.batch : 1, *size = body_size;
-    if (o.work == PULL) {
+    if (o.work == PULL || o.work == FILTER) {
         long next = number_after(text, header, "\"nextBeginOffset\":\"", 0);
         *messages = code == 0 ? next - c->offset : 0;
         *size = total - header - 8;
@@ -175,6 +208,8 @@ static size_t rocketmq_answer(struct conn *c, const unsigned char *p, size_t hav
         if (code != 0 && code != 19 && code != 21) failed(text, header);
     } else if (code == 2) busy++, *messages = 0; /* flow control: not stored, asked again later */
     else if (code != 0) failed(text, header);
+    else if (o.work == TRANSACTION && !(*opaque & SECOND)) commit(c, text, header, *opaque), *messages = -1;
+    *opaque &= ~SECOND;
     return total;
 }
 
@@ -190,7 +225,9 @@ static int receive(struct conn *c) {
     long messages, size;
     int text = o.work == PUT || o.work == GET;
     while ((took = (text ? metaq_answer : rocketmq_answer)(c, c->in + at, c->have - at, &opaque, &messages, &size))) {
-        at += took, answers++, c->in_flight--;
+        at += took;
+        if (messages < 0) continue; /* a half message: its commit is on the way */
+        answers++, c->in_flight--;
         count(c->started[opaque % o.depth], now, messages, size);
     }
     memmove(c->in, c->in + at, c->have - at);
@@ -220,7 +257,9 @@ static void make_body(void) {
         return;
     }
     char properties[80];
-    int p = sprintf(properties, "UNIQ_KEY\001%032X\002WAIT\001true\002", 7), one = 22 + plain + p;
+    int p = sprintf(properties, "UNIQ_KEY\001%032X\002WAIT\001true\002", 7);
+    if (o.numbered) p += sprintf(properties + p, "part\0010\002");
+    int one = 22 + plain + p;
     body = calloc(o.batch, one), body_size = o.batch * one;
     for (int i = 0; i < o.batch; i++) {
         unsigned char *m = body + (size_t)i * one;
@@ -228,6 +267,7 @@ static void make_body(void) {
         memcpy(m + 20, filler, plain);
         m[20 + plain] = p >> 8, m[21 + plain] = p;
         memcpy(m + 22 + plain, properties, p);
+        if (o.numbered) m[one - 2] = '0' + i % 10;
     }
 }
 
@@ -288,7 +328,7 @@ static void option(const char *text) {
     struct { const char *name; int *to; } ints[] = {
         {"port", &o.port}, {"conns", &o.conns}, {"depth", &o.depth}, {"size", &o.size}, {"seconds", &o.seconds},
         {"warmup", &o.warmup}, {"topics", &o.topics}, {"queues", &o.queues}, {"batch", &o.batch},
-        {"messages", &o.messages}, {"imago", &o.imago}, {"idle", &o.idle}};
+        {"messages", &o.messages}, {"imago", &o.imago}, {"idle", &o.idle}, {"numbered", &o.numbered}};
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
         if (!strcmp(key, ints[i].name)) { *ints[i].to = atoi(value); return; }
     if (!strcmp(key, "rate")) o.rate = atol(value);
@@ -317,11 +357,12 @@ static void report(double seconds, double cpu, double own) {
 }
 
 int main(int argc, char **argv) {
-    static const char *names[] = {"put", "send", "batch", "get", "pull", "route", "storm"};
+    static const char *names[] = {"put", "send", "transaction", "timer", "delay", "batch", "get", "pull", "filter", "route", "storm"};
+    enum { WORKS = sizeof names / sizeof *names };
     int work = 0;
-    if (argc < 3) return fprintf(stderr, "usage: load put|send|batch|get|pull|route|storm port=N [key=value …]\n"), 2;
-    while (work < 7 && strcmp(argv[1], names[work])) work++;
-    if (work == 7) return fprintf(stderr, "unknown workload: %s\n", argv[1]), 2;
+    if (argc < 3) return fprintf(stderr, "usage: load WORK port=N [key=value …] (see load.c)\n"), 2;
+    while (work < WORKS && strcmp(argv[1], names[work])) work++;
+    if (work == WORKS) return fprintf(stderr, "unknown workload: %s\n", argv[1]), 2;
     o.work = work;
     for (int i = 2; i < argc; i++) option(argv[i]);
     make_body();
