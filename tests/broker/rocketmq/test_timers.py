@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.admin.remaining import measure
+from imago_broker.processors.rocketmq import recalling
 from imago_broker.service.timers import bucket_of
-from imago_testing.peers.remoting import pull_ext, send_ext
+from imago_log.store import MessageStore
+from imago_testing.clusters.shard_brokers import ShardBrokers, until
+from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
 from imago_testing.peers.transactions import COMMIT, end, half
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.handles import RecallHandle, parse_recall_handle
 from imago_wire.remoting.messages import BatchEntry, decode_messages, encode_batch
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Any
 
     from imago_broker.app import Broker
-    from imago_testing.peers.remoting import RemotingPeer
     from imago_wire.record import StoredMessage
 
 PARKED = "rmq_sys_wheel_timer"
@@ -206,8 +209,48 @@ async def test_timer_keeps_a_shard_from_being_drained(peer: RemotingPeer, broker
     assert (await measure(broker.admin_services(), "")).delayed == 0
 
 
-async def test_half_message_waits_for_its_time_once_it_is_committed(peer: RemotingPeer) -> None:
-    one = await half(peer, b"later", more="TIMER_DELAY_MS\x01700\x02")
+async def test_recall_finds_what_the_other_members_do_not_have_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shard = ShardBrokers(tmp_path, "acknowledgement.level=leader", replicas=2)
+    try:
+        await shard.start(0, 1)
+        await shard.all_in_sync(0, 1)
+        leader = shard.brokers[await shard.led()]
+        peer = await RemotingPeer.connect(leader.rocketmq_port)
+        await peer.put("T", b"first", queue_id=1)
+        with monkeypatch.context() as behind:
+            behind.setattr(MessageStore, "set_high_watermark", lambda *_: None)
+            properties = "TIMER_DELAY_SEC\x01600\x02UNIQ_KEY\x01u\x02"
+            handle = (await peer.put("T", b"x", properties=properties)).ext["recallHandle"]
+            number = peer.send(RequestCode.RECALL_MESSAGE, {"topic": "T", "recallHandle": handle})
+            await peer.call(RequestCode.GET_BROKER_CONFIG)
+            assert not peer.unread
+        await peer.put("T", b"next", queue_id=1)
+        assert (await peer.answer(number)).code == ResponseCode.SUCCESS
+        await peer.put("T", b"behind it", queue_id=1)
+        queue_id = bucket_of(parse_recall_handle(handle).deliver_ms)
+        await until(lambda: leader.store.queue_range(PARKED, queue_id) == (0, 2))
+        await peer.close()
+    finally:
+        await shard.close()
+
+
+async def test_recall_that_the_other_members_keep_waiting_fails(
+    peer: RemotingPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = await peer.put("T", b"x", properties="TIMER_DELAY_SEC\x01600\x02UNIQ_KEY\x01u\x02")
+    monkeypatch.setattr(recalling, "VISIBLE_MS_MAX", 10)
+    monkeypatch.setattr(MessageStore, "high_watermark", 0)
+    answer = await recall(peer, sent.ext["recallHandle"])
+    assert (answer.code, answer.remark) == (1, "recall failed, execute error")
+
+
+@pytest.mark.parametrize("more", ["", "DELAY\x010\x02"])
+async def test_half_message_waits_for_its_time_once_it_is_committed(
+    peer: RemotingPeer, more: str
+) -> None:
+    one = await half(peer, b"later", more=f"{more}TIMER_DELAY_MS\x01700\x02")
     assert (await end(peer, one, COMMIT)).code == ResponseCode.SUCCESS
     assert (await peer.pull("T")).code == ResponseCode.PULL_NOT_FOUND
     assert (await arriving(peer)).body == b"later"

@@ -15,6 +15,7 @@ from imago_broker.service import timers as timers_module
 from imago_broker.service.copies import read_copy
 from imago_broker.service.delaying import timed_entry
 from imago_broker.service.messages import MessageService, PutStatus
+from imago_broker.service.timer_bucket import TimerBucket
 from imago_broker.service.timers import BUCKET_MS, BUCKETS, TimerService, bucket_of, recall_tag
 from imago_broker.service.topics import TopicService
 from imago_testing.searching import examples
@@ -232,6 +233,20 @@ def test_recalled_timer_never_fires(world: TimerWorld) -> None:
     world.restart()
     world.run(DAY, 60_000)
     assert list(world.seen) == ["m1", "m2"]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_timer_is_recalled_before_it_was_read(*, stored: bool) -> None:
+    bucket = TimerBucket(0, 0, since=0, begins_ms=0, closes_ms=0)
+    bucket.recall(1)
+    assert bucket.is_done(1)
+    assert not bucket.has_fired(1)
+    if not stored:
+        bucket.revive(1)
+    assert bucket.read(waits=True)
+    assert bucket.read(waits=True) is not stored
+    assert bucket.left == 2 - stored
+    assert bucket.is_done(1) is stored
 
 
 def test_recall_that_is_not_stored_lets_the_timer_fire(world: TimerWorld) -> None:

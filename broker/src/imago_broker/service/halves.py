@@ -104,7 +104,8 @@ def committed_entry(
         raise NoPlaceError(f"topic[{topic}] not exist, apply first please!")
     queue_id = min(int(queue), max(config.queues - 1, 0))
     properties, shape = props.without(half.properties, _OF_THE_HALF), shape_of(half)
-    level = props.find(properties, b"DELAY")
+    text = props.find(properties, b"DELAY") or b""
+    level = int(text[:10]) if text.isdigit() else 0
     sys_flag = half.sys_flag & _KEPT
     now_ms = delay.now_ms()
     due_ms = (asked_ms(properties, now_ms) or 0) if is_timed(properties) and not level else 0
@@ -125,11 +126,11 @@ def committed_entry(
                 shape=shape,
                 prepared_offset=half.physical_offset,
             )
-        if level and level.isdigit() and int(level[:10]) > 0:
+        if level:
             return delayed_entry(
                 store,
                 delay,
-                int(level[:10]),
+                level,
                 topic=topic,
                 queue_id=queue_id,
                 body=half.body,

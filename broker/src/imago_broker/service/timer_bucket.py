@@ -32,6 +32,8 @@ class TimerBucket:
         self._done = bytearray()
         self._before = set[int]()
         """Done before they were read: what firing records say at a start."""
+        self._withdrawn = set[int]()
+        """Recalled before they were read."""
 
     def expect_done(self, offsets: Iterable[int]) -> None:
         """Note what is done of units that are not read yet."""
@@ -41,6 +43,11 @@ class TimerBucket:
         """Take the next unit in; return whether it is a timer that waits."""
         waits = waits and self.end not in self._before
         self._before.discard(self.end)
+        if self.end in self._withdrawn:
+            self._withdrawn.discard(self.end)
+            self._done.append(_RECALLED if waits else _FIRED)
+            self.end += 1
+            return False
         self._done.append(_OPEN if waits else _FIRED)
         self.left += waits
         self.end += 1
@@ -49,7 +56,9 @@ class TimerBucket:
     def is_done(self, offset: int) -> bool:
         """Whether a timer has fired, or was dropped or recalled."""
         at = offset - self.base
-        return at < 0 or (at < len(self._done) and bool(self._done[at]))
+        if offset >= self.end:
+            return offset in self._withdrawn
+        return at < 0 or bool(self._done[at])
 
     def has_fired(self, offset: int) -> bool:
         """Whether it is too late for a recall."""
@@ -70,10 +79,13 @@ class TimerBucket:
 
     def recall(self, offset: int) -> None:
         """Note that a timer is not to fire."""
+        if offset >= self.end:
+            self._withdrawn.add(offset)
         self._set(offset, _OPEN, _RECALLED, -1)
 
     def revive(self, offset: int) -> None:
         """Have a recalled timer wait again."""
+        self._withdrawn.discard(offset)
         self._set(offset, _RECALLED, _OPEN, 1)
 
     def _set(self, offset: int, before: int, after: int, more: int) -> None:

@@ -160,6 +160,7 @@ class TimerService:
 
     def withdraw(self, queue_id: int, offset: int) -> bool:
         """Hold a timer back that is being recalled; false: it has fired."""
+        self._open_near(self._clock.epoch_ms())
         bucket = self._loaded.get(queue_id)
         if offset < self._base(queue_id):
             return False
@@ -174,6 +175,8 @@ class TimerService:
         bucket = self._loaded.get(queue_id)
         if bucket is not None and bucket.is_done(offset):
             bucket.revive(offset)
+            if offset >= bucket.end:
+                return  # it has not been read yet
             self._wheel.add(Timer(due_ms, queue_id, offset))
             self._look_in(0)
 

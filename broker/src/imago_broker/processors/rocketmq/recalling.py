@@ -16,6 +16,7 @@ from imago_wire.remoting.handles import RecallHandle, parse_recall_handle
 from imago_wire.remoting.headers.send import RecallMessageRequestHeader
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
 
     from imago_broker.config.live import LiveSettings
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 COPIES_MAX = 32
 """A message that its producer sent again is parked more than once: all are taken back."""
+
+VISIBLE_MS_MAX = 5000
+"""How long a recall waits until all members have what was sent before it."""
 
 
 class _Recall(NamedTuple):
@@ -52,10 +56,11 @@ class RecallProcessor:
         identity: RocketmqIdentity,
         settings: LiveSettings[RocketmqSection],
         clock: Clock,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._store, self._messages, self._topics = store, messages, topics
         self._timers, self._identity = timers, identity
-        self._settings, self._clock = settings, clock
+        self._settings, self._clock, self._loop = settings, clock, loop
 
     def elsewhere(self, _: Exchange) -> Reply:
         """Answer for a member that does not lead."""
@@ -66,6 +71,32 @@ class RecallProcessor:
     def recall(self, exchange: Exchange) -> Reply | None:
         """Note that the timer of a handle is not to fire; a handle of nothing is taken as well."""
         handle = self._checked_handle(exchange)
+        if self._store.high_watermark < self._store.log_end:
+            self._recall_later(exchange)
+            return None
+        return self._take_back(exchange, handle)
+
+    def _recall_later(self, exchange: Exchange) -> None:
+        """Look for the message once all that may have been acknowledged can be seen."""
+
+        def too_late() -> None:
+            exchange.answer(_failed())
+
+        def visible() -> None:
+            timer.cancel()
+            if exchange.answered:
+                return
+            try:
+                reply = self._take_back(exchange, self._checked_handle(exchange))
+            except RequestError as refusal:
+                reply = refusal.reply
+            if reply is not None:
+                exchange.answer(reply)
+
+        timer = self._loop.call_later(VISIBLE_MS_MAX / 1000, too_late)
+        self._messages.when_visible(self._store.log_end, visible)
+
+    def _take_back(self, exchange: Exchange, handle: RecallHandle) -> Reply | None:
         queue_id = bucket_of(handle.deliver_ms)
         offsets = self._parked(handle)
         if not offsets:
@@ -134,11 +165,15 @@ class RecallProcessor:
             return
         for offset in recall.offsets:
             self._timers.give_back(recall.queue_id, offset, recall.handle.deliver_ms)
-        recall.exchange.answer(Reply(ResponseCode.SYSTEM_ERROR, "recall failed, execute error"))
+        recall.exchange.answer(_failed())
 
 
 def _done(handle: RecallHandle) -> Reply:
     return Reply(ext={"msgId": handle.message_id})
+
+
+def _failed() -> Reply:
+    return Reply(ResponseCode.SYSTEM_ERROR, "recall failed, execute error")
 
 
 def _refused(remark: str) -> RequestError:

@@ -120,6 +120,7 @@ def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> li
         identity=parts.identity,
         settings=parts.settings,
         clock=parts.clock,
+        loop=loop,
     )
     selector = MessageSelector(
         clients=parts.clients, groups=parts.groups, filters=FilterCache(), settings=parts.settings
