@@ -11,6 +11,7 @@ import pytest
 from imago_broker.model.topics import TopicConfig
 from imago_broker.service.messages import PutStatus
 from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
+from imago_testing.peers.transactions import ROLLBACK, end, half
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.messages import decode_messages
 
@@ -316,3 +317,18 @@ async def test_delayed_and_given_back_messages_wait_for_the_level_of_their_topic
     (message,) = await peer.messages("Safe")
     assert await given_back(peer, message, delayLevel=18) == ResponseCode.SUCCESS
     assert broker.store.durable_end >= broker.store.log_end
+
+
+async def test_nobody_gives_back_what_no_consumer_was_given(peer: RemotingPeer) -> None:
+    await peer.put("T", b"first", queue_id=1)
+    rolled_back = await half(peer, b"rolled back")
+    assert (await end(peer, rolled_back, ROLLBACK)).code == ResponseCode.SUCCESS
+    parked = [
+        await peer.put("T", b"later", properties=f"{delay}\x0118\x02UNIQ_KEY\x01u\x02")
+        for delay in ("DELAY", "TIMER_DELAY_SEC")
+    ]
+    offsets = [int(sent.ext["msgId"][16:], 16) for sent in parked]
+    for offset in (rolled_back.log_offset, *offsets):
+        answer = await peer.call(BACK, {"offset": offset, "group": "consumers", "delayLevel": 1})
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert (answer.remark or "").startswith("look message by offset failed")

@@ -63,6 +63,9 @@ TIMER_TOPIC = "rmq_sys_wheel_timer"
 PARKING_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 """Where messages wait that belong to other topics."""
 
+WITHHELD_TOPICS = PARKING_TOPICS | {META_TOPIC, HALF_TOPIC, TRANSACTION_MARK_TOPIC}
+"""Whose records no consumer was given to work on: those of others that wait, and the broker's."""
+
 CLOSED_TO_SENDERS = frozenset(
     {
         META_TOPIC,

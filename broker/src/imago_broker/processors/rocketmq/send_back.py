@@ -86,9 +86,12 @@ class SendBackProcessor:
         if record is None:
             raise _no_message(offset)
         try:
-            return read_copy(record)
+            message = read_copy(record)
         except ProtocolError:
             raise _no_message(offset) from None
+        if message.topic in names.WITHHELD_TOPICS:
+            raise _no_message(offset)  # or a consumer had what is not committed, or not due
+        return message
 
     def _dead_letter(self, message: StoredCopy, group: GroupConfig) -> Entry:
         topic = self._group_rules.own_topic(names.dlq_topic(group.name))
