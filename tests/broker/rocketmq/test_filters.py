@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imago_broker.processors.rocketmq import pull, subscriptions
 from imago_log.reading import by_offset, by_properties
 from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
 from imago_wire.remoting.codes import ResponseCode
@@ -175,3 +176,28 @@ async def test_pull_with_a_bad_filter_is_refused(peer: RemotingPeer, broker: Bro
     off = await peer.pull("T", **sql("price > 1"))
     assert off.code == ResponseCode.SYSTEM_ERROR
     assert off.remark == "The broker does not support consumer to filter message by SQL92"
+
+
+@pytest.mark.parametrize("wanted", [sql("price = 7"), {"subscription": "||".join("abcdefgh" * 9)}])
+async def test_pulls_that_would_be_too_much_to_hold_are_answered_soon(
+    peer: RemotingPeer,
+    connect: Connect,
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: dict[str, Any],
+) -> None:
+    monkeypatch.setattr(pull, "HELD_WEIGHT_MAX", 4)
+    monkeypatch.setattr(pull, "HEAVY_MS", 10)
+    monkeypatch.setattr(subscriptions, "TAGS_OF_ONE", 4)
+    await peer.put("T", b"0", queue_id=1)
+    for _ in range(2):
+        waiting = await connect()
+        asked = {"suspendTimeoutMillis": 600_000, **wanted}
+        opaques = [waiting.send(11, pull_ext("T", 0, sysFlag=SUSPEND, **asked)) for _ in range(3)]
+        for opaque in opaques[2:]:
+            assert (await waiting.answer(opaque)).code == ResponseCode.PULL_NOT_FOUND
+        waiting.send(11, pull_ext("T", 0, sysFlag=SUSPEND))
+        await held(broker, 3)
+        assert not waiting.unread
+        await waiting.close()
+        await held(broker, 0)

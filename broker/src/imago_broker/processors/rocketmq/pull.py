@@ -52,6 +52,19 @@ REDIRECT_MS = 50
 """How long a pull that is sent elsewhere waits: its client asks again at once."""
 
 
+HELD_WEIGHT_MAX = 50_000
+"""Of all that held pulls want: some 100 MB, and half a second when each of them has to look."""
+HEAVY_MS = 1000
+"""How long a pull waits for its answer that would be too much to hold."""
+
+
+@dataclass(slots=True)
+class HeldWeight:
+    """What the pulls that are held want, all together."""
+
+    total: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullReading:
     """What a pull needs from its first look to its answer, which may be much later."""
@@ -85,6 +98,7 @@ class PullProcessor:
         self._selector = selector
         self._offsets = offsets
         self._budget = budget
+        self._weight = HeldWeight()
         reading.serving_rules.role.on_change.append(self._role_changed)
 
     def pull(self, exchange: Exchange) -> Reply | None:
@@ -93,7 +107,7 @@ class PullProcessor:
         self._check(exchange, request)
         self._allow(request)
         chosen = self._selector.select(request)
-        pull = _Pull(self._reading, exchange, request, chosen)
+        pull = _Pull(self._reading, exchange, request, chosen, self._weight)
         outcome = pull.look()
         reset = outcome.result is RESET
         if request.commits and not reset and self._serving_rules.leads:
@@ -101,6 +115,8 @@ class PullProcessor:
                 request.group, request.topic, request.queue_id, request.commit_offset
             )
         if outcome.result is NOTHING and request.sys_flag & FLAG_SUSPEND:
+            if chosen.weight and self._weight.total + chosen.weight > HELD_WEIGHT_MAX:
+                return self._soon(exchange, request, outcome.reply(), HEAVY_MS)
             return None if pull.wait() else outcome.reply()
         if outcome.result is REDIRECTED:
             return self._soon(exchange, request, outcome.reply())
@@ -112,7 +128,9 @@ class PullProcessor:
         outcome = PullOutcome.redirected(request.queue_offset, self._reading.directions.to_master())
         return self._soon(exchange, request, outcome.reply())
 
-    def _soon(self, exchange: Exchange, request: PullRequest, reply: Reply) -> Reply | None:
+    def _soon(
+        self, exchange: Exchange, request: PullRequest, reply: Reply, hold_ms: int = REDIRECT_MS
+    ) -> Reply | None:
         """Give the answer after a moment where the client lets a pull wait."""
         if not request.sys_flag & FLAG_SUSPEND:
             return reply
@@ -124,7 +142,7 @@ class PullProcessor:
                 exchange.answer(reply)
             return late
 
-        held = hold.hold(request.topic.encode(), request.queue_id, hold_ms=REDIRECT_MS, wake=wake)
+        held = hold.hold(request.topic.encode(), request.queue_id, hold_ms=hold_ms, wake=wake)
         if held is None:
             return reply
 
@@ -175,6 +193,7 @@ class _Pull:
         "_offset",
         "_reading",
         "_request",
+        "_weight",
     )
 
     def __init__(
@@ -183,8 +202,11 @@ class _Pull:
         exchange: Exchange,
         request: PullRequest,
         chosen: Selection,
+        weight: HeldWeight,
     ) -> None:
+        """`weight` is that of all held pulls; this one's counts while it is held."""
         self._reading = reading
+        self._weight = weight
         self._exchange = exchange
         self._request = request
         self._chosen = chosen
@@ -209,6 +231,7 @@ class _Pull:
         )
         if self._held is None:
             return False
+        self._weight.total += self._chosen.weight
         self._exchange.channel.watch(self._gone)
         return True
 
@@ -219,6 +242,7 @@ class _Pull:
             self._offset = outcome.next_offset
             return False
         self._exchange.channel.unwatch(self._gone)
+        self._weight.total -= self._chosen.weight
         self._exchange.answer(outcome.reply())
         return True
 
@@ -255,6 +279,7 @@ class _Pull:
     def _gone(self) -> None:
         if self._held is not None:
             self._reading.hold.forget(self._held)
+            self._weight.total -= self._chosen.weight
         self._exchange.finish()
 
     def _read(self) -> ReadResult:

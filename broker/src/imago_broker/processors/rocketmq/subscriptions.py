@@ -23,12 +23,26 @@ if TYPE_CHECKING:
     from imago_wire.remoting.bodies.client import SubscriptionData
 
 
-@lru_cache(maxsize=4096)
+KEPT_CHARS_MAX = 256
+"""Of a tag expression whose hashes are kept: hashes take some ten times the characters' memory."""
+TAGS_OF_ONE = 16
+"""Hashes of tags that take about as much memory as one operation of a filter."""
+
+
 def tag_codes(expression: str) -> frozenset[int] | None:
     """Return the hashes of the tags in `a || b`; None wants everything (empty or `*`).
 
     ProtocolError for an expression that names no tag.
     """
+    return _kept_codes(expression) if len(expression) <= KEPT_CHARS_MAX else _tag_codes(expression)
+
+
+@lru_cache(maxsize=4096)
+def _kept_codes(expression: str) -> frozenset[int] | None:
+    return _tag_codes(expression)
+
+
+def _tag_codes(expression: str) -> frozenset[int] | None:
     subscription = tag_subscription("", expression.strip(), 0)
     return None if subscription.sub_string == ALL else subscription.code_set
 
@@ -39,6 +53,12 @@ class Selection(NamedTuple):
     tags: frozenset[int] | None = None
     """Hashes of tags."""
     wanted: PropertyFilter | None = None
+
+    @property
+    def weight(self) -> int:
+        """What keeping it costs, in operations of a filter; 0 of what readers usually want."""
+        tags = 0 if self.tags is None else len(self.tags) // TAGS_OF_ONE
+        return tags + (0 if self.wanted is None else self.wanted.cost)
 
 
 class MessageSelector:
