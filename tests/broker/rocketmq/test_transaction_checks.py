@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.model import names
+from imago_broker.service import transaction_checks
 from imago_testing.clusters.brokers import running_broker
+from imago_testing.clusters.shard_brokers import until
 from imago_testing.peers.remoting import RemotingPeer
 from imago_testing.peers.transactions import (
     COMMIT,
@@ -93,6 +95,13 @@ async def test_message_asked_about_too_often_is_given_up_and_can_be_resumed(
         }
         assert (await peer.call(RequestCode.END_TRANSACTION, header)).code == ResponseCode.SUCCESS
         assert [each.body for each in await peer.messages("T")] == [b"nobody knows"]
+
+        for _ in range(2):  # asked for again, here and where only the log tells
+            answer = await peer.call(RequestCode.RESUME_CHECK_HALF_MESSAGE, resume)
+            assert (answer.code, "was committed" in (answer.remark or "")) == (1, True)
+            for forget in broker.rocketmq.transactions.on_stop:
+                forget()
+        assert len(broker.rocketmq.transactions.halves) == 0
         await peer.close()
 
 
@@ -123,6 +132,16 @@ async def test_own_immunity_keeps_questions_away_and_ends_the_producer_s_say(
     answer = await end(quick_peer, immune, COMMIT, fromTransactionCheck="true")
     assert answer.code == ResponseCode.SUCCESS
     assert [each.body for each in await quick_peer.messages("T")] == [b"i"]
+
+
+async def test_half_message_whose_record_is_gone_is_open_no_longer_whatever_its_immunity(
+    quick: Broker, quick_peer: RemotingPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await half(quick_peer, b"old", more="CHECK_IMMUNITY_TIME_IN_SECONDS\x01600\x02")
+    monkeypatch.setattr(quick.store, "queue_range", lambda *_: (1, 1))
+    monkeypatch.setattr(transaction_checks, "read_half", lambda *_: None)
+    await until(lambda: quick.rocketmq.transactions.counts.lost == 1)
+    assert len(quick.rocketmq.transactions.halves) == 0
 
 
 async def test_counts_of_checks_survive_a_restart(tmp_path: Path) -> None:

@@ -272,3 +272,18 @@ async def test_half_message_in_a_batch_is_refused(peer: RemotingPeer) -> None:
     ext = send_ext("T", f=4, m="true")
     answer = await peer.call(320, ext, b"")
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+
+
+@pytest.mark.parametrize(
+    ("properties", "remark"),
+    [
+        (half_properties("u" * 256), "the unique id has 256 characters, at most 255"),
+        (half_properties(group="g" * 256), "the producer group has 256 characters, at most 255"),
+    ],
+    ids=["unique id", "group"],
+)
+async def test_names_too_long_to_be_kept_of_each_transaction_are_refused(
+    peer: RemotingPeer, properties: str, remark: str
+) -> None:
+    answer = await peer.put("T", b"x", properties=properties)
+    assert (answer.code, answer.remark) == (ResponseCode.MESSAGE_ILLEGAL, remark)

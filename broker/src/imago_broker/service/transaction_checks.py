@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 SLICE = 64
 SLICE_BYTES = 1 << 20
 SLICE_PAUSE_MS = 5
+FOREVER_MS = 1 << 62
 
 
 class TransactionChecks:
@@ -90,9 +91,11 @@ class TransactionChecks:
         """Look at some half messages, then let others have their turn."""
         halves, now_ms = self._transactions.halves, self._clock.monotonic_ms()
         size, seen = 0, False
+        first = self._messages.store.queue_range(names.HALF_TOPIC, 0)[0]
         for offset in islice(self._left, SLICE):
             seen = True
-            if halves.due(offset, now_ms):
+            # One whose record is gone stays open no longer, whatever immunity it had asked for.
+            if halves.due(offset, now_ms if offset >= first else FOREVER_MS):
                 size += self._look(offset, now_ms)
             if size >= SLICE_BYTES:
                 break

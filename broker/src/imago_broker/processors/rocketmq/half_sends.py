@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_broker.model import names
 from imago_broker.processors.rocketmq.exchange import RequestError
 from imago_broker.service.halves import half_entry
-from imago_broker.service.transaction_log import immunity_ms
+from imago_broker.service.transaction_log import immunity_ms, unique_of
 from imago_broker.service.transaction_term import TransactionRefusedError
 from imago_wire import properties as props
 from imago_wire.remoting.codes import ResponseCode
@@ -32,9 +33,13 @@ class HalfSends:
         self._transactions, self._settings = transactions, settings
 
     def require_room(self, sending: Sending) -> None:
-        """Refuse one more transaction than may be open."""
+        """Refuse one more transaction than may be open, and names too long to be kept of each."""
+        group, unique = _group_of(sending), unique_of(sending.properties)
+        for what, word in (("producer group", group), ("unique id", unique)):
+            if problem := names.word_problem(what, word):
+                raise RequestError(ResponseCode.MESSAGE_ILLEGAL, problem)
         try:
-            self._transactions.require_room(_group_of(sending))
+            self._transactions.require_room(group)
         except TransactionRefusedError as error:
             raise RequestError(ResponseCode.SYSTEM_BUSY, str(error)) from None
 

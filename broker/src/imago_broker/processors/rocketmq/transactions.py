@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions import Outcome, OutcomeVerdict
@@ -15,7 +16,8 @@ from imago_broker.service.messages import PutStatus
 from imago_broker.service.transaction_log import group_of, immunity_ms, unique_of
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError
-from imago_wire.record import make_entry
+from imago_wire.record import PLACED_QUEUE_OFFSET, make_entry
+from imago_wire.record_fields import read_layout
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers.send import (
     EndTransactionRequestHeader,
@@ -38,7 +40,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNDECIDED = 0
+COPIES_MAX = 32
+"""Half messages of one unique id that are looked at."""
+RESUMED_MAX = 10_000
+"""Messages given up of which it is remembered that they were resumed; the log tells of others."""
 _OUTCOMES = {8: Outcome.COMMITTED, 12: Outcome.ROLLED_BACK}
+_BEGINS = Reply(ResponseCode.SYSTEM_BUSY, "this broker has just become the master: try again")
 _ENDED_AS = {
     Outcome.COMMITTED: "was committed",
     Outcome.ROLLED_BACK: "was rolled back",
@@ -60,6 +67,9 @@ class TransactionProcessor:
     ) -> None:
         self._transactions, self._checks = transactions, checks
         self._messages, self._clock, self._settings = messages, clock, settings
+        self._resumed = OrderedDict[int, int]()
+        """Those resumed last, by where they were given up: their half messages, -1 on its way."""
+        transactions.on_stop.append(self._resumed.clear)
 
     def elsewhere(self, exchange: Exchange) -> Reply:
         """Answer where another member leads."""
@@ -87,9 +97,7 @@ class TransactionProcessor:
         if self._transactions.ready:
             return self._end(exchange, header, outcome)
         if not self._transactions.when_ready(lambda: self._later(exchange, header, outcome)):
-            return Reply(
-                ResponseCode.SYSTEM_BUSY, "this broker has just become the master: try again"
-            )
+            return _BEGINS
         return None
 
     def _later(
@@ -174,8 +182,8 @@ class TransactionProcessor:
     def resume(self, exchange: Exchange) -> Reply | None:
         """RESUME_CHECK_HALF_MESSAGE: have the producer asked again about a message given up.
 
-        It becomes a half message anew, which nobody was asked about yet. One that is open still
-        begins to count anew.
+        It becomes a half message anew, which nobody was asked about yet: once, however often that
+        is asked for. One that is open still begins to count anew.
         """
         header = ResumeCheckHalfMessageRequestHeader.from_ext(exchange.ext)
         try:
@@ -186,13 +194,37 @@ class TransactionProcessor:
         if copy is None or copy.topic not in (names.GIVEN_UP_TOPIC, names.HALF_TOPIC):
             raise _wrong(f"no message of a transaction has the id {header.msg_id}")
         if copy.topic == names.HALF_TOPIC:
-            half = self._transactions.halves.get(copy.queue_offset)
-            if half is None:
-                raise _ended_otherwise(self._transactions.halves.outcome_of(copy.queue_offset))
-            half.checks = 0
-            self._transactions.checked()
-            return OK
+            return self._count_anew(copy.queue_offset)
+        if not self._transactions.ready:
+            return _BEGINS
+        resumed = self._half_of(copy)
+        if resumed is not None:
+            return self._count_anew(resumed)
         self._resume(exchange, copy)
+        return None
+
+    def _count_anew(self, offset: int) -> Reply:
+        if offset < 0:
+            return Reply(ResponseCode.SYSTEM_BUSY, "this message is just being resumed")
+        half = self._transactions.halves.get(offset)
+        if half is None:
+            raise _ended_otherwise(self._transactions.halves.outcome_of(offset))
+        half.checks = 0
+        self._transactions.checked()
+        return OK
+
+    def _half_of(self, given_up: StoredCopy) -> int | None:
+        """Return where the half message is that a message given up has become before."""
+        place = given_up.physical_offset
+        known = self._resumed.get(place)
+        if known is not None:
+            return known
+        store, unique = self._messages.store, unique_of(given_up.properties)
+        end_ms = max(self._clock.epoch_ms(), store.newest_ms) + 1
+        for record in store.find_key(names.HALF_TOPIC, unique, 0, end_ms, COPIES_MAX):
+            fields = read_layout(record, 0)
+            if fields.prepared_offset == place:
+                return fields.queue_offset
         return None
 
     def _resume(self, exchange: Exchange, copy: StoredCopy) -> None:
@@ -206,9 +238,18 @@ class TransactionProcessor:
             born_ms=copy.born_ms,
             born_host=copy.born_host,
             reconsume_times=copy.reconsume_times,
+            prepared_offset=copy.physical_offset,
         )
+        resumed, place = self._resumed, copy.physical_offset
+        resumed[place] = -1
+        while len(resumed) > RESUMED_MAX:
+            resumed.popitem(last=False)
 
-        def done(_: object, status: PutStatus, __: Sequence[Placed]) -> None:
+        def done(_: object, status: PutStatus, placed: Sequence[Placed]) -> None:
+            if placed and status is not PutStatus.NOT_WRITABLE:
+                resumed[place] = placed[0][PLACED_QUEUE_OFFSET]
+            else:
+                resumed.pop(place, None)
             exchange.answer(_answer(status))
 
         immunity = immunity_ms(properties, self._settings.current.transaction_timeout_ms)
