@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_log.disk.pressure import DiskLevel, DiskRatios, disk_level
-from imago_log.lifecycle.retention import FILES_AT_ONCE_MAX, Limits, LogFile, files_to_delete
+from imago_log.lifecycle.retention import (
+    FILES_AT_ONCE_MAX,
+    Limits,
+    LogFile,
+    files_to_delete,
+    files_to_spare,
+)
 from imago_testing.stores.in_memory import DATA, FakeClock, Model, open_store
 from imago_testing.stores.vfs import MemoryVfs
 
@@ -39,6 +45,21 @@ def test_decisions() -> None:
     assert decide([0] * 5, DiskLevel.FORCE) == decide([0] * 5, DiskLevel.FULL) == 1
     assert decide([], DiskLevel.FULL) == 0
     assert decide([9 * HOUR] * 50, retention_ms=HOUR) == FILES_AT_ONCE_MAX
+
+
+def spared(count: int, needed_from: int, level: DiskLevel = DiskLevel.NORMAL) -> int:
+    files = [LogFile(at * FILE, 0) for at in range(5)]
+    return files_to_spare(files, count, file_size=FILE, level=level, needed_from=needed_from)
+
+
+def test_files_that_are_needed_stay_but_on_a_full_disk() -> None:
+    assert spared(3, 5 * FILE) == 0
+    assert spared(3, 3 * FILE) == 0, "needed from the next file on"
+    assert spared(3, 3 * FILE - 1) == 1, "the file that holds it stays"
+    assert spared(3, 0) == spared(3, 0, DiskLevel.CLEAN) == 3
+    assert spared(3, 0, DiskLevel.FORCE) == spared(3, 0, DiskLevel.FULL) == 2, "one a round goes"
+    assert spared(3, 2 * FILE, DiskLevel.FORCE) == 1, "before the needed ones those that are not"
+    assert spared(0, 0, DiskLevel.FULL) == 0
 
 
 def test_levels_begin_above_their_ratio() -> None:

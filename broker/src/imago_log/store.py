@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_log.commitlog.watermark import nothing_needed
 from imago_log.components import Components, open_components
 from imago_log.disk.vfs import OsVfs
 
@@ -355,10 +356,7 @@ class MessageStore:
         return self._log_bytes.read(offset, bytes_max)
 
     def keep_from(self, offset: int | None) -> None:
-        """Keep the files from an offset on, which a follower still reads; None: nobody does.
-
-        Retention by age and size waits for it; a disk above `disk_force_ratio` does not.
-        """
+        """Keep the files that a follower reads, those from an offset on; None: nobody reads."""
         self.components.retention.keep_from(offset)
 
     def log_slice(self, offset: int, bytes_max: int) -> FileSlice:
@@ -409,11 +407,11 @@ class MessageStore:
         """
         return bool(self._damage.ranges)
 
-    def tick(self) -> StoreHealth:
-        """Retention, disk levels, write-behind, checkpoint: call it every second."""
+    def tick(self, needed_from: Callable[[], int] = nothing_needed) -> StoreHealth:
+        """Do what is due: call it every second. `needed_from`: see `LogRetention.retain`."""
         self._status.check_open()
         with self._status.failing():
-            return self.components.keeper.tick()
+            return self.components.keeper.tick(needed_from)
 
     def close(self, *, clean: bool = True) -> None:
         """Sync and stop. With `clean` the next start reads nothing again."""

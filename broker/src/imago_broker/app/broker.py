@@ -247,7 +247,7 @@ class Broker:
         )
         self.messages, self.topics = services.messages, services.topics
         self.groups, self.offsets = services.groups, services.offsets
-        self._opened.callback(self._close_services)
+        self._opened.callback(lambda: self.core.close(clean=self._clean))
         if gate is None:
             services.lead(config)
 
@@ -289,6 +289,7 @@ class Broker:
         self.ticker = Ticker(
             self.store,
             self.clock,
+            needed=self.rocketmq.needed,
             sync_interval_ms=lambda: self.config.store.sync_interval_ms,
             sweep=self._sweep,
             fail=self.fail,
@@ -304,6 +305,7 @@ class Broker:
             ports=self.ports,
             traffic=self.rocketmq.traffic,
             transactions=self.rocketmq.transactions,
+            delay=self.rocketmq.delay,
             timers=self.rocketmq.timers,
             metaq_counters=self.metaq_counters,
             health=lambda: self.health,
@@ -407,9 +409,6 @@ class Broker:
     def _store_failed_in_other_thread(self, error: StoreError) -> None:
         loop = self.failed.get_loop()
         loop.call_soon_threadsafe(self.fail, FatalError(str(error), exit_code=ExitCode.IO))
-
-    def _close_services(self) -> None:
-        self.core.close(clean=self._clean)
 
     def _close_store(self) -> None:
         try:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from imago_broker.ports import Registry
     from imago_broker.server.listener import Listener
     from imago_broker.server.tls_entry import TlsDoor
+    from imago_broker.service.delay import DelayService
     from imago_broker.service.role import RoleState
     from imago_broker.service.timers import TimerService
     from imago_broker.service.traffic import Traffic
@@ -43,6 +44,7 @@ def add_metrics(
     ports: Ports,
     traffic: Traffic,
     transactions: TransactionService,
+    delay: DelayService,
     timers: TimerService,
     metaq_counters: MetaqCounters,
     health: Callable[[], StoreHealth],
@@ -59,7 +61,7 @@ def add_metrics(
             *_input(ports.input_budget),
             *_rocketmq(traffic),
             *_transactions(transactions),
-            *_timers(timers),
+            *_timers(delay, timers),
             *metaq_samples(metaq_counters),
         ]
     )
@@ -240,10 +242,12 @@ def _transactions(transactions: TransactionService) -> list[Sample]:
     ]
 
 
-def _timers(timers: TimerService) -> list[Sample]:
+def _timers(delay: DelayService, timers: TimerService) -> list[Sample]:
     return [
         _gauge("timers_pending", "Messages that wait for their time.", lambda: timers.pending),
         _counter("timers_fired", "Of them delivered.", lambda: timers.figures.fired),
+        _counter("timers_lost", "Of them gone with their log files.", lambda: timers.figures.lost),
+        _counter("delayed_lost", "The same, of messages of delay levels.", lambda: delay.lost),
         _counter("timers_late_ms", "By how much, summed up.", lambda: timers.figures.late_ms),
         _gauge(
             "timers_late_ms_max", "The most since the start.", lambda: timers.figures.late_ms_max

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.ports import Clock
+    from imago_broker.service.needed_records import NeededRecords
     from imago_log.results import StoreHealth
     from imago_log.store import MessageStore
 
@@ -29,13 +30,14 @@ class Ticker:
         store: MessageStore,
         clock: Clock,
         *,
+        needed: NeededRecords,
         sync_interval_ms: Callable[[], int],
         sweep: Callable[[], None],
         fail: Callable[[FatalError], None],
     ) -> None:
         """`sweep` is called after each tick of the store; `fail` where the store's disk fails."""
-        self.health = store.tick()
-        self._store = store
+        self.health = store.tick(needed.needed_from)
+        self._store, self._needed = store, needed
         self._clock = clock
         self._sync_interval_ms = sync_interval_ms
         self._sweep = sweep
@@ -59,10 +61,11 @@ class Ticker:
     def _tick(self) -> None:
         self._ticks = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
         try:
-            self.health = self._store.tick()
+            self.health = self._store.tick(self._needed.needed_from)
         except LogIOError as error:
             self._fail(FatalError(str(error), exit_code=ExitCode.IO))
             return
+        self._needed.look()
         self._sweep()
 
     def _sync_now_and_then(self) -> None:

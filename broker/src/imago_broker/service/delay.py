@@ -24,6 +24,7 @@ from imago_broker.service.copies import StoredCopy, read_copy
 from imago_broker.service.messages import APPENDED, PutStatus
 from imago_broker.service.parked import restored_entry
 from imago_log.errors import StoreError
+from imago_wire.layout import UNIT
 
 if TYPE_CHECKING:
     import asyncio
@@ -80,6 +81,8 @@ class DelayService:
         self._clock = clock
         self._delays = parse_levels(levels)
         self._levels: list[_Level] = []
+        self.lost = 0
+        """Messages that the log lost before they were due."""
         self._shift = ClockShift()
 
     @property
@@ -139,6 +142,10 @@ class DelayService:
             if tail.topic == _SCHEDULE_TOPIC and tail.queue_id < len(self._levels):
                 self._levels[tail.queue_id].grew()
 
+    def needed_from(self) -> int:
+        """Return the log offset of the oldest record that a level has to deliver."""
+        return min((level.needed_from() for level in self._levels), default=0)
+
     def offsets(self) -> dict[int, tuple[int, int]]:
         """Return each level's progress and end: queue offsets."""
         store = self._messages.store
@@ -188,6 +195,11 @@ class _Level:
         """Something arrived: matters only when nothing was there to wait for."""
         self._look_in(0)
 
+    def needed_from(self) -> int:
+        """Return the log offset of the first record that waits; the log's end when none does."""
+        units = self._store.units(names.SCHEDULE_TOPIC, self.number - 1, self.offset, 1)
+        return UNIT.unpack(units)[0] if units else self._store.log_end
+
     def stop(self) -> None:
         """Neither look nor put again."""
         self._stopped = True
@@ -209,8 +221,9 @@ class _Level:
 
     def _deliver(self) -> None:
         low, high = self._store.queue_range(names.SCHEDULE_TOPIC, self.number - 1)
-        if not low <= self.offset <= high:
-            self.offset = min(max(self.offset, low), high)
+        if self.offset < low:
+            self._pass_lost(low)
+        self.offset = min(self.offset, high)
         if self.offset == high:
             return
         found = self._store.read(
@@ -270,14 +283,30 @@ class _Level:
             log.warning("delayed_delivery_failed level=%d status=%s", self.number, status.value)
             self._look_in(RETRY_MS)
 
+    def _pass_lost(self, low: int) -> None:
+        """Go on behind messages that the log lost, and say which."""
+        self._service.lost += low - self.offset
+        log.error(
+            "delayed_messages_lost level=%d first=%d last=%d count=%d reason=%s",
+            self.number,
+            self.offset,
+            low - 1,
+            low - self.offset,
+            "a full disk took their log files: give it room, or shorten store.retention_ms",
+        )
+        self._note(low)
+
     def _advance(self, next_offset: int) -> None:
+        self._note(next_offset)
+        self._look_in(0)
+
+    def _note(self, next_offset: int) -> None:
         self.offset = next_offset
         try:
             self._store.put_meta([(KIND, str(self.number), next_offset)])
         except StoreError as error:
             # What is delivered stays delivered; a restart before the next success repeats it.
             log.warning("delay_progress_not_noted level=%d reason=%s", self.number, error)
-        self._look_in(0)
 
     def _look_in(self, wait_ms: int) -> None:
         if self._stopped or self._busy or self._timer is not None:

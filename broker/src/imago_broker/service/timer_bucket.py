@@ -65,6 +65,11 @@ class TimerBucket:
         at = offset - self.base
         return at < 0 or (at < len(self._done) and self._done[at] in (_FIRING, _FIRED))
 
+    def may_fire(self, offset: int) -> bool:
+        """Whether a timer may still fire: it waits, is being fired, or its recall may yet fail."""
+        at = offset - self.base
+        return at >= len(self._done) or (at >= 0 and self._done[at] != _FIRED)
+
     def begin(self, offset: int) -> None:
         """Note that a timer is being fired."""
         self._set(offset, _OPEN, _FIRING, -1)

@@ -14,7 +14,7 @@ timer's queue, whose unit names the timer: no due time is negative.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.timer_record import Firing, mark_of
@@ -27,7 +27,8 @@ from imago_broker.service.messages import APPENDED, PutStatus
 from imago_broker.service.parked import restored_entry
 from imago_broker.service.timer_batch import TimerBatch
 from imago_broker.service.timer_bucket import TimerBucket
-from imago_log.errors import StoreError
+from imago_broker.service.timer_figures import TimerFigures
+from imago_broker.service.timer_queues import UNITS_MAX, TimerQueues
 from imago_wire.layout import UNIT
 from imago_wire.sequences import TIMER_MARK
 
@@ -51,8 +52,6 @@ AHEAD_MS: Final = 60_000
 """A bucket is read this long before its first timer may be due."""
 BATCH_MAX: Final = 256
 BATCH_BYTES_MAX: Final = 4 << 20
-UNITS_MAX: Final = 4096
-"""Units read of a bucket before others get a turn."""
 RETRY_MS: Final = 500
 UNREADABLE_MS: Final = 30_000
 """A timer that lies in a damaged part of the log is looked at again after this."""
@@ -68,15 +67,6 @@ def bucket_of(due_ms: int) -> int:
 def recall_tag(offset: int) -> int:
     """Return what the unit of a recall holds: which timer of its queue it takes back."""
     return -1 - offset
-
-
-class TimerFigures(NamedTuple):
-    """What the metrics tell."""
-
-    fired: int
-    late_ms: int
-    """Sum over all that fired."""
-    late_ms_max: int
 
 
 class TimerService:
@@ -98,10 +88,12 @@ class TimerService:
         self._loaded: dict[int, TimerBucket] = {}
         self._waiting: dict[int, int] = {}
         """Queues that are not in memory, by when their bucket begins."""
+        self._first_places: dict[int, int] = {}
+        """Log offsets of the first timers of queues that are not in memory."""
         self._next_begin_ms: int | None = None
         self._done: dict[int, list[int]] = {}
         """What firing records told at the start of queues that are not in memory yet."""
-        self._firings = FiringLog(messages.store)
+        self._queues, self._firings = TimerQueues(messages.store), FiringLog(messages.store)
         self._flying = False
         """Whether timers are being appended."""
         self._failed = False
@@ -110,19 +102,14 @@ class TimerService:
         self._alone = 0
         """How many timers are to be fired one by one: one of them may be too large."""
         self._timer: asyncio.TimerHandle | None = None
-        self._fired = self._late_ms = self._late_ms_max = 0
-
-    @property
-    def figures(self) -> TimerFigures:
-        """Return the counts since the process began."""
-        return TimerFigures(self._fired, self._late_ms, self._late_ms_max)
+        self.figures = TimerFigures()
 
     @property
     def pending(self) -> int:
         """How many timers wait, about: recalls of buckets to come are counted with them."""
         pending = sum(bucket.left for bucket in self._loaded.values())
         for queue_id in self._waiting:
-            base, end = self._range(queue_id)
+            base, end = self._queues.range(queue_id)
             pending += end - base
         return pending
 
@@ -130,9 +117,9 @@ class TimerService:
         """Read what the log says of timers and wait for what is due first."""
         self.stop()
         self._life += 1
-        floor = self._store.meta(TIMER_KIND).get(FLOOR_KEY, 0)
-        for queue_id, offset in self._firings.read(floor if isinstance(floor, int) else 0):
+        for queue_id, offset in self._firings.read(self._queues.floor):
             self._done.setdefault(queue_id, []).append(offset)
+        self._note_lost(range(BUCKETS))
         for queue_id in range(BUCKETS):
             self._notice(queue_id)
         self._look_in(0)
@@ -162,7 +149,7 @@ class TimerService:
         """Hold a timer back that is being recalled; false: it has fired."""
         self._open_near(self._clock.epoch_ms())
         bucket = self._loaded.get(queue_id)
-        if offset < self._base(queue_id):
+        if offset < self._queues.base(queue_id):
             return False
         if bucket is not None:
             if bucket.has_fired(offset):
@@ -180,6 +167,29 @@ class TimerService:
             self._wheel.add(Timer(due_ms, queue_id, offset))
             self._look_in(0)
 
+    # What the log keeps
+
+    def needed_from(self) -> int:
+        """Return the log offset of the oldest record that a timer needs."""
+        if not self._life & 1:
+            return 0  # nobody knows yet
+        places: list[int | None] = []
+        for queue_id in self._waiting:
+            place = self._first_places[queue_id]
+            known = place >= self._store.log_start and not self._store.damaged
+            places.append(place if known else self._queues.needed_place(queue_id))
+        for queue_id, bucket in self._loaded.items():
+            places.append(self._queues.needed_place(queue_id, bucket.may_fire))
+        return min((each for each in places if each is not None), default=self._store.log_end)
+
+    def log_shortened(self) -> None:
+        """See which timers went with the log's oldest files; those in memory say it when due."""
+        if self._life & 1:
+            self._note_lost(tuple(self._waiting))
+
+    def _note_lost(self, queues: Iterable[int]) -> None:
+        self.figures.lost += self._queues.note_lost(queues, self._done, self._waiting)
+
     # What the log says
 
     @property
@@ -191,27 +201,19 @@ class TimerService:
             self._timer.cancel()
             self._timer = None
         self._wheel = TimerWheel()
-        self._loaded, self._waiting, self._done = {}, {}, {}
+        self._loaded, self._waiting, self._done, self._first_places = {}, {}, {}, {}
         self._next_begin_ms = None
         self._flying = self._failed = False
         self._refused, self._alone = set(), 0
 
-    def _base(self, queue_id: int) -> int:
-        """Return the offset below which all timers of a queue are done."""
-        value = self._store.meta(TIMER_KIND).get(str(queue_id), 0)
-        return value if isinstance(value, int) else 0
-
-    def _range(self, queue_id: int) -> tuple[int, int]:
-        low, high = self._store.queue_range(TIMER_TOPIC, queue_id)
-        return min(max(low, self._base(queue_id)), high), high
-
     def _notice(self, queue_id: int) -> None:
         """See whether a queue has timers, and when its bucket begins."""
-        base, end = self._range(queue_id)
+        base, end = self._queues.range(queue_id)
         if base == end:
             return
         unit = self._store.units(TIMER_TOPIC, queue_id, base, 1)
-        due_ms = UNIT.unpack(unit)[2] if unit else 0
+        place, _, due_ms = UNIT.unpack(unit) if unit else (-1, 0, 0)
+        self._first_places[queue_id] = place
         begin_ms = max(0, due_ms) // BUCKET_MS * BUCKET_MS
         self._waiting[queue_id] = begin_ms
         if self._next_begin_ms is None or begin_ms < self._next_begin_ms:
@@ -229,7 +231,7 @@ class TimerService:
             done = self._done.pop(queue_id, None)
             bucket = TimerBucket(
                 queue_id,
-                self._range(queue_id)[0],
+                self._queues.range(queue_id)[0],
                 since=firings if done is None else self._firings.floor,
                 begins_ms=begin_ms,
                 closes_ms=max(begin_ms, now_ms) + BUCKET_MS,
@@ -263,7 +265,7 @@ class TimerService:
         for bucket in past:
             bucket.closes_ms = now_ms + BUCKET_MS
             first = bucket.first_open()
-            if first > self._base(bucket.queue_id):
+            if first > self._queues.base(bucket.queue_id):
                 changes.append((TIMER_KIND, str(bucket.queue_id), first))
             bucket.trim(first)
             if first == self._store.queue_range(TIMER_TOPIC, bucket.queue_id)[1]:
@@ -272,13 +274,9 @@ class TimerService:
         if self._done:  # of queues that are not in memory yet
             kept.append(self._firings.floor)
         changes.append((TIMER_KIND, FLOOR_KEY, min(kept, default=self._firings.end)))
-        try:
-            self._store.put_meta(changes)
-        except StoreError as error:
-            log.warning("timers_not_noted reason=%s", error)
-            return
-        for bucket in gone:
-            del self._loaded[bucket.queue_id]
+        if self._queues.note(changes):
+            for bucket in gone:
+                del self._loaded[bucket.queue_id]
 
     # Firing
 
@@ -359,14 +357,18 @@ class TimerService:
     def _entry(self, timer: Timer, record: bytes) -> Entry | None:
         """Return the message that a timer becomes; None where it has no place any more."""
         place = (timer.queue_id, timer.offset)
-        if not record or place in self._refused:
+        if not record:
+            self.figures.lost += 1
+            log.error("timer_lost queue=%d offset=%d due_ms=%d", *place, timer.due_ms)
+            return None
+        if place in self._refused:
             log.warning("timer_dropped queue=%d offset=%d", *place)
             return None
         mark = b"%b\x01%b\x02" % (TIMER_MARK, mark_of(*place))
         return restored_entry(self._store, self._topics, read_copy(record), mark)
 
     def _record(self, timer: Timer) -> bytes | None:
-        """Return a parked record; empty: it has expired; None: it cannot be read now."""
+        """Return a parked record; empty: the log lost it; None: it cannot be read now."""
         unit = self._store.units(TIMER_TOPIC, timer.queue_id, timer.offset, 1)
         if not unit:
             return b""
@@ -392,10 +394,7 @@ class TimerService:
         now_ms = self._clock.epoch_ms()
         for timer in taken:
             self._loaded[timer.queue_id].finish(timer.offset)
-            late_ms = max(0, now_ms - timer.due_ms)
-            self._late_ms += late_ms
-            self._late_ms_max = max(self._late_ms_max, late_ms)
-        self._fired += len(taken)
+            self.figures.count_fired(max(0, now_ms - timer.due_ms))
         self._look_in(0)
 
     def _not_appended(self, taken: list[Timer], status: PutStatus) -> None:

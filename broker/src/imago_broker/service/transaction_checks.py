@@ -2,8 +2,9 @@
 
 In every round each half message that is older than its immunity is asked about, over a connection
 of any live producer of its group. One that was asked about often enough, or is as old as the oldest
-file of the log may be, is given up. A round is made in slices, so that other requests get in
-between, and a producer that does not read what it was sent is not asked more.
+file of the log may be, is given up, immune or not: the log keeps all that is open. A round is made
+in slices, so that other requests get in between, and a producer that does not read what it was sent
+is not asked more.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class TransactionChecks:
         immunity, limited = immunity_ms(
             half.properties, self._settings.current.transaction_timeout_ms
         )
+        immunity = self._transactions.bounded_immunity_ms(immunity)
         age_ms = max(0, self._clock.epoch_ms() - half.store_ms)
         until_ms = self._clock.monotonic_ms() + max(0, immunity - age_ms)
         unique = unique_of(half.properties)
@@ -133,12 +135,9 @@ class TransactionChecks:
         return copy.size
 
     def _expires(self, half: StoredCopy) -> bool:
-        """Whether its file may be deleted before the next round."""
-        retention_ms = self._messages.store.config.retention_ms
-        if not retention_ms:
-            return False
-        age_ms = self._clock.epoch_ms() - half.store_ms
-        return age_ms + self._settings.current.transaction_check_interval_ms >= retention_ms
+        """Whether it is the only reason, before the next round, that its file is kept."""
+        age_max_ms = self._transactions.age_max_ms
+        return age_max_ms is not None and self._clock.epoch_ms() - half.store_ms >= age_max_ms
 
     def _channel(self, group: str) -> Channel | None:
         """Return the connection of a live producer, another one each time."""

@@ -86,6 +86,8 @@ class Found:
     """All marks below it are."""
     ended: list[tuple[int, Outcome]] = field(default_factory=list)
     """How those of the marks that were read have ended, oldest first."""
+    lost: list[int] = field(default_factory=list)
+    """Half messages that no mark ends and whose records the log lost."""
     missing: list[tuple[int, Outcome]] = field(default_factory=list)
     """What the last mark says of half messages whose message is not in the log behind it."""
 
@@ -96,14 +98,15 @@ def find_open(store: MessageStore) -> Found:
     first, end = store.queue_range(names.HALF_TOPIC, 0)
     if found.half_end > end:
         found = Found()  # of a topic that was deleted since
-    for offset in [offset for offset in found.open if not first <= offset < end]:
-        del found.open[offset]  # its record is gone
-    for offset in range(max(found.half_end, first), end):
+    for offset in range(found.half_end, end):
         found.open[offset] = 0
-    found.half_end = end
+    found.half_end, oldest = end, first
     first, end = store.queue_range(names.TRANSACTION_MARK_TOPIC, 0)
     last = _read_marks(store, found, max(first, min(found.mark_end, end - LOOK_BACK)), end)
     found.mark_end = end
+    found.lost = sorted(offset for offset in found.open if offset < oldest)
+    for offset in found.lost:
+        del found.open[offset]
     if last is not None:
         found.missing = _missing(store, last)
     return found

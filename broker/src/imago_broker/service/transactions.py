@@ -26,6 +26,7 @@ from imago_broker.service.transaction_term import (
     TransactionRefusedError,
 )
 from imago_log.errors import StoreError
+from imago_wire.layout import UNIT
 from imago_wire.record import ENTRY_PROPERTIES, PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET
 
 if TYPE_CHECKING:
@@ -104,6 +105,15 @@ class TransactionService:
         for offset, outcome in found.ended:
             term.halves.end(offset, outcome)
         term.generation = transaction_log.generation_of(store.meta(transaction_log.KIND))
+        if found.lost:
+            self.counts.lost += len(found.lost)
+            logger.error(
+                "half_messages_lost first=%d last=%d count=%d reason=%s",
+                found.lost[0],
+                found.lost[-1],
+                len(found.lost),
+                "a full disk took their log files: give it room, or shorten store.retention_ms",
+            )
         if found.open or found.missing:
             logger.info("transactions_found open=%d cut=%d", len(found.open), len(found.missing))
         self._writer.finish(term, found.missing, lambda: self._is_ready(term))
@@ -189,7 +199,7 @@ class TransactionService:
                     placed[0][PLACED_PHYSICAL_OFFSET],
                     group,
                     unique_of(entry[ENTRY_PROPERTIES]),
-                    now_ms + immunity[0],
+                    now_ms + self.bounded_immunity_ms(immunity[0]),
                     immunity[1],
                 )
                 term.half_border.report(ticket, offset + 1)
@@ -226,6 +236,42 @@ class TransactionService:
     def lose(self, offset: int) -> None:
         """Forget a half message whose record nobody can read any more."""
         self._writer.lose(self._term, offset)
+
+    # What the log keeps
+
+    @property
+    def age_max_ms(self) -> int | None:
+        """The age at which an open transaction is given up, since the log keeps it; None: none."""
+        retention_ms = self._messages.store.config.retention_ms
+        interval_ms = self._settings.current.transaction_check_interval_ms
+        return max(0, retention_ms - interval_ms) if retention_ms else None
+
+    def bounded_immunity_ms(self, immunity_ms: int) -> int:
+        """Return how long nobody looks at a half message: no immunity outlasts the highest age."""
+        age_max_ms = self.age_max_ms
+        return immunity_ms if age_max_ms is None else min(immunity_ms, age_max_ms)
+
+    def needed_from(self) -> int:
+        """Return the log offset of the oldest half message that is open."""
+        term, store = self._term, self._messages.store
+        if not term.ready:
+            return 0  # nobody knows yet
+        oldest = min(term.halves, default=None)
+        if oldest is None:
+            return store.log_end
+        half, units = term.halves.get(oldest), store.units(names.HALF_TOPIC, 0, oldest, 1)
+        if half is not None and half.physical_offset >= 0:
+            return half.physical_offset
+        return UNIT.unpack(units)[0] if units else store.log_end
+
+    def log_shortened(self) -> None:
+        """Forget the half messages that went with the log's oldest files."""
+        first = self._messages.store.queue_range(names.HALF_TOPIC, 0)[0]
+        halves = self._term.halves
+        for offset in [offset for offset in halves if offset < first]:
+            half = halves.get(offset)
+            if half is not None and half.ending is None:
+                self.lose(offset)
 
     # The note in the metadata
 

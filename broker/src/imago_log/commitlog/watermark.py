@@ -11,6 +11,11 @@ ALL_VISIBLE = (1 << 63) - 1
 """The high watermark of a log that has one member: everything written is visible."""
 
 
+def nothing_needed() -> int:
+    """Return the log offset from which on records are needed when nobody needs any."""
+    return ALL_VISIBLE
+
+
 class HighWatermark:
     """Records below `value` are visible; what readers see of it ends at the log's end."""
 

@@ -64,8 +64,8 @@ class Housekeeper:
         self._pressure, self._space, self._background = pressure, space, background
         self._age_clock = AgeClock(stamps.store_ms)
 
-    def tick(self) -> StoreHealth:
-        """Do what is due, and tell how things stand."""
+    def tick(self, needed_from: Callable[[], int]) -> StoreHealth:
+        """Do what is due, and tell how things stand; `needed_from`: see `LogRetention.retain`."""
         self._write_behind.expect_any_clock()
         now_ms = self._clock()
         age_ms = self._age_clock.now(self._wall(), now_ms)
@@ -76,7 +76,7 @@ class Housekeeper:
         self._view_sync.take_synced()
         self._pressure.measure()
         with self._space.log_awaited():
-            self._retention.retain(age_ms)
+            self._retention.retain(age_ms, needed_from)
         with self._space.awaited():
             self._epochs.save()
             self._materialiser.expire(age_ms, self._log.start)

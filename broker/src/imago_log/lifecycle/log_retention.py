@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from imago_log.commitlog.watermark import ALL_VISIBLE
 from imago_log.disk.files import fatal
-from imago_log.disk.pressure import DiskLevel
 from imago_log.errors import UnreadableError
-from imago_log.lifecycle.retention import Limits, LogFile, files_to_delete
+from imago_log.lifecycle.retention import Limits, LogFile, files_to_delete, files_to_spare
 from imago_log.metadata.changes import LOG_KIND, LOG_START, QUEUE_KIND, queue_key
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imago_log.commitlog.checkpointer import Checkpointer
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.commitlog.damage import Damage
@@ -74,19 +75,24 @@ class LogRetention:
         self._newest_ms: dict[int, int] = {}
         self._seen_ms: dict[int, int] = {}
         """When each file was seen first that is no longer written."""
-        self._needed_from = ALL_VISIBLE
+        self._follower_from = ALL_VISIBLE
         """Log offset from which on a follower still reads: such files stay while there is room."""
 
     def keep_from(self, offset: int | None) -> None:
         """Keep the files from an offset on, which a follower still reads; None: nobody does."""
-        self._needed_from = ALL_VISIBLE if offset is None else offset
+        self._follower_from = ALL_VISIBLE if offset is None else offset
 
     def expect_cut(self) -> None:
         """Forget the times of files: the log is about to be cut."""
         self._newest_ms.clear()
 
-    def retain(self, now_ms: int) -> None:
-        """Delete what is too old or too much, and what the leader has said that goes."""
+    def retain(self, now_ms: int, needed_from: Callable[[], int]) -> None:
+        """Delete what is too old or too much, and what the leader has said that goes.
+
+        `needed_from` returns the log offset of the oldest record that somebody will still need,
+        and is called only when a file is about to go. That record and all behind it stay, like
+        what a follower still reads; a disk above `disk_force_ratio` does not wait for either.
+        """
         log = self._log
         if self._follow_log_start() or not self._status.leading:
             return
@@ -103,9 +109,14 @@ class LogRetention:
             level=self._pressure.level,
             limits=self._limits,
         )
-        if self._pressure.level not in (DiskLevel.FORCE, DiskLevel.FULL):
-            needed = [base for base in bases if base + log.segment_size > self._needed_from]
-            count = min(count, len(bases) - len(needed))
+        if count:
+            count -= files_to_spare(
+                files,
+                count,
+                file_size=log.segment_size,
+                level=self._pressure.level,
+                needed_from=min(self._follower_from, needed_from()),
+            )
         if count and self._queues.open_some(self._metadata.topics, QUEUES_OPENED_MAX):
             self._begin_log_at(bases[count - 1] + log.segment_size)
 

@@ -10,6 +10,9 @@ from imago_log.disk.pressure import DiskLevel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+FORCED = (DiskLevel.FORCE, DiskLevel.FULL)
+"""Levels at which the oldest file goes whatever its age, and whoever needs it."""
+
 FILES_AT_ONCE_MAX = 10
 """Files that one round deletes, so that one mistake of a clock or a disk figure stays small."""
 
@@ -83,6 +86,20 @@ def files_to_delete(
         if not (too_old or too_many):
             break
         count += 1
-    if level in (DiskLevel.FORCE, DiskLevel.FULL) and files:
+    if level in FORCED and files:
         count = max(count, 1)
     return min(count, FILES_AT_ONCE_MAX)
+
+
+def files_to_spare(
+    files: Sequence[LogFile], count: int, *, file_size: int, level: DiskLevel, needed_from: int
+) -> int:
+    """Return how many of the `count` oldest files stay, since a record in them is still needed.
+
+    `needed_from`: log offset of the oldest such record. Above the force ratio the oldest file goes
+    all the same, one a round.
+    """
+    free = sum(file.base + file_size <= needed_from for file in files[:count])
+    if level in FORCED and count:
+        free = max(free, 1)
+    return count - free

@@ -18,6 +18,7 @@ from imago_broker.processors.rocketmq.rules import GroupRules
 from imago_broker.service.clients import ClientRegistry
 from imago_broker.service.delay import DelayService
 from imago_broker.service.locks import QueueLocks
+from imago_broker.service.needed_records import NeededRecords
 from imago_broker.service.pull_hold import PullHold
 from imago_broker.service.resets import PendingResets
 from imago_broker.service.sequencing import SequencedPuts
@@ -71,6 +72,7 @@ class RocketmqAssembly:
     transactions: TransactionService
     checks: TransactionChecks
     timers: TimerService
+    needed: NeededRecords
     hold: PullHold
     unique_keys: UniqueKeys
     resets: PendingResets
@@ -166,6 +168,7 @@ def assemble(
         transactions=transactions,
         checks=checks,
         timers=timers,
+        needed=NeededRecords(store, delay, transactions, timers),
         hold=hold,
         unique_keys=UniqueKeys(
             store.config.store_host[:-4], os.getpid(), secrets.randbits(32), clock.epoch_ms

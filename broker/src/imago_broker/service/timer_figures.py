@@ -1,0 +1,23 @@
+"""What has been counted of timers since the process began."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class TimerFigures:
+    """What the metrics tell."""
+
+    fired: int = 0
+    late_ms: int = 0
+    """Sum over all that fired."""
+    late_ms_max: int = 0
+    lost: int = 0
+    """Timers whose records the log lost before they were due."""
+
+    def count_fired(self, late_ms: int) -> None:
+        """Count one that fired, and by how much it was late."""
+        self.fired += 1
+        self.late_ms += late_ms
+        self.late_ms_max = max(self.late_ms_max, late_ms)
