@@ -102,6 +102,7 @@ class TimerService:
         self._alone = 0
         """How many timers are to be fired one by one: one of them may be too large."""
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0  # kept here: what uvloop returns for this moment knows no time
         self.figures = TimerFigures()
 
     @property
@@ -283,10 +284,12 @@ class TimerService:
     def _look_in(self, wait_ms: float) -> None:
         if not self._life & 1:
             return
+        due = self._loop.time() + wait_ms / 1000
         if self._timer is not None:
-            if self._timer.when() <= self._loop.time() + wait_ms / 1000:
+            if self._timer_due <= due:
                 return
             self._timer.cancel()
+        self._timer_due = due
         self._timer = self._loop.call_later(wait_ms / 1000, self._look)
 
     def _look(self) -> None:

@@ -15,16 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class ManualTimer:
-    """What `call_later` returns."""
+    """What `call_later` returns; it does not tell when: uvloop's handles of this moment cannot."""
 
     at: float
     cancelled: bool = False
 
     def cancel(self) -> None:
         self.cancelled = True
-
-    def when(self) -> float:
-        return self.at
 
 
 class ManualLoop:
