@@ -62,6 +62,19 @@ def test_a_copy_that_stands_still_is_said_with_what_is_in_the_way() -> None:
     assert "imago shard elect 0 --allow-data-loss" in said.next
 
 
+def test_a_copy_without_room_says_nothing_of_damage() -> None:
+    led = view(record(A), record(B), record(C), in_sync=(A, B))
+    full = "it refuses what follows log offset 7: DiskFullError: disk 100.0% used, puts stop at 90%"
+    said = explain(led, 0, least=2, stalled={"c": full})
+    assert said.why.endswith("; replica 2 (c) takes no copy, as its disk is full")
+    assert said.waits_for == "room on the disk of replica 2 (c)"
+    assert "make room there" in said.next
+    damaged = "log offsets 5 to 9 are damaged here"
+    both = explain(led, 0, least=2, stalled={"b": damaged, "c": full})
+    assert "as its disk is full; replication to replica 1 (b) stands still" in both.why
+    assert "imago shard elect 0 --allow-data-loss" in both.next
+
+
 def test_damage_of_a_member_is_said() -> None:
     said = explain(view(record(A, damaged=True), record(B), record(C)), 0, least=2)
     assert said.why.endswith("; the log of replica 0 (a) is damaged: it leads only where no whole "

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from imago_broker.model.shard import Member, ShardState
 
 
+_NO_ROOM = "DiskFullError: "
+"""What a member's words say that takes no copy because its own disk is full."""
+
+
 class Explanation(NamedTuple):
     """Sentences for people; an empty one says that there is nothing to say."""
 
@@ -85,6 +89,17 @@ def _stalled(
     led: Explanation,
     stalled: Mapping[str, str],
 ) -> Explanation:
+    full = [uuid for uuid, reason in stalled.items() if _NO_ROOM in reason]
+    if full:
+        names = _named(view, shard, full)
+        led = Explanation(
+            f"{led.why}; {names} takes no copy, as its disk is full",
+            f"room on the disk of {names}",
+            "make room there (docs/runbook.md, A disk runs full): it then goes on by itself",
+        )
+    stalled = {uuid: reason for uuid, reason in stalled.items() if uuid not in full}
+    if not stalled:
+        return led
     reasons = " and ".join(sorted(set(stalled.values())))
     return Explanation(
         f"{led.why}; replication to {_named(view, shard, stalled)} stands still: {reasons}, and no "
