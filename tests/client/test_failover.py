@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_client.core import pulling
+from imago_client.config import ProducerConfig
+from imago_client.core import pulling, recalling, transacting
 from imago_client.core.subscriptions import ALL, subscribe
+from imago_client.core.transacting import Decision
 from imago_client.errors import (
     BrokerError,
     ConnectionLostError,
@@ -16,9 +18,10 @@ from imago_client.errors import (
     RequestTimeoutError,
 )
 from imago_client.message_queue import MessageQueue
-from imago_client.messages import PullStatus
+from imago_client.messages import PullStatus, SendResult, SendStatus
 from imago_testing.peers.client_scripts import World, in_turn, response
 from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.handles import RecallHandle
 from imago_wire.remoting.headers.pull import GetMaxOffsetResponseHeader, PullMessageResponseHeader
 
 if TYPE_CHECKING:
@@ -71,6 +74,36 @@ def test_pull_goes_to_the_next_master_by_a_route_read_anew(
     assert pull(world).status is PullStatus.NO_NEW_MESSAGE
     assert addresses(world) == ["a:1", "new:1"]
     assert world.pauses == []
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        NOT_HERE,
+        response(ResponseCode.SLAVE_NOT_AVAILABLE, remark="Message store is slave mode"),
+        ConnectionLostError("a:1", "refused"),
+    ],
+)
+@pytest.mark.parametrize("asks", ["end", "recall"])
+def test_transactions_are_ended_and_messages_taken_back_at_the_next_master(
+    asks: str, failure: RemotingCommand | Exception
+) -> None:
+    world = World(shards={"a": "a:1"})
+
+    def changing(request: Request) -> RemotingCommand | Exception:
+        world.shards["a"] = "new:1"
+        return response() if request.address == "new:1" else failure
+
+    world.brokers = changing
+    if asks == "end":
+        sent = SendResult(SendStatus.OK, QUEUE, 3, "id", "7F0000010000271F0000000000000005")
+        world.run(transacting.end(world.state, ProducerConfig(), sent, Decision.COMMIT))
+        code = RequestCode.END_TRANSACTION
+    else:
+        handle = str(RecallHandle("orders", "a", 5000, "id"))
+        assert world.run(recalling.recall(world.state, ProducerConfig(), handle)) == "id"
+        code = RequestCode.RECALL_MESSAGE
+    assert addresses(world, code) == ["a:1", "new:1"]
 
 
 def test_master_is_looked_for_with_growing_pauses_until_the_time_is_up() -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_NOT_THE_MASTER: Final = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SLAVE_NOT_AVAILABLE)
+"""The second, of a member that is asked to end a transaction or to take a message back."""
 _PAUSE_S: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
 
@@ -22,7 +24,7 @@ _PAUSE_S_MAX: Final = 1.0
 def is_failover(error: Exception) -> bool:
     """Whether an error may come of a change of master: another broker may serve the same soon."""
     if isinstance(error, BrokerError):
-        return error.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        return error.code in _NOT_THE_MASTER
     return isinstance(error, ConnectionLostError | NoMasterError)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_client.core.effects import Request, ask_ok
+from imago_client.core.failover import through_failover
 from imago_client.core.lookup import find_publish_route
 from imago_client.errors import UsageError
 from imago_wire.errors import ProtocolError
@@ -21,18 +22,23 @@ if TYPE_CHECKING:
 def recall(state: ClientState, config: ProducerConfig, handle: str) -> Operation[str]:
     """Have the message of a handle never delivered; return its id.
 
+    It is asked again while a master is being sought: taking back twice is taking back.
     BrokerError: it is due, or the broker does not take messages back.
     """
     try:
         named = parse_recall_handle(handle)
     except ProtocolError as error:
         raise UsageError(f"handle: {error}; pass a SendResult's recall_handle") from None
-    route = yield from find_publish_route(state, named.topic, config.queues_by_default)
     header = RecallMessageRequestHeader(
         producer_group=config.group, topic=named.topic, recall_handle=handle
     )
-    address = route.master(named.broker_name)
-    yield from ask_ok(
-        Request(address, RequestCode.RECALL_MESSAGE, header, timeout_s=config.send_timeout_s)
-    )
+
+    def attempt() -> Operation[None]:
+        route = yield from find_publish_route(state, named.topic, config.queues_by_default)
+        address = route.master(named.broker_name)
+        yield from ask_ok(
+            Request(address, RequestCode.RECALL_MESSAGE, header, timeout_s=config.send_timeout_s)
+        )
+
+    yield from through_failover(state, named.topic, attempt)
     return named.message_id
