@@ -67,6 +67,21 @@ def test_a_full_disk_is_an_error_and_a_filling_one_a_warning(
     assert "above 70% (store.disk_full_ratio)" in full.cure
 
 
+def test_brokers_on_disks_of_their_own_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = up_state.remembered(tmp_path)
+    plan = replace(plan, shards=2, replicas=2)
+    folders = [plan.broker_data(place) for place in plan.places()]
+    for folder in folders[:-1]:
+        folder.mkdir()
+    mounted = folders[2]
+    monkeypatch.setattr(command, "_device", lambda folder: 2 if folder == mounted else 1)
+    assert command.on_disks_of_their_own(tmp_path, plan) == [tmp_path, mounted]
+    assert command.on_disks_of_their_own(tmp_path / "not yet", plan) == [tmp_path / "not yet"]
+    assert command.on_disks_of_their_own(tmp_path, None) == [tmp_path]
+
+
 def test_the_room_on_a_disk_is_counted_as_the_store_counts_it(tmp_path: Path) -> None:
     used = OsVfs().disk_usage(tmp_path).ratio
     assert f"{used:.0%} of the disk" in disk(tmp_path, 0.75, 0.85, 0.9)[0].message

@@ -73,11 +73,14 @@ def diagnose(config_path: Path | None, data: Path | None) -> Iterator[CheckFindi
         checks.check_compiled(),
         checks.check_java(),
         checks.check_ports(plan.ports() if plan else listener_ports(settings), _running(data)),
-        checks.check_disk(
-            folder,
-            clean_ratio=store.disk_clean_ratio,
-            force_ratio=store.disk_force_ratio,
-            full_ratio=store.disk_full_ratio,
+        *(
+            checks.check_disk(
+                each,
+                clean_ratio=store.disk_clean_ratio,
+                force_ratio=store.disk_force_ratio,
+                full_ratio=store.disk_full_ratio,
+            )
+            for each in on_disks_of_their_own(folder, plan)
         ),
         checks.check_open_files(settings.limits.connections_max),
         checks.check_clock(folder, admin_addresses(plan)),
@@ -134,6 +137,22 @@ def admin_addresses(plan: ClusterPlan | None) -> list[tuple[str, int]]:
     if plan is None:
         return []
     return [(HOST, plan.broker_ports(place).admin) for place in plan.places()]
+
+
+def on_disks_of_their_own(folder: Path, plan: ClusterPlan | None) -> list[Path]:
+    """Return the folder, and those of its brokers that stand on other disks than it does."""
+    if plan is None or not folder.exists():
+        return [folder]
+    found = {_device(folder): folder}
+    for place in plan.places():
+        data = plan.broker_data(place)
+        if data.exists():
+            found.setdefault(_device(data), data)
+    return list(found.values())
+
+
+def _device(folder: Path) -> int:
+    return folder.stat().st_dev
 
 
 def _told(finding: CheckFinding) -> str:
