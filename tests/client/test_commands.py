@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from imago_broker.config.cluster_sections import ZookeeperSection
 from imago_cli.commands import build
 from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.group import parse_target
+from imago_cli.produce import SEND_TIMEOUT_S
 from imago_client import Message, ResetTo
 
 if TYPE_CHECKING:
@@ -204,6 +206,7 @@ async def test_mistakes_are_told_with_their_cause(
         ("group reset billing nosuch --to latest --yes", 1, "no topic nosuch", "imago topic list"),
         ("produce ordrs x", 1, "no topic ordrs", "did you mean orders? or --create"),
         ("produce ordrs x --protocol metaq", 1, "no topic ordrs", "did you mean orders?"),
+        ("produce orders x --delay 345600", 1, "code 13", "rocketmq.timer_delay_ms_max"),
         ("consume ordrs", 1, "no topic ordrs", "did you mean orders?"),
         ("consume ordrs --group g", 1, "no topic ordrs", "did you mean orders?"),
         ("consume nosuch --protocol metaq", 1, "no topic nosuch", "imago topic create nosuch"),
@@ -280,6 +283,28 @@ async def test_deleting_asks_first_and_refuses_where_nobody_answers(
         assert run.json("topic list")[0]["topic"] == "orders"
 
     await commands(body)
+
+
+async def test_filter_that_is_none_is_told_with_its_place(commands: RunBody) -> None:
+    def body(run: Commands) -> None:
+        run.ok("topic create orders --queues 1")
+        run.ok("produce orders a")
+        for line in ("consume orders --filter price>", "consume orders --group g --filter price>"):
+            error = run.run(line).exception
+            assert isinstance(error, CommandError)
+            assert "at line 1, column" in str(error)
+
+    await commands(body)
+
+
+@pytest.mark.parametrize("delay", ["-1", "inf", "nan", "864000", "5s"])
+def test_delay_that_no_broker_takes_is_wrong_usage(delay: str) -> None:
+    done = CliRunner().invoke(build("produce"), ["produce", "orders", "x", "--delay", delay])
+    assert done.exit_code == Exit.USAGE
+
+
+def test_producing_waits_for_longer_than_an_election() -> None:
+    assert 2 * ZookeeperSection().session_timeout_ms < SEND_TIMEOUT_S * 1000
 
 
 def test_unreachable_cluster_is_one_sentence() -> None:

@@ -132,6 +132,8 @@ async def test_member_with_a_filter_that_is_none_does_not_start(client: Client) 
         await consumer.start()
     with pytest.raises(UsageError, match="empty"):
         client.push_consumer(earliest(), {"orders": Sql(" ")}, Collector())
+    with pytest.raises(UsageError, match="Sql: None is no filter"):
+        Sql(None)
 
 
 async def test_two_members_share_the_queues_and_take_over(client: Client, bootstrap: str) -> None:

@@ -42,6 +42,9 @@ async def test_message_is_taken_back_until_it_is_due(client: Client) -> None:
         await producer.recall(kept.recall_handle or "")
     with pytest.raises(UsageError, match="recall_handle"):
         await producer.recall("nonsense")
+    at_once = await producer.send(Message("orders", b"at once"))
+    with pytest.raises(UsageError, match="does not wait"):
+        await producer.recall(at_once.recall_handle)  # type: ignore[arg-type]  # as untyped callers
 
 
 async def test_time_beyond_the_longest_delay_is_refused(client: Client) -> None:

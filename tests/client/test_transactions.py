@@ -63,7 +63,9 @@ async def test_checker_decides_about_what_was_left_open(tmp_path: Path) -> None:
         asked.append(message.body)
         if len(asked) == 1:
             raise RuntimeError("no database")
-        return Decision.UNKNOWN if len(asked) == 2 else Decision.COMMIT
+        if len(asked) == 2:
+            return True  # type: ignore[return-value]  # no decision: asked again
+        return Decision.UNKNOWN if len(asked) == 3 else Decision.COMMIT
 
     async with (
         running_broker(tmp_path, *CHECKS_AT_ONCE) as broker,
@@ -160,3 +162,11 @@ async def test_blocking_producer_is_asked_again_after_its_connections_were_lost(
 
         await asyncio.to_thread(work)
         assert bodies(broker) == []
+
+
+async def test_checker_that_is_no_coroutine_is_refused(client: Client) -> None:
+    def decide(_: ReceivedMessage) -> Decision:
+        return Decision.COMMIT
+
+    with pytest.raises(UsageError, match=r"checker: .* is no `async def`"):
+        client.transaction_producer("P", decide)  # type: ignore[arg-type]  # as untyped callers

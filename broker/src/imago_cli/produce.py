@@ -22,13 +22,22 @@ from imago_cli.connect import (
     metaq_topics,
     no_topic,
 )
-from imago_cli.exits import CommandUsageError
+from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.output import print_json, say
 from imago_cli.pace import Pace
 from imago_cli.stdin_lines import lines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from imago_client import BrokerError, ProducerConfig
+
+
+SEND_TIMEOUT_S = 15.0
+"""Nobody tries again for who types a command: it waits for an election, which takes as long as the
+ZooKeeper session of a dead master lives, and for the start of a broker on a busy machine."""
+DELAY_S_MAX = 7 * 86_400
+"""No broker lets a message wait longer."""
 
 
 class Protocol(StrEnum):
@@ -71,7 +80,10 @@ def produce(
         bool, typer.Option(help="Store each message once, whatever fails. RocketMQ only.")
     ] = False,
     delay: Annotated[
-        float, typer.Option(min=0, help="Seconds until the messages are delivered. RocketMQ only.")
+        float,
+        typer.Option(
+            min=0, max=DELAY_S_MAX, help="Seconds until the messages are delivered. RocketMQ only."
+        ),
     ] = 0.0,
     in_flight: Annotated[
         int | None,
@@ -130,7 +142,7 @@ async def _bodies(messages: list[str] | None, count: int) -> AsyncIterator[bytes
 async def _rocketmq(
     bootstrap: str, sending: ProduceRun, bodies: AsyncIterator[bytes], pace: Pace, in_flight: int
 ) -> None:
-    from imago_client import Client, Message
+    from imago_client import BrokerError, Client, Message
 
     keys = (sending.key,) if sending.key else ()
     async with Client(client_config(bootstrap)) as client:
@@ -138,21 +150,41 @@ async def _rocketmq(
             await client.admin.create_topic(sending.topic)
         elif sending.topic not in (known := await client.admin.topics()):
             raise no_topic(sending.topic, known, otherwise="--create makes it")
-        producer = client.producer(idempotent=sending.idempotent)
+        producer = client.producer(_producer_config(sending), idempotent=sending.idempotent)
 
         async def send(body: bytes) -> None:
-            await producer.send(
-                Message(
-                    sending.topic,
-                    body,
-                    tags=sending.tags,
-                    keys=keys,
-                    ordering_key=sending.key,
-                    delay_ms=sending.delay_ms,
-                )
+            message = Message(
+                sending.topic,
+                body,
+                tags=sending.tags,
+                keys=keys,
+                ordering_key=sending.key,
+                delay_ms=sending.delay_ms,
             )
+            try:
+                await producer.send(message)
+            except BrokerError as error:
+                raise _refusal(error, sending) from None
 
         await send_all(bodies, send, pace, in_flight)
+
+
+def _producer_config(sending: ProduceRun) -> ProducerConfig:
+    from imago_client import ProducerConfig
+
+    if sending.idempotent:  # it tries for longer anyway
+        return ProducerConfig()
+    return ProducerConfig(send_timeout_s=SEND_TIMEOUT_S)
+
+
+def _refusal(error: BrokerError, sending: ProduceRun) -> Exception:
+    """Return the error to raise: of a message that may not wait so long, with what to do."""
+    from imago_wire.remoting.codes import ResponseCode
+
+    if sending.delay_ms and error.code == ResponseCode.MESSAGE_ILLEGAL:
+        cure = "a shorter --delay, or a larger rocketmq.timer_delay_ms_max of the brokers"
+        return CommandError(str(error), cure=cure)
+    return error
 
 
 async def _metaq(

@@ -12,6 +12,7 @@ from imago_client.core.subscriptions import ALL
 from imago_client.core.transacting import group_of_check
 from imago_client.driver import Driver
 from imago_client.errors import UsageError
+from imago_client.handlers import check_handler
 from imago_client.process import new_state
 from imago_client.producer import Producer
 from imago_client.pull_consumer import PullConsumer
@@ -67,6 +68,7 @@ class Client:
         """
         if group in self._transacting:
             raise UsageError(f"group {group!r}: this client has a producer of it already")
+        check_handler(checker, "checker")
         settings = replace(config or ProducerConfig(), group=group)
         producer = TransactionProducer(
             self._state, self._driver, settings, checker, self._forget_transactions

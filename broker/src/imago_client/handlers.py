@@ -12,7 +12,7 @@ from imago_client.received import ReceivedMessage
 _PLAIN_KINDS = (inspect.isfunction, inspect.ismethod, inspect.isbuiltin, inspect.isclass)
 
 
-def check_handler(handler: object) -> None:
+def check_handler(handler: object, name: str = "handler") -> None:
     """Refuse what is not `async def`: it would run, and then fail where it is awaited.
 
     Callables of kinds that do not tell (compiled ones) pass; they must return an awaitable.
@@ -26,7 +26,7 @@ def check_handler(handler: object) -> None:
         return
     if not callable(handler) or any(is_kind(called) for is_kind in _PLAIN_KINDS):
         raise UsageError(
-            f"handler: {handler!r} is no `async def`; have blocking work run by"
+            f"{name}: {handler!r} is no `async def`; have blocking work run by"
             " `await asyncio.to_thread(…)` in one, or use imago_client.blocking"
         )
 

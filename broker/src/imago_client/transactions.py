@@ -52,7 +52,8 @@ class TransactionProducer:
     """Sends messages in transactions; made by `Client.transaction_producer`, used as `async with`.
 
     `checker` is called with a message whose transaction was left open, of this producer or of
-    another of its group, and says what becomes of it. Whatever it raises counts as UNKNOWN.
+    another of its group, and says what becomes of it. Whatever it raises counts as UNKNOWN, and so
+    does what is no Decision.
     """
 
     def __init__(
@@ -114,13 +115,20 @@ class TransactionProducer:
     async def _check(self, address: str, command: RemotingCommand) -> None:
         try:
             asked, message = transacting.read_check(command)
-            decision = await self._checker(message)
+            decision: object = await self._checker(message)
         except ProtocolError as error:
             log.warning("transaction_check_unreadable broker=%s error=%s", address, error)
             return
         except Exception:
             log.exception("transaction_checker_failed group=%s", self.config.group)
             return  # the broker asks again
+        if not isinstance(decision, Decision):
+            log.error(
+                "transaction_checker_failed group=%s: it returned %r, which is no Decision",
+                self.config.group,
+                decision,
+            )
+            return
         if decision is Decision.UNKNOWN:
             return
         try:

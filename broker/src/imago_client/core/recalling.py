@@ -19,12 +19,17 @@ if TYPE_CHECKING:
     from imago_client.core.state import ClientState
 
 
-def recall(state: ClientState, config: ProducerConfig, handle: str) -> Operation[str]:
+def recall(state: ClientState, config: ProducerConfig, handle: str | None) -> Operation[str]:
     """Have the message of a handle never delivered; return its id.
 
     It is asked again while a master is being sought: taking back twice is taking back.
     BrokerError: it is due, or the broker does not take messages back.
     """
+    if handle is None:
+        raise UsageError(
+            "handle: None, the message does not wait; only the result of one with delay_ms or"
+            " deliver_at_ms ahead has a recall_handle"
+        )
     try:
         named = parse_recall_handle(handle)
     except ProtocolError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from imago_client.errors import UsageError
 from imago_client.messages import RETRY_PREFIX, check_name
@@ -21,6 +21,12 @@ class Sql(str):
     """A SQL92 filter over properties, where a TAG expression may stand: `Sql("price > 5")`."""
 
     __slots__ = ()
+
+    def __new__(cls, text: object) -> Self:
+        """UsageError: `text` is no str."""
+        if not isinstance(text, str):
+            raise UsageError(f"Sql: {text!r} is no filter; write it as a str")
+        return super().__new__(cls, text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from imago_broker.core.sql92.errors import FilterError
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import RequestError
 from imago_broker.processors.rocketmq.pull_request import FLAG_SUBSCRIPTION, PullRequest
+from imago_broker.processors.rocketmq.rows import REMARK_SIZE_MAX
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies.client import MessageModel
 from imago_wire.remoting.codes import ResponseCode
@@ -81,10 +82,9 @@ class MessageSelector:
             return self._registered_selection(request)
         try:
             found = self._selection(request.expression_type, request.subscription)
-        except (ProtocolError, FilterError):
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
-            ) from None
+        except (ProtocolError, FilterError) as error:
+            remark = f"parse the consumer's subscription failed: {error}"[:REMARK_SIZE_MAX]
+            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
         self._require_filters(request.expression_type)
         return found
 
