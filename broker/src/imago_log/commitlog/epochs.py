@@ -126,7 +126,7 @@ class EpochFile:
 
     def begin(self, epoch: int, start: int) -> None:
         """Open a new epoch. An epoch in which nothing was written gives way to it."""
-        kept = tuple(pair for pair in self.epochs if pair[1] < start)
+        kept = tuple((each, begin) for each, begin in self.epochs if begin < start)
         assert epoch > last_of(kept), "epochs of a log grow"
         self._replace((*kept, (epoch, start)), max(epoch, self.promised))
 
@@ -137,15 +137,15 @@ class EpochFile:
 
     def end_at(self, end: int) -> None:
         """Forget the epochs that begin behind the log's end; one may begin there."""
-        self._keep(tuple(pair for pair in self.epochs if pair[1] <= end))
+        self._keep(tuple((epoch, begin) for epoch, begin in self.epochs if begin <= end))
 
     def truncate(self, end: int) -> None:
         """Forget the epochs that begin at or behind the log's new end."""
-        self._keep(tuple(pair for pair in self.epochs if pair[1] < end))
+        self._keep(tuple((epoch, begin) for epoch, begin in self.epochs if begin < end))
 
     def forget_before(self, start: int) -> None:
         """Forget the epochs that ended at or before the log's new start."""
-        ends = [pair[1] for pair in self.epochs[1:]]
+        ends = [begin for _, begin in self.epochs[1:]]
         self._keep(self.epochs[sum(end <= start for end in ends) :])
 
     def next_start(self, offset: int) -> int | None:

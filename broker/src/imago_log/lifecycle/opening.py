@@ -136,10 +136,10 @@ class StoreOpening:
     def _verify_again(self, start: int, end: int, reason: str, since_ms: int) -> None:
         """Look at a damaged range: it may have been healed, as a whole or in part."""
         parts = self.parts
-        for found in survey(parts.log, start, end, self.witness):
-            parts.damage.add(found[0], found[1], reason, since_ms)
-            self.healed.append((start, found[0]))
-            start = found[1]
+        for lost_start, lost_end, *_ in survey(parts.log, start, end, self.witness):
+            parts.damage.add(lost_start, lost_end, reason, since_ms)
+            self.healed.append((start, lost_start))
+            start = lost_end
         self.healed.append((start, end))
 
     def _restore_healed(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.disk.files import offset_name, offsets_of
 from imago_log.offline.findings import REBUILD
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 
 _FILE_BYTES = ENTRIES_PER_FILE * ENTRY_SIZE
 _WINDOW_ENTRIES = 8192
+
+
+class _KeyEntry(NamedTuple):
+    """One entry of the index: a key's hash, and the log offset of the record that has the key."""
+
+    key_hash: int
+    place: int
 
 
 class KeysCheck:
@@ -80,23 +87,23 @@ class KeysCheck:
             self._entry(key_hash, place)
 
     def _entry(self, key_hash: int, place: int) -> None:
-        while (found := self._read(self._cursor)) and found[1] < place:
-            if found[1] >= self._log_start and not self._is_damaged(found[1]):
-                self._tell(f"points to log offset {found[1]}, where no key comes next")
+        while (found := self._read(self._cursor)) and found.place < place:
+            if found.place >= self._log_start and not self._is_damaged(found.place):
+                self._tell(f"points to log offset {found.place}, where no key comes next")
                 self._lost = True
                 return
             self._cursor += 1
         if found is None:
             self._tell(f"is missing: the log has a key at {place}")
             self._lost = True
-        elif found[1] != place:
-            self._tell(f"points to log offset {found[1]}, the next key is at {place}")
+        elif found.place != place:
+            self._tell(f"points to log offset {found.place}, the next key is at {place}")
             self._lost = True
-        elif found[0] != key_hash:
-            self._tell(f"has the hash {found[0]:08x}, the key at {place} has {key_hash:08x}")
+        elif found.key_hash != key_hash:
+            self._tell(f"has the hash {found.key_hash:08x}, the key at {place} has {key_hash:08x}")
         self._cursor += 1
 
-    def _read(self, entry: int) -> tuple[int, int] | None:
+    def _read(self, entry: int) -> _KeyEntry | None:
         if entry >= self._count:
             return None
         at = (entry - self._window_at) * ENTRY_SIZE
@@ -105,7 +112,7 @@ class KeysCheck:
             count = min(_WINDOW_ENTRIES, ENTRIES_PER_FILE - entry % ENTRIES_PER_FILE)
             self._window = read_part(self._store.pool, path, position, count * ENTRY_SIZE)
             self._window_at, at = entry, 0
-        return KEY_ENTRY.unpack_from(self._window, at)
+        return _KeyEntry(*KEY_ENTRY.unpack_from(self._window, at))
 
     def _place(self, entry: int) -> tuple[Path, int]:
         at = entry * ENTRY_SIZE
@@ -118,7 +125,7 @@ class KeysCheck:
     def finish(self) -> None:
         """Look at the entries behind the last key."""
         while not self._lost and (found := self._read(self._cursor)):
-            if found[1] >= self._log_start and not self._is_damaged(found[1]):
-                self._tell(f"points to log offset {found[1]}, where no more keys are")
+            if found.place >= self._log_start and not self._is_damaged(found.place):
+                self._tell(f"points to log offset {found.place}, where no more keys are")
                 return
             self._cursor += 1

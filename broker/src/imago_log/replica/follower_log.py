@@ -149,7 +149,7 @@ class FollowerLog:
         log = self._log
         if log.end == log.start:
             return ()
-        return tuple(pair for pair in self._epochs.epochs if pair[1] < log.end)
+        return tuple((epoch, begin) for epoch, begin in self._epochs.epochs if begin < log.end)
 
     def _begin_epoch(self, epoch: int, start: int) -> None:
         epochs = self._epochs
