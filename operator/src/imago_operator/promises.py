@@ -89,7 +89,8 @@ def _members(observed: Observed, actions: Sequence[Action]) -> Iterator[str]:
             continue
         pods = observed.pods_of(child.shard)
         stay = [pod for pod in pods if pod.ordinal < replicas and _holds(observed, pod)]
-        if len(pods) > replicas + 1 or (len(pods) > replicas and len(stay) < replicas):
+        goes = [pod for pod in pods if pod.ordinal >= replicas]
+        if len(goes) > 1 or (goes and len(stay) < replicas):
             yield f"{name} loses members that its shard may need"
 
 

@@ -172,3 +172,24 @@ def test_a_shard_that_goes_is_read_out_though_somebody_scaled_it_down() -> None:
     world.settle()
     assert sorted(world.observe().sets()) == [0]
     assert world.shards[1].drained
+
+
+@pytest.mark.parametrize("away", ["demo-s0-1", "demo-s0-0"])
+def test_a_member_too_many_stays_while_one_that_is_to_stay_is_not_there(away: str) -> None:
+    world = World(wanted())
+    world.settle()
+    world.scale(0, 4)
+    world.turn()
+    world.turn()
+    assert "demo-s0-3" in world.pods
+    seen = world.observe()
+    assert [r for r in fewer(seen) if r < 4] == [3], "all are there"
+    lacking = replace(seen, pods=tuple(pod for pod in seen.pods if pod.name != away))
+    assert fewer(lacking) == []
+
+
+def fewer(seen: Observed) -> list[int]:
+    """Return how many members shard 0 is to have, where that is changed."""
+    found = plan(wanted(), seen, START).actions
+    sets = [a.manifest for a in found if isinstance(a, Apply)]
+    return [m["spec"]["replicas"] for m in sets if m["metadata"]["name"] == "demo-s0"]

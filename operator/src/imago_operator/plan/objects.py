@@ -95,13 +95,15 @@ def _has_too_many(found: OwnedObject, manifest: Manifest) -> bool:
 
 
 def _one_less(look: ClusterLook, found: OwnedObject, drift: tuple[Drift, ...]) -> Apply | None:
-    """Take the last member away that somebody added, while all others could lead."""
+    """Take the last member away that somebody added, while all others are there and could lead."""
     assert found.shard is not None
     assert found.replicas is not None
     pods = look.observed.pods_of(found.shard)
     last = next((pod for pod in pods if pod.ordinal == found.replicas - 1), None)
     if last is not None and not (look.informed and membership.others_able(look, last)):
         return None
+    if last is not None and len(pods) < found.replicas:
+        return None  # one that stays is not there: until it is back this one stands in for it
     if any(pod.deleting or pod.ordinal >= found.replicas for pod in pods):
         return None  # the one before it goes
     fewer = stateful_set(look.desired, found.shard, replicas=found.replicas - 1)
