@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,18 +21,20 @@ from imago_operator.actions import (
     MarkDrained,
 )
 from imago_operator.desired import Desired
-from imago_operator.plan import PlanRow, ReconcilePlan, plan, rollout
+from imago_operator.plan import PlanRow, ReconcilePlan, plan, rollout, spreading
 from imago_operator.plan.look import ClusterLook
 from imago_operator.promises import broken
 from imago_operator.state import Pod, RegistryView
+from imago_testing.operated.faults import heal
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.rules import violations
-from imago_testing.operated.states import check_look, check_walk, heal, main
+from imago_testing.operated.states import check_look, check_walk, main
 from imago_testing.operated.world import World
 from imago_testing.searching import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
 
 @pytest.mark.simulation
@@ -65,6 +68,36 @@ def test_pods_that_are_deleted_because_they_are_not_ready_are_found(
             check(random.Random(seed))
 
     with pytest.raises(AssertionError, match=r"cannot lead|goes though|shards"):
+        search()
+
+
+def _whatever_others_do(_: ClusterLook, due: list[Pod]) -> tuple[list[Action], str] | None:
+    mine = [pod for pod in due if pod.shard is None]
+    return ([DeletePod(mine[-1].name, mine[-1].uid, None, "")], "") if mine else None
+
+
+def _whatever_shards_lack(_: ClusterLook, __: int) -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("place", "mistake", "said"),
+    [
+        ((rollout, "_zookeeper"), _whatever_others_do, "ZooKeeper"),
+        ((spreading, "membership"), SimpleNamespace(lacks=_whatever_shards_lack), "lack members"),
+    ],
+    ids=["restarts one beside another", "moves one in a rollout"],
+)
+def test_servers_of_zookeeper_that_are_taken_too_early_are_found(
+    monkeypatch: pytest.MonkeyPatch, place: tuple[ModuleType, str], mistake: object, said: str
+) -> None:
+    monkeypatch.setattr(*place, mistake)
+
+    def search() -> None:
+        for seed in range(20):
+            check_walk(random.Random(seed))
+
+    with pytest.raises(AssertionError, match=said):
         search()
 
 
@@ -179,6 +212,61 @@ class TestTheCheckItself:
         pods = [world.pods[f"demo-s{n}-0"] for n in (0, 1)]
         said = bad(world, *(DeletePod(p.name, p.uid, p.shard, "") for p in pods))
         assert "more shards down" in said
+
+    def test_two_servers_of_zookeeper(self, world: World) -> None:
+        found = copy.deepcopy(world)
+        for name, change in (("deleting", {"deleting": True}), ("unready", {"ready": False})):
+            found.pods["demo-zookeeper-0"] = replace(world.pods["demo-zookeeper-0"], **change)  # type: ignore[arg-type]  # its fields
+            said = bad(
+                found, DeletePod("demo-zookeeper-1", found.pods["demo-zookeeper-1"].uid, None, "")
+            )
+            assert "lacks another server" in said, name
+            assert ("while another server of ZooKeeper does" in said) is (name == "deleting")
+
+    def test_a_server_of_zookeeper_that_has_no_reason_to_move(self, world: World) -> None:
+        found = copy.deepcopy(world)
+        server = found.pods["demo-zookeeper-1"]
+        said = bad(found, DeletePod(server.name, server.uid, None, ""))
+        assert "from a node without a majority" in said
+        assert "no node is free" in said
+        found.kill("demo-s0-1")
+        said = bad(found, DeletePod(server.name, server.uid, None, ""))
+        assert "moves while shards [0] lack members" in said
+
+    def test_servers_that_the_operator_took_are_counted_until_they_are_back(
+        self, world: World
+    ) -> None:
+        found = copy.deepcopy(world)
+        first, other = found.pods["demo-zookeeper-0"], found.pods["demo-zookeeper-1"]
+        found.do(DeletePod(first.name, first.uid, None, ""))
+        with pytest.raises(AssertionError, match="several servers of ZooKeeper"):
+            copy.deepcopy(found).do(DeletePod(other.name, other.uid, None, ""))
+        found.turn()
+        found.do(DeletePod(other.name, other.uid, None, ""))
+
+    def test_without_a_majority_there_is_no_registry(self, world: World) -> None:
+        found = copy.deepcopy(world)
+        nodes = [found.pods[f"demo-zookeeper-{n}"].node for n in range(3)]
+        assert len(set(nodes)) == 3
+        said = []
+        for node in nodes[:2]:
+            found.cut_power(node or "")
+            said.append(found.connected)
+        found.dark.clear()
+        found.turn()
+        assert [*said, found.connected] == [True, False, True]
+
+    def test_a_drained_server_crowds_another_until_it_is_moved(self, world: World) -> None:
+        found = copy.deepcopy(world)
+        found.drain("node-1")
+        found.turn()
+        servers = [pod for pod in found.pods.values() if pod.shard is None]
+        assert {pod.node for pod in servers} == {"node-0", "node-2"}
+        found.settle()
+        found.cordon("node-1", open_again=True)
+        found.settle()
+        servers = [pod for pod in found.pods.values() if pod.shard is None]
+        assert {pod.node for pod in servers} == {"node-0", "node-1", "node-2"}
 
     def test_a_pod_that_is_another_by_now(self, world: World) -> None:
         assert "was not seen" in bad(world, DeletePod("demo-s0-0", "old", 0, ""))

@@ -17,6 +17,7 @@ from imago_operator.actions import (
     destructive,
 )
 from imago_operator.desired import Desired, UnreadableSpec
+from imago_operator.manifests.zookeeper import zookeeper_notes
 from imago_operator.spec.cluster import OnOperatorUpgrade
 from imago_operator.state import STATEFUL_SET, Observed, Pod, parsed
 
@@ -150,14 +151,40 @@ def _members(_: Desired, observed: Observed, plan: ReconcilePlan, __: datetime) 
             yield f"shard-{child.shard} loses a member while others cannot lead"
 
 
-def _servers(_: Desired, observed: Observed, plan: ReconcilePlan, __: datetime) -> Iterator[str]:
-    """Of ZooKeeper's servers one goes at a time."""
+def _servers(
+    desired: Desired, observed: Observed, plan: ReconcilePlan, now: datetime
+) -> Iterator[str]:
+    """Of ZooKeeper's servers one goes at a time, and one that serves only while all others do."""
+    managed = desired.spec.zookeeper.managed
     for action in plan.actions:
         pod = _of(observed, action) if isinstance(action, DeletePod) else None
         if pod is None or pod.shard is not None or pod.waiting:
             continue
-        if any(other.deleting for other in observed.pods_of(None) if other.name != pod.name):
+        others = [other for other in observed.pods_of(None) if other.name != pod.name]
+        if any(other.deleting for other in others):
             yield f"{pod.name} goes while another server of ZooKeeper does"
+        serving = sum(other.serving for other in others)
+        whole = managed is not None and serving >= max(managed.replicas - 1, len(others))
+        if not whole and (pod.serving or not _is_late(desired, pod, now)):
+            yield f"{pod.name} goes while ZooKeeper lacks another server"
+        if pod.annotations == zookeeper_notes(desired) and not pod.edited:
+            yield from _moved(desired, observed, pod)
+
+
+def _moved(desired: Desired, observed: Observed, pod: Pod) -> Iterator[str]:
+    """A server that a restart changes nothing of goes only to get to another node."""
+    servers = observed.pods_of(None)
+    beside = [other for other in servers if other.node == pod.node]
+    taken = {other.node for other in servers}
+    nodes = (observed.nodes or {}).values()
+    if pod.node is None or 2 * len(beside) <= len(servers):
+        yield f"{pod.name} moves from a node without a majority"
+    if not any(node.open and node.name not in taken for node in nodes):
+        yield f"{pod.name} moves though no node is free"
+    sets = {n: child for n, child in observed.sets().items() if child.replicas}
+    lacking = [n for n in sets if _down(desired, observed, n)]
+    if lacking:
+        yield f"{pod.name} moves while shards {lacking} lack members"
 
 
 def _pods(_: Desired, observed: Observed, plan: ReconcilePlan, __: datetime) -> Iterator[str]:
@@ -247,7 +274,7 @@ def _held(desired: Desired, observed: Observed, plan: ReconcilePlan, _: datetime
         claims = [c for c in observed.claims if c.name == f"data-{pod.name}"]
         ordered = pod.annotations.get(names.RESTART, "") != desired.resource.restart
         same = pod.annotations.get(names.SPEC_HASH) == desired.spec_hash
-        if same and not ordered and not any(c.conditions for c in claims):
+        if same and not (ordered or pod.edited) and not any(c.conditions for c in claims):
             yield f"restarts {pod.name}, about which the user said nothing new"
 
 

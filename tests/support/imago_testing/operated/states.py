@@ -43,6 +43,7 @@ from imago_operator.state import (
     written,
 )
 from imago_operator.status import status_of
+from imago_testing.operated.faults import SHARDS_MAX, fault, heal, on_nodes
 from imago_testing.operated.resources import OPERATOR, wanted
 from imago_testing.operated.rules import violations
 from imago_testing.operated.things import START
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from imago_operator.desired import Desired
 
 NEWER: Final = replace(OPERATOR, version="1.3.0")
-SHARDS_MAX: Final = 3
 RISKS: Final = ("noMasterAfter", "belowMinInSync", "unreplicatedBytes", "singleReplica")
 EDITS: Final[tuple[dict[str, Any], ...]] = (
     {},
@@ -73,6 +73,10 @@ EDITS: Final[tuple[dict[str, Any], ...]] = (
     {"spec.podDisruptionBudget": {"enabled": False}},
     {"spec.brokers.template": {"persistentVolumeClaim": {"metadata": {"labels": {"a": "b"}}}}},
 )
+SERVER_EDITS: Final[tuple[dict[str, Any], ...]] = (
+    {"spec.zookeeper.managed.resources": {"requests": {"memory": "1Gi"}}},
+    {"spec.zookeeper.managed.image": "zoo:2", "spec.image": "mine:2"},
+)
 ORDERS: Final[tuple[dict[str, str], ...]] = (
     {},
     {},
@@ -86,11 +90,11 @@ ORDERS: Final[tuple[dict[str, str], ...]] = (
 @cache
 def desired_pipeline(shards: int, replicas: int, edit: int, order: int, newer: bool) -> Desired:
     sizes = {"spec.brokers.shards": shards, "spec.brokers.replicasPerShard": replicas}
-    return wanted(EDITS[edit] | sizes, ORDERS[order], NEWER if newer else OPERATOR)
+    return wanted((EDITS + SERVER_EDITS)[edit] | sizes, ORDERS[order], NEWER if newer else OPERATOR)
 
 
 def random_desired(rng: random.Random, replicas: int) -> Desired:
-    edit, order = rng.randrange(len(EDITS)), rng.randrange(len(ORDERS))
+    edit, order = rng.randrange(len(EDITS + SERVER_EDITS)), rng.randrange(len(ORDERS))
     return desired_pipeline(rng.randint(1, SHARDS_MAX), replicas, edit, order, rng.random() < 0.3)
 
 
@@ -247,8 +251,10 @@ def _servers(rng: random.Random, desired: Desired) -> list[Pod]:
                     shard=None,
                     ordinal=ordinal,
                     annotations=notes,
+                    node=f"node-{rng.randrange(3)}",
                     ready=ready,
-                    waiting=None if ready else "CrashLoopBackOff",
+                    deleting=rng.random() < 0.03,
+                    waiting=None if ready else rng.choice((None, "CrashLoopBackOff")),
                 )
             )
     return found
@@ -338,21 +344,11 @@ def check_walk(rng: random.Random, steps: int = 25) -> None:
                 world.turn()
     heal(world)
     last = desired_pipeline(
-        rng.randint(1, SHARDS_MAX), replicas, rng.randrange(len(EDITS)), 0, True
+        rng.randint(1, SHARDS_MAX), replicas, rng.randrange(len(EDITS + SERVER_EDITS)), 0, True
     )
     world.desired = last  # the newest operator, with nothing that keeps it from working
     world.settle(looks=1500)
     assert len(world.observe().sets()) == last.spec.brokers.shards
-
-
-def heal(world: World) -> None:
-    """End every fault."""
-    world.zookeeper = True
-    world.broken_images.clear()
-    world.full.clear()
-    world.silent.clear()
-    world.pods = {n: replace(p, waiting=None) for n, p in world.pods.items()}
-    world.unread = min(world.unread, 3)
 
 
 def _event(rng: random.Random, world: World, replicas: int) -> None:
@@ -370,25 +366,12 @@ def _event(rng: random.Random, world: World, replicas: int) -> None:
         world.status = ClusterStatus(
             cluster_id=world.status.cluster_id, scale_down=world.status.scale_down
         )
-    elif chance < 0.75:
+    elif chance < 0.73:
         world.unread = rng.randrange(4)
+    elif chance < 0.87:
+        on_nodes(rng, world)
     else:
-        _fault(rng, world, some)
-
-
-def _fault(rng: random.Random, world: World, some: str) -> None:
-    """Have something in the way that says nothing of who is in sync."""
-    match rng.randrange(5):
-        case 0:
-            world.full ^= {p.name for p in world.pods.values() if p.shard is not None}
-        case 1:
-            world.full ^= {some}
-        case 2:
-            world.silent ^= {some}
-        case 3:
-            world.scale(rng.randrange(SHARDS_MAX), rng.choice((0, 1, 2, 4, 5)))
-        case _:
-            world.crash(some)
+        fault(rng, world, some)
 
 
 def main(arguments: list[str]) -> int:

@@ -82,6 +82,11 @@ class Things:
     """Members in sync that the operator took away, with the uid of then, until they are back."""
     _turns: dict[tuple[str, str], int] = field(default_factory=dict)
 
+    @property
+    def connected(self) -> bool:
+        """Whether brokers have the registry."""
+        return self.zookeeper
+
     def uid(self, what: str) -> str:
         return f"{what}-{next(self.ids)}"
 
@@ -91,7 +96,7 @@ class Things:
         answers = any(pod.broker and pod.name not in self.silent for pod in self.pods.values())
         registry = RegistryView(
             cluster_id="c-1" if self.shards else None,
-            connected=self.zookeeper,
+            connected=self.connected,
             shards=dict(self.shards),
         )
         pods = tuple(replace(pod, broker=self._probe(pod)) for pod in self.pods.values())

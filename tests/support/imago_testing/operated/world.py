@@ -24,7 +24,8 @@ from imago_operator.state import (
 )
 from imago_operator.status import status_of
 from imago_testing.operated.rules import violations
-from imago_testing.operated.things import RACKS, Disk, Things
+from imago_testing.operated.servers import HOMELESS, Servers
+from imago_testing.operated.things import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,7 +57,7 @@ def number_of(manifest: Mapping[str, Any]) -> int | None:
 
 
 @dataclass
-class World(Things):
+class World(Servers):
     """A cluster in which things happen."""
 
     # ---- one look, and what comes of it ----------------------------------------------------
@@ -120,13 +121,16 @@ class World(Things):
         pod = self.pods[action.name]
         assert pod.uid == action.uid
         self._take_note(pod)
-        if self.grace and pod.broker is not None:
+        serves = pod.broker is not None or (pod.shard is None and self.runs(pod))
+        if pod.node in self.dark or (self.grace and serves):
             self.pods[pod.name] = replace(pod, deleting=True)
         else:
-            self._leave(self.pods.pop(pod.name))
+            self._vanish(pod.name)
 
     def _take_note(self, pod: Pod) -> None:
         """Count what the operator itself takes away, whatever it may remember of it."""
+        if pod.shard is None:
+            self._note_server(pod)
         if self.in_sync(pod):
             self.hurt[pod.name] = pod.uid
         hurt = [name.rpartition("-")[0] for name in self.hurt]
@@ -177,22 +181,23 @@ class World(Things):
 
     def turn(self) -> None:
         """Let Kubernetes make pods, and brokers start, catch up and elect."""
-        for pod in [
-            p for p in self.pods.values() if p.deleting and self._after("go", p, self.grace)
-        ]:
-            self._leave(self.pods.pop(pod.name))
+        going = [p for p in self.pods.values() if p.deleting and p.node not in self.dark]
+        for pod in [p for p in going if self._after("go", p, self.grace)]:
+            self._vanish(pod.name)
         for key, manifest in list(self.manifests.items()):
             if key[0] == STATEFUL_SET:
                 self._pods(key[1], manifest)
         for name in list(self.pods):
             self._start(name)
             self._catch_up(name)
+        for name in list(self.pods):
             self._probe_readiness(name)
         for shard in self.shards.values():
-            if shard.master is None and shard.in_sync and self.zookeeper:
+            if shard.master is None and shard.in_sync and self.connected:
                 self._lead(shard, min(shard.in_sync))
         self.unread = max(0, self.unread - 1) if self._draining() else self.unread
         self._forgive()
+        self._forgive_servers()
 
     def _after(self, what: str, pod: Pod, turns: int) -> bool:
         """Whether something has been under way for that many turns."""
@@ -204,10 +209,18 @@ class World(Things):
 
     def _catch_up(self, name: str) -> None:
         pod = self.pods[name]
-        if pod.broker is None or pod.shard is None or self.in_sync(pod):
+        if pod.shard is None:
+            if (
+                self.runs(pod)
+                and pod.uid not in self.joined
+                and self._after("catch up", pod, self.behind)
+            ):
+                self.joined.add(pod.uid)
+            return
+        if pod.broker is None or self.in_sync(pod):
             return
         shard = self.shards[pod.shard]
-        if self.zookeeper and shard.master and self._after("catch up", pod, self.behind):
+        if self.connected and shard.master and self._after("catch up", pod, self.behind):
             uuid = pod.broker.uuid
             members = tuple(replace(m, in_sync=m.in_sync or m.uuid == uuid) for m in shard.members)
             self.shards[pod.shard] = replace(shard, members=members)
@@ -215,9 +228,8 @@ class World(Things):
     def _probe_readiness(self, name: str) -> None:
         """Have the pod as ready as its broker is: at once if it is not, later if it is."""
         pod = self.pods[name]
-        runs = pod.node is not None and not pod.waiting
-        serves = runs and (pod.shard is None or self.in_sync(pod))
-        may_be = serves and self.zookeeper and name not in self.full
+        serves = self._takes_part(pod) if pod.shard is None else self.in_sync(pod)
+        may_be = self.runs(pod) and serves and self.connected and name not in self.full
         if not may_be:
             self._turns.pop(("be ready", pod.uid), None)
         if pod.ready != may_be and (not may_be or self._after("be ready", pod, self.unready)):
@@ -241,7 +253,7 @@ class World(Things):
             p for p in self.pods.values() if p.shard == shard and p.ordinal >= spec["replicas"]
         ]
         for pod in beyond:
-            self._leave(self.pods.pop(pod.name))
+            self._vanish(pod.name)
 
     def _pod(self, name: str, ordinal: int, shard: int | None, spec: Mapping[str, Any]) -> None:
         if name not in self.pods:
@@ -271,17 +283,12 @@ class World(Things):
 
     def _start(self, name: str) -> None:
         pod = self.pods[name]
-        begun = pod.node is not None and (pod.shard is None or pod.broker is not None)
-        if pod.waiting or begun or pod.deleting or (pod.shard is not None and not self.zookeeper):
+        if pod.waiting not in {None, HOMELESS} or pod.deleting or pod.broker is not None:
             return
-        claim = self.claims.get(f"data-{name}")
-        free = [f"node-{(pod.ordinal + n) % len(RACKS)}" for n in range(len(RACKS))]
-        usual = next((name for name in free if name in self.nodes), "none")
-        node = claim.node if claim and claim.node else usual
-        if node not in self.nodes:
-            return
-        pod = replace(pod, node=node)
-        if pod.shard is not None:
+        if pod.node is None:
+            node = self._place(pod)
+            pod = replace(pod, node=node, waiting=None if node else HOMELESS)
+        if pod.shard is not None and self.runs(pod) and self.connected:
             pod = replace(pod, broker=self._join(pod))
         self.pods[name] = pod
 
@@ -298,14 +305,6 @@ class World(Things):
         version = pod.annotations.get(names.VERSION, "")
         return Probe(uuid=disk.uuid, shard=pod.shard, role="slave", settled=True, version=version)
 
-    def _leave(self, pod: Pod) -> None:
-        if pod.shard is None or pod.broker is None:
-            return
-        shard, uuid = self.shards[pod.shard], pod.broker.uuid
-        members = tuple(m for m in shard.members if m.uuid != uuid)
-        master = None if shard.master == uuid else shard.master
-        self.shards[pod.shard] = replace(shard, members=members, master=master)
-
     def _lead(self, shard: Shard, uuid: str) -> None:
         now = self.shards[shard.id]
         self.shards[shard.id] = replace(now, master=uuid, epoch=(now.epoch or 0) + 1)
@@ -315,13 +314,14 @@ class World(Things):
     def kill(self, name: str) -> None:
         """Take a pod away, as a user or a node's end does."""
         if name in self.pods:
-            self._leave(self.pods.pop(name))
+            self._vanish(name)
 
     def crash(self, name: str) -> None:
         """The broker in a pod ends, and ends again whenever it is started."""
         pod = self.pods.get(name)
         if pod is not None and not pod.deleting:
-            self._leave(pod)
+            self._depart(pod)
+            self.joined.discard(pod.uid)
             ill = replace(pod, broker=None, ready=False, turned=self.now)
             self.pods[name] = replace(ill, waiting="CrashLoopBackOff")
 
@@ -341,7 +341,7 @@ class World(Things):
         """A node goes for good, with the volumes that are on it."""
         self.nodes.pop(name, None)
         for pod in [p for p in self.pods.values() if p.node == name]:
-            self._leave(self.pods.pop(pod.name))
+            self._vanish(pod.name)
 
     def settle(self, looks: int = 400) -> list[tuple[Observed, ReconcilePlan]]:
         """Look and let things happen until nothing is left to do; return every look."""

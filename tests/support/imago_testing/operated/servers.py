@@ -1,0 +1,121 @@
+"""Nodes that are drained and lose power, and ZooKeeper's servers on them: who has a majority."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from imago_operator import names
+from imago_operator.state import STATEFUL_SET
+from imago_testing.operated.things import RACKS, Things
+
+if TYPE_CHECKING:
+    from imago_operator.state import Pod
+
+HOMELESS = "Unschedulable"
+
+
+@dataclass
+class Servers(Things):
+    """Where pods are, and whether those of ZooKeeper make a registry."""
+
+    joined: set[str] = field(default_factory=set)
+    """Servers of ZooKeeper, by uid, that have what the others have."""
+    dark: set[str] = field(default_factory=set)
+    """Nodes without power."""
+    missed: dict[str, str] = field(default_factory=dict)
+    """Servers that the operator took from a majority, with the uid of then, until they are back."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether brokers have the registry: ZooKeeper answers, and a majority of it is there."""
+        wanted = self._servers_wanted()
+        there = [pod for pod in self._servers() if self._takes_part(pod)]
+        return self.zookeeper and (not wanted or len(there) > wanted // 2)
+
+    def runs(self, pod: Pod) -> bool:
+        return pod.node is not None and not pod.waiting and pod.node not in self.dark
+
+    def _servers(self) -> list[Pod]:
+        return [pod for pod in self.pods.values() if pod.shard is None]
+
+    def _servers_wanted(self) -> int:
+        found = (c for (kind, _), c in self.children.items() if kind == STATEFUL_SET)
+        return next((c.replicas or 0 for c in found if c.shard is None), 0)
+
+    def _takes_part(self, pod: Pod) -> bool:
+        return self.runs(pod) and pod.uid in self.joined
+
+    def _note_server(self, pod: Pod) -> None:
+        """Count what the operator takes of ZooKeeper, whatever it may remember of it."""
+        if self._takes_part(pod):
+            self.missed[pod.name] = pod.uid
+        assert len(self.missed) <= 1, f"several servers of ZooKeeper: {sorted(self.missed)}"
+
+    def _forgive_servers(self) -> None:
+        for name, uid in list(self.missed.items()):
+            pod = self.pods.get(name)
+            if pod is not None and pod.uid != uid and self._takes_part(pod):
+                del self.missed[name]
+
+    # ---- where pods come to be -------------------------------------------------------------
+
+    def _place(self, pod: Pod) -> str | None:
+        """Return the node that takes a pod; None: no node does."""
+        claim = self.claims.get(f"data-{pod.name}")
+        if claim and claim.node:
+            return claim.node if claim.node in self.nodes else None
+        if pod.shard is None:
+            return self._for_server()
+        usual = (f"node-{(pod.ordinal + n) % len(RACKS)}" for n in range(len(RACKS)))
+        return next((name for name in usual if self._takes(name)), None)
+
+    def _takes(self, node: str) -> bool:
+        return node in self.nodes and self.nodes[node].open and node not in self.dark
+
+    def _for_server(self) -> str | None:
+        """Return an open node with the fewest servers, as their spread constraint asks for."""
+        count = Counter(pod.node for pod in self._servers())
+        return min(filter(self._takes, self.nodes), key=lambda name: count[name], default=None)
+
+    # ---- faults ----------------------------------------------------------------------------
+
+    def cordon(self, node: str, *, open_again: bool = False) -> None:
+        if node in self.nodes:
+            self.nodes[node] = replace(self.nodes[node], open=open_again)
+
+    def drain(self, node: str) -> None:
+        """Close a node, and evict those of its pods that their budgets let go."""
+        self.cordon(node)
+        for pod in [p for p in self.pods.values() if p.node == node]:
+            fellows = [p for p in self.pods.values() if p.shard == pod.shard and p.uid != pod.uid]
+            if len(fellows) + 1 >= self._size_of(pod) and all(p.serving for p in fellows):
+                self._vanish(pod.name)
+
+    def cut_power(self, node: str) -> None:
+        """A node is off: its pods stay on the list, and none of them answers."""
+        self.dark.add(node)
+        for pod in [p for p in self.pods.values() if p.node == node]:
+            self._depart(pod)
+            self.joined.discard(pod.uid)
+            self.pods[pod.name] = replace(pod, broker=None, ready=False, turned=self.now)
+
+    def _size_of(self, pod: Pod) -> int:
+        name = names.zookeeper("demo")
+        if pod.shard is not None:
+            name = names.stateful_set("demo", pod.shard)
+        child = self.children.get((STATEFUL_SET, name))
+        return (child.replicas or 0) if child else 0
+
+    def _vanish(self, name: str) -> None:
+        self._depart(self.pods.pop(name))
+
+    def _depart(self, pod: Pod) -> None:
+        """Have the registry forget a broker whose pod goes."""
+        if pod.shard is None or pod.broker is None:
+            return
+        shard, uuid = self.shards[pod.shard], pod.broker.uuid
+        members = tuple(m for m in shard.members if m.uuid != uuid)
+        master = None if shard.master == uuid else shard.master
+        self.shards[pod.shard] = replace(shard, members=members, master=master)
