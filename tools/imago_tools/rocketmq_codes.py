@@ -55,11 +55,12 @@ NEVER: Final = (
 )
 """Codes that no broker of RocketMQ's serves, or only its controller, container or RocksDB."""
 
-POP: Final = "POP consumption is not served"
 RIGHTS: Final = "access control is not served"
+SLAVES: Final = "asked by the slaves of an original broker alone"
 ABSENT: Final[Mapping[int, str]] = {
     **dict.fromkeys((50, 51, 52, 53, *range(3001, 3011)), RIGHTS),
-    **dict.fromkeys((*range(200050, 200056), 200151, 400, 401, 402), POP),
+    402: SLAVES,
+    200052: "no client of RocketMQ's asks for it",
     217: "topics are registered by their brokers alone",
     513: "static topics are not served",
 }
@@ -77,7 +78,7 @@ def served(server: str) -> dict[int, Served]:
     """Return what a server's table serves, by its source."""
     text = (ROOT / SOURCES[server]).read_text(encoding="utf-8")
     classes = CLASSES | dict(re.findall(r"^    (\w+) = (\w+)\(", text, re.MULTILINE))
-    classes["pull"] = "PullProcessor"
+    classes |= {"pull": "PullProcessor", "pop": "PopProcessor"}
     found = re.findall(r"\bCode\.(\w+)[,:]\s+(\w+)\.(\w+)", text)
     rows = (Served(RequestCode[code], f"{classes[owner]}.{name}") for code, owner, name in found)
     return {int(row.code): row for row in rows}

@@ -303,10 +303,7 @@ class Broker:
             registry=self.coordinator,
             role=self.role,
             ports=self.ports,
-            traffic=self.rocketmq.traffic,
-            transactions=self.rocketmq.transactions,
-            delay=self.rocketmq.delay,
-            timers=self.rocketmq.timers,
+            rocketmq=self.rocketmq,
             metaq_counters=self.metaq_counters,
             health=lambda: self.health,
             member=self.member,
@@ -322,6 +319,7 @@ class Broker:
             delay=self.rocketmq.delay,
             transactions=self.rocketmq.transactions,
             timers=self.rocketmq.timers,
+            pops=self.rocketmq.pops,
             held_pulls=self.rocketmq.hold,
             client_ports=self.client_ports,
             fail=self.fail,
@@ -394,7 +392,7 @@ class Broker:
         if config.rocketmq.enabled:
             serve_rocketmq(self.ports, config, self.rocketmq, loop)
         self.client_ports = self.ports.client_ports(
-            loop, append_now=self.messages.flush_turn, answer_held=self.rocketmq.hold.release_all
+            loop, append_now=self.messages.flush_turn, answer_held=self.rocketmq.answer_held
         )
         if config.namesrv.enabled:
             self.names = serve_names(self.ports, config, self.coordinator, self.clock, loop)

@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from imago_broker.core.budget import InputBudget
     from imago_broker.metrics import BrokerCollector, MetaqCounters
     from imago_broker.ports import Registry
+    from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
     from imago_broker.server.listener import Listener
     from imago_broker.server.tls_entry import TlsDoor
     from imago_broker.service.delay import DelayService
+    from imago_broker.service.pop_waiting import PopWaiting
+    from imago_broker.service.popping import PopService
     from imago_broker.service.role import RoleState
     from imago_broker.service.timers import TimerService
     from imago_broker.service.traffic import Traffic
@@ -42,10 +45,7 @@ def add_metrics(
     registry: Registry,
     role: RoleState,
     ports: Ports,
-    traffic: Traffic,
-    transactions: TransactionService,
-    delay: DelayService,
-    timers: TimerService,
+    rocketmq: RocketmqAssembly,
     metaq_counters: MetaqCounters,
     health: Callable[[], StoreHealth],
     member: ShardMember | None,
@@ -59,9 +59,10 @@ def add_metrics(
             *_puts(core),
             *_ports(ports),
             *_input(ports.input_budget),
-            *_rocketmq(traffic),
-            *_transactions(transactions),
-            *_timers(delay, timers),
+            *_rocketmq(rocketmq.traffic),
+            *_transactions(rocketmq.transactions),
+            *_timers(rocketmq.delay, rocketmq.timers),
+            *_pops(rocketmq.pops, rocketmq.pop_waiting),
             *metaq_samples(metaq_counters),
         ]
     )
@@ -252,4 +253,17 @@ def _timers(delay: DelayService, timers: TimerService) -> list[Sample]:
         _gauge(
             "timers_late_ms_max", "The most since the start.", lambda: timers.figures.late_ms_max
         ),
+    ]
+
+
+def _pops(pops: PopService, waiting: PopWaiting) -> list[Sample]:
+    counts = pops.counts
+    return [
+        _gauge("pop_out", "Messages that were popped and not acknowledged.", lambda: pops.out),
+        _gauge("pop_waiting", "POPs that wait for a message.", lambda: len(waiting)),
+        _counter("pop_handed_out", "Messages popped.", lambda: counts.handed_out),
+        _counter("pop_again", "Of them popped before.", lambda: counts.again),
+        _counter("pop_acknowledged", "Of them acknowledged.", lambda: counts.acknowledged),
+        _counter("pop_void", "Receipts that did not count any more.", lambda: counts.void),
+        _counter("pop_lost", "Popped messages gone before they were done.", lambda: counts.lost),
     ]

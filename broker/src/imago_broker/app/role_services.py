@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.server.client_ports import ClientPorts
     from imago_broker.service.delay import DelayService
+    from imago_broker.service.popping import PopService
     from imago_broker.service.pull_hold import PullHold
     from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.timers import TimerService
@@ -42,6 +43,7 @@ class RoleServices:
         delay: DelayService,
         transactions: TransactionService,
         timers: TimerService,
+        pops: PopService,
         held_pulls: PullHold,
         client_ports: ClientPorts,
         fail: Callable[[FatalError], None],
@@ -52,6 +54,7 @@ class RoleServices:
         self._serving_rules = serving_rules
         self._delay, self._timers = delay, timers
         self._transactions = transactions
+        self._pops = pops
         self._held_pulls = held_pulls
         self._client_ports = client_ports
         self._fail = fail
@@ -80,6 +83,7 @@ class RoleServices:
         self._delay.start()
         self._transactions.start()
         self._timers.start()
+        self._pops.start()
         self._held_pulls.look_at_all()
 
     def hold(self) -> None:
@@ -94,6 +98,7 @@ class RoleServices:
 
     def step_down(self, why: str) -> None:
         """Serve as master no more."""
+        self._pops.stop()
         self._delay.stop()
         self._transactions.stop()
         self._timers.stop()

@@ -9,7 +9,7 @@ from imago_log.errors import DiskFullError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from imago_log.store import MessageStore
 
@@ -36,6 +36,8 @@ class ConsumerOffsets:
         self._offsets: dict[str, dict[str, dict[int, int]]] = {}
         self._dirty: set[_Queue] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self.on_forgotten: list[Callable[[Iterable[_Queue]], None]] = []
+        """Told the queues of deleted groups and topics."""
         self.refresh(store.meta(KIND))
 
     def refresh(self, changed: Iterable[str]) -> None:
@@ -44,7 +46,7 @@ class ConsumerOffsets:
         for key in changed:
             value = stored.get(key)
             try:
-                group, topic, queue_id = _parse(key)
+                group, topic, queue_id = parse_key(key)
                 if value is None:
                     self._of(group, topic).pop(queue_id, None)
                 else:
@@ -57,7 +59,7 @@ class ConsumerOffsets:
         """Forget what was committed here and is not in the log: another member decides now."""
         self._cancel_timer()
         dirty, self._dirty = self._dirty, set()
-        self.refresh([_key(queue) for queue in dirty])
+        self.refresh([key_of(queue) for queue in dirty])
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note a group's progress. It may go back: the consumer decides."""
@@ -120,7 +122,7 @@ class ConsumerOffsets:
         if not self._store.leading:
             self.lost_leadership()
             return
-        changes = [(KIND, _key(queue), self._value(queue)) for queue in sorted(self._dirty)]
+        changes = [(KIND, key_of(queue), self._value(queue)) for queue in sorted(self._dirty)]
         for at in range(0, len(changes), CHANGES_MAX):
             self._store.put_meta(changes[at : at + CHANGES_MAX])
         self._dirty.clear()
@@ -142,20 +144,25 @@ class ConsumerOffsets:
         return self._offsets.setdefault(group, {}).setdefault(topic, {})
 
     def _forget(self, queues: Iterable[_Queue]) -> None:
-        self._dirty.update(queues)
+        gone = list(queues)
+        self._dirty.update(gone)
         self.flush()
+        for listener in self.on_forgotten:
+            listener(gone)
 
     def _value(self, queue: _Queue) -> Any:
         group, topic, queue_id = queue
         return self._offsets.get(group, {}).get(topic, {}).get(queue_id)
 
 
-def _key(queue: _Queue) -> str:
+def key_of(queue: _Queue) -> str:
+    """Return what names a queue of a group in the metadata."""
     # A topic's name cannot contain the separator: see the rules for names.
     group, topic, queue_id = queue
     return f"{group}@{topic}@{queue_id}"
 
 
-def _parse(key: str) -> _Queue:
+def parse_key(key: str) -> _Queue:
+    """Return the group, topic and queue that are named. ValueError: none are."""
     group, topic, queue_id = key.rsplit("@", 2)
     return group, topic, int(queue_id)

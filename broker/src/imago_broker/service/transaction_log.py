@@ -18,6 +18,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from imago_broker.core.packed_offsets import pack, unpack
 from imago_broker.core.transactions import Outcome
 from imago_broker.model import names
 from imago_broker.service.copies import read_copy
@@ -212,7 +213,7 @@ def note_changes(found: Found, generation: int) -> list[Change]:
     offsets = sorted(offset for offset in found.open if offset < found.half_end)
     pieces = [offsets[at : at + PIECE] for at in range(0, len(offsets), PIECE)]
     changes: list[Change] = [
-        (KIND, f"{generation % 2}/{number}", _packed(piece, found.open))
+        (KIND, f"{generation % 2}/{number}", pack(piece, found.open))
         for number, piece in enumerate(pieces)
     ]
     note = {
@@ -241,25 +242,5 @@ def _noted(meta: Mapping[str, Any]) -> Found:
     found = Found(half_end=int(note.get("half", 0)), mark_end=int(note.get("mark", 0)))
     for number in range(int(note.get("pieces", 0))):
         key = f"{int(note['generation']) % 2}/{number}"
-        found.open.update(_unpacked(str(meta.get(key, ""))))
-    return found
-
-
-def _packed(offsets: Sequence[int], checks: Mapping[int, int]) -> str:
-    """Return sorted offsets as text: each as its distance from the one before, and its checks."""
-    words, before = [], 0
-    for offset in offsets:
-        words.append(
-            f"{offset - before}*{checks[offset]}" if checks[offset] else f"{offset - before}"
-        )
-        before = offset
-    return " ".join(words)
-
-
-def _unpacked(text: str) -> dict[int, int]:
-    found, offset = {}, 0
-    for word in text.split():
-        step, _, checks = word.partition("*")
-        offset += int(step)
-        found[offset] = int(checks or 0)
+        found.open.update(unpack(str(meta.get(key, ""))))
     return found

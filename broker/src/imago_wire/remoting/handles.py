@@ -1,7 +1,4 @@
-"""Texts that a client gets for a message and hands back: POP receipts, recall handles.
-
-Brokers serve no POP yet: see "Differences" in docs/rocketmq.md.
-"""
+"""Texts that a client gets for a message and hands back: POP receipts, recall handles."""
 
 from __future__ import annotations
 

@@ -19,7 +19,11 @@ from imago_broker.service.clients import ClientRegistry
 from imago_broker.service.delay import DelayService
 from imago_broker.service.locks import QueueLocks
 from imago_broker.service.needed_records import NeededRecords
+from imago_broker.service.pop_reading import PopReader
+from imago_broker.service.pop_waiting import PopWaiting
+from imago_broker.service.popping import PopService
 from imago_broker.service.pull_hold import PullHold
+from imago_broker.service.request_modes import RequestModes
 from imago_broker.service.resets import PendingResets
 from imago_broker.service.sequencing import SequencedPuts
 from imago_broker.service.sweeping import Sweeper
@@ -73,6 +77,10 @@ class RocketmqAssembly:
     checks: TransactionChecks
     timers: TimerService
     needed: NeededRecords
+    pops: PopService
+    pop_reader: PopReader
+    pop_waiting: PopWaiting
+    request_modes: RequestModes
     hold: PullHold
     unique_keys: UniqueKeys
     resets: PendingResets
@@ -92,9 +100,16 @@ class RocketmqAssembly:
         self.delay.start()
         self.timers.start()
         self.transactions.start()
+        self.pops.start()
+
+    def answer_held(self) -> None:
+        """Answer now what waits for messages."""
+        self.hold.release_all()
+        self.pop_waiting.release_all()
 
     def stop(self) -> None:
         """Do it no more."""
+        self.pops.stop()
         self.transactions.stop()
         self.timers.stop()
         self.delay.stop()
@@ -119,7 +134,7 @@ def assemble(
     """Make what only RocketMQ needs and connect it with what the broker has anyway.
 
     `before_settings_change` is told when a client changes settings, so that every interface shows
-    the same. Delays, timers and transactions are not started: that happens once the broker may
+    the same. Delays, timers, transactions and POP are not started: that happens once the broker may
     write.
     """
     store = messages.store
@@ -129,6 +144,14 @@ def assemble(
     messages.on_arrival(delay.arrived)
     timers = TimerService(messages, topics, loop=loop, clock=clock)
     messages.on_arrival(timers.arrived)
+    memory = MemoryWindow.of_machine(store)
+    pops = PopService(messages, offsets, loop=loop)
+    pop_waiting = PopWaiting(loop, clock)
+    pops.on_stop.append(pop_waiting.release_all)
+    messages.on_arrival(pop_waiting.arrived)
+    topics.on_change.append(lambda name, _config: pop_waiting.topic_changed(name))
+    request_modes = RequestModes(store)
+    offsets.on_forgotten.append(request_modes.forget)
     now_ms = clock.epoch_ms()
     topic_version, group_version = TableVersion(now_ms), TableVersion(now_ms)
     topics.on_change.append(lambda _name, _config: topic_version.bump(clock.epoch_ms()))
@@ -169,6 +192,10 @@ def assemble(
         checks=checks,
         timers=timers,
         needed=NeededRecords(store, delay, transactions, timers),
+        pops=pops,
+        pop_reader=PopReader(store, pops, first_in_memory=memory.holds_first),
+        pop_waiting=pop_waiting,
+        request_modes=request_modes,
         hold=hold,
         unique_keys=UniqueKeys(
             store.config.store_host[:-4], os.getpid(), secrets.randbits(32), clock.epoch_ms
@@ -180,7 +207,7 @@ def assemble(
         sweeper=Sweeper(
             store=store, clients=clients, locks=locks, serving_rules=serving_rules, clock=clock
         ),
-        memory=MemoryWindow.of_machine(store),
+        memory=memory,
         topic_version=topic_version,
         group_version=group_version,
         started_ms=now_ms,

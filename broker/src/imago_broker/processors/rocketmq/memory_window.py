@@ -29,3 +29,11 @@ class MemoryWindow:
     def holds(self, physical_offset: int) -> bool:
         """Return whether the record at this place in the log counts as in memory."""
         return self._store.log_end - physical_offset <= self.bytes_max
+
+    def holds_first(self, topic: str, queue_id: int) -> bool:
+        """Return whether a queue lost nothing yet and its first message counts as in memory."""
+        low, _ = self._store.queue_range(topic, queue_id)
+        if low > 0:
+            return False
+        found = self._store.read(topic, queue_id, 0, messages_max=1, bytes_max=1)
+        return not found.count or self.holds(int.from_bytes(found.body[28:36], "big"))

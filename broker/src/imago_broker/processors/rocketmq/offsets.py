@@ -64,17 +64,9 @@ class OffsetProcessor:
         # A new group on a queue that lost nothing yet starts at 0 whatever it was told to do, so
         # that it does not miss what was sent just before it came. RocketMQ asks in addition that
         # offset 0 is still in memory, which stands for "recent".
-        low, _ = self._store.queue_range(header.topic, header.queue_id)
-        if low <= 0 and self._is_recent(header.topic, header.queue_id):
+        if self._memory.holds_first(header.topic, header.queue_id):
             return _offset(0)
         raise RequestError(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
-
-    def _is_recent(self, topic: str, queue_id: int) -> bool:
-        found = self._store.read(topic, queue_id, 0, messages_max=1, bytes_max=1)
-        if not found.count:
-            return True
-        physical_offset = int.from_bytes(found.body[28:36], "big")
-        return self._memory.holds(physical_offset)
 
     def update(self, exchange: Exchange) -> Reply:
         """UPDATE_CONSUMER_OFFSET: the group has come so far."""

@@ -80,12 +80,16 @@ class MessageSelector:
         """Return what a pull wants; refuse what RocketMQ refuses, in its order."""
         if not request.sys_flag & FLAG_SUBSCRIPTION:
             return self._registered_selection(request)
+        return self.select_expression(request.expression_type, request.subscription)
+
+    def select_expression(self, expression_type: str | None, text: str | None) -> Selection:
+        """Return what a request wants that brings its own subscription; none wants everything."""
         try:
-            found = self._selection(request.expression_type, request.subscription)
+            found = self._selection(expression_type, text or "")
         except (ProtocolError, FilterError) as error:
             remark = f"parse the consumer's subscription failed: {error}"[:REMARK_SIZE_MAX]
             raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
-        self._require_filters(request.expression_type)
+        self._require_filters(expression_type)
         return found
 
     def check(self, subscription: SubscriptionData) -> None:

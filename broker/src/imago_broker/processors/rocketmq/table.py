@@ -12,14 +12,17 @@ from imago_broker.processors.rocketmq.admin_groups import GroupAdmin
 from imago_broker.processors.rocketmq.admin_progress import ProgressAdmin
 from imago_broker.processors.rocketmq.admin_shard import ShardAdmin
 from imago_broker.processors.rocketmq.admin_topics import TopicAdmin
+from imago_broker.processors.rocketmq.assignments import AssignmentProcessor
 from imago_broker.processors.rocketmq.directions import Directions
 from imago_broker.processors.rocketmq.half_sends import HalfSends
 from imago_broker.processors.rocketmq.members import MemberProcessor
 from imago_broker.processors.rocketmq.offsets import OffsetProcessor
 from imago_broker.processors.rocketmq.original_settings import BrokerSettings
+from imago_broker.processors.rocketmq.pop import PopParts, PopProcessor
 from imago_broker.processors.rocketmq.pull import PullProcessor, PullReading
 from imago_broker.processors.rocketmq.queries import QueryProcessor
 from imago_broker.processors.rocketmq.recalling import RecallProcessor
+from imago_broker.processors.rocketmq.receipts import ReceiptProcessor
 from imago_broker.processors.rocketmq.relays import RelayProcessor
 from imago_broker.processors.rocketmq.replying import ReplyProcessor
 from imago_broker.processors.rocketmq.rows import Row, Table, build_table
@@ -154,6 +157,22 @@ def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> li
         clock=parts.clock,
         settings=parts.settings,
     )
+    pop = _pop_processor(parts, selector)
+    receipt = ReceiptProcessor(
+        store=parts.store,
+        topics=parts.topics,
+        pops=parts.pops,
+        waiting=parts.pop_waiting,
+        clock=parts.clock,
+    )
+    assignment = AssignmentProcessor(
+        modes=parts.request_modes,
+        topics=parts.topics,
+        groups=parts.groups,
+        clients=parts.clients,
+        registry=parts.registry,
+        identity=parts.identity,
+    )
     pulls: _PullColumns = {"elsewhere": pull.redirect, "fast": False}
     return [
         Row(Code.SEND_MESSAGE, send.send, lanes.send, Asks.CHANGE),
@@ -179,6 +198,20 @@ def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> li
         Row(Code.RESUME_CHECK_HALF_MESSAGE, transaction.resume, lanes.transaction, Asks.CHANGE),
         Row(Code.PULL_MESSAGE, pull.pull, lanes.pull, Asks.MESSAGES, **pulls),
         Row(Code.LITE_PULL_MESSAGE, pull.pull, lanes.pull, Asks.MESSAGES, **pulls),
+        Row(Code.POP_MESSAGE, pop.pop, lanes.pull, Asks.CHANGE, fast=False),
+        Row(Code.NOTIFICATION, pop.notify, lanes.pull, Asks.CHANGE, fast=False),
+        Row(Code.POLLING_INFO, pop.polling_info, lanes.client, Asks.CHANGE, fast=False),
+        Row(Code.ACK_MESSAGE, receipt.acknowledge, lanes.client, Asks.CHANGE),
+        Row(Code.BATCH_ACK_MESSAGE, receipt.acknowledge_batch, lanes.client, Asks.CHANGE),
+        Row(Code.CHANGE_MESSAGE_INVISIBLETIME, receipt.postpone, lanes.client, Asks.CHANGE),
+        Row(Code.QUERY_ASSIGNMENT, assignment.query, lanes.client, Asks.MEMBER),
+        Row(
+            Code.SET_MESSAGE_REQUEST_MODE,
+            assignment.set_mode,
+            lanes.admin,
+            Asks.CHANGE,
+            replicated=True,
+        ),
         Row(Code.QUERY_CONSUMER_OFFSET, offset.query, lanes.client, Asks.STATE, replicated=True),
         Row(Code.UPDATE_CONSUMER_OFFSET, offset.update, lanes.client, Asks.CHANGE, replicated=True),
         Row(Code.GET_MAX_OFFSET, offset.end, lanes.client, Asks.STATE),
@@ -196,6 +229,24 @@ def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> li
         Row(Code.VIEW_MESSAGE_BY_ID, query.view, lanes.query, Asks.MEMBER),
         Row(Code.QUERY_MESSAGE, query.query, lanes.query, Asks.MEMBER),
     ]
+
+
+def _pop_processor(parts: RocketmqAssembly, selector: MessageSelector) -> PopProcessor:
+    popping = PopParts(
+        pops=parts.pops,
+        reader=parts.pop_reader,
+        waiting=parts.pop_waiting,
+        topics=parts.topics,
+        clock=parts.clock,
+        traffic=parts.traffic,
+    )
+    return PopProcessor(
+        popping,
+        group_rules=parts.group_rules,
+        selector=selector,
+        budget=parts.budget,
+        identity=parts.identity,
+    )
 
 
 def _pull_processor(parts: RocketmqAssembly, selector: MessageSelector) -> PullProcessor:

@@ -1,7 +1,4 @@
-"""Bodies of POP consumption (5.x): acknowledgements in bulk, assignments, request modes.
-
-Brokers serve no POP yet: see "Differences" in docs/rocketmq.md.
-"""
+"""Bodies of POP consumption (5.x): acknowledgements in bulk, assignments, request modes."""
 
 import base64
 import binascii

@@ -1,0 +1,351 @@
+"""POP_MESSAGE: messages for a while, from queues that the broker chooses.
+
+A POP that finds nothing waits, as a pull does, for an arrival or for messages that come back, and
+is answered 210 when its time is up. Its answer leaves once all in-sync members know what is out.
+Messages that come back are read where they are, with the count of their deliveries: there is no
+retry topic of POP, and receipts name the topic itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from imago_broker.model.topics import PERM_READ
+from imago_broker.processors.rocketmq import rules
+from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
+from imago_broker.processors.rocketmq.pull_request import BYTES_MAX
+from imago_broker.processors.rocketmq.rows import not_here
+from imago_broker.service.pop_reading import PopAsk
+from imago_broker.service.pop_waiting import ANY_QUEUE
+from imago_broker.service.put_status import PutStatus
+from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.headers.pop import (
+    NotificationRequestHeader,
+    NotificationResponseHeader,
+    PollingInfoRequestHeader,
+    PollingInfoResponseHeader,
+    PopMessageRequestHeader,
+    PopMessageResponseHeader,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_broker.core.budget import OutputBudget
+    from imago_broker.ports import Clock
+    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.processors.rocketmq.rules import GroupRules
+    from imago_broker.processors.rocketmq.subscriptions import MessageSelector
+    from imago_broker.service.pop_reading import PopReader, PopTake
+    from imago_broker.service.pop_waiting import PopWaiting, Waiting
+    from imago_broker.service.popping import PopService
+    from imago_broker.service.topics import TopicService
+    from imago_broker.service.traffic import Traffic
+
+logger = logging.getLogger(__name__)
+
+MESSAGES_MAX = 32
+LATE_MS = 500
+POLL_MS_MAX = 600_000
+INVISIBLE_MS_MAX = 7 * 24 * 3600 * 1000
+FROM_END = 1
+IN_ORDER_QUEUE, REVIVE_QUEUE = 999, 0
+"""What RocketMQ's receipts name as the queue of their check point: here there is none."""
+NOT_SETTLED = "this broker has just become the master and does not know yet what is out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopParts:
+    """What a POP needs from its first look to its answer."""
+
+    pops: PopService
+    reader: PopReader
+    waiting: PopWaiting
+    topics: TopicService
+    clock: Clock
+    traffic: Traffic
+
+
+class PopProcessor:
+    """POP_MESSAGE, NOTIFICATION and POLLING_INFO."""
+
+    def __init__(
+        self,
+        parts: PopParts,
+        *,
+        group_rules: GroupRules,
+        selector: MessageSelector,
+        budget: OutputBudget,
+        identity: RocketmqIdentity,
+    ) -> None:
+        self._parts = parts
+        self._group_rules = group_rules
+        self._selector = selector
+        self._budget = budget
+        self._host = identity.host
+        self._turns = 0
+
+    def pop(self, exchange: Exchange) -> Reply | None:
+        """POP_MESSAGE."""
+        header = PopMessageRequestHeader.from_ext(exchange.ext)
+        until_ms = self._until(header.born_time, header.poll_time)
+        if header.max_msg_nums > MESSAGES_MAX:
+            raise rules.invalid(
+                f"the broker[{self._host}] pop message's num is greater than {MESSAGES_MAX}"
+            )
+        if not 0 <= header.invisible_time <= INVISIBLE_MS_MAX:
+            raise rules.invalid(f"invisibleTime[{header.invisible_time}] is illegal")
+        self._allow_group(header.consumer_group)
+        queue_ids = self._queue_ids(exchange, header.topic, header.queue_id)
+        chosen = self._selector.select_expression(header.exp_type, header.exp)
+        ask = PopAsk(
+            group=header.consumer_group,
+            topic=header.topic,
+            queue_ids=queue_ids,
+            messages_max=max(1, header.max_msg_nums),
+            bytes_max=self._allowance(),
+            invisible_ms=header.invisible_time,
+            from_end=header.init_mode == FROM_END,
+            in_order=header.order,
+            tags=chosen.tags,
+            wanted=chosen.wanted,
+        )
+        return _Pop(self._parts, exchange, ask, header.queue_id, until_ms).begin()
+
+    def notify(self, exchange: Exchange) -> Reply | None:
+        """NOTIFICATION: whether there is something to pop, now or while it waits."""
+        header = NotificationRequestHeader.from_ext(exchange.ext)
+        until_ms = self._until(header.born_time, header.poll_time)
+        self._allow_group(header.consumer_group)
+        ask = PopAsk(
+            group=header.consumer_group,
+            topic=header.topic,
+            queue_ids=self._queue_ids(exchange, header.topic, header.queue_id),
+            messages_max=1,
+            bytes_max=1,
+            invisible_ms=0,
+            in_order=header.order,
+        )
+        return _Notification(self._parts, exchange, ask, header.queue_id, until_ms).begin()
+
+    def polling_info(self, exchange: Exchange) -> Reply:
+        """POLLING_INFO: how many requests wait."""
+        header = PollingInfoRequestHeader.from_ext(exchange.ext)
+        self._allow_group(header.consumer_group)
+        self._queue_ids(exchange, header.topic, header.queue_id)
+        count = self._parts.waiting.count(header.consumer_group, header.topic, header.queue_id)
+        return Reply(ext=PollingInfoResponseHeader(polling_num=count).to_ext())
+
+    def _until(self, born_ms: int, poll_ms: int) -> int:
+        """Return until when a request may wait; refuse one that is too late already."""
+        now_ms = self._parts.clock.epoch_ms()
+        until_ms = (born_ms or now_ms) + max(0, min(poll_ms, POLL_MS_MAX))
+        if until_ms + LATE_MS < now_ms:
+            raise RequestError(
+                ResponseCode.POLLING_TIMEOUT,
+                f"the broker[{self._host}] pop message is timeout too much",
+            )
+        return min(until_ms, now_ms + POLL_MS_MAX)
+
+    def _allow_group(self, name: str) -> None:
+        group = self._group_rules.require(name)
+        if not group.consume_enable:
+            raise rules.forbidden(f"subscription group no permission, {name}")
+
+    def _queue_ids(self, exchange: Exchange, topic: str, queue_id: int) -> list[int]:
+        """Return the queues to look at, each time another one first."""
+        config = rules.topic_of(self._parts.topics, topic)
+        if not config.perm & PERM_READ:
+            raise rules.forbidden(f"the topic[{topic}] peeking message is forbidden")
+        if queue_id >= config.read_queues or queue_id < ANY_QUEUE:
+            raise rules.invalid(
+                f"queueId[{queue_id}] is illegal, topic:[{topic}] "
+                f"topicConfig.readQueueNums:[{config.read_queues}] "
+                f"consumer:[{exchange.channel.peer}]"
+            )
+        if queue_id != ANY_QUEUE:
+            return [queue_id]
+        self._turns += 1
+        first = self._turns % max(1, config.read_queues)
+        return [*range(first, config.read_queues), *range(first)]
+
+    def _allowance(self) -> int:
+        allowed = self._budget.allowance(BYTES_MAX)
+        if not allowed:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY, "too many answers wait for clients that do not read"
+            )
+        return allowed
+
+
+class _Waiter:
+    """A request that looks, waits and looks again until it has an answer."""
+
+    def __init__(
+        self, parts: PopParts, exchange: Exchange, ask: PopAsk, queue_id: int, until_ms: int
+    ) -> None:
+        self._parts, self._exchange, self._ask = parts, exchange, ask
+        self._queue_id, self._until_ms = queue_id, until_ms
+        self._waiting: Waiting | None = None
+
+    def begin(self) -> Reply | None:
+        """Answer, or wait."""
+        if not self._parts.pops.ready:
+            return not_here(NOT_SETTLED)
+        if self._look(self._exchange.answer):
+            return None
+        hold_ms = self._until_ms - self._parts.clock.epoch_ms()
+        if hold_ms <= 0:
+            return self._nothing()
+        self._waiting = self._parts.waiting.hold(
+            self._ask.topic,
+            self._queue_id,
+            group=self._ask.group,
+            in_order=self._ask.in_order,
+            hold_ms=hold_ms,
+            wake=self._wake,
+        )
+        if self._waiting is None:
+            return self._full()
+        self._exchange.channel.watch(self._gone)
+        self._note_due()
+        return None
+
+    def _wake(self, late: bool) -> bool:
+        waiting = self._parts.waiting
+        if not self._parts.pops.ready:
+            return self._end(not_here(NOT_SETTLED))
+        if (refusal := self._refusal()) is not None:
+            return self._end(refusal)
+        if not waiting.releasing and self._look(self._end):
+            self._leave()
+            return True
+        if late:
+            return self._end(self._nothing())
+        self._note_due()
+        return False
+
+    def _refusal(self) -> Reply | None:
+        """Return why the request is void by now: its topic may be gone, or have fewer queues."""
+        try:
+            config = rules.readable_topic(self._parts.topics, self._ask.topic)
+        except RequestError as refusal:
+            return refusal.reply
+        if any(queue_id >= config.read_queues for queue_id in self._ask.queue_ids):
+            return rules.unknown_topic(self._ask.topic).reply
+        return None
+
+    def _note_due(self) -> None:
+        """Come back when messages that are out do."""
+        for queue_id in self._ask.queue_ids:
+            popped = self._parts.pops.known((self._ask.group, self._ask.topic, queue_id))
+            due_ms = None if popped is None else popped.state.due_ms
+            if due_ms is not None:
+                self._parts.waiting.out_until(self._ask.topic, queue_id, due_ms)
+
+    def _leave(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self._exchange.channel.unwatch(self._gone)
+            self._parts.waiting.left(waiting)
+
+    def _end(self, reply: Reply) -> bool:
+        self._leave()
+        self._exchange.answer(reply)
+        return True
+
+    def _gone(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self._parts.waiting.left(waiting)
+        self._exchange.finish()
+
+    def _look(self, answer: Callable[[Reply], object]) -> bool:
+        """Look; true: `answer` was called, or will be."""
+        raise NotImplementedError
+
+    def _nothing(self) -> Reply:
+        raise NotImplementedError
+
+    def _full(self) -> Reply:
+        raise NotImplementedError
+
+
+class _Pop(_Waiter):
+    """One POP_MESSAGE."""
+
+    _take: PopTake
+
+    def _look(self, answer: Callable[[Reply], object]) -> bool:
+        parts, ask = self._parts, self._ask
+        now_ms = parts.clock.epoch_ms()
+        take = self._take = parts.reader.take(ask, now_ms)
+        if not take.queues:
+            if take.more:
+                answer(self._nothing())
+            return take.more
+        for look in take.queues:
+            parts.waiting.out_until(ask.topic, look.queue_id, now_ms + ask.invisible_ms)
+        body = b"".join(record for look in take.queues for record in look.records)
+        parts.traffic.delivered(ask.topic, sum(len(look.times) for look in take.queues), len(body))
+        reply = Reply(ResponseCode.SUCCESS, "FOUND", self._header().to_ext(), body)
+        exchange = self._exchange
+
+        def written(status: PutStatus) -> None:
+            # What is not safe is not given: it comes back when its time is up.
+            exchange.answer(reply if status is PutStatus.OK else unwritten(status))
+
+        parts.pops.when_written(written)
+        return True
+
+    def _header(self) -> PopMessageResponseHeader:
+        take = self._take
+        return PopMessageResponseHeader(
+            pop_time=take.stamp,
+            invisible_time=self._ask.invisible_ms,
+            revive_qid=IN_ORDER_QUEUE if self._ask.in_order else REVIVE_QUEUE,
+            rest_num=take.rest,
+            start_offset_info=";".join(
+                f"0 {look.queue_id} {next(iter(look.times))}" for look in take.queues
+            ),
+            msg_offset_info=";".join(
+                f"0 {look.queue_id} {','.join(map(str, look.times))}" for look in take.queues
+            ),
+        )
+
+    def _nothing(self) -> Reply:
+        ext = self._header().to_ext()
+        return Reply(ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE", ext)
+
+    def _full(self) -> Reply:
+        return Reply(ResponseCode.POLLING_FULL, "POLLING_FULL", self._header().to_ext())
+
+
+class _Notification(_Waiter):
+    """One NOTIFICATION."""
+
+    def _look(self, answer: Callable[[Reply], object]) -> bool:
+        if not self._parts.reader.waits(self._ask, self._parts.clock.epoch_ms()):
+            return False
+        answer(_notified(has_msg=True))
+        return True
+
+    def _nothing(self) -> Reply:
+        return _notified()
+
+    def _full(self) -> Reply:
+        return _notified(polling_full=True)
+
+
+def _notified(*, has_msg: bool = False, polling_full: bool = False) -> Reply:
+    header = NotificationResponseHeader(has_msg=has_msg, polling_full=polling_full)
+    return Reply(ext=header.to_ext())
+
+
+def unwritten(status: PutStatus) -> Reply:
+    """Return the answer to a request whose change is not safe."""
+    if status is PutStatus.DISK_FULL:
+        return Reply(ResponseCode.SYSTEM_BUSY, "what is out cannot be written: the disk is full")
+    return not_here("the other members of the shard did not confirm it")
