@@ -82,7 +82,7 @@ check: setup-dev ## format, lint, types, imports, layout, spelling
 interop: setup-dev system ## the original Java clients only (INTEROP_TARGET=imago, metaq-original or rocketmq-original)
 	@$(PYTEST) -m interop tests/interop
 
-interop-others: setup-dev ## RocketMQ's clients in Go, C++ and Node; needs Go, and Node with npm
+interop-others: setup-dev ## RocketMQ's clients in Go, C++ and Node, and all of mqadmin; needs Go, and Node with npm
 	@$(PYTEST) -m others tests/interop
 
 chaos: setup-dev system ## break a cluster under load (root): make chaos MINUTES=10 ARGS='--rate-min 0'

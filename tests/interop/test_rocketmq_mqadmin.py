@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from imago_testing.interop.rocketmq import Admin, RocketmqClient
 
 pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.full,
+    pytest.mark.others,
     pytest.mark.timeout(300),
     pytest.mark.shows("admin"),
 ]
@@ -108,6 +107,15 @@ def rig(
             lambda: any(queue["consumer_offset"] for queue in admin.call("progress", group=group)),
             seconds_max=20,
             what="the group has committed",
+        )
+        line = ["producer", "-b", masters[name]]
+        wait_until(
+            lambda: (
+                f"({producers})" in tools.call("run", namesrv=rocketmq.namesrv, line=line)
+                or rocketmq.version != min(CLIENTS)
+            ),
+            seconds_max=60,
+            what="brokers know the producer by its heartbeat",
         )
         names = {
             "namesrv": rocketmq.namesrv,

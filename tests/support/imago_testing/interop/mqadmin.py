@@ -95,6 +95,12 @@ SERVED = (
         versions=NEWER,
     ),
     _served(
+        "setConsumeMode",
+        "-b {broker} -t {topic} -g {group} -m PULL -q 2",
+        "set consume mode to {broker} success.",
+        versions=NEWER,
+    ),
+    _served(
         "deleteSubGroup",
         "-c {cluster} -g {new}",
         "delete subscription group [{new}] from broker [{broker}]",
@@ -238,12 +244,11 @@ NOT_APPLYING = (
         "a broker is a process: there is no container",
     ),
     _refused(
-        "setConsumeMode",
-        "-b {broker} -t {topic} -g {group} -m PULL -q 2",
-        401,
-        "POP consumption is not served",
+        "exportPopRecord",
+        "-b {broker}",
+        200056,
+        "consumers of POP have no records of the original to export",
     ),
-    _refused("exportPopRecord", "-b {broker}", 200056, "POP consumption is not served"),
     _refused(
         "updateStaticTopic", "-t {new} -qn 4 -c {cluster}", 513, "static topics are not served"
     ),
