@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +26,11 @@ settings.load_profile(os.environ.get("IMAGO_EXAMPLES", "same"))
 # The store and the replication in small pieces: `make test-all` runs their tests in both ways.
 if os.environ.get("IMAGO_LIMITS") == "small":
     small_limits.install()
+
+
+# Programs that a shell starts in its background ignore Ctrl-C, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -196,8 +196,7 @@ REFUSED = {
         {"topic": "../t", "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1,
          "perm": 6, "topicFilterType": "SINGLE_TAG", "order": "false"},
     ),
-    "settings that name a path": frame(25, {}, b"storePathRootDir=/tmp/x\n"),
-    "settings that name a command": frame(25, {}, b"filterServerNums=1\nrocketmqHome=-c $@|sh\n"),
+    "settings that name where settings lie": frame(25, {}, b"brokerConfigPath=/tmp/x\n"),
 }  # fmt: skip
 
 
@@ -210,6 +209,9 @@ def test_poisonous_request_is_refused_and_the_connection_goes_on(
 
 
 ANSWERED = {
+    # Kept and shown, without effect: nothing here ever opens a path or runs a command of settings.
+    "settings that name a path": frame(25, {}, b"storePathRootDir=/tmp/x\n"),
+    "settings that name a command": frame(25, {}, b"filterServerNums=1\nrocketmqHome=-c $@|sh\n"),
     "pull before the start": pull(queueOffset=-1),
     "pull at the smallest offset": pull(queueOffset=-(2**63)),
     "pull at the largest offset": pull(queueOffset=2**63 - 1),

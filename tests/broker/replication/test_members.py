@@ -350,7 +350,7 @@ async def test_retention_waits_for_connected_followers(three: ShardBrokers) -> N
     assert await three.put(0, b"one") == [OK]
     store = three.store(0)
     retention: Any = store.components.retention
-    await until(lambda: retention._needed_from == store.log_end)
+    await until(lambda: retention._follower_from == store.log_end)
     following = three.shell(2).executor.following
     assert following is not None
     assert following.session is not None
@@ -359,9 +359,9 @@ async def test_retention_waits_for_connected_followers(three: ShardBrokers) -> N
     end = store.log_end
     assert await three.put(0, b"two", level=Acknowledgement.LEADER) == [OK]
     await until(lambda: three.store(1).log_end == store.log_end > end)
-    await until(lambda: retention._needed_from == end)
+    await until(lambda: retention._follower_from == end)
     await three.shell(0).hand_over(three.brokers[1].uuid, "one")
-    assert retention._needed_from == ALL_VISIBLE, "a follower keeps nothing for others"
+    assert retention._follower_from == ALL_VISIBLE, "a follower keeps nothing for others"
 
 
 async def test_puts_under_load_survive_one_death_after_the_other(three: ShardBrokers) -> None:

@@ -301,7 +301,7 @@ async def test_session_answers_itself_when_the_new_master_does_not_know_the_clie
     monkeypatch: pytest.MonkeyPatch,
     answer: bytes,
 ) -> None:
-    async def at_once(_: object) -> None:
+    async def at_once(*_: object) -> None:
         return
 
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
