@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from imago_broker.cluster.coordinator import TreeCoordinator
 
 
+NOBODY = 1
+"""A port where nobody answers: another test may have a broker at any port of a machine's brokers."""
+
+
 @dataclass
 class Shell:
     """A member's shell that is told what to answer."""
@@ -79,7 +83,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     other = memory_coordinator(settings, ensemble)
     await broker.start()
     await other.start()
-    await other.register(replace(record("disk-b", process=1), role=Role.SLAVE))
+    await other.register(replace(record("disk-b", process=1), role=Role.SLAVE, admin=NOBODY))
     assert broker.coordinator.registered
     assert other.registered
     one = Member(broker.uuid, broker.coordinator.registered.incarnation)
