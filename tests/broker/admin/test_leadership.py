@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 NOBODY = 1
-"""A port where nobody answers: another test may have a broker at any port of a machine's brokers."""
+"""A port where nobody answers: brokers of other tests may have any port of a broker's."""
 
 
 @dataclass
