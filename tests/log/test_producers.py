@@ -247,6 +247,7 @@ def test_snapshot_and_statements_hold_the_state(
     assert stated.statements(len(steps)) == [], "what was said after them needs no saying again"
 
 
+@pytest.mark.shipped_limits
 def test_a_change_says_no_more_again_than_fits_into_a_record() -> None:
     view, count = Producers(), 3 * STATED_QUEUES_MAX + 7
     for place in range(count):
