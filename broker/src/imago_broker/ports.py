@@ -308,7 +308,7 @@ class MetaqConsumers(Protocol):
 
 
 class Coordinator(Registry, Protocol):
-    """The registry and everything else that stands on the same session with it.
+    """The registry and everything else that shares its session.
 
     Each part of the broker receives those of the five ports that it uses.
     """

@@ -59,7 +59,7 @@ def _broker_process(arguments: list[str]) -> tuple[Path, int] | None:
 
 
 def run(command: Callable[[], object]) -> None:
-    """Run a command, and exit with its code; errors are told in a sentence, never a trace."""
+    """Run a command, and exit with its code; errors are a sentence, never a trace."""
     try:
         command()
     except CommandError as error:

@@ -1,4 +1,4 @@
-"""Runs a command line, and tells mistakes in it as every other error is told."""
+"""Runs a command line, and prints mistakes in it like every other error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def invoke(app: typer.Typer, program: str, arguments: Sequence[str] | None = Non
         close_output()
         raise CommandError(f"standard output cannot be written: {error.strerror}") from error
     except Exception as error:
-        # What is wrong with a command line is told by classes that are no public names.
+        # The classes of a command line's errors are no public names.
         if not hasattr(error, "format_message"):
             raise
         raise _told(error) from error

@@ -124,7 +124,7 @@ def queue_records(
 ) -> int:
     """Return how many bytes at the start of data are the records of one queue from an offset on.
 
-    The first one stands at ``physical_offset``, and they follow one another in the log and in the
+    The first one is at ``physical_offset``, and they follow one another in the log and in the
     queue. Less than all of the data: there is damage, or it is of something else.
     """
     at = 0

@@ -107,7 +107,7 @@ class Broker:
         self.names: NameService | None = None
         self.metaq_counters = MetaqCounters()
         self.told_host = config.broker.advertised_host or self.host
-        """Address that clients are told."""
+        """Address for clients."""
         self.config_file = render(config, host=self.told_host)
         self.coordinator = coordinator or make_coordinator(config, self.config_file)
         self.serving = False

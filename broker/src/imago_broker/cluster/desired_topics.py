@@ -65,7 +65,7 @@ class DesiredTopics:
         return self._touch(names)
 
     def clear(self) -> None:
-        """Want none; what stands in the registry stays."""
+        """Want none; leave the registry as it is."""
         self.placements.clear()
         self._names_in.clear()
         self._unplaced.clear()

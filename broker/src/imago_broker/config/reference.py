@@ -57,7 +57,7 @@ the admin port (probes, tools), half of each at most for one address: they get i
 taken the places of all listeners.
 """,
 }
-"""What is said below the table of a section."""
+"""Text below the table of a section."""
 
 
 def page() -> str:

@@ -88,7 +88,7 @@ def _tls_problem(tls: TlsSection) -> str | None:
 
 
 def _address_problem(config: Sections) -> str | None:
-    """Others are told an address at which nothing listens."""
+    """Others get an address at which nothing listens."""
     bind, host = config.broker.bind, config.broker.host
     if is_loopback(bind) and host and not is_loopback(host):
         return (

@@ -1,4 +1,4 @@
-"""Following one leader in one epoch: connects again and again until it is told to stop."""
+"""Following one leader in one epoch: reconnects until it has to stop."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BEAT_MS = 250
-"""Silence after which a follower is told that we live; it may expect 500 ms at most."""
+"""Silence after which a follower gets a sign of life; it expects one within 500 ms."""
 HELD_MS = 1000
 """A follower that has said anything for so long keeps its connection: it answers every beat."""
 WATERMARK_SECONDS = 0.002
@@ -36,7 +36,7 @@ WATERMARK_SECONDS = 0.002
 
 
 class Followers(Protocol):
-    """Who decides about followers, and is told what they have: the shell."""
+    """Who decides about followers, and hears what they have: the shell."""
 
     def greeting_problem(self, epoch_seen: int) -> str | None:
         """Return why a caller that has promised this epoch is not served now."""

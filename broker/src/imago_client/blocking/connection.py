@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _PREFIX: Final = struct.Struct(">II")
 _OPAQUE_MAX: Final = (1 << 31) - 1
 _PEEK_AFTER_S: Final = 1.0
-"""A connection unused for so long is looked at before it is used again."""
+"""Check a connection that was unused for so long before using it again."""
 
 
 class BlockingConnection:

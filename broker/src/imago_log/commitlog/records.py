@@ -1,4 +1,4 @@
-"""Records of the log by place. None is handed out that is not whole and what it is taken for."""
+"""Records of the log by place; each is verified to be whole and the one that was asked for."""
 
 from __future__ import annotations
 
