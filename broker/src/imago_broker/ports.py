@@ -160,6 +160,13 @@ class Registry(Protocol):
         """
         ...
 
+    async def offer_patterns(self, patterns: Sequence[TopicPlacement]) -> None:
+        """Show MetaQ's clients these patterns of topics under their own names, and no others.
+
+        They stand in MetaQ's tree only: there is no such topic.
+        """
+        ...
+
     async def remove_topic(self, name: str) -> None:
         """Take this shard's entry of a topic out of the registry; without entries it is gone."""
         ...

@@ -35,6 +35,9 @@ metaq_subscribe = true             # false: MetaQ consumers do not find it
 metaq_stat = false                 # in place of metaq.stat
 ```
 
+A table whose name has a `*` (`[topics."logs-*"]`) is a pattern of `metaq.topic_patterns`: topics
+that puts make by it have these settings.
+
 MetaQ's `server.ini` is translated by `imago config convert`.
 """
 

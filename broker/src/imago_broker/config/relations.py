@@ -6,9 +6,12 @@ import ipaddress
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, Protocol
 
+from imago_broker.config.section import is_pattern
 from imago_wire.record import blank_record, record_size
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from imago_broker.config.cluster_sections import ZookeeperSection
     from imago_broker.config.sections import (
         AdminSection,
@@ -52,6 +55,8 @@ class Sections(Protocol):
     @property
     def limits(self) -> LimitsSection: ...
     @property
+    def topics(self) -> Mapping[str, object]: ...
+    @property
     def acknowledgement_level(self) -> str: ...
     @property
     def min_in_sync(self) -> int: ...
@@ -65,7 +70,15 @@ def problem(config: Sections) -> str | None:
     """Return what does not go together, with the keys and the cure, or None."""
     found = _ports_problem(config) or _sizes_problem(config)
     found = found or _replicas_problem(config) or _address_problem(config)
-    return found or _tls_problem(config.tls)
+    return found or _tls_problem(config.tls) or _patterns_problem(config)
+
+
+def _patterns_problem(config: Sections) -> str | None:
+    """Settings for topics that nobody may make."""
+    for name in config.topics:
+        if is_pattern(name) and name not in config.metaq.topic_patterns:
+            return f"topics.{name}: no put may make such a topic: add it to metaq.topic_patterns"
+    return None
 
 
 def _tls_problem(tls: TlsSection) -> str | None:
