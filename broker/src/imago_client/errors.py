@@ -144,6 +144,17 @@ class SendFailedError(TryAgainError):
         self.topic, self.causes = topic, causes
 
 
+class NoReplyError(TryAgainError):
+    """Nobody replied to a request in time; its message may have been consumed all the same."""
+
+    def __init__(self, topic: str, timeout_s: float) -> None:
+        super().__init__(
+            f"request to {topic!r}: no reply within {timeout_s:g} s; does a consumer of the topic"
+            " reply?"
+        )
+        self.topic, self.timeout_s = topic, timeout_s
+
+
 class AnswerError(ClientError):
     """The server answered with something that is not the protocol's: wrong port, or a defect."""
 
