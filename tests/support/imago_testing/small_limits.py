@@ -154,6 +154,7 @@ KEPT: dict[str, dict[str, str]] = {
     "imago_broker.replication.repair": {
         "WHOLE_BYTES_MAX": "what no record may pass",
     },
+    "imago_broker.replication.repeated": {"SUBJECTS_MAX": _COUNT},
     "imago_broker.replication.requests": {"REQUESTS_MAX": _COUNT},
     "imago_log.reading.by_properties": {"FIXED_WORK": "a weight, nothing that is read at once"},
 }

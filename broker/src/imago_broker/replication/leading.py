@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from imago_broker.replication.leader_session import LeaderSession, SessionRefusedError, SessionStage
+from imago_broker.replication.repeated import RepeatedLines
 from imago_broker.replication.sending import Allowance, SendCursor
 from imago_log.errors import StoreError
 from imago_wire.replication.frames import EPOCHS_MAX, RefusalCode, Welcome
@@ -106,6 +107,7 @@ class Leading:
         self._clock = clock
         self._rate = catch_up_bytes_per_second
         self._link_ended = link_ended
+        self._lines = RepeatedLines(clock)
         self._closed = False
         self._turn: asyncio.Handle | None = None
         self._watermark: asyncio.TimerHandle | None = None
@@ -288,14 +290,17 @@ class Leading:
         reason = "".join(each if each.isprintable() else "?" for each in refuse.text)
         self.refusals[session.member.uuid] = Refused(cursor.acked, reason)
         known = refuse.code == RefusalCode.DAMAGED and self._store.verify(cursor.acked, cursor.next)
-        logger.warning(
-            "replication_distrusted peer=%s from=%d to=%d damage_known_here=%s reason=%s",
-            session.link.peer,
-            cursor.acked,
-            cursor.next,
-            known,
-            reason,
-        )
+        if times := self._lines.due(session.member.uuid, reason):
+            logger.warning(
+                "replication_distrusted peer=%s from=%d to=%d damage_known_here=%s times=%d"
+                " reason=%s",
+                session.link.peer,
+                cursor.acked,
+                cursor.next,
+                known,
+                times,
+                reason,
+            )
 
     def ended(self, session: LeaderSession, refusal: SessionRefusedError | None) -> None:
         """Forget a session; `Leadership.ended`."""
