@@ -226,6 +226,17 @@ def test_topic_that_nobody_serves_or_creates_is_an_error_at_once() -> None:
     assert world.pauses == []
 
 
+def test_a_topic_whose_brokers_are_all_down_is_not_told_as_a_new_one() -> None:
+    world = World(brokers=lambda _: stored())
+    world.run(sending(world, Message("orders", b"x")))
+    world.topics.clear()
+    world.state.drop_route("orders")
+    with pytest.raises(SendFailedError) as failed:
+        world.run(sending(world, Message("orders", b"x")))
+    assert "it comes back with its brokers" in str(failed.value.__cause__ or failed.value)
+    assert "topic create" not in str(failed.value)
+
+
 def test_topic_that_vanished_is_waited_for() -> None:
     world = World(brokers=in_turn([ConnectionLostError("a:1", "reset"), stored()]))
     operation = sending(world, Message("orders", b"x"))
