@@ -159,6 +159,22 @@ def fitting_units(units: bytes, bytes_max: int) -> tuple[int, int]:
     return count, total
 
 
+def near_units(units: bytes, first: int, limit: int, gap_max: int) -> tuple[int, int]:
+    """Return how far a queue's 20-byte units from number ``first`` on lie in a part of the log.
+
+    The number of the first unit that does not follow the one before it with at most ``gap_max``
+    bytes between them, or ends behind ``limit``; and where the record before it ends.
+    """
+    at, end = first, -1
+    for place, size, _ in UNIT.iter_unpack(memoryview(units)[first * UNIT.size :]):
+        if size <= 0 or place < 0 or place + size > limit:
+            break
+        if end >= 0 and not 0 <= place - end <= gap_max:
+            break
+        at, end = at + 1, place + size
+    return at, end
+
+
 def gather_records(
     window: Buffer,
     window_at: int,
