@@ -82,6 +82,8 @@ KEYS: Final[dict[str, BrokerKey]] = {
     "tls.mode": BrokerKey("permissive", False),
     "tls.metaq_port": BrokerKey(-1, False),
     "tls.admin": BrokerKey("permissive", False),
+    "acl.enabled": BrokerKey(False, False),
+    "security.allow_open": BrokerKey(True, False),
     "replication.port": BrokerKey(-1, False),
     "replication.min_in_sync": BrokerKey(0, True),
     "replication.lag_ms_max": BrokerKey(2000, False),

@@ -73,7 +73,7 @@ RECONCILERS: Final[tuple[Callable[[Context], Reconciler], ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The operator's options."""
+    """What the operator is told at its start."""
 
     credentials: Credentials
     operator: OperatorInfo

@@ -9,6 +9,7 @@ from imago_broker.admin.errors import bad_request
 from imago_broker.admin.guard import json_response
 from imago_broker.admin.paging import number
 from imago_broker.admin.topics import known as known_topic
+from imago_broker.service.copies import is_metadata
 from imago_wire.errors import ProtocolError
 from imago_wire.record import decode_record
 
@@ -62,7 +63,7 @@ def by_id(services: AdminServices, text: str) -> list[bytes]:
     if len(raw) not in {16, 28}:
         raise bad_request(f"{text!r:.80} is not a message id.", "Send 32 (or 56) hex digits.")
     record = services.store.record_at(int.from_bytes(raw[-8:], "big"))
-    return [record] if record else []
+    return [record] if record and not is_metadata(record) else []
 
 
 def by_key(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import ExitCode, FatalError, RequestError
 from imago_broker.model.declared import declared_topic
+from imago_broker.service.access import AccessService
 from imago_broker.service.groups import KIND as GROUP_KIND
 from imago_broker.service.groups import GroupService
 from imago_broker.service.lingering import Lingering
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class CoreServices:
-    """Messages, topics, groups and offsets of one store."""
+    """Messages, topics, groups, offsets and users of one store."""
 
     def __init__(
         self,
@@ -63,6 +64,7 @@ class CoreServices:
             groups_max=config.limits.groups_max,
         )
         self.offsets = ConsumerOffsets(store, loop=loop)
+        self.access = AccessService(store, clock=clock, shard=config.broker.shard)
         self.lingering = Lingering(self.topics, clock=clock, loop=loop)
         self.topics.on_change.append(self._forget_offsets)
         store.on_metadata.add(self._refresh)
@@ -83,7 +85,7 @@ class CoreServices:
 
     def make_declared_topics(self, config: BrokerConfig) -> None:
         """Make the configuration's topics that are missing; FatalError names one that cannot be."""
-        for name, settings in config.declared.items():
+        for name, settings in config.topics.items():
             try:
                 declared = declared_topic(name, settings)
                 if self.topics.get(name) is None:

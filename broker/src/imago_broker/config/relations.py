@@ -6,12 +6,9 @@ import ipaddress
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, Protocol
 
-from imago_broker.config.section import is_pattern
 from imago_wire.record import blank_record, record_size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from imago_broker.config.cluster_sections import ZookeeperSection
     from imago_broker.config.sections import (
         AdminSection,
@@ -23,6 +20,7 @@ if TYPE_CHECKING:
         StoreSection,
         TlsSection,
     )
+    from imago_broker.config.security_sections import AclSection, SecuritySection
 
 HOST_BYTES_MAX: Final = 20
 RECORD_BYTES_AROUND_BODY: Final = record_size(
@@ -49,13 +47,15 @@ class Sections(Protocol):
     @property
     def tls(self) -> TlsSection: ...
     @property
+    def acl(self) -> AclSection: ...
+    @property
+    def security(self) -> SecuritySection: ...
+    @property
     def zookeeper(self) -> ZookeeperSection: ...
     @property
     def store(self) -> StoreSection: ...
     @property
     def limits(self) -> LimitsSection: ...
-    @property
-    def topics(self) -> Mapping[str, object]: ...
     @property
     def acknowledgement_level(self) -> str: ...
     @property
@@ -70,15 +70,7 @@ def problem(config: Sections) -> str | None:
     """Return what does not go together, with the keys and the cure, or None."""
     found = _ports_problem(config) or _sizes_problem(config)
     found = found or _replicas_problem(config) or _address_problem(config)
-    return found or _tls_problem(config.tls) or _patterns_problem(config)
-
-
-def _patterns_problem(config: Sections) -> str | None:
-    """Settings for topics that nobody may make."""
-    for name in config.topics:
-        if is_pattern(name) and name not in config.metaq.topic_patterns:
-            return f"topics.{name}: no put may make such a topic: add it to metaq.topic_patterns"
-    return None
+    return found or _tls_problem(config.tls) or _access_problem(config)
 
 
 def _tls_problem(tls: TlsSection) -> str | None:
@@ -100,8 +92,28 @@ def _tls_problem(tls: TlsSection) -> str | None:
     return None
 
 
+def _access_problem(config: Sections) -> str | None:
+    """There is nobody who could make users, or the broker is open and must not be."""
+    if config.acl.enabled:
+        if config.admin.enabled and not config.admin.token_file:
+            return "acl.enabled: needs an administrator's token: set admin.token_file"
+        return None
+    if not config.security.allow_open and is_open(config):
+        return (
+            f"security.allow_open: false, and whoever reaches {config.broker.bind} may send, read"
+            " and administer: set acl.enabled = true, bind loopback (broker.bind = 127.0.0.1), or"
+            " set security.allow_open = true"
+        )
+    return None
+
+
+def is_open(config: Sections) -> bool:
+    """Whether other machines reach listeners that let everybody do everything."""
+    return not config.acl.enabled and not is_loopback(config.broker.bind)
+
+
 def _address_problem(config: Sections) -> str | None:
-    """Others get an address at which nothing listens."""
+    """Others are told an address at which nothing listens."""
     bind, host = config.broker.bind, config.broker.host
     if is_loopback(bind) and host and not is_loopback(host):
         return (

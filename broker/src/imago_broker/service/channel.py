@@ -30,7 +30,11 @@ class Channel(Protocol):
     peer: str
     """`address:port` of the other side."""
     born_host: bytes
-    """The same as records hold it: 4 or 16 bytes of address, 4 bytes of port."""
+    """The same as it stands in records: 4 or 16 bytes of address, 4 bytes of port."""
+    address: str
+    """The address alone."""
+    certificate_user: str
+    """Whom the other side's certificate names; empty: it has shown none."""
 
     @property
     def is_open(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from imago_broker.model.names import META_TOPIC
 from imago_wire import properties as props
 from imago_wire.record import offset_message_id
 from imago_wire.record_fields import read_layout, read_reserved
@@ -78,6 +79,13 @@ def joined(properties: bytes, more: bytes) -> bytes:
     if properties and not properties.endswith(VALUE_END):
         return properties + VALUE_END + more
     return properties + more
+
+
+def is_metadata(record: bytes) -> bool:
+    """Whether a whole record is the broker's own, which is shown to nobody: users are in there."""
+    fields = read_layout(record, 0)
+    end = fields.topic_at + fields.topic_size
+    return record[fields.topic_at : end] == META_TOPIC.encode()
 
 
 def with_default(properties: bytes, name: str, value: str) -> bytes:

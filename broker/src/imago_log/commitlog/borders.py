@@ -101,7 +101,7 @@ def written_end(log: LogBytes, offset: int, files_end: int) -> int:
 
 
 def is_torn(log: LogBytes, end: int, written: int) -> bool:
-    """Whether the bytes at the end of the log are the front of a write that a kill tore.
+    """Whether what stands at the end of the log is what a kill leaves of a write: its front.
 
     `written`: the last byte that is not zero ends there.
     """

@@ -1,4 +1,4 @@
-"""Records that are gone from the ends of log and queues, as far as a start can know."""
+"""What a start knows of records at the ends of log and queues that are not there any more."""
 
 from __future__ import annotations
 

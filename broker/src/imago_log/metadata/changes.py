@@ -19,6 +19,8 @@ META_TOPIC = "IMAGO_META"
 TOPIC_KIND = "topic"
 QUEUE_KIND = "queue"
 """Next offset and position of a queue whose records are all gone, by `queue_key`."""
+SECRET_KINDS = frozenset({"access-user"})
+"""Whose values let people in: nothing shows them."""
 LOG_KIND = "log"
 """What the leader says of the log itself: `LOG_START`."""
 LOG_START = "start"
@@ -57,7 +59,7 @@ class Topic:
         return TOPIC_KIND, self.name, {**self.fixed, "value": value}
 
     def take_value(self, value: dict[str, JSON]) -> None:
-        """Replace the value in place: whoever holds the topic sees it."""
+        """Have another value: whoever holds the topic sees it."""
         self.value = value
 
     @property

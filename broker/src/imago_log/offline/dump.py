@@ -10,6 +10,7 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from imago_log.metadata.changes import META_TOPIC, SECRET_KINDS, decode_changes, encode_changes
 from imago_log.offline.records import blocks, look_behind
 from imago_log.offline.stopped import NotADataFolderError, StoppedStore
 from imago_wire.compression import inflate
@@ -154,10 +155,26 @@ def to_json(found: StoredMessage | Unreadable) -> dict[str, JSON]:
 
 
 def readable_body(found: StoredMessage) -> bytes:
-    """Return the body, inflated where it is compressed and can be."""
+    """Return the body, inflated where it is compressed and can be; secrets are left out."""
+    if found.topic == META_TOPIC:
+        return _without_secrets(found.body)
     if not found.sys_flag & SYS_COMPRESSED:
         return found.body
     try:
         return inflate(found.body, found.sys_flag, BODY_BYTES_MAX)
     except ProtocolError:
         return found.body
+
+
+def _without_secrets(body: bytes) -> bytes:
+    """Return changes of metadata with "hidden" for the values that let somebody in."""
+    try:
+        changes = decode_changes(body)
+    except ValueError:
+        return body
+    if not any(kind in SECRET_KINDS for kind, _, _ in changes):
+        return body
+    shown = [
+        (kind, key, "hidden" if kind in SECRET_KINDS else value) for kind, key, value in changes
+    ]
+    return b"\n".join(encode_changes(shown))

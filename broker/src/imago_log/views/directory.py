@@ -102,5 +102,5 @@ class QueueDirectory:
         self._tails.clear()
 
     def empty_trash(self) -> None:
-        """Submit the removal of what was discarded."""
+        """Have removed what was discarded."""
         self._background.submit(self._folders.empty_trash)

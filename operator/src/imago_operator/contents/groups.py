@@ -1,4 +1,4 @@
-"""Plan and status of an ImagoConsumerGroup."""
+"""What is done about an ImagoConsumerGroup, and what is said of it."""
 
 from __future__ import annotations
 

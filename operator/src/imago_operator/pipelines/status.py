@@ -1,4 +1,4 @@
-"""The status of a pipeline."""
+"""What is said of a pipeline."""
 
 from __future__ import annotations
 

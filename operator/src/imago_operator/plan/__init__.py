@@ -1,4 +1,4 @@
-"""The plan for a cluster: a function of desired state, actual state, and time."""
+"""What is to be done about a cluster: a function of what is wanted, what is there, and when."""
 
 from imago_operator.plan.planner import plan
 from imago_operator.plan.rows import PlanRow, ReconcilePlan

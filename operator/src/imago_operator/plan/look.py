@@ -22,7 +22,7 @@ RESIZE_PENDING: Final = "FileSystemResizePending"
 
 @dataclass(frozen=True)
 class ClusterLook:
-    """Desired state, actual state, and time."""
+    """What is wanted, what is there, and when."""
 
     desired: Desired
     observed: Observed

@@ -1,4 +1,4 @@
-"""Troubles that the operator reports for people and does not act on."""
+"""What is wrong and nothing is done about here: it is said, for people."""
 
 from __future__ import annotations
 

@@ -1,0 +1,278 @@
+"""Users and their rights: records of the log, the same on every shard.
+
+Each shard's log has all of them, so that every broker decides by itself. A record carries when and
+where it was made; of two about the same user the newer one holds, whichever order they arrive in,
+and what is deleted leaves a record too. So the shards agree once each has seen what the others have
+(`imago_broker.admin.access_spreading` sees to it).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import orjson
+
+from imago_broker.errors import BrokerError, RequestError
+from imago_broker.model.access import EVERYTHING, NOTHING, AccessRule, Rights, rules_problem
+from imago_broker.model.users import (
+    ANONYMOUS,
+    User,
+    name_problem,
+    rules_from_json,
+    rules_to_json,
+    user_problem,
+)
+from imago_broker.model.white_addresses import is_listed, list_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+
+    from imago_broker.ports import Clock
+    from imago_log.store import MessageStore
+
+logger = logging.getLogger(__name__)
+audit = logging.getLogger("imago.audit")
+
+USER_KIND: Final = "access-user"
+RULES_KIND: Final = "access-rules"
+SETTING_KIND: Final = "access-setting"
+KINDS: Final = (USER_KIND, RULES_KIND, SETTING_KIND)
+WHITE_ADDRESSES: Final = "white-addresses"
+USERS_MAX: Final = 10_000
+
+Record = list[Any]
+"""AccessKind, key, [milliseconds, shard] of its making, value; None: deleted."""
+
+
+class Actor(NamedTuple):
+    """Who changes something, and from where: for the audit log."""
+
+    name: str
+    address: str
+
+
+class AccessService:
+    """All users, rules and lists; decisions are those of the user's `Rights`."""
+
+    def __init__(self, store: MessageStore, *, clock: Clock, shard: int) -> None:
+        self._store, self._clock, self._shard = store, clock, shard
+        self.users: dict[str, User] = {}
+        """Change it through the methods alone."""
+        self.rules: dict[str, tuple[AccessRule, ...]] = {}
+        self.white_addresses: tuple[str, ...] = ()
+        """Addresses in RocketMQ 4.9's form whose requests are not checked."""
+        self.version = 0
+        """Grows with every change: what somebody has remembered ends there."""
+        self.changed_ms = 0
+        """When the newest of the records was made."""
+        self.on_change: list[Callable[[], None]] = []
+        """Told after each change, whoever made it."""
+        self.pass_on: Callable[[list[Record]], Awaitable[None]] = _no_way
+        """Has the shard's master take records over; BrokerError where it does not."""
+        self._draft: list[Record] | None = None
+        self._rights: dict[str, Rights] = {}
+        self._read_all()
+        store.on_metadata.add(self._refresh)
+
+    def rights_of(self, name: str) -> Rights:
+        """Return what a user may do; nothing, where there is none of the name or it is disabled."""
+        rights = self._rights.get(name)
+        if rights is None:
+            rights = self._rights[name] = self._compiled(name)
+        return rights
+
+    def is_white(self, address: str) -> bool:
+        """Whether requests from an address are not checked at all."""
+        return bool(self.white_addresses) and is_listed(address, self.white_addresses)
+
+    @property
+    def open_to_anonymous(self) -> bool:
+        """Whether there are rules for those without credentials."""
+        return bool(self.rules.get(ANONYMOUS))
+
+    def put_user(self, user: User, by: Actor) -> None:
+        """Make or change a user. RequestError: there cannot be such a one."""
+        if problem := user_problem(user):
+            raise RequestError(problem)
+        if user.name == ANONYMOUS:
+            raise RequestError(f"{ANONYMOUS} is whoever shows no credentials: it has rules alone")
+        if user.name not in self.users and len(self.users) >= USERS_MAX:
+            raise RequestError(f"there are {USERS_MAX} users already, which is the limit")
+        old = self.users.get(user.name)
+        if old != user:
+            self._write([(USER_KIND, user.name, user.to_json())])
+            said = "" if old is None or _secrets(old) == _secrets(user) else " with new credentials"
+            _audit(by, f"user {user.name}{said}", old and old.shown(), user.shown())
+
+    def put_account(self, user: User, rules: Sequence[AccessRule], by: Actor) -> None:
+        """Make or change a user together with its rules, or neither."""
+        if problem := rules_problem(rules):
+            raise RequestError(problem)
+        self.put_user(user, by)
+        self._put_rules(user.name, rules, by)
+
+    def delete_user(self, name: str, by: Actor) -> bool:
+        """Delete a user and its rules; False where there is none."""
+        old = self.users.get(name)
+        if old is None:
+            return False
+        gone: list[tuple[str, str, Any]] = [(USER_KIND, name, None)]
+        if name in self.rules:
+            gone.append((RULES_KIND, name, None))
+        self._write(gone)
+        _audit(by, f"user {name}", old.shown(), None)
+        return True
+
+    def set_rules(self, name: str, rules: Sequence[AccessRule], by: Actor) -> None:
+        """Give a user these rules instead of those it has. RequestError: they cannot be."""
+        if name != ANONYMOUS and name not in self.users:
+            raise RequestError(f"there is no user {name}")
+        if problem := rules_problem(rules):
+            raise RequestError(problem)
+        self._put_rules(name, rules, by)
+
+    def _put_rules(self, name: str, rules: Sequence[AccessRule], by: Actor) -> None:
+        old = self.rules.get(name, ())
+        if tuple(rules) != old:
+            self._write([(RULES_KIND, name, rules_to_json(rules) if rules else None)])
+            _audit(by, f"rules of {name}", rules_to_json(old), rules_to_json(rules))
+
+    def set_white_addresses(self, addresses: Sequence[str], by: Actor) -> None:
+        """Check requests from these addresses no more, and all others. RequestError: no list."""
+        if problem := list_problem(addresses):
+            raise RequestError(problem)
+        old = self.white_addresses
+        if tuple(addresses) != old:
+            self._write([(SETTING_KIND, WHITE_ADDRESSES, list(addresses) or None)])
+            _audit(by, "white addresses", list(old), list(addresses))
+
+    @contextmanager
+    def drafting(self) -> Iterator[list[Record]]:
+        """Have changes made here only as records for the master, who alone writes the log."""
+        drafted: list[Record] = []
+        self._draft = drafted
+        try:
+            yield drafted
+        finally:
+            self._draft = None
+
+    def records(self) -> list[Record]:
+        """Return everything as other shards take it over, what is deleted included."""
+        return [
+            [kind, key, value["made"], value["value"]]
+            for kind in KINDS
+            for key, value in sorted(self._store.meta(kind).items())
+        ]
+
+    def digest(self) -> str:
+        """Return what is the same on two shards whose records are."""
+        made = [record[:3] for record in self.records()]
+        return hashlib.sha256(orjson.dumps(made)).hexdigest()
+
+    def merge(self, records: Iterable[Record]) -> int:
+        """Take over what is newer of another shard's; return how many. ValueError: no records."""
+        newer = []
+        for record in records:
+            kind, key, made, value = _checked(record)
+            known = self._store.meta(kind).get(key)
+            if known is None or _order(made, value) > _order(known["made"], known["value"]):
+                newer.append((kind, key, {"made": list(made), "value": value}))
+        if newer:
+            self._store.put_meta(newer)
+            self._changed((kind, key) for kind, key, _ in newer)
+        return len(newer)
+
+    def _write(self, changes: Sequence[tuple[str, str, Any]]) -> None:
+        rows = []
+        for kind, key, value in changes:
+            known = self._store.meta(kind).get(key)
+            at_ms = max(self._clock.epoch_ms(), known["made"][0] + 1 if known else 0)
+            rows.append((kind, key, {"made": [at_ms, self._shard], "value": value}))
+        if self._draft is not None:
+            self._draft += [[kind, key, row["made"], row["value"]] for kind, key, row in rows]
+            return
+        self._store.put_meta(rows)
+        self._changed((kind, key) for kind, key, _ in rows)
+
+    def _changed(self, changed: Iterable[tuple[str, str]]) -> None:
+        for kind, key in changed:
+            self._read(kind, key, self._store.meta(kind).get(key))
+        self.version += 1
+        self._rights.clear()
+        for told in self.on_change:
+            told()
+
+    def _refresh(self, changed: Iterable[tuple[str, str]]) -> None:
+        """Follow what the leader's log, or a cut of ours, says."""
+        own = [(kind, key) for kind, key in changed if kind in KINDS]
+        if own:
+            self._changed(own)
+
+    def _read_all(self) -> None:
+        for kind in KINDS:
+            for key, value in self._store.meta(kind).items():
+                self._read(kind, key, value)
+
+    def _read(self, kind: str, key: str, record: Mapping[str, Any] | None) -> None:
+        value = record["value"] if record is not None else None
+        try:
+            self._take(kind, key, value)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # One that cannot be read must not keep a broker from starting: it allows nothing.
+            logger.warning("access_unreadable kind=%s key=%r error=%s", kind, key, error)
+            self._take(kind, key, None)
+        if record is not None:
+            self.changed_ms = max(self.changed_ms, int(record["made"][0]))
+
+    def _take(self, kind: str, key: str, value: Any) -> None:
+        if kind == SETTING_KIND:
+            self.white_addresses = tuple(map(str, value or ()))
+        elif kind == USER_KIND:
+            if value is None:
+                self.users.pop(key, None)
+            else:
+                self.users[key] = User.from_json(key, value)
+        elif value is None:
+            self.rules.pop(key, None)
+        else:
+            self.rules[key] = rules_from_json(value)
+
+    def _compiled(self, name: str) -> Rights:
+        user, rules = self.users.get(name), self.rules.get(name, ())
+        if name != ANONYMOUS and (user is None or not user.enabled):
+            return NOTHING
+        if user is not None and user.is_super:
+            return EVERYTHING
+        return Rights(rules) if rules else NOTHING
+
+
+async def _no_way(_: list[Record]) -> None:
+    raise BrokerError("users are changed by the shard's master, and this broker cannot ask it")
+
+
+def _checked(record: Record) -> tuple[str, str, tuple[int, int], Any]:
+    kind, key, made, value = record
+    if kind not in KINDS or (kind != SETTING_KIND and name_problem(key)):
+        raise ValueError(f"no record about users: {kind!r:.40} {key!r:.80}")
+    if value is not None and kind == USER_KIND:
+        User.from_json(key, value)
+    elif value is not None and kind == RULES_KIND:
+        rules_from_json(value)
+    at_ms, shard = made
+    return kind, key, (int(at_ms), int(shard)), value
+
+
+def _order(made: Sequence[int], value: Any) -> tuple[int, int, bytes]:
+    return made[0], made[1], orjson.dumps(value)
+
+
+def _secrets(user: User) -> tuple[str, str, tuple[str, ...]]:
+    return user.secret, user.hashed, tuple(token.hashed for token in user.tokens)
+
+
+def _audit(by: Actor, what: str, old: object, new: object) -> None:
+    told = [orjson.dumps(each).decode() for each in (old, new)]
+    audit.info("%s by %s from %s: %s -> %s", what, by.name, by.address, *told)

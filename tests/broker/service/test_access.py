@@ -1,0 +1,164 @@
+"""Users and rules of several shards: whatever order records travel in, all end up with the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from imago_broker.errors import RequestError
+from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
+from imago_broker.model.users import User
+from imago_broker.service.access import AccessService, Actor
+from imago_testing.searching import examples
+from imago_testing.virtual.clocks import ManualClock
+
+BY = Actor("the tests", "nowhere")
+RULE = AccessRule(Resource(AccessKind.TOPIC, "a"), frozenset({Operation.PUBLISH}))
+
+
+class Metadata:
+    """What the service asks of a store."""
+
+    def __init__(self) -> None:
+        self.on_metadata: set[Any] = set()
+        self._values: dict[str, dict[str, Any]] = {}
+
+    def meta(self, kind: str) -> dict[str, Any]:
+        return self._values.setdefault(kind, {})
+
+    def put_meta(self, changes: Any) -> None:
+        for kind, key, value in changes:
+            self.meta(kind)[key] = value
+
+
+def service(shard: int, clock: ManualClock) -> AccessService:
+    return AccessService(Metadata(), clock=clock, shard=shard)  # type: ignore[arg-type]
+
+
+def change(own: AccessService, what: str, name: str, value: int) -> None:
+    if what == "put":
+        own.put_user(User(name=name, secret=f"password{value}"), BY)
+    elif what == "rules" and name in own.users:
+        own.set_rules(name, [RULE] * value, BY)
+    elif what == "delete":
+        own.delete_user(name, BY)
+    elif what == "white":
+        own.set_white_addresses([f"10.0.0.{value}"] * value, BY)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "rules", "delete", "white", "merge", "time", "back"]),
+        st.integers(0, 2),
+        st.integers(0, 2),
+        st.integers(0, 3),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(STEPS)
+def test_shards_agree_once_each_has_seen_all(steps: list[tuple[str, int, int, int]]) -> None:
+    clocks = [ManualClock() for _ in range(3)]
+    shards = [service(number, clock) for number, clock in enumerate(clocks)]
+    for what, shard, other, value in steps:
+        if what in ("time", "back"):
+            clocks[shard].step(value if what == "time" else -value)  # clocks differ
+        elif what == "merge":
+            shards[shard].merge(shards[other].records())
+        else:
+            change(shards[shard], what, f"user{other}", value)
+    for _ in range(2):
+        for own in shards:
+            for other_shard in shards:
+                own.merge(other_shard.records())
+    first = shards[0]
+    for own in shards[1:]:
+        assert own.digest() == first.digest()
+        assert (own.users, own.rules, own.white_addresses) == (
+            first.users,
+            first.rules,
+            first.white_addresses,
+        )
+        assert own.merge(first.records()) == 0
+
+
+def test_the_later_change_holds_though_the_clock_went_back() -> None:
+    clock = ManualClock()
+    own = service(0, clock)
+    own.put_user(User(name="ann", secret="password"), BY)
+    elsewhere = service(1, clock)
+    elsewhere.merge(own.records())
+    clock.step(-1000)
+    own.delete_user("ann", BY)
+    elsewhere.merge(own.records())
+    assert elsewhere.users == {}
+
+
+def test_a_user_may_nothing_once_it_is_gone_or_disabled() -> None:
+    own = service(0, ManualClock())
+    user = User(name="ann", secret="password")
+
+    def may() -> bool:
+        rights = own.rights_of("ann")
+        return rights.allows(Operation.PUBLISH, AccessKind.TOPIC, "a", "10.0.0.1")
+
+    own.put_user(user, BY)
+    own.set_rules("ann", [RULE], BY)
+    assert may()
+    own.put_user(replace(user, enabled=False), BY)
+    assert not may()
+    own.put_user(user, BY)
+    assert may()
+    own.delete_user("ann", BY)
+    assert not may()
+    own.put_user(user, BY)
+    assert not may(), "rules of a user that is gone came back with its name"
+
+
+@pytest.mark.parametrize(
+    "name", ["", "../ann", "a" * 65, "ann*", "\u0430nn", "ann\n", "User:ann", "anonymous", ".ann"]
+)
+def test_names_that_no_user_has(name: str) -> None:
+    with pytest.raises(RequestError):
+        service(0, ManualClock()).put_user(User(name=name, secret="password"), BY)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        ["topic", "ann", [1, 0], {}],
+        ["access-user", "../ann", [1, 0], None],
+        ["access-user", "ann", [1, 0], {}],
+        ["access-rules", "ann", [1, 0], [{"resource": 1}]],
+        ["access-user", "ann", [1], None],
+    ],
+)
+def test_records_that_are_none_are_refused(record: list[Any]) -> None:
+    own = service(0, ManualClock())
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        own.merge([record])
+    assert own.records() == []
+
+
+def test_the_audit_log_says_who_what_and_from_where(caplog: pytest.LogCaptureFixture) -> None:
+    own = service(0, ManualClock())
+    with caplog.at_level("INFO", logger="imago.audit"):
+        own.put_user(User(name="ann", secret="first-password"), BY)
+        own.put_user(User(name="ann", secret="other-password"), BY)
+        own.set_rules("ann", [RULE], BY)
+        own.delete_user("ann", BY)
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.split(" from ")[0] for line in lines] == [
+        "user ann by the tests",
+        "user ann with new credentials by the tests",
+        "rules of ann by the tests",
+        "user ann by the tests",
+    ]
+    assert all(" from nowhere: " in line and " -> " in line for line in lines)
+    assert "password" not in "".join(lines).replace('"password":true', "")
