@@ -155,7 +155,7 @@ docs: setup-dev ## everything that is made: definitions, references, chart, inst
 	PYTHONPATH=operator/src $(PY) -m imago_operator.reasons.page docs
 	PYTHONPATH=operator/src:tools $(PY) -m imago_tools.chart_files
 	PYTHONPATH=operator/src:tools:e2e/cluster $(PY) -m imago_tools.chart_helm
-	PYTHONPATH=tools $(PY) -m imago_tools.rocketmq_codes
+	PYTHONPATH=tools:tests/support $(PY) -m imago_tools.rocketmq_codes
 	PYTHONPATH=tools $(PY) -m imago_tools.made
 	@PYTHONPATH=tests/support:. $(PY) -m bench.plots
 

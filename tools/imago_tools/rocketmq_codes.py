@@ -14,7 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from imago_broker.processors.rocketmq.rights import BROKER_RIGHTS, NAME_RIGHTS, Asked, open_to_all
+from imago_testing.peers.signing import TOPIC, valid_request
 from imago_wire.remoting.codes import RequestCode
+from imago_wire.remoting.command import RemotingCommand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,11 +25,15 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "rocketmq-codes.md"
 SOURCES: Final = {
-    "broker": "broker/src/imago_broker/processors/rocketmq/table.py",
-    "name service": "broker/src/imago_broker/namesrv/server.py",
+    "broker": (
+        "broker/src/imago_broker/processors/rocketmq/table.py",
+        "broker/src/imago_broker/processors/rocketmq/access_rows.py",
+    ),
+    "name service": ("broker/src/imago_broker/namesrv/server.py",),
 }
 CLASSES: Final = {"names": "NameProcessor", "foreign": "ForeignBrokers"}
 """Handlers that a table gets as arguments."""
+RIGHTS: Final = {**BROKER_RIGHTS, **NAME_RIGHTS}
 TESTS: Final = ("tests/broker/rocketmq", "tests/broker/namesrv", "tests/broker")
 
 # What servers of RocketMQ have to serve, and what none of them does, by who is asked.
@@ -55,10 +62,8 @@ NEVER: Final = (
 )
 """Codes that no broker of RocketMQ's serves, or only its controller, container or RocksDB."""
 
-RIGHTS: Final = "access control is not served"
 SLAVES: Final = "asked by the slaves of an original broker alone"
 ABSENT: Final[Mapping[int, str]] = {
-    **dict.fromkeys((50, 51, 52, 53, *range(3001, 3011)), RIGHTS),
     402: SLAVES,
     200052: "no client of RocketMQ's asks for it",
     217: "topics are registered by their brokers alone",
@@ -76,7 +81,7 @@ class Served(NamedTuple):
 
 def served(server: str) -> dict[int, Served]:
     """Return what a server's table serves, by its source."""
-    text = (ROOT / SOURCES[server]).read_text(encoding="utf-8")
+    text = "\n".join((ROOT / path).read_text(encoding="utf-8") for path in SOURCES[server])
     classes = CLASSES | dict(re.findall(r"^    (\w+) = (\w+)\(", text, re.MULTILINE))
     classes |= {"pull": "PullProcessor", "pop": "PopProcessor"}
     found = re.findall(r"\bCode\.(\w+)[,:]\s+(\w+)\.(\w+)", text)
@@ -107,8 +112,8 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "Made by `make docs` from the processor tables. Each code of RocketMQ 4.9 and 5.3, who"
     yield "answers it here and which test asks for it. A code without a handler gets 3,"
-    yield "` request type N not supported`, and keeps its connection. There are no access rights:"
-    yield "every code is open to whoever reaches the port."
+    yield "` request type N not supported`, and keeps its connection. The right is asked for where"
+    yield "access control is on ([security](security.md)); one of several operations is enough."
     for server, codes in NEEDED.items():
         rows = served(server)
         yield from ("", f"## The {server}", "", "| code | name | handler | right | test |")
@@ -131,7 +136,19 @@ def _row(number: int, rows: Mapping[int, Served]) -> str:
         return f"| {number} | {name} | 3: {ABSENT[number]} | | |"
     test = test_of(rows[number].code)
     shown = f"[{Path(test).name}](../{test})" if test else "none"
-    return f"| {number} | {name} | `{rows[number].handler}` | open | {shown} |"
+    return f"| {number} | {name} | `{rows[number].handler}` | {_right(number)} | {shown} |"
+
+
+def _right(number: int) -> str:
+    """Return what a request of the code needs, as one about a topic and a group does."""
+    right = RIGHTS[number]
+    if right is open_to_all:
+        return "open"
+    ext, body = valid_request(number, offset=0)
+    command = RemotingCommand(code=number, ext=ext, body=body)
+    needs = right(Asked(command, lambda _: TOPIC))
+    told = (f"{need.kind.value}: {' or '.join(need.operations)}" for need in needs)
+    return ", ".join(dict.fromkeys(told))
 
 
 if __name__ == "__main__":

@@ -16,12 +16,13 @@ from imago_cli.ready import announce
 from imago_cli.server_config import read_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from imago_broker.config import BrokerConfig
     from imago_broker.config.sections import TlsSection
     from imago_broker.model.cluster import ClusterView
     from imago_broker.namesrv.server import Serving
+    from imago_broker.processors.rocketmq.exchange import Hook
     from imago_broker.processors.rocketmq.rows import Table
     from imago_broker.server.listener import Listener
     from imago_broker.server.tls_certificates import Certificates
@@ -49,7 +50,7 @@ def namesrv(
             "a name service of its own needs the registry: zookeeper.connect is 'none'",
             cure="set zookeeper.connect, or let the broker answer (namesrv.enabled = true)",
         )
-    # Only now: a mistyped key is reported before half a second of imports.
+    # Only now: a mistyped key is told before half a second of imports.
     import uvloop
 
     from imago_broker.app.process import configure_logging
@@ -87,6 +88,7 @@ async def _run(settings: BrokerConfig, ready_fd: int) -> int:
             clock=SystemClock(),
             serve=serve,
             stop=stop,
+            hooks=_hooks(settings),
         )
     )
 
@@ -104,6 +106,14 @@ async def _run(settings: BrokerConfig, ready_fd: int) -> int:
         raise CommandUsageError(str(error)) from error
     except CoordinatorError as error:
         raise CommandError(f"zookeeper.connect: {error}", code=Exit.FAILED) from error
+
+
+def _hooks(settings: BrokerConfig) -> Sequence[Hook]:
+    from imago_broker.app.access import name_hooks
+    from imago_broker.app.clock import SystemClock
+    from imago_broker.processors.rocketmq.access_hook import DenialLog
+
+    return name_hooks(settings, None, DenialLog(SystemClock()))
 
 
 async def _serve(

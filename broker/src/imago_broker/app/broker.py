@@ -107,7 +107,7 @@ class Broker:
         self.names: NameService | None = None
         self.metaq_counters = MetaqCounters()
         self.told_host = config.broker.advertised_host or self.host
-        """Address for clients."""
+        """Address that clients are told."""
         self.config_file = render(config, host=self.told_host)
         self.coordinator = coordinator or make_coordinator(config, self.config_file)
         self.serving = False
@@ -181,8 +181,7 @@ class Broker:
         self.rocketmq.settings.current = config.rocketmq
         if self.metaq is not None:
             self.metaq.settings.current = config.metaq
-            self.metaq.patterns.current = config.patterns
-        self.registration.changed(self.record(), config)
+        self.registration.changed(self.record())
 
     def _rocketmq_settings_changed(self, settings: RocketmqSection) -> None:
         """Keep what a RocketMQ tool changed, so that every part and interface has the same."""
@@ -279,13 +278,14 @@ class Broker:
             topics=self.topics,
             offsets=self.offsets,
             groups=self.groups,
+            access=self.core.access,
             clock=self.clock,
             registry=self.coordinator,
             serving_rules=self.serving_rules,
             budget=self.ports.budget,
             loop=loop,
         )
-        self.registration = Registration(self.coordinator, self.topics, config)
+        self.registration = Registration(self.coordinator, self.topics, shard=config.broker.shard)
         self._wire_ports(loop)
         self.ticker = Ticker(
             self.store,
@@ -396,7 +396,7 @@ class Broker:
             loop, append_now=self.messages.flush_turn, answer_held=self.rocketmq.answer_held
         )
         if config.namesrv.enabled:
-            self.names = serve_names(self.ports, config, self.coordinator, self.clock, loop)
+            self.names = serve_names(self.ports, config, self.rocketmq, self.coordinator, loop)
             self._opened.push_async_callback(self.names.stop)
 
     def _sweep(self) -> None:

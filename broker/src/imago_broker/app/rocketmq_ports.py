@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_broker.app.access import broker_hooks, name_hooks
 from imago_broker.namesrv.server import NameService
 from imago_broker.namesrv.settings import NameServiceConfig
 from imago_broker.processors.rocketmq.table import build_processors
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from imago_broker.app.listeners import Ports
     from imago_broker.config import BrokerConfig
-    from imago_broker.ports import Clock, Coordinator
+    from imago_broker.ports import Coordinator
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
 
 
@@ -38,7 +39,8 @@ def serve_rocketmq(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     """Have two bound listeners speak RocketMQ over the same parts."""
-    processors = build_processors(parts, loop)
+    hooks = broker_hooks(config, parts.access, parts.denials, parts.store)
+    processors = build_processors(parts, loop, hooks)
     limits = remoting_limits(config)
     for listener, table in ((ports.rocketmq, processors.main), (ports.fast, processors.fast)):
         server = RemotingServer(
@@ -58,14 +60,15 @@ def serve_rocketmq(
 def serve_names(
     ports: Ports,
     config: BrokerConfig,
+    parts: RocketmqAssembly,
     coordinator: Coordinator,
-    clock: Clock,
     loop: asyncio.AbstractEventLoop,
 ) -> NameService:
     """Have its listener answer the name service. Sweep it now and then; stop it at the end."""
     listener = ports.names
     settings = NameServiceConfig(host=listener.host, port=listener.port)
-    service = NameService(settings, coordinator, clock)
+    hooks = name_hooks(config, parts.access, parts.denials)
+    service = NameService(settings, coordinator, parts.clock, hooks)
     server = RemotingServer(
         service.table,
         loop=loop,

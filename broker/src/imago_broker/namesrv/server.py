@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from imago_broker.namesrv.foreign import ForeignBrokers
@@ -21,6 +21,7 @@ from imago_wire.remoting.codes import RequestCode as Code
 if TYPE_CHECKING:
     from imago_broker.namesrv.settings import NameServiceConfig
     from imago_broker.ports import Clock, Coordinator
+    from imago_broker.processors.rocketmq.exchange import Hook
 
 
 SWEEP_SECONDS = 5.0
@@ -42,7 +43,13 @@ what `imago_broker.server` has; this package does not know servers."""
 class NameService:
     """Answers name-service requests out of the coordinator's last snapshot."""
 
-    def __init__(self, config: NameServiceConfig, coordinator: Coordinator, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: NameServiceConfig,
+        coordinator: Coordinator,
+        clock: Clock,
+        hooks: Sequence[Hook] = (),
+    ) -> None:
         self._later = Later()
         self._foreign = ForeignBrokers(coordinator, clock, self._later)
         names = NameProcessor(
@@ -53,7 +60,7 @@ class NameService:
             self._foreign,
             self._later,
         )
-        self.table: Table = build_table(_rows(names, self._foreign))
+        self.table: Table = build_table(_rows(names, self._foreign), hooks)
 
     def sweep(self) -> None:
         """Forget foreign brokers that fell silent: call it every few seconds."""
@@ -100,11 +107,12 @@ async def run(
     clock: Clock,
     serve: Serve,
     stop: asyncio.Event,
+    hooks: Sequence[Hook] = (),
 ) -> int:
     """Serve until `stop` is set; return the process's exit code (0). The coordinator is started
     and stopped here."""
     await coordinator.start()
-    service = NameService(config, coordinator, clock)
+    service = NameService(config, coordinator, clock, hooks)
     try:
         serving = await serve(service.table, config.host, config.port)
         try:

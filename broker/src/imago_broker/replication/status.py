@@ -1,4 +1,4 @@
-"""A member's part in its shard, for administrators and metrics."""
+"""What administrators and metrics are told of a member's part in its shard."""
 
 from __future__ import annotations
 

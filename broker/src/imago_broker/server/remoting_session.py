@@ -61,7 +61,8 @@ class RemotingSession(ClientSession):
         channel = self.channel
         channel.transport, channel.watchers = self.transport, self.watchers
         channel.born_host = peer_bytes(host, port)
-        channel.peer = f"{peer_text(host)}:{port}"
+        channel.address, channel.certificate_user = peer_text(host), self.certificate_user
+        channel.peer = f"{channel.address}:{port}"
         # The server's time stands still while it has no connection.
         self.server.now_ms = self.last_read_ms = time.monotonic_ns() // 1_000_000
         self.transport.set_write_buffer_limits(high=self._limits.output_bytes_pause)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +49,13 @@ class Watchers:
             call()
 
 
+def common_name(certificate: Any) -> str:
+    """Return the one common name of a peer's checked certificate; "" where it has none, or two."""
+    subject = (certificate or {}).get("subject", ())
+    names = [value for part in subject for key, value in part if key == "commonName"]
+    return names[0] if len(names) == 1 else ""
+
+
 class Session(asyncio.Protocol):
     """One connection as its listener sees it. Derived classes call these methods' originals."""
 
@@ -58,6 +65,8 @@ class Session(asyncio.Protocol):
     """The peer's address, without its port."""
     secure = False
     """Whether the connection has TLS."""
+    certificate_user = ""
+    """Whom the peer's certificate names, which an authority of ours has made; empty: none."""
     watchers: Watchers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -67,6 +76,8 @@ class Session(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else ""
         self.secure = transport.get_extra_info("sslcontext") is not None
+        if self.secure:
+            self.certificate_user = common_name(transport.get_extra_info("peercert"))
         if self.listener is not None and not self.listener.admit(self):
             self.transport.abort()
 

@@ -30,6 +30,8 @@ class TextChannel:
         self, handover: ConnectionHandover, *, output_bytes_pause: int, output_bytes_max: int
     ) -> None:
         self.born_host = UNKNOWN_HOST
+        self.address = ""
+        self.certificate_user = ""
         self.puts = 0
         self.finishing = False
         """Whether the peer has said that it is done: what it sent afterwards counts no more."""

@@ -1,4 +1,4 @@
-"""A consumer's progress in one partition: position, fetch size, patience."""
+"""Where a consumer stands in one partition: position, fetch size, patience."""
 
 from __future__ import annotations
 

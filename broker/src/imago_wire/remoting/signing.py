@@ -1,45 +1,63 @@
-"""Access control as clients do it: a signature over the ext values and the body.
+"""Signatures of requests: HMAC-SHA1 over the header's fields and the body, as RocketMQ's clients.
 
-The values of all ext fields, in the order of their names (as UTF-16) and without `Signature`
-itself, are joined and followed by the body; the signature is the Base64 form of HMAC-SHA1 of
-that with the account's secret. No broker of ours checks it yet.
+The values of all fields but the signature itself, in the order of their names (by UTF-16 code
+units, as Java sorts), then the body. A field without a value counts as not there.
 """
 
 from __future__ import annotations
 
-import base64
 import hmac
+from base64 import b64encode
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
+
+    from imago_wire.remoting.command import RemotingCommand
 
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
-SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105  # the name of a field
+SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105  a field's name
+UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
+"""A field that clients add behind their signature."""
 
-UNSIGNED: Final = frozenset({SIGNATURE})
+
+def signature(secret: str, ext: Mapping[str, str], body: bytes, left_out: str = "") -> str:
+    """Return the signature of a request with these fields; one more field may be left out."""
+    names = [name for name in ext if name != SIGNATURE and name != left_out]
+    if all(map(str.isascii, names)):
+        names.sort()
+    else:
+        names.sort(key=_utf16)
+    text = "".join([ext[name] for name in names]).encode(errors="surrogatepass")
+    made = hmac.digest(secret.encode(), text + body, "sha1")
+    return b64encode(made).decode()
 
 
-def signed_content(
-    ext: Mapping[str, str], body: bytes, *, leave_out: Collection[str] = UNSIGNED
-) -> bytes:
-    """Return the bytes that are signed. `leave_out` names ext fields that do not count.
+def is_signed(secret: str, command: RemotingCommand) -> bool:
+    """Whether who sent the request has the secret key.
 
-    A Go client leaves its SecurityToken out; servers up to 4.9 leave `_UNIQUE_KEY_QUERY` out.
+    Java's brokers leave `_UNIQUE_KEY_QUERY` out; Go's client leaves the session token out.
     """
-    names = sorted(
-        (name for name in ext if name not in leave_out),
-        key=lambda name: name.encode("utf-16-be", "surrogatepass"),
-    )
-    return "".join([ext[name] for name in names]).encode() + body
+    ext, body = command.ext, command.body
+    given = ext.get(SIGNATURE, "").encode(errors="replace")
+    ways = ["", *(name for name in (UNIQUE_KEY_QUERY, SECURITY_TOKEN) if name in ext)]
+    right = False
+    for left_out in ways:
+        right |= hmac.compare_digest(signature(secret, ext, body, left_out).encode(), given)
+    return right
 
 
-def signature(content: bytes, secret_key: str) -> str:
-    """Return the signature of what `signed_content` gave."""
-    return base64.b64encode(hmac.digest(secret_key.encode(), content, "sha1")).decode()
+def signed(
+    ext: Mapping[str, str], body: bytes, *, access_key: str, secret: str, security_token: str = ""
+) -> dict[str, str]:
+    """Return the fields of a request with its signature."""
+    fields = {**ext, ACCESS_KEY: access_key}
+    if security_token:
+        fields[SECURITY_TOKEN] = security_token
+    fields[SIGNATURE] = signature(secret, fields, body)
+    return fields
 
 
-def is_signed_with(content: bytes, secret_key: str, told: str) -> bool:
-    """Whether the signature that came is right; takes as long for a wrong one."""
-    return hmac.compare_digest(signature(content, secret_key).encode(), told.encode())
+def _utf16(name: str) -> bytes:
+    return name.encode("utf-16-be", errors="surrogatepass")

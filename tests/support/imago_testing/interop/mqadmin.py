@@ -45,9 +45,10 @@ def _refused(
 
 
 _NEW_TOPIC = "updateTopic -c {cluster} -t {new} -r 4 -w 4"
+_NEW_USER = "createUser -b {broker} -u {new} -p password"
+_NEW_RULE = "createAcl -b {broker} -s User:{new} -r Topic:* -a Pub -i 10.0.0.0/8 -d Allow"
 _NEW_GROUP = "updateSubGroup -c {cluster} -g {new}"
 _MESSAGE = ("Topic: {topic}", "Keys: [{key}]", "Tags: [tag]")
-_RIGHTS = "access control is not served"
 _CONTROLLER = "shards elect their masters over the registry: there is no controller"
 _ROCKSDB = "the store is no RocksDB"
 _ENDLESS = "runs until it is killed; its requests are those of {}"
@@ -231,6 +232,110 @@ SERVED = (
     _served("exportMetadata", "-c {cluster} -f {folder}", "export {folder}/metadata.json success"),
     _served("exportConfigs", "-c {cluster} -f {folder}", "export {folder}/configs.json success"),
     _served("exportMetrics", "-c {cluster} -f {folder}", "export {folder}/metrics.json success"),
+    _served(
+        "createUser",
+        "-b {broker} -u {new} -p password",
+        "create user to {broker} success.",
+        versions=NEWER,
+    ),
+    _served(
+        "updateUser",
+        "-b {broker} -u {new} -p passwords",
+        "update user to {broker} success.",
+        versions=NEWER,
+        first=_NEW_USER,
+    ),
+    _served(
+        "deleteUser",
+        "-b {broker} -u {new}",
+        "delete user to {broker} success.",
+        versions=NEWER,
+        first=_NEW_USER,
+    ),
+    _served(
+        "getUser",
+        "-b {broker} -u {new}",
+        "{new} null Normal enable",
+        versions=NEWER,
+        first=_NEW_USER,
+    ),
+    _served(
+        "listUser",
+        "-b {broker} -f {new}",
+        "{new} null Normal enable",
+        versions=NEWER,
+        first=_NEW_USER,
+    ),
+    _served(
+        "copyUser",
+        "-f {broker} -t {broker} -u {new}",
+        "copy user of {new} from {broker} to {broker} success.",
+        versions=NEWER,
+        first=_NEW_USER,
+    ),
+    _served(
+        "createAcl",
+        "-b {broker} -s User:{new} -r Topic:* -a Pub -d Allow",
+        "create acl to {broker} success.",
+        versions=NEWER,
+        first=_NEW_USER,
+    ),
+    _served(
+        "updateAcl",
+        "-b {broker} -s User:{new} -r Topic:* -a Pub,Sub -i 10.0.0.0/8 -d Deny",
+        "update acl to {broker} success.",
+        versions=NEWER,
+        first=_NEW_USER,
+    ),
+    Command(
+        "deleteAcl",
+        (_NEW_USER, _NEW_RULE, "deleteAcl -b {broker} -s User:{new}"),
+        ("delete acl to {broker} success.",),
+        NEWER,
+    ),
+    Command(
+        "getAcl",
+        (_NEW_USER, _NEW_RULE, "getAcl -b {broker} -s User:{new}"),
+        ("User:{new} Custom Topic:* [Pub] [10.0.0.0/8] Allow",),
+        NEWER,
+    ),
+    Command(
+        "listAcl",
+        (_NEW_USER, _NEW_RULE, "listAcl -b {broker} -s User:{new}"),
+        ("User:{new} Custom Topic:* [Pub] [10.0.0.0/8] Allow",),
+        NEWER,
+    ),
+    Command(
+        "copyAcl",
+        (_NEW_USER, _NEW_RULE, "copyAcl -f {broker} -t {broker} -s User:{new}"),
+        ("copy acl of User:{new} from {broker} to {broker} success.",),
+        NEWER,
+    ),
+    _served(
+        "updateAclConfig",
+        "-b {broker} -a {new} -s 12345678 -i PUB|SUB -t a=DENY,b=SUB",
+        "create or update plain access config to {broker} success.",
+        versions=OLDER,
+    ),
+    _served(
+        "deleteAclConfig",
+        "-b {broker} -a {new}",
+        "delete plain access config account from {broker} success.",
+        versions=OLDER,
+        first="updateAclConfig -b {broker} -a {new} -s 12345678",
+    ),
+    _served(
+        "clusterAclConfigVersion",
+        "-b {broker}",
+        "get broker's plain access config version success.",
+        versions=OLDER,
+    ),
+    _served(
+        "updateGlobalWhiteAddr",
+        "-b {broker} -g 10.0.0.1",
+        "update global white remote addresses to {broker} success.",
+        versions=OLDER,
+    ),
 )
 
 NOT_APPLYING = (
@@ -269,22 +374,6 @@ NOT_APPLYING = (
     _refused("electMaster", "-a {namesrv} -b 0 -bn {name} -c {cluster}", 1005, _CONTROLLER),
     _refused("rocksDBConfigToJson", "-b {broker} -t topics", 355, _ROCKSDB),
     _refused("checkRocksdbCqWriteProgress", "-c {cluster} -n {namesrv} -t {topic}", 354, _ROCKSDB),
-    _refused("createUser", "-b {broker} -u user -p word", 3001, _RIGHTS),
-    _refused("updateUser", "-b {broker} -u user -p word", 3002, _RIGHTS),
-    _refused("deleteUser", "-b {broker} -u user", 3003, _RIGHTS),
-    _refused("getUser", "-b {broker} -u user", 3004, _RIGHTS),
-    _refused("listUser", "-b {broker}", 3005, _RIGHTS),
-    _refused("copyUser", "-f {broker} -t {broker} -u user", 3004, _RIGHTS),
-    _refused("createAcl", "-b {broker} -s User:u -r Topic:* -a Pub -d Allow", 3006, _RIGHTS),
-    _refused("updateAcl", "-b {broker} -s User:u -r Topic:* -a Pub -d Allow", 3007, _RIGHTS),
-    _refused("deleteAcl", "-b {broker} -s User:u", 3008, _RIGHTS),
-    _refused("getAcl", "-b {broker} -s User:u", 3009, _RIGHTS),
-    _refused("listAcl", "-b {broker}", 3010, _RIGHTS),
-    _refused("copyAcl", "-f {broker} -t {broker} -s User:u", 3009, _RIGHTS),
-    _refused("updateAclConfig", "-b {broker} -a access -s 12345678", 50, _RIGHTS, versions=OLDER),
-    _refused("deleteAclConfig", "-b {broker} -a access", 51, _RIGHTS, versions=OLDER),
-    _refused("clusterAclConfigVersion", "-b {broker}", 52, _RIGHTS, versions=OLDER),
-    _refused("updateGlobalWhiteAddr", "-b {broker} -g 10.0.0.1", 53, _RIGHTS, versions=OLDER),
     _refused("switchTimerEngine", "-b {broker} -e F", 5001, _ROCKSDB),
     _refused("getBrokerLiteInfo", "-b {broker}", 200074, _LITE),
     Command("getLiteClientInfo", versions=NEWER, why_not=_LITE),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from imago_broker.config.live import LiveSettings
+from imago_broker.processors.rocketmq.access_hook import DenialLog
 from imago_broker.processors.rocketmq.lanes import Lanes
 from imago_broker.processors.rocketmq.memory_window import MemoryWindow
 from imago_broker.processors.rocketmq.resetting import OffsetResetter
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from imago_broker.model.topics import TopicConfig
     from imago_broker.ports import Clock, Registry, ToldEntries
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.service.access import AccessService
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
     from imago_broker.service.offsets import ConsumerOffsets
@@ -64,6 +66,9 @@ class RocketmqAssembly:
     topics: TopicService
     offsets: ConsumerOffsets
     groups: GroupService
+    access: AccessService
+    denials: DenialLog
+    """Of requests that access control refused, on all ports."""
     group_rules: GroupRules
     clock: Clock
     registry: Registry
@@ -125,6 +130,7 @@ def assemble(
     topics: TopicService,
     offsets: ConsumerOffsets,
     groups: GroupService,
+    access: AccessService,
     clock: Clock,
     registry: Registry,
     serving_rules: ServingRules,
@@ -133,7 +139,7 @@ def assemble(
 ) -> RocketmqAssembly:
     """Make what only RocketMQ needs and connect it with what the broker has anyway.
 
-    `before_settings_change` is called when a client changes settings, so that every interface shows
+    `before_settings_change` is told when a client changes settings, so that every interface shows
     the same. Delays, timers, transactions and POP are not started: that happens once the broker may
     write.
     """
@@ -180,6 +186,8 @@ def assemble(
         topics=topics,
         offsets=offsets,
         groups=groups,
+        access=access,
+        denials=DenialLog(clock),
         group_rules=GroupRules(groups=groups, topics=topics, serving_rules=serving_rules),
         clock=clock,
         registry=registry,

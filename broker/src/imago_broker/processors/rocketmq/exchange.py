@@ -64,6 +64,8 @@ class Exchange:
     lane: Lane | None = field(default=None, init=False)
     hooks: Sequence[Hook] = field(default=(), init=False)
     answered: bool = field(default=False, init=False)
+    user: str | None = field(default=None, init=False)
+    """Whose request it is, once that was checked; None: nobody checks."""
 
     @property
     def ext(self) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
+from imago_broker.service.copies import is_metadata
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers.pull import QueryMessageRequestHeader, ViewMessageRequestHeader
 
@@ -36,7 +37,7 @@ class QueryProcessor:
         record = None
         if header.offset >= 0:
             record = self._store.record_at(header.offset)
-        if record is None:
+        if record is None or is_metadata(record):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}"
             )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from imago_broker.core.sql92.filters import FilterCache
+from imago_broker.processors.rocketmq.access_rows import access_rows
 from imago_broker.processors.rocketmq.admin_broker import BrokerAdmin
 from imago_broker.processors.rocketmq.admin_cold_data import ColdDataAdmin
 from imago_broker.processors.rocketmq.admin_groups import GroupAdmin
@@ -65,7 +66,8 @@ def build_processors(
     hooks: Sequence[Hook] = (),
 ) -> Processors:
     """Build the tables of both ports over the same parts."""
-    rows = [*_client_rows(parts, loop), *_admin_rows(parts)]
+    users = access_rows(parts.access, parts.identity, parts.lanes.admin)
+    rows = [*_client_rows(parts, loop), *_admin_rows(parts), *users]
     main = build_table(
         rows,
         hooks,

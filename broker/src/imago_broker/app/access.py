@@ -1,0 +1,54 @@
+"""Access control put in front of the ports, where the configuration asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.model import names
+from imago_broker.processors.rocketmq.access_hook import AccessHook, DenialLog
+from imago_broker.processors.rocketmq.rights import BROKER_RIGHTS, NAME_RIGHTS
+from imago_broker.service.copies import read_copy
+from imago_wire.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from imago_broker.config import BrokerConfig
+    from imago_broker.processors.rocketmq.exchange import Hook
+    from imago_broker.service.access import AccessService
+    from imago_log.store import MessageStore
+
+_WAITING = names.PARKING_TOPICS | {names.HALF_TOPIC}
+"""Topics of messages that are meant for others."""
+
+
+def broker_hooks(
+    config: BrokerConfig, access: AccessService, denials: DenialLog, store: MessageStore
+) -> Sequence[Hook]:
+    """Return what looks at each request to RocketMQ's ports."""
+    if not config.acl.enabled:
+        return ()
+    return (AccessHook(access, BROKER_RIGHTS, denials, topic_at(store)),)
+
+
+def name_hooks(
+    config: BrokerConfig, access: AccessService | None, denials: DenialLog
+) -> Sequence[Hook]:
+    """Return what looks at each request to the name service; a process of its own has no users."""
+    return (AccessHook(access, NAME_RIGHTS, denials),) if config.acl.enabled else ()
+
+
+def topic_at(store: MessageStore) -> Callable[[int], str]:
+    """Return what tells the topic of the message at a log offset; "" where there is none."""
+
+    def found(offset: int) -> str:
+        record = store.record_at(offset) if offset >= 0 else None
+        if record is None:
+            return ""
+        try:
+            message = read_copy(record)
+        except ProtocolError:
+            return ""
+        return (message.text(b"REAL_TOPIC") if message.topic in _WAITING else "") or message.topic
+
+    return found

@@ -1,0 +1,164 @@
+"""Access control in front of every handler: whose request it is, and whether that user may.
+
+A request is its signer's; without a signature it is the one's whom the certificate names, else
+`anonymous`. Clients of RocketMQ 4 receive that version's code and words, all others those of 5.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from imago_broker.model.access import AccessKind, Operation
+from imago_broker.model.users import ANONYMOUS
+from imago_broker.model.white_addresses import is_listed
+from imago_broker.processors.rocketmq.exchange import RequestError
+from imago_broker.processors.rocketmq.rights import Asked, Need, open_to_all
+from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.peer import Version
+from imago_wire.remoting.signing import ACCESS_KEY, SIGNATURE, is_signed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_broker.model.users import User
+    from imago_broker.ports import Clock
+    from imago_broker.processors.rocketmq.exchange import Exchange, Reply
+    from imago_broker.processors.rocketmq.rights import Right, TopicAt
+    from imago_broker.service.access import AccessService
+
+log = logging.getLogger(__name__)
+
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+LOGGED_PEERS_MAX: Final = 1000
+LOG_SECONDS: Final = 60
+_SHOWN_KINDS: Final = {
+    AccessKind.TOPIC: "Topic",
+    AccessKind.GROUP: "Group",
+    AccessKind.CLUSTER: "Cluster",
+}
+_NO_SECRET: Final = "no such secret"  # noqa: S105  what the time of a check is spent on
+
+
+class DenialLog:
+    """One line for each peer and minute: whoever is denied must not fill the log."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._said: dict[str, int] = {}
+        self.count = 0
+        """Requests that were denied."""
+
+    def note(self, address: str, what: str, reason: str) -> None:
+        """Count a denial, and tell it if this peer had none in this minute."""
+        self.count += 1
+        minute = self._clock.monotonic_ms() // (LOG_SECONDS * 1000)
+        if self._said.get(address) == minute:
+            return
+        if len(self._said) >= LOGGED_PEERS_MAX:
+            self._said.clear()
+        self._said[address] = minute
+        log.warning("access_denied peer=%s %s reason=%s", address, what, ascii(reason[:200])[1:-1])
+
+
+class AccessHook:
+    """Refuses what a request's user may not do."""
+
+    def __init__(
+        self,
+        access: AccessService | None,
+        rights: Mapping[int, Right],
+        denials: DenialLog,
+        topic_at: TopicAt = lambda _: "",
+    ) -> None:
+        """`access`: None where no users are known: then only what is open to all is served."""
+        self._access, self._rights, self._topic_at = access, rights, topic_at
+        self._denials = denials
+
+    def before(self, exchange: Exchange) -> None:
+        """Raise `RequestError` unless the request's user may have it served."""
+        right = self._rights.get(exchange.command.code)
+        if right is open_to_all:
+            return
+        access, address = self._access, exchange.channel.address
+        if access is None or right is None:
+            text = (
+                "this code has no right, so nobody has it" if access else "no users are known here"
+            )
+            raise self._refusal(exchange, text, text)
+        if access.is_white(address):
+            return
+        if self._is_trusted(exchange, access):
+            return
+        assert exchange.user is not None, "it was found just now"
+        needs = list(right(Asked(exchange.command, self._topic_at)))
+        if not needs and exchange.user == ANONYMOUS and not access.open_to_anonymous:
+            raise self._unknown(exchange)
+        rights = access.rights_of(exchange.user)
+        for need in needs:
+            operations, kind, name = need
+            if not any(rights.allows(each, kind, name, address) for each in operations) and not (
+                name == TRACE_TOPIC
+                and operations == (Operation.PUBLISH,)
+                and exchange.user != ANONYMOUS
+            ):
+                raise self._denied(exchange, need)
+
+    def after(self, exchange: Exchange, reply: Reply) -> None:
+        """Nothing is to be done."""
+
+    def _is_trusted(self, exchange: Exchange, access: AccessService) -> bool:
+        """Find whose request it is; True where its user needs no right from this address."""
+        ext, channel = exchange.command.ext, exchange.channel
+        if not (key := ext.get(ACCESS_KEY)):
+            exchange.user = channel.certificate_user or ANONYMOUS
+            return False
+        user = access.users.get(key)
+        listed = user.white_addresses if user is not None and user.enabled else ""
+        if listed and is_listed(channel.address, (listed,)):
+            exchange.user = key
+            return True
+        self._check_signature(exchange, key, user)
+        exchange.user = key
+        return False
+
+    def _check_signature(self, exchange: Exchange, key: str, user: User | None) -> None:
+        secret = user.secret if user is not None else ""
+        right = is_signed(secret or _NO_SECRET, exchange.command)
+        if user is None:
+            raise self._refusal(
+                exchange, f"User:{key:.64} is not found.", f"No acl config for {key:.64}"
+            )
+        if not user.enabled:
+            raise self._refusal(exchange, f"User:{key} is disabled.", f"No acl config for {key}")
+        if not right or not secret or SIGNATURE not in exchange.command.ext:
+            raise self._refusal(
+                exchange, "check signature failed.", f"Check signature failed for accessKey={key}"
+            )
+
+    def _unknown(self, exchange: Exchange) -> RequestError:
+        return self._refusal(exchange, "username cannot be null.", "No accessKey is configured")
+
+    def _denied(self, exchange: Exchange, need: Need) -> RequestError:
+        if exchange.user == ANONYMOUS and self._access and not self._access.open_to_anonymous:
+            return self._unknown(exchange)
+        key = exchange.user or ""
+        shown = need.name[:127]
+        resource = f"{_SHOWN_KINDS.get(need.kind, need.kind)}:{shown}"
+        text5 = (
+            f"User:{key} has no permission to access {resource} from {exchange.channel.address}, "
+            "no matched policies."
+        )
+        if need.kind is AccessKind.CLUSTER:
+            code = exchange.command.code
+            text4 = f"Need admin permission for request code={code}, but accessKey={key} is not"
+        else:
+            text4 = f"No default permission for {shown}"
+        return self._refusal(exchange, text5, text4)
+
+    def _refusal(self, exchange: Exchange, text5: str, text4: str) -> RequestError:
+        command = exchange.command
+        self._denials.note(exchange.channel.address, f"code={command.code}", text5)
+        if command.version < Version.V5_0_0:
+            return RequestError(ResponseCode.SYSTEM_ERROR, text4)
+        return RequestError(ResponseCode.NO_PERMISSION, text5)

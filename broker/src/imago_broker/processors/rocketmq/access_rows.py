@@ -1,0 +1,85 @@
+"""The rows of users, rules and accounts: a member that does not lead has the master change them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from imago_broker.errors import BrokerError
+from imago_broker.processors.rocketmq.admin_plain_acl import PlainAclAdmin
+from imago_broker.processors.rocketmq.admin_users import UserAdmin
+from imago_broker.processors.rocketmq.rows import Row, not_here
+from imago_broker.service.serving_rules import Asks
+from imago_wire.remoting.codes import RequestCode as Code
+
+if TYPE_CHECKING:
+    from imago_broker.processors.rocketmq.exchange import Exchange, Lane, Reply
+    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.processors.rocketmq.rows import Handler
+    from imago_broker.service.access import AccessService, Record
+
+log = logging.getLogger(__name__)
+
+
+def access_rows(access: AccessService, identity: RocketmqIdentity, lane: Lane) -> list[Row]:
+    """Return the rows."""
+    users = UserAdmin(access, cluster=identity.cluster)
+    accounts = PlainAclAdmin(access, identity)
+    passing = _PassingOn(access)
+    changes: dict[Code, Handler] = {
+        Code.UPDATE_AND_CREATE_ACL_CONFIG: accounts.update,
+        Code.DELETE_ACL_CONFIG: accounts.delete,
+        Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: accounts.set_white_addresses,
+        Code.AUTH_CREATE_USER: users.create,
+        Code.AUTH_UPDATE_USER: users.update,
+        Code.AUTH_DELETE_USER: users.delete,
+        Code.AUTH_CREATE_ACL: users.create_acl,
+        Code.AUTH_UPDATE_ACL: users.create_acl,
+        Code.AUTH_DELETE_ACL: users.delete_acl,
+    }
+    shows: dict[Code, Handler] = {
+        Code.GET_BROKER_CLUSTER_ACL_INFO: accounts.version,
+        Code.AUTH_GET_USER: users.show,
+        Code.AUTH_LIST_USER: users.list_all,
+        Code.AUTH_GET_ACL: users.show_acl,
+        Code.AUTH_LIST_ACL: users.list_acls,
+    }
+    return [
+        *(
+            Row(code, serve, lane, Asks.CHANGE, replicated=True, elsewhere=passing.serve(serve))
+            for code, serve in changes.items()
+        ),
+        *(Row(code, serve, lane) for code, serve in shows.items()),
+    ]
+
+
+class _PassingOn:
+    """mqadmin asks every member of a shard for the same: those that do not lead ask the master."""
+
+    def __init__(self, access: AccessService) -> None:
+        self._access = access
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def serve(self, handler: Handler) -> Handler:
+        """Return what serves a change on a member that may not write."""
+
+        def passed_on(exchange: Exchange) -> Reply | None:
+            with self._access.drafting() as drafted:
+                reply = handler(exchange)
+            if not drafted or reply is None:
+                return reply
+            task = asyncio.get_running_loop().create_task(self._pass(exchange, reply, drafted))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return None
+
+        return passed_on
+
+    async def _pass(self, exchange: Exchange, reply: Reply, drafted: list[Record]) -> None:
+        try:
+            await self._access.pass_on(drafted)
+        except BrokerError as error:
+            log.warning("access_not_passed_on reason=%s", error)
+            reply = not_here(str(error))
+        exchange.answer(reply)
